@@ -85,12 +85,14 @@ def bring_in(
     progress: OnProgress | None = None,
     report: Report | None = None,
     begun: Callable[[int], None] = lambda _: None,
+    at_once: int | None = None,
 ) -> Done:
     """Bring in the images of a folder, a zip or a tar of this machine; never what a client names as a path.
 
     `name` is what the import is called, "" for the name of the source; `layout` a format, or "" to find out; `classes`
     names the numbers of masks (“0 sky, 1 road”) where the files do not; `labels` are those that are known, () for any.
-    `begun` is told the number of the import once it has one, and may be told it again.
+    `begun` is told the number of the import once it has one, and may be told it again; the rows of `at_once`
+    images are saved together (`AT_ONCE`).
 
     Raises UserError. What `progress` raises, such as Cancelled, stops the import; what is in by then stays in.
     """
@@ -112,7 +114,7 @@ def bring_in(
             return number
 
         held = workspace.imports.held(found.id) if found is not None else frozenset()
-        batches = _Batches(workspace, report, begin, held)
+        batches = _Batches(workspace, report, begin, held, at_once or AT_ONCE)
         imported = read(
             source,
             room,
@@ -145,8 +147,11 @@ def require_layout(layout: str) -> None:
 class _Batches:
     """Takes examples from the reader, and saves them some at a time."""
 
-    def __init__(self, workspace: Workspace, report: Report, begin: Callable[[], int], held: frozenset[str]) -> None:
+    def __init__(
+        self, workspace: Workspace, report: Report, begin: Callable[[], int], held: frozenset[str], at_once: int
+    ) -> None:
         self._workspace, self._report, self._begin, self._held = workspace, report, begin, held
+        self._at_once = at_once
         self._waiting: list[Example] = []
 
     def take(self, example: Example) -> bool:
@@ -160,7 +165,7 @@ class _Batches:
             example = replace(example, source_sha="")
         if example.sha not in self._held:
             self._waiting.append(example)
-        if len(self._waiting) == AT_ONCE:
+        if len(self._waiting) == self._at_once:
             self.save()
         return True
 

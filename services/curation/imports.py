@@ -21,10 +21,11 @@ from core.progress import Progress, stop_if
 from core.test_sets import LONGEST_NAME, SetEntry, SetVersion
 from core.words import count_of
 from formats.naming import name_of_file
-from formats.types import Report
 from services.changes import Changes
 from services.commands import Command, Commands, Missing, does
-from services.curation.import_source import bring_in, new_room, remove_room, require_layout
+from services.curation import import_source
+from services.curation.import_process import Order, bring_in_apart
+from services.curation.import_source import new_room, remove_room, require_layout
 from services.edit_conflicts import LARGEST_ID
 from services.queries import MOST_LISTED, Query
 from services.test_sets.examples import origin_of
@@ -158,14 +159,14 @@ class ImportService:
             self._state = ImportState(shown, upload=1 if self._state is None else self._state.upload + 1)
 
             def work() -> str:
-                report = Report()
-
-                def on_progress(at: Progress) -> None:
+                def on_progress(at: Progress, rows: int) -> None:
                     stop_if(cancelled)
-                    self._tell(done=at.done, total=at.total, seconds_left=at.seconds_left, rows=len(report.rows))
+                    self._tell(done=at.done, total=at.total, seconds_left=at.seconds_left, rows=rows)
 
-                given = (shown, layout, classes, labels, on_progress, report)
-                done = bring_in(self._workspace, taken, *given, lambda number: self._tell(number=number))
+                order = Order(
+                    self._workspace.folder, taken, shown, layout, classes, tuple(labels), import_source.AT_ONCE
+                )
+                done = bring_in_apart(order, on_progress, lambda number: self._tell(number=number))
                 self._tell(number=done.imported.id, name=done.imported.name, rows=sum(done.imported.rows.values()))
                 if test_set is None:
                     return done.words

@@ -16,6 +16,7 @@ from formats.reading import read
 from services.test_sets import hashes
 from services.test_sets.drafts import SplitTestSet
 from tests.support.cases import made_case
+from tests.support.held_imports import hold_imports
 from tests.support.routing import HeldBack, routed
 from tests.support.scripted import ScriptedModels
 from tests.support.serving import serving_here, until
@@ -446,9 +447,7 @@ def test_work_that_goes_on_is_watched_through_polls_that_are_lost_and_again_afte
 def test_an_import_is_watched_through_polls_that_are_lost(
     desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page, imports, go_on, losing = desk.page, desk.studio.workspace.imports, threading.Event(), Losing()
-    add = imports.add
-    monkeypatch.setattr(imports, "add", lambda *given: go_on.wait(60) and add(*given))
+    page, held, losing = desk.page, hold_imports(monkeypatch), Losing()
     (tmp_path / "owl").mkdir()
     picture(7500).save(tmp_path / "owl" / "1.png")
     page.goto(f"{desk.url}curate/import")
@@ -459,7 +458,7 @@ def test_an_import_is_watched_through_polls_that_are_lost(
     with routed(page, "**/curate/api/import", losing):
         expect(page.locator("#part-import")).to_contain_text("The studio does not answer")
         losing.on = False
-        go_on.set()
+        held.go_on.set()
         expect(page.locator("#part-import")).to_contain_text("1 image came into the workspace")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import multiprocessing
 import os
 import shutil
 import signal
@@ -11,7 +12,6 @@ import sqlite3
 import subprocess
 import sys
 import tarfile
-import threading
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -44,6 +44,7 @@ from storage.test_sets import test_sets as storage_of_test_sets
 from storage.workspace import DATABASE, Workspace
 from tests.formats.test_import import encoded, mask_of, put
 from tests.support.cases import made_case
+from tests.support.held_imports import hold_imports
 from tests.support.set_cases import CAPTION, picture, run_of
 from tests.support.workspaces import workspace_in
 
@@ -649,25 +650,17 @@ def test_an_upload_comes_in_beside_the_server(workspace: Workspace, tmp_path: Pa
 def test_an_upload_can_be_stopped_and_only_one_goes_on(
     workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service, reached, go_on = ImportService(workspace), threading.Event(), threading.Event()
+    service, held = ImportService(workspace), hold_imports(monkeypatch)
     monkeypatch.setattr(import_source, "AT_ONCE", 2)
-    real = workspace.imports.add
-
-    def add(*given: Any) -> int:
-        reached.set()
-        go_on.wait()
-        return real(*given)
-
-    monkeypatch.setattr(workspace.imports, "add", add)
     archive = shutil.make_archive(str(tmp_path / "upload"), "zip", birds(tmp_path / "birds", 40))
     copy = Path(shutil.copy(archive, tmp_path / "copy"))
     service.import_upload(Path(archive), "birds.zip")
-    reached.wait()
+    assert held.reached.wait(300)
     with pytest.raises(UserError, match="An import is going on already"):
         service.import_upload(copy, "birds.zip")
     assert copy.exists() and service.listed()["going_on"]["state"] == "running"
     assert service.stop()
-    go_on.set()
+    held.go_on.set()
     stopped = ended(service)
     assert stopped.state == "stopped" and "goes on with it" in stopped.message
     left = workspace.imports.all()[0]
@@ -675,6 +668,28 @@ def test_an_upload_can_be_stopped_and_only_one_goes_on(
     service.import_upload(copy, "birds.zip")
     assert ended(service).state == "done" and len(entries(workspace)) == 40
     service.close()
+
+
+def test_an_import_that_dies_for_want_of_memory_is_told_and_finished_by_the_next(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Linux ends it: at once, and before the studio. A process that is killed stands for that."""
+    service, held = ImportService(workspace), hold_imports(monkeypatch)
+    monkeypatch.setattr(import_source, "AT_ONCE", 2)
+    archive = shutil.make_archive(str(tmp_path / "upload"), "zip", birds(tmp_path / "birds", 10))
+    copy = Path(shutil.copy(archive, tmp_path / "copy"))
+    service.import_upload(Path(archive), "birds.zip")
+    assert held.reached.wait(300)
+    (child,) = (one for one in multiprocessing.active_children() if one.name == "import")
+    assert Path(f"/proc/{child.pid}/oom_score_adj").read_text().strip() == "1000" or sys.platform != "linux"
+    child.kill()
+    child.join()
+    held.go_on.set()
+    state = ended(service)
+    assert state.state == "failed" and "too little memory" in state.message, state
+    assert workspace.imports.all()[0].state == "unfinished"
+    service.import_upload(copy, "birds.zip")
+    assert ended(service).state == "done" and len(entries(workspace)) == 10
 
 
 def test_scripts_list_imports_and_put_them_into_sets(studio: Studio, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import csv
 import io
 import json
 import re
-import threading
 import zipfile
 from collections.abc import Iterator
 from html import unescape
@@ -20,6 +19,7 @@ from fastapi.testclient import TestClient
 
 from core.images import png_of
 from services.studio import Studio
+from tests.support.held_imports import hold_imports
 from tests.support.serving import until
 from tests.support.set_cases import picture
 from ui.curate.gallery import add_gallery
@@ -145,9 +145,7 @@ def test_what_cannot_be_taken_is_refused_with_its_field(
 def test_what_cannot_be_taken_is_refused_before_it_is_sent(
     studio: Studio, client: TestClient, monkeypatch: pytest.MonkeyPatch, asked: dict[str, str], said: str
 ) -> None:
-    go_on = threading.Event()
-    real = studio.workspace.imports.add
-    monkeypatch.setattr(studio.workspace.imports, "add", lambda *given: go_on.wait(60) and real(*given))
+    held = hold_imports(monkeypatch)
     try:
         if not asked:
             assert send(client, archive()).status_code == 200
@@ -156,7 +154,7 @@ def test_what_cannot_be_taken_is_refused_before_it_is_sent(
         ready = client.get("/curate/api/import-ready", params=asked)
         assert (ready.status_code, ready.json()) == (400, reply)
     finally:
-        go_on.set()
+        held.go_on.set()
     until(lambda: not client.get("/curate/api/import").json()["active"])
     assert client.get("/curate/api/import-ready").json() == {"ready": True}
 

@@ -22,6 +22,7 @@ from services.studio import Studio
 from services.test_sets.exports import FOLDER
 from services.test_sets.versions import version_of
 from tests.support.called import FILE, answer, call, client_of, made_token, refused, sent, shown
+from tests.support.held_imports import hold_imports
 from tests.support.scripted import ScriptedModels
 from tests.support.serving import serving_here, until
 from tests.support.set_cases import picture, run_of
@@ -249,22 +250,14 @@ def test_what_is_no_archive_is_told_in_one_sentence(second: Served, tmp_path: Pa
 
 
 def test_one_import_at_a_time(second: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    url, studio = second
-    reached, go_on, real = threading.Event(), threading.Event(), studio.workspace.imports.add
-
-    def add(*given: Any) -> int:
-        reached.set()
-        assert go_on.wait(60)
-        return real(*given)
-
-    monkeypatch.setattr(studio.workspace.imports, "add", add)
+    (url, studio), held = second, hold_imports(monkeypatch)
     begun = brought(url, archive([320, 321]), title="Slow")
-    assert begun["state"] == "running" and reached.wait(60)
+    assert begun["state"] == "running" and held.reached.wait(300)
     going_on = answer(url, "show_import", number=begun["number"])
     assert (going_on["state"], going_on["upload"]["state"]) == ("unfinished", "running")
     file = {"path": sent(url, archive([322]), "other.zip"), **FILE}
     assert "An import is going on already" in refused(url, "import_images", file=file)[0]
-    go_on.set()
+    held.go_on.set()
     assert ended(studio) == "done"
 
 

@@ -1,0 +1,119 @@
+"""An import in a process of its own: a file that fills the memory ends the import, and not the server."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from core.errors import Cancelled, UserError, out_of_memory
+from core.progress import Progress
+from formats.types import Report
+from services.batches.io_workers import end_with_parent
+from services.curation.import_source import Done, bring_in
+from storage.workspace import Workspace
+
+log = logging.getLogger(__name__)
+_ENDED = (
+    "The import ended in the middle: there may have been too little memory. What is in by now stays in; make room, or "
+    "leave out what is very large, and import the same again."
+)
+
+
+@dataclass(frozen=True)
+class Order:
+    """What to bring in; the fields are those of `bring_in`."""
+
+    workspace: Path
+    source: Path
+    name: str = ""
+    layout: str = ""
+    classes: str = ""
+    labels: tuple[str, ...] = ()
+    at_once: int | None = None
+
+
+def bring_in_apart(
+    order: Order, on_progress: Callable[[Progress, int], object], begun: Callable[[int], object]
+) -> Done:
+    """Do what `bring_in` does in another process. `on_progress` gets the number of rows of the report as well; what it
+    or `begun` raises ends the import. Raises UserError, also when the process ends.
+    """
+    # One that has imported what it needs is kept, and each import begins as a copy of it.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_bring_in, args=(theirs, order), name="import", daemon=True)
+    process.start()
+    theirs.close()
+    tell: dict[str, Callable[..., object]] = {"progress": on_progress, "begun": begun}
+    stopped: Exception | None = None
+    try:
+        while True:
+            kind, *told = ours.recv()
+            if kind in tell:
+                try:
+                    tell[kind](*told)
+                except Exception as error:  # noqa: BLE001 - raised below, once the process has put things in order
+                    stopped = error
+                ours.send(stopped is None)
+            elif kind == "done":
+                done: Done = told[0]
+                return done
+            elif kind == "stopped" and stopped is not None:
+                raise stopped
+            else:
+                raise UserError(told[0], field=told[1])
+    except (EOFError, OSError) as error:
+        raise UserError(_ENDED) from error
+    finally:
+        ours.close()
+        process.join()
+
+
+def _bring_in(connection: Connection, order: Order) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent()
+    with suppress(OSError):  # Linux: where memory ends, this process goes first
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    report = Report()
+
+    def tell(*message: object) -> None:
+        connection.send(message)
+        if not connection.recv():
+            raise Cancelled
+
+    answer: tuple[Any, ...]
+    try:
+        with Workspace(order.workspace) as workspace:
+            answer = (
+                "done",
+                bring_in(
+                    workspace,
+                    order.source,
+                    order.name,
+                    order.layout,
+                    order.classes,
+                    order.labels,
+                    lambda progress: tell("progress", progress, len(report.rows)),
+                    report,
+                    lambda number: tell("begun", number),
+                    order.at_once,
+                ),
+            )
+    except Cancelled:
+        answer = ("stopped",)
+    except UserError as error:
+        answer = ("refused", str(error), error.field)
+    except Exception as error:
+        if not out_of_memory(error):
+            log.exception("an import failed")
+            raise
+        answer = ("refused", _ENDED, "")
+    connection.send(answer)

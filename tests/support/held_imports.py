@@ -1,0 +1,33 @@
+"""Imports of uploads that wait in the middle until a test lets them go on."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from services.curation.imports import ImportService
+
+
+@dataclass(frozen=True)
+class Held:
+    """An import that has its number waits, with nothing saved since."""
+
+    reached: threading.Event = field(default_factory=threading.Event)
+    go_on: threading.Event = field(default_factory=threading.Event)
+
+
+def hold_imports(monkeypatch: pytest.MonkeyPatch) -> Held:
+    """Hold each import that is begun from now on."""
+    held, tell = Held(), ImportService._tell
+
+    def told(self: ImportService, **changes: Any) -> None:
+        tell(self, **changes)
+        if "number" in changes:
+            held.reached.set()
+            assert held.go_on.wait(300)
+
+    monkeypatch.setattr(ImportService, "_tell", told)
+    return held
