@@ -681,7 +681,8 @@ def test_an_import_that_dies_for_want_of_memory_is_told_and_finished_by_the_next
     service.import_upload(Path(archive), "birds.zip")
     assert held.reached.wait(300)
     (child,) = (one for one in multiprocessing.active_children() if one.name == "import")
-    assert Path(f"/proc/{child.pid}/oom_score_adj").read_text().strip() == "1000" or sys.platform != "linux"
+    if sys.platform == "linux":
+        assert Path(f"/proc/{child.pid}/oom_score_adj").read_text().strip() == "1000", "the studio goes first"
     child.kill()
     child.join()
     held.go_on.set()
