@@ -138,8 +138,8 @@ def test_types_come_without_models_or_pages() -> None:
 
 @pytest.mark.slow
 def test_models_are_loaded_when_used_and_not_before() -> None:
-    """`python -m pipeline --help`, and a page that is asked for its first picture, do not wait for torch."""
-    heavy = {"torch", "diffusers", "transformers", "ctransformers", "gradio"}
+    """`python -m pipeline --help`, and a page that is asked for its first picture, do not wait for torch or pandas."""
+    heavy = {"torch", "diffusers", "transformers", "ctransformers", "gradio", "pandas"}
     assert not heavy & _loaded_by(
         "pipeline.driver",
         "pipeline.profiles.profile",
