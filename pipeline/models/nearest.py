@@ -55,6 +55,8 @@ def nearest(rows: Halves, vector: Floats, most: int, inside: NDArray[np.bool_]) 
     import torch
 
     held = int(np.count_nonzero(inside))
+    if not held:  # also where there is no row at all, and nobody knows how long one is
+        return np.zeros(0, np.int64), np.zeros(0, np.float32)
     if held < len(rows) // FEW:
         places = np.flatnonzero(inside)
     else:

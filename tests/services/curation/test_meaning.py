@@ -177,6 +177,11 @@ def test_groups_open_no_file_and_leave_out_what_cannot_be_read(studio: Studio, e
     assert [alike.entry for alike in listed] == [entries[1]]
 
 
+def test_before_any_image_is_embedded_nothing_looks_like_another(studio: Studio, embedder: ColourEmbedder) -> None:
+    (entry, _) = add(studio, RED, (201, 0, 0))
+    assert studio.near_duplicates.of(entry) == ()
+
+
 def test_a_filter_is_heeded_and_a_deleted_run_is_not_found(studio: Studio, embedder: ColourEmbedder) -> None:
     birds, boats = add(studio, RED, GREEN), add(studio, (200, 10, 0), BLUE, label="boat")
     meaning = filled(studio)
