@@ -8,6 +8,7 @@ weights.
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -141,7 +142,8 @@ def train(
     if held is not None:
         if held["update"] >= recipe.updates:
             return
-        accelerator.load_state(str(folder / STATE))
+        own = folder / STATE / str(held["update"])
+        accelerator.load_state(str(own if own.is_dir() else folder / STATE))  # version 0.1 kept one, under no number
         update, best = held["update"], (held["best"][0], held["best"][1])
         seconds, number = held.get("timed", timed)  # version 0.1 measured none
         timed = seconds, number
@@ -165,9 +167,13 @@ def train(
             # Cloned: weights that a network uses twice would be refused.
             state = {name: one.contiguous().clone() for name, one in accelerator.unwrap_model(net).state_dict().items()}
             replace_file(folder / BEST, partial(save_file, state, metadata=header))
-        accelerator.save_state(str(folder / STATE))
+        # Beside the one before, which goes once this one is told of: after a kill there is one that fits its number.
+        state_now = folder / STATE / str(update)
+        accelerator.save_state(str(state_now))
         told = json.dumps({"training": about, "update": update, "best": best, "timed": timed})
         replace_file(folder / ABOUT, partial(Path.write_text, data=told, encoding="utf-8"))
+        for old in set((folder / STATE).iterdir()) - {state_now}:
+            shutil.rmtree(old) if old.is_dir() else old.unlink()
 
 
 class _Examples:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from accelerate import Accelerator
 from PIL import Image
 from safetensors.torch import load_file
 from torch import nn
@@ -111,6 +112,40 @@ def test_what_was_stopped_goes_on_to_the_same_weights(tmp_path: Path) -> None:
     train(net(), "classification", to_tensor, arm, QUICK, 5, lambda m: 0.0, tmp_path / "whole")
     done = kept_state(tmp_path / "whole")
     assert done is not None and done.updates == 30 and done.score > 0.9  # what is done is not done again
+
+
+@pytest.mark.parametrize("where", ["in the state", "before it is told"])
+def test_what_was_killed_while_its_state_was_saved_goes_on_to_the_same_weights(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the second look, of three: the state of the first one is still there."""
+    examples = pictures(tmp_path / "images")
+    arm, real, saved = Arm("original only", examples), Accelerator.save_state, list[str]()
+
+    def save_state(self: Accelerator, place: str) -> None:
+        saved.append(place)
+        if len(saved) == 2 and where == "in the state":
+            Path(place).mkdir(parents=True, exist_ok=True)
+            (Path(place) / "model.safetensors").write_bytes(b"half")
+        else:
+            real(self, place)
+        if len(saved) == 2:
+            raise KeyboardInterrupt
+
+    def run(folder: str) -> dict[str, torch.Tensor]:
+        model = net()
+        train(model, "classification", to_tensor, arm, QUICK, 5, lambda model: 0.5, tmp_path / folder)
+        return model.state_dict()
+
+    whole = run("whole")
+    monkeypatch.setattr(Accelerator, "save_state", save_state)
+    with pytest.raises(KeyboardInterrupt):
+        run("killed")
+    again = run("killed")
+    assert len(saved) == 4
+    for name, held in whole.items():
+        assert torch.equal(held, again[name]), name
+    assert [path.name for path in (tmp_path / "killed/state").iterdir()] == ["30"], "one state is kept"
 
 
 def test_the_best_state_of_the_tuning_images_is_kept(tmp_path: Path) -> None:
