@@ -19,7 +19,7 @@ _NO_LOCKS = frozenset((errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP))
 
 
 _HELD = ".in-use"
-"""A file in a folder of `held_folder` that its process holds a lock on."""
+"""Ending of the file beside a folder of `held_folder` that its process holds a lock on."""
 
 
 def take_lock(file: IO[bytes] | IO[str] | int, path: Path) -> None:
@@ -57,16 +57,42 @@ def held_folder(parent: Path, prefix: str) -> Iterator[Path]:
     """Make a folder for this process, named by `prefix` and a few random letters; it is removed at the end. What
     killed processes left under the same prefix is removed first. Raises OSError.
     """
-    for left in parent.glob(f"{prefix}*"):
-        with suppress(OSError, UserError), open(left / _HELD, "rb") as file:  # without the file nobody can tell
+    for left in parent.glob(f"{prefix}*{_HELD}"):
+        with suppress(OSError, UserError), open(left, "rb") as file:
             take_lock(file, left)
-            shutil.rmtree(left, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-    try:
-        with open(folder / f"{_HELD}-soon", "wb") as file:
-            with suppress(UserError):  # a drive without locks: then nobody removes the folder but this process
-                take_lock(file, folder)
-                os.replace(file.name, folder / _HELD)  # named so once it is locked
+            _remove(left)
+    with _held_name(parent, prefix) as held:
+        folder = held.with_name(held.name.removesuffix(_HELD))
+        folder.mkdir(mode=0o700)
+        try:
             yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            _remove(held)
+
+
+@contextmanager
+def _held_name(parent: Path, prefix: str) -> Iterator[Path]:
+    """Make a file for a new folder, and hold a lock on it. It is there before the folder and after it, so that a kill
+    at any moment leaves none that nobody removes.
+    """
+    while True:
+        descriptor, name = tempfile.mkstemp(_HELD, prefix, parent)
+        try:
+            with suppress(UserError):  # a drive without locks: then nobody removes the folder but this process
+                take_lock(descriptor, Path(name))
+            if os.path.exists(name):
+                yield Path(name)
+                return
+        except BlockingIOError:
+            pass
+        finally:
+            os.close(descriptor)
+        # Otherwise another process took it for a dead one's before it was locked.
+
+
+def _remove(held: Path) -> None:
+    """Remove a folder, then its file, which stays as long as there is anything of the folder."""
+    folder = held.with_name(held.name.removesuffix(_HELD))
+    shutil.rmtree(folder, ignore_errors=True)
+    if not folder.exists():
+        held.unlink(missing_ok=True)

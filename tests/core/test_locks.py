@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from core.locks import held_folder
 
 WAITS = """
@@ -31,4 +33,32 @@ def test_what_a_killed_process_left_is_removed_and_what_is_in_use_stays(tmp_path
         other.kill()
     assert used.is_dir()
     with held_folder(tmp_path, "mine-") as mine:
-        assert {path.name for path in tmp_path.iterdir()} == {"mine-notes", mine.name}, "what is not ours stays"
+        names = {path.name for path in tmp_path.iterdir() if path.is_dir()}
+        assert names == {"mine-notes", mine.name}, "what is not ours stays"
+
+
+@pytest.mark.parametrize("removed", range(5))
+def test_a_kill_at_any_moment_leaves_nothing_that_stays(tmp_path: Path, removed: int) -> None:
+    """While the folder is made, and after so many of its files are removed, in whatever order."""
+    code = f"""
+import itertools, os, sys
+from pathlib import Path
+from core.locks import held_folder
+real, numbers = os.unlink, itertools.count(1)
+def die(*given, **named):
+    os.kill(os.getpid(), 9)
+def unlink(*given, **named):
+    real(*given, **named)
+    if next(numbers) == {removed}:
+        die()
+if {removed} == 0:
+    os.mkdir = die
+with held_folder(Path(sys.argv[1]), "mine-") as folder:
+    for name in "abc":
+        (folder / name).write_bytes(b"half")
+    os.unlink = unlink
+"""
+    assert subprocess.run([sys.executable, "-c", code, str(tmp_path)]).returncode == -9
+    with held_folder(tmp_path, "mine-"):
+        pass
+    assert not any(tmp_path.iterdir())
