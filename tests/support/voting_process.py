@@ -9,38 +9,49 @@ import random
 import sys
 import threading
 import time
+from collections.abc import Callable
 
+from core.stored_studies import VoteRefused
 from storage.studies.studies import Studies
 from storage.workspace import Workspace
 
 
-def annotator(studies: Studies, study_id: str, worker: str, lock: threading.Lock) -> None:
-    """Vote without end; a line for each thing that was acknowledged."""
+def annotator(studies: Studies, study_id: str, worker: str, tell: Callable[[str, str, str], object]) -> None:
+    """Vote until the study has all its votes; tell "saved" or "undone", assignment and answer once acknowledged."""
     number = 0
     while True:
         assignment = studies.assignments.claim(study_id, worker, "item")
         if assignment is None:
+            study = studies.get(study_id)
+            if study.votes == study.needed:
+                return
             time.sleep(0.02)
             continue
         number += 1
-        answer = random.choice(("yes", "no"))
-        studies.assignments.submit(assignment.public, worker, {"valid": answer}, "", 1.0, f"{os.getpid()}-{number}")
-        with lock:
-            print("saved", assignment.public, answer, flush=True)
+        answer, key = random.choice(("yes", "no")), f"{os.getpid()}-{number}"
+        try:
+            studies.assignments.submit(assignment.public, worker, {"valid": answer}, "", 1.0, key)
+        except VoteRefused:  # the lease ran out, and others gave the votes meanwhile
+            continue
+        tell("saved", assignment.public, answer)
         if number % 10 == 0:
             back = studies.assignments.undo(study_id, worker)
             if back is not None:
-                with lock:
-                    print("undone", back.public, "-", flush=True)
+                tell("undone", back.public, "-")
         # A look at the next image: of processes that write without a gap, SQLite lets one wait until it gives up.
         time.sleep(random.random() * 0.02)
 
 
 def victim(folder: str, study_id: str, *workers: str) -> None:
     lock = threading.Lock()
+
+    def tell(*words: str) -> None:
+        with lock:
+            print(*words, flush=True)
+
     with Workspace(folder) as workspace:
         threads = [
-            threading.Thread(target=annotator, args=(workspace.studies, study_id, worker, lock)) for worker in workers
+            threading.Thread(target=annotator, args=(workspace.studies, study_id, worker, tell)) for worker in workers
         ]
         for thread in threads:
             thread.start()
