@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import re
@@ -30,6 +31,10 @@ os.environ.pop("SSL_CERT_FILE", None)
 os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
 # Before anything imports numba: of few images it would be compiled for twenty seconds. `make soak` compiles it.
 os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    # Libraries complain of what is frozen when the process ends; those of a worker are not heard. Not sooner: after the
+    # last test pytest looks for garbage twice, which takes a second or more each time if it goes through all modules.
+    atexit.register(gc.unfreeze)
 gc.disable()  # until all tests are collected: it would take a third of that time, and there is no garbage yet
 
 ALL_SLOW = re.compile(r"^pytestmark = .*\bmark\.slow\b", re.MULTILINE)
@@ -79,11 +84,6 @@ def pytest_runtest_setup() -> None:
     """Do so again once a test has imported a large library: models that are released ask for a collection each."""
     if len(sys.modules) > modules_frozen + 500:
         _freeze()
-
-
-def pytest_unconfigure() -> None:
-    """Libraries that look for what was not freed complain of what is frozen when the process ends."""
-    gc.unfreeze()
 
 
 modules_frozen = 0
