@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import UserError, out_of_memory
+from core.loading import LOADING
 from core.model_identity import Assumptions, ModelIdentity, Preprocessing, files_hash
 from core.settings import UnderTestSettings
 from evaluation.adapters.network import (
@@ -145,9 +146,10 @@ def _load(folder: Path, called: str, kind: Kind, own_code: bool) -> Any:
     loader = AutoModelForImageClassification if kind == "classification" else AutoModelForSemanticSegmentation
     try:
         # Left to itself it says of other shapes that there are some, and not of which layers.
-        net, told = loader.from_pretrained(
-            folder, **_LOCAL, use_safetensors=True, output_loading_info=True, ignore_mismatched_sizes=True
-        )
+        with LOADING:
+            net, told = loader.from_pretrained(
+                folder, **_LOCAL, use_safetensors=True, output_loading_info=True, ignore_mismatched_sizes=True
+            )
     except Exception as error:  # of transformers, of safetensors or of the operating system
         if out_of_memory(error):
             raise UserError(

@@ -15,6 +15,7 @@ import numpy as np
 from PIL import Image
 
 from core.errors import UserError
+from core.loading import LOADING
 from core.model_sections import Weights
 from core.settings import ConditioningSettings, ControlKind
 from pipeline.models.weights import LOAD_ERRORS, locate, pick_device, unreadable
@@ -39,7 +40,7 @@ class _Detector(ABC):
                 "get them again, or correct the profile."
             )
         try:
-            with warnings.catch_warnings():
+            with LOADING, warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # on import it tells of every package that others of its models want
                 self._model: Any = self._load(str(folder)).to(pick_device())
         except (*LOAD_ERRORS, ImportError) as error:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import CannotLoad, UserError, out_of_memory
+from core.loading import LOADING
 from core.model_sections import DType, Weights, in_bytes
 from pipeline.models import hub
 
@@ -92,23 +93,24 @@ def _fetch(role: str, weights: Weights) -> Path:
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """While it holds, the libraries show no bars for reading files (a second's work), and no remarks on how the files
-    were written; those of downloads come back.
+    """While it holds, no other thread loads a model. The libraries show no bars for reading files (a second's work),
+    and no remarks on how the files were written; those of downloads come back.
     """
     import diffusers.utils.logging
     import transformers.utils.logging
 
     libraries: tuple[Any, ...] = (transformers.utils.logging, diffusers.utils.logging)
-    told = [library.get_verbosity() for library in libraries]
-    for library in libraries:
-        library.disable_progress_bar()
-        library.set_verbosity_error()
-    try:
-        yield
-    finally:
-        for library, level in zip(libraries, told, strict=True):
-            library.enable_progress_bar()
-            library.set_verbosity(level)
+    with LOADING:
+        told = [library.get_verbosity() for library in libraries]
+        for library in libraries:
+            library.disable_progress_bar()
+            library.set_verbosity_error()
+        try:
+            yield
+        finally:
+            for library, level in zip(libraries, told, strict=True):
+                library.enable_progress_bar()
+                library.set_verbosity(level)
 
 
 @contextmanager
