@@ -1,0 +1,244 @@
+"""An hour of use of all pages: whether the memory of the studio stays flat, and what the studio takes while it is idle.
+
+The real studio on the example workspace. People use every page at a human pace over HTTP, in Chromium, by scripts and
+by MCP, and annotators vote. `python -m benchmarks.hour` runs this; `--minutes` makes it shorter, to try it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import psutil
+from playwright.sync_api import Error as PlaywrightError
+
+from benchmarks.figures import Comparison, reported
+from benchmarks.people import PEOPLE, SECONDS, Person, Site, addresses, visitor
+from benchmarks.study import prepared
+from tests.support.browser import chromium_running, page_in
+from tests.support.chromium import ADVICE, find_chromium
+from tests.support.server_process import ROOT, ServerProcess
+
+MINUTES = 60.0
+FLAT = 1.1
+"""Times the memory of the second sixth of the time that the last sixth may take."""
+ALONE, OPEN = 0.5, 1.0
+"""Hundredths of a core that the idle studio may take with nobody there, and with every page open."""
+PAUSE = (1.0, 6.0)
+"""Seconds from an act of a person to the next."""
+SAMPLE_SECONDS, QUIET_SECONDS, IDLE_SECONDS = 10.0, 30.0, 60.0
+"""Between two samples of the memory; before the studio counts as idle; and that it is watched while it is idle."""
+ITEMS, ANNOTATORS, VOTE_SECONDS = 600, 3, 10.0
+"""Of the study that runs meanwhile."""
+FAILURES = (httpx.HTTPError, PlaywrightError, ExceptionGroup, ValueError, LookupError, AssertionError)
+"""What a person may meet where the studio refuses an act, or shows something else than it should."""
+_MB = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What the studio holds at one moment."""
+
+    minute: float
+    tree: float
+    """MB of the process and its children, with each one's share of the pages that they share (PSS)."""
+    own: float
+    """MB that the process shares with no other (USS)."""
+    threads: int
+    files: int
+
+
+@dataclass
+class Use:
+    """What people did, and what was refused to them."""
+
+    over: threading.Event = field(default_factory=threading.Event)
+    done: Counter[str] = field(default_factory=Counter)
+    failed: list[str] = field(default_factory=list)
+
+    def act(self, who: str, round_of_acts: Iterator[str]) -> None:
+        """Do a round of acts, with pauses, until it ends or all is over."""
+        try:
+            for act in round_of_acts:
+                self.done[act] += 1
+                if self.over.wait(random.uniform(*PAUSE)):
+                    return
+        except FAILURES as error:  # told at the end, and the hour goes on
+            self.failed.append(f"{who}: {type(error).__name__}: {error}"[:500])
+            print(self.failed[-1], flush=True)
+            self.over.wait(PAUSE[1])
+
+    def again_and_again(self, person: Person, site: Site) -> None:
+        """Do rounds of a person until all is over."""
+        while not self.over.is_set():
+            self.act(person.__name__, person(site))
+
+
+def measure(chromium: str, minutes: float = MINUTES, example: Path | None = None) -> list[Comparison]:
+    """The figures of one server. `example` is a workspace that holds the example already."""
+    with tempfile.TemporaryDirectory() as place, ExitStack() as ends:
+        folder = Path(place)
+        workspace = folder / "workspace"
+        if example is None:
+            subprocess.run(
+                [sys.executable, "-m", "experiments.example", "--workspace", workspace], cwd=ROOT, check=True
+            )
+        else:
+            shutil.copytree(example, workspace)
+        study, link = prepared(workspace, ITEMS)
+        server = ServerProcess(workspace, folder / "log", arguments=("--mcp",)).start()
+        ends.callback(server.stop)
+        os.nice(9)  # people and their browser never keep the studio waiting
+        assert server.process is not None
+        process, use = psutil.Process(server.process.pid), Use()
+        samples = _used(chromium, process, server.url, (study, link), minutes, use)
+        figures = [_flat(samples, minutes)]
+        time.sleep(QUIET_SECONDS)
+        figures += _idle(process, workspace, "nobody there", ALONE)
+        with chromium_running(chromium) as browser, page_in(browser) as first:
+            opened = addresses(Site(server.url, study))
+            for address in opened:
+                first.context.new_page().goto(address)
+            time.sleep(QUIET_SECONDS)
+            figures += _idle(process, workspace, f"{len(opened)} pages open, all in sight", OPEN)
+    acts = ", ".join(f"{act} {count}" for act, count in use.done.most_common())
+    print(f"{use.done.total():,} acts: {acts}", flush=True)
+    refused = Comparison("acts that failed", (float(len(use.failed)),), most=0.0, words="; ".join(use.failed[:3]))
+    return [*figures, refused]
+
+
+def _used(
+    chromium: str, process: psutil.Process, url: str, study: tuple[str, str], minutes: float, use: Use
+) -> list[Sample]:
+    """Have all people use the studio for so long, and give the samples of its memory."""
+    study_id, link = study
+    voting = [sys.executable, "-m", "study", "simulate", "--url", url, "--link", link, "--minutes", str(minutes)]
+    voting += ["--workers", str(ANNOTATORS), "--seconds", str(VOTE_SECONDS)]
+    samples = list[Sample]()
+    threads = [
+        threading.Thread(target=use.again_and_again, args=(person, Site(url, study_id)), name=person.__name__)
+        for person in PEOPLE
+    ]
+    threads.append(threading.Thread(target=_watched, args=(process, minutes, use, samples)))
+    annotators = subprocess.Popen(voting, cwd=ROOT)
+    try:
+        for thread in threads:
+            thread.start()
+        with chromium_running(chromium) as browser, page_in(browser) as page:
+            site = Site(url, study_id)
+            while not use.over.is_set():
+                use.act(visitor.__name__, visitor(page, site))
+        for thread in threads:
+            thread.join()
+        if annotators.wait(SECONDS):
+            use.failed.append("an annotator failed")
+    finally:
+        use.over.set()
+        annotators.kill()
+    return samples
+
+
+def _watched(process: psutil.Process, minutes: float, use: Use, samples: list[Sample]) -> None:
+    """Sample the memory until the time is over, which ends all use. Print one sample a minute."""
+    began, told = time.monotonic(), 0.0
+    while (minute := (time.monotonic() - began) / 60) < minutes and not use.over.wait(SAMPLE_SECONDS):
+        samples.append(one := sampled(process, minute))
+        if minute >= told:
+            told = int(minute) + 1
+            print(
+                f"minute {minute:.0f}: {one.tree:.0f} MB, {one.own:.0f} MB of its own, {one.threads} threads, "
+                f"{one.files} files; {use.done.total():,} acts, {len(use.failed)} failed",
+                flush=True,
+            )
+    use.over.set()
+
+
+def sampled(process: psutil.Process, minute: float) -> Sample:
+    """What a process and its children hold now."""
+    own, tree = process.memory_full_info(), 0
+    for one in (process, *process.children(recursive=True)):
+        with suppress(psutil.Error):  # it may have ended meanwhile
+            tree += one.memory_full_info().pss
+    return Sample(minute, tree / _MB, own.uss / _MB, process.num_threads(), process.num_fds())
+
+
+def _flat(samples: Sequence[Sample], minutes: float) -> Comparison:
+    """The memory of the last sixth of the time, by that of the second sixth."""
+    sixth = minutes / 6
+    early = [one for one in samples if sixth <= one.minute < 2 * sixth]
+    late = [one for one in samples if one.minute >= minutes - sixth]
+
+    def mean(some: Sequence[Sample], name: str) -> float:
+        return statistics.fmean(getattr(one, name) for one in some)
+
+    words = "; ".join(
+        f"{what} {mean(early, name):.0f}, then {mean(late, name):.0f}"
+        for what, name in (
+            ("MB of all its processes", "tree"),
+            ("MB of its own", "own"),
+            ("threads", "threads"),
+            ("open files", "files"),
+        )
+    )
+    what = f"memory, minutes {minutes - sixth:.0f} to {minutes:.0f} by minutes {sixth:.0f} to {2 * sixth:.0f}"
+    return Comparison(what, (mean(late, "tree") / mean(early, "tree"),), most=FLAT, words=words)
+
+
+def _idle(process: psutil.Process, workspace: Path, what: str, most: float) -> list[Comparison]:
+    """The share of a core that an idle studio takes, and the files of its workspace that it wrote."""
+    files, seconds, began = _files(workspace), _cpu_seconds(process), time.monotonic()
+    time.sleep(IDLE_SECONDS)
+    share = 100 * (_cpu_seconds(process) - seconds) / (time.monotonic() - began)
+    written = sorted({path for path, _ in set(files.items()) ^ set(_files(workspace).items())})
+    return [
+        Comparison(f"idle, {what}: hundredths of a core", (share,), most=most),
+        Comparison(f"idle, {what}: files written", (float(len(written)),), most=0.0, words=", ".join(written[:9])),
+    ]
+
+
+def _files(folder: Path) -> dict[str, tuple[int, int]]:
+    """Size and time of the last change of all files below a folder."""
+    found = {}
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):  # it may be gone by now
+            found[str(path.relative_to(folder))] = (path.stat().st_size, path.stat().st_mtime_ns)
+    return found
+
+
+def _cpu_seconds(process: psutil.Process) -> float:
+    """Seconds that a process and its children, also those that ended, have computed."""
+    times = [process.cpu_times(), *(one.cpu_times() for one in process.children(recursive=True))]
+    ended = times[0].children_user + times[0].children_system
+    return float(sum(one.user + one.system for one in times) + ended)
+
+
+def main() -> int:
+    """The exit code: 1 when a bound was missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.hour", description=__doc__.partition("\n")[0])
+    parser.add_argument("--minutes", type=float, default=MINUTES, help=f"of use ({MINUTES:.0f})")
+    parser.add_argument("--example", type=Path, help="a workspace with the example; it is copied, not made anew")
+    options = parser.parse_args()
+    chromium = find_chromium()
+    if chromium is None:
+        print(ADVICE, file=sys.stderr)
+        return 2
+    figures = measure(chromium, options.minutes, options.example)
+    return reported(figures, f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
