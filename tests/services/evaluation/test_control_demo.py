@@ -17,7 +17,7 @@ from tests.support.demo_server import demo_models
 from tests.support.evaluation_cases import drawn, model_of
 from tests.support.workspaces import workspace_in
 
-pytestmark = [pytest.mark.demo, pytest.mark.slow]
+pytestmark = [pytest.mark.demo, pytest.mark.slow, pytest.mark.soak]
 ALL = Subject(filter=ImageFilter())
 SOURCES, SECONDS = 3, 300
 
