@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from html.parser import HTMLParser
 
 import pytest
@@ -15,7 +16,7 @@ from services.commands import Command, RunCommand
 from services.example.service import ExampleView
 from services.runs.predictions import Predictor
 from services.studio import Studio
-from tests.support.scripted import parts_of, perform
+from tests.support.scripted import parts_of, perform, studio_in
 from tests.ui.explore.test_ui_studio import new_run, wait
 from ui.curate.imports import add_imports
 from ui.curate.sets import add_test_sets
@@ -80,7 +81,14 @@ def _no_model(wanted: UnderTestSettings) -> Predictor:
     raise UserError("There is none here.")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
+    """One for all tests here, which change nothing in it."""
+    with studio_in(tmp_path_factory.mktemp("commands")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
 def shown(studio: Studio) -> set[tuple[str, frozenset[str]]]:
     """What all pages of a run would send that was brought into every state in which it shows something else."""
     studio.predictions.load = _no_model
