@@ -11,11 +11,11 @@ from PIL import Image, ImageEnhance
 from core.types import Task
 from demo.render import render
 from demo.scene import OBJECT_CLASSES, WEATHERS, Scene, random_scene
-from pipeline.models import load_models
 from pipeline.profiles.profile import load_profile
 from services.studio import Studio
 from storage.curation import entry_sets
 from tests.support.cases import made_case
+from tests.support.demo_server import demo_models
 from tests.support.serving import until
 from tests.support.workspaces import workspace_in
 
@@ -59,13 +59,12 @@ def scene_of(number: int) -> Scene:
 @pytest.fixture(scope="module")
 def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Studio, dict[int, Scene]]]:
     """A studio with so many scenes, all embedded, and the scene of each entry."""
-    profile = load_profile("demo")
     with workspace_in(tmp_path_factory.mktemp("meaning")) as workspace:
-        made = Studio(profile, load_models(profile), workspace)
+        made = Studio(load_profile("demo"), demo_models(), workspace)
         scenes = {}
         for number in range(SCENES):
             scene = scene_of(number)
-            (entry,) = add(made, drawn(scene.without_subject()), drawn(scene), label=scene.label)
+            (entry,) = add(made, Image.new("RGB", (64, 64), (number, 100, 50)), drawn(scene), label=scene.label)
             scenes[entry] = scene
         embedded(made)
         yield made, scenes
