@@ -191,6 +191,9 @@ def evaluator(site: Site) -> Iterator[str]:
     yield "look at evaluations"
     for kind, asked in zip(("classification", "segmentation"), site.evaluations, strict=True):
         site.get("evaluate/", **asked)
+        while not site.get("evaluate/api/state", **asked).json()["ready"]:
+            site.send("evaluate/api/look", **asked)  # as the page does for a model that this server has not loaded
+            yield "have a model loaded"
         site.get("evaluate/api/ranking", **asked)
         yield "open an evaluation"
         site.get("evaluate/", key=asked["key"], filter=f"kind={kind}&review=accepted")
