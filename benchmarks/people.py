@@ -32,8 +32,8 @@ IMPORTED, SIDE = 3, 64
 """Pictures of an import, and their pixels a side."""
 _ADJUDICATED = re.compile(r'data-item="(\d+)"\s+data-question="(\w+)"')
 """The item and the question of which the page of adjudication asks."""
-ROUNDS = itertools.count()
-"""Tells the names that people give apart."""
+NAMES, EXPLORED = itertools.count(), itertools.count()
+"""Tells the names that people give apart; and rounds of the explorer, of which the first one draws an image."""
 
 
 class Site:
@@ -87,7 +87,7 @@ def explorer(site: Site) -> Iterator[str]:
     yield "edit a caption"
     site.call("undo", run=run)
     yield "undo an edit"
-    if next(ROUNDS) % SELDOM == 0:
+    if next(EXPLORED) % SELDOM == 0:
         for place, one in enumerate(_captions(site, run)[1:], start=1):
             site.call("counterfactual_use", run=run, place=place, text=one["text"], used=False)
         site.finish(site.call("generate", run=run, shown=site.call("show_run", run=run)["gate"]["shown"]))
@@ -136,7 +136,7 @@ def curator(site: Site) -> Iterator[str]:
     site.get("curate/coverage", table="weather", by="accepted")
     yield "look at the coverage"
     site.get("curate/import")
-    name = f"import {next(ROUNDS)}.zip"
+    name = f"import {next(NAMES)}.zip"
     site.http.post("curate/files/import", params={"file": name}, content=_archive()).raise_for_status()
     while site.get("curate/api/import").json()["active"]:
         yield "watch an import"
@@ -158,7 +158,7 @@ def _archive() -> bytes:
 def releaser(site: Site) -> Iterator[str]:
     """Makes a test set, splits and releases it, exports it and looks at the next draft."""
     site.get("curate/sets")
-    made = site.call("create_test_set", title=f"Things of round {next(ROUNDS)}")["test_set"]
+    made = site.call("create_test_set", title=f"Things of round {next(NAMES)}")["test_set"]
     site.call("add_to_test_set", test_set=made, filter="review=accepted&kind=classification")
     yield "make a test set"
     site.get(f"curate/sets/{made}")
