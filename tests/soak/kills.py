@@ -1,7 +1,7 @@
 """Kill processes in the middle of their work, a thousand times, and say what was lost.
 
 `python -m tests.soak.kills --kills 1000 --out docs/kills.md` kills nine kinds of work at random moments. Kills are
-counted in a file one by one: the same command goes on where it was stopped.
+counted in a file one by one: the same command goes on where it was stopped, and begins anew once the report is written.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date
@@ -151,7 +152,10 @@ class Kills:
         return done
 
     def _look(self, acknowledged: Sequence[Thing]) -> Seen:
-        seen = self._kind.look(self._place, acknowledged)
+        try:
+            seen = self._kind.look(self._place, acknowledged)
+        except Exception:  # noqa: BLE001 - what cannot even be looked at stands in the report
+            seen = Seen(acknowledged, wrong=[traceback.format_exc()], told="cannot be looked at")
         there = set(seen.things)
         self._counts.lost += [" ".join(thing) for thing in dict.fromkeys(acknowledged) if thing not in there]
         self._counts.twice += seen.twice
@@ -182,7 +186,8 @@ def report(found: dict[str, Counts], commit: str) -> str:
         "Each process opens the workspace and works from where it stands. It says what the studio has acknowledged, "
         "and is killed (SIGKILL) at a random moment. Then the workspace is opened again: all that was acknowledged has "
         "to be there as it was, once; the database has to be whole; and what is unfinished has to be told. The next "
-        "process goes on. Work that is done is compared with the same work without a kill, and begins anew.",
+        "process goes on. Work that is done is compared with the same work without a kill, and begins anew. A kill "
+        "counts until the process has said that its work is over. What a later process tells again is counted again.",
         "",
         "| work | kills | acknowledged | lost | twice | done and compared | after a kill | minutes |",
         "| --- | ---: | ---: | ---: | ---: | ---: | --- | ---: |",
@@ -248,6 +253,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _write(options.state, found)
         print(f"{kind.name}: {counts.kills} kills, {len(counts.faults)} faults", flush=True)
     options.out.write_text(report(found, _commit()), encoding="utf-8")
+    options.state.unlink(missing_ok=True)  # the next time it begins anew
     return 1 if any(one.faults for one in found.values()) else 0
 
 
