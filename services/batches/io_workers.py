@@ -32,6 +32,7 @@ from formats.in_place import DataSet, open_data_set
 from pipeline.models.machine import this_machine
 from pipeline.profiles.profile import Profile
 from services.batches.plan_file import BatchPlan
+from services.own_processes import end_with_parent
 from storage.images import ImageFiles
 from storage.thumbnails import ThumbnailFiles
 
@@ -227,18 +228,6 @@ def has_gpu() -> bool:
 def cores_here() -> int:
     """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def end_with_parent() -> None:
-    """End this process when the one that started it ends."""
-    parent = multiprocessing.parent_process()
-
-    def watch() -> None:
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=watch, name="parent", daemon=True).start()
 
 
 def _help(connection: Connection, order: Order) -> None:

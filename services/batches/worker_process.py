@@ -19,7 +19,8 @@ from tqdm import tqdm
 
 from core.batches import Done, Lot
 from core.errors import UserError
-from services.batches.io_workers import Order, end_with_parent, helpers_here
+from services.batches.io_workers import Order, helpers_here
+from services.own_processes import end_with_parent
 
 log = logging.getLogger(__name__)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import signal
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,8 +14,8 @@ from typing import Any
 from core.errors import Cancelled, UserError, out_of_memory
 from core.progress import Progress
 from formats.types import Report
-from services.batches.io_workers import end_with_parent
 from services.curation.import_source import Done, bring_in
+from services.own_processes import end_with_parent, own_processes
 from storage.workspace import Workspace
 
 log = logging.getLogger(__name__)
@@ -45,9 +44,7 @@ def bring_in_apart(
     """Do what `bring_in` does in another process. `on_progress` gets the number of rows of the report as well; what it
     or `begun` raises ends the import. Raises UserError, also when the process ends.
     """
-    # One that has imported what it needs is kept, and each import begins as a copy of it.
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
+    context = own_processes()
     ours, theirs = context.Pipe()
     process = context.Process(target=_bring_in, args=(theirs, order), name="import", daemon=True)
     process.start()

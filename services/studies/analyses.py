@@ -6,24 +6,27 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from core.studies import Adjudication, StudyData
 from core.study_report import StudyReport
+from services.own_processes import end_with_parent, own_processes
 from storage.studies.studies import Studies
 from study.intervals import wilson
 from study.methods import paragraph
 from study.results import analyse
 
+MANY_VOTES = 2_000
+"""A study with more votes is analysed in a process of its own: in the server it would hold up all answers."""
 KEPT = 8
 """Studies whose analysis is in memory."""
 QUICK_SECONDS = 0.1
 """An analysis that takes less is made anew whenever something has changed."""
 SHARE, LONGEST_SECONDS = 0.05, 20.0
 """One that takes longer is made anew so rarely that it takes such a share of the time, and shows an older state
-meanwhile, but never for longer. While one is made votes are acknowledged later, so this is the share of votes that may
-wait."""
+meanwhile, but never for longer."""
 Stamp = tuple[object, object]
 """What must never be shown late (whether the study runs), and what may; equal as long as nothing has changed."""
 
@@ -112,8 +115,13 @@ class Analyses:
         # The stamp was taken before the data: a vote in between makes the analysis look older than it is, never newer.
         started = time.thread_time()
         data = self._load(study_id)
-        report = analyse(data)
-        return Analysis(data, report, stamp, time.monotonic(), time.thread_time() - started)
+        seconds = time.thread_time() - started
+        if len(data.votes) > MANY_VOTES:
+            with ProcessPoolExecutor(1, own_processes(), end_with_parent) as own:
+                report, more = own.submit(_timed, data).result()
+        else:
+            report, more = _timed(data)
+        return Analysis(data, report, stamp, time.monotonic(), seconds + more)
 
     def _keep(self, study_id: str, found: Analysis) -> None:
         """Under the lock."""
@@ -125,6 +133,13 @@ class Analyses:
     def _lock_of(self, study_id: str) -> threading.Lock:
         with self._lock:
             return self._locks.setdefault(study_id, threading.Lock())
+
+
+def _timed(data: StudyData) -> tuple[StudyReport, float]:
+    """The report, and the seconds of computing that it took."""
+    started = time.thread_time()
+    report = analyse(data)
+    return report, time.thread_time() - started
 
 
 def analyses_of(studies: Studies) -> Analyses:

@@ -369,6 +369,20 @@ def test_analyses_are_kept_until_something_changes(studio: Studio) -> None:
     assert len(loads) == 3
 
 
+@pytest.mark.slow
+def test_a_large_study_is_analysed_by_another_process_to_the_same_report(
+    studio: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    studies = studio.workspace.studies
+    study_id = bird_study(studio.workspace, TEN)
+    reports = Analyses(studies.data, lambda one: ("running", studies.revision(one)))
+    here = reports.of(study_id).report
+    reports.changed()
+    monkeypatch.setattr(analyses, "MANY_VOTES", 5)
+    monkeypatch.setattr(analyses, "analyse", lambda _: pytest.fail("it was analysed by the server"))
+    assert reports.of(study_id).report == here
+
+
 def test_a_slow_analysis_is_kept_for_a_while_and_takes_decisions_in(studio: Studio) -> None:
     studies = studio.workspace.studies
     study_id = bird_study(studio.workspace, TEN)
