@@ -158,6 +158,19 @@ class GenerationSettings(_Settings):
     )
 
 
+class InversionSettings(_Settings):
+    """How a source is turned into the noise from which the image generator draws it."""
+
+    steps: int = Field(10, ge=1, le=150, description="Steps from the source to the noise, and back")
+    evaluations: int = Field(
+        3, ge=1, le=20, description="How often the image generator is asked at each step; more is more exact"
+    )
+    null_text_updates: int = Field(
+        0, ge=0, le=50, description="Updates of the empty text at each step (null-text inversion); 0 is off"
+    )
+    guidance: float = Field(7.5, ge=1, le=20, description="Guidance for which the empty text is optimised")
+
+
 class EditingSettings(_Settings):
     """Stage 5 with an editor that follows an instruction. `GenerationSettings` has the number of images and seeds."""
 

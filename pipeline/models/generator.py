@@ -6,7 +6,7 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,12 +17,13 @@ from PIL import Image
 from core.errors import CannotLoad, UserError, one_line, out_of_memory
 from core.latest import Latest
 from core.lineage import DrawnBatch
-from core.settings import ControlKind, GenerationSettings
+from core.settings import ControlKind, GenerationSettings, InversionSettings
 from pipeline.models import hub
 from pipeline.models.batching import judged, next_batch, shas
 from pipeline.models.compiling import Compiling, cannot_compile
 from pipeline.models.controlnet_skip import ControlFeatures, sparing
 from pipeline.models.device_placement import Placing, parameters, place, this_gpu
+from pipeline.models.inverting import Control, Inverter, Step, Texts, ddim_steps
 from pipeline.models.loras import fuse
 from pipeline.models.model_memory import give_back_memory
 from pipeline.models.previews import Looks, StepWatch, side_by_side, watching
@@ -46,6 +47,8 @@ KEPT_TEXTS = 64
 M = TypeVar("M", bound=DrawingModel)
 S = TypeVar("S", bound=ControlledGenerator)
 D = TypeVar("D")
+Steered = Callable[["torch.Tensor", "torch.Tensor", dict[str, Any]], tuple[Any, Any]]
+"""A ControlNet held to a control image. It takes latents, time and texts, and returns what the UNet adds."""
 AfterStep = Callable[[Any, int, Any, dict[str, Any]], dict[str, Any]]
 
 
@@ -310,6 +313,15 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
         other._kind = kind
         return other
 
+    def inverting(
+        self, settings: InversionSettings, control: Control | None = None
+    ) -> AbstractContextManager[Inverter]:
+        """Lend the networks, to invert pictures and to draw from their noise.
+
+        Nothing else is drawn meanwhile. Raises UserError if the model cannot be inverted.
+        """
+        raise UserError(f"{self._section.family} cannot be inverted: take a profile with a Stable Diffusion.")
+
     def _on_device(self, net: Any) -> Any:
         """A ControlNet where it is used: on the GPU it waits on the CPU until its part is taken there."""
         where = "cpu" if self._placing.offload != "none" and not self._nets else self._device
@@ -353,6 +365,49 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
 
 class WindowedPipeline(ControlNetPipeline[S]):
     """One whose text encoders read so many tokens at once, as those of CLIP do."""
+
+    @contextmanager
+    def inverting(self, settings: InversionSettings, control: Control | None = None) -> Iterator[Inverter]:
+        """See `ControlNetPipeline.inverting`."""
+        import torch
+
+        pipe, device = self._pipe, self._device
+        steps = ddim_steps(pipe.scheduler, settings.steps)
+        with self._lock, torch.no_grad(), ExitStack() as stack:
+            steered = None if control is None else self._steered(control, stack)
+            stack.enter_context(self._compiling.drawing())
+
+            def ask(latents: torch.Tensor, step: Step, texts: Texts) -> torch.Tensor:
+                sample, time = latents.to(device, self._dtype), torch.tensor(step.time, device=device)
+                given = self._given(texts, sample)
+                if steered is not None and control is not None and step.share <= control.until:
+                    down, middle = steered(sample, time, given)
+                    given |= {"down_block_additional_residuals": down, "mid_block_additional_residual": middle}
+                answer: torch.Tensor = pipe.unet(sample, time, **given, return_dict=False)[0]
+                return answer.float()
+
+            yield Inverter(settings, steps, ask, self._read, pipe.vae, device, pipe.image_processor)
+
+    @abstractmethod
+    def _steered(self, control: Control, stack: ExitStack) -> Steered:
+        """Return the ControlNet held to a control image. What it needs ends with the stack."""
+
+    def _given(self, texts: Texts, sample: torch.Tensor) -> dict[str, Any]:
+        """Return the texts as arguments of the UNet and of the ControlNet."""
+        return {"encoder_hidden_states": texts.states}
+
+    def _read(self, texts: Sequence[str]) -> Texts:
+        """Read texts in as many windows as the longest of them needs."""
+        import torch
+
+        count = max(len(self._windows(text)) for text in texts)
+        return Texts(torch.cat([self._embedding(text, count) for text in texts]))
+
+    def _pixels_of(self, control: Image.Image) -> torch.Tensor:
+        """Return a control image as the ControlNet sees it, (1, 3, height, width)."""
+        processor: Any = self._pipe.control_image_processor
+        pixels: torch.Tensor = processor.preprocess(control, height=control.height, width=control.width)
+        return pixels.to(self._device, self._dtype)
 
     @abstractmethod
     def _encode(self, windows: list[list[int]]) -> torch.Tensor:
@@ -441,6 +496,19 @@ class StableDiffusion(WindowedPipeline[ControlNetGenerator]):
             callback_on_step_end=rows.after_step,
         )
         return result.images, result.nsfw_content_detected
+
+    def _steered(self, control: Control, stack: ExitStack) -> Steered:
+        net, pixels = self._net(self._kind), self._pixels_of(control.image)
+        stack.enter_context(sparing(net, self._held, (self._kind, shas([control.image]))))
+
+        def steered(sample: torch.Tensor, time: torch.Tensor, given: dict[str, Any]) -> tuple[Any, Any]:
+            seen = pixels.expand(len(sample), -1, -1, -1)
+            found: tuple[Any, Any] = net(
+                sample, time, controlnet_cond=seen, conditioning_scale=control.strength, return_dict=False, **given
+            )
+            return found
+
+        return steered
 
     def _encode(self, windows: list[list[int]]) -> torch.Tensor:
         import torch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,8 @@ from PIL import Image
 from core.settings import ControlKind, GenerationSettings
 from pipeline.models.batching import shas
 from pipeline.models.controlnet_skip import rows_apart, sparing
-from pipeline.models.generator import Rows, WindowedPipeline
+from pipeline.models.generator import Rows, Steered, WindowedPipeline
+from pipeline.models.inverting import Control, Texts
 from pipeline.models.weights import loaded_from, locate
 from pipeline.profiles.image_sections import UnionGenerator
 
@@ -88,6 +90,50 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
             callback_on_step_end=rows.after_step,
         )
         return result.images, None
+
+    def _steered(self, control: Control, stack: ExitStack) -> Steered:
+        import torch
+
+        net, pixels, mode = self._net(self._kind), self._pixels_of(control.image), MODES[self._kind]
+        kinds = torch.zeros((1, net.config.num_control_type), dtype=self._dtype, device=self._device)
+        kinds[0, mode] = 1
+        stack.enter_context(sparing(net, self._held, (self._kind, shas([control.image]))))
+        stack.enter_context(rows_apart(net))
+
+        def steered(sample: torch.Tensor, time: torch.Tensor, given: dict[str, Any]) -> tuple[Any, Any]:
+            found: tuple[Any, Any] = net(
+                sample,
+                time,
+                controlnet_cond=[pixels.expand(len(sample), -1, -1, -1)],
+                control_type=kinds.expand(len(sample), -1),
+                control_type_idx=[mode],
+                conditioning_scale=[control.strength],
+                return_dict=False,
+                **given,
+            )
+            return found
+
+        return steered
+
+    def _given(self, texts: Texts, sample: torch.Tensor) -> dict[str, Any]:
+        """With the pooled texts, and with the size of the picture as original and as wanted one."""
+        import torch
+
+        height, width = (side * self._pipe.vae_scale_factor for side in sample.shape[-2:])
+        sizes = torch.tensor([height, width, 0, 0, height, width], dtype=self._dtype, device=self._device)
+        added = {"text_embeds": texts.pooled, "time_ids": sizes.expand(len(sample), -1)}
+        return {**super()._given(texts, sample), "added_cond_kwargs": added}
+
+    def _read(self, texts: Sequence[str]) -> Texts:
+        """An empty text is all zeros where the pipeline says so."""
+        import torch
+
+        states = super()._read(texts).states
+        pooled = torch.cat([self._pooled(text) for text in texts])
+        if self._pipe.config.force_zeros_for_empty_prompt:
+            kept = torch.tensor([bool(text) for text in texts], dtype=self._dtype, device=self._device)
+            states, pooled = states * kept[:, None, None], pooled * kept[:, None]
+        return Texts(states, pooled)
 
     def _encode(self, windows: list[list[int]]) -> torch.Tensor:
         """Both encoders' next to last layers side by side, as the pipeline has them."""

@@ -1,0 +1,371 @@
+"""Inversion of a diffusion model: the noise from which the model draws a given picture under a given caption.
+
+DDIM moves latents from one noise level to the next by `keep * latents + add * answer`, where the answer of the network
+belongs to the noisier of the two. The way back needs the answer for latents that are still unknown, so each step is
+solved by fixed-point iteration with the very numbers of the step. (`DDIMInverseScheduler` of diffusers takes those of
+the other level, which is wrong for models that predict v: 11 to 13 dB, measured on the demo's weights.)
+
+The functions work on tensors and call the network through `Predict`; `WindowedPipeline.invert` gives them a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from PIL import Image
+
+from core.errors import UserError
+from core.settings import InversionSettings
+from pipeline.seams import OnStep
+
+if TYPE_CHECKING:
+    import torch
+
+INVERTIBLE = (
+    "DDIMScheduler",
+    "PNDMScheduler",
+    "UniPCMultistepScheduler",
+    "EulerDiscreteScheduler",
+    "HeunDiscreteScheduler",
+    "LMSDiscreteScheduler",
+    "DEISMultistepScheduler",
+    "DPMSolverMultistepScheduler",
+    "DPMSolverSinglestepScheduler",
+)
+"""Schedulers that follow one and the same path without drawing noise on the way. DDIM follows it too."""
+SMALLEST_SIGNAL = 1e-6
+"""Share of the picture in the latents below which a prediction of the noise says nothing about the picture."""
+NULL_TEXT_RATE, NULL_TEXT_LOSS = 1e-2, 1e-5
+"""Learning rate and the loss that is small enough, at the first step, as in the code of null-text inversion."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A DDIM step towards the picture: the next latents are `keep * latents + add * answer`."""
+
+    time: int
+    """The timestep at which the network is asked, that of the noisier latents."""
+    keep: float
+    add: float
+    share: float
+    """Share of all steps that are done after this one."""
+
+
+Predict = Callable[["torch.Tensor", Step], "torch.Tensor"]
+"""Return the network's answer for latents (n, c, h, w) at a step, with the shape of the latents."""
+Ask = Callable[["torch.Tensor", Step, "Texts"], "torch.Tensor"]
+"""Return the network's answer for latents and as many texts."""
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Texts as a network reads them, one a row."""
+
+    states: torch.Tensor
+    """(n, tokens, width)."""
+    pooled: torch.Tensor | None = None
+    """(n, width), which SDXL reads too."""
+
+    def rows(self, count: int) -> Texts:
+        """Return `count` rows of the only text."""
+        pooled = None if self.pooled is None else self.pooled.expand(count, -1)
+        return Texts(self.states.expand(count, -1, -1), pooled)
+
+    def __getitem__(self, rows: slice) -> Texts:
+        return Texts(self.states[rows], None if self.pooled is None else self.pooled[rows])
+
+    def __add__(self, other: Texts) -> Texts:
+        import torch
+
+        both = self.pooled is not None and other.pooled is not None
+        pooled = torch.cat([self.pooled, other.pooled]) if both else None
+        return Texts(torch.cat([self.states, other.states]), pooled)
+
+
+@dataclass(frozen=True)
+class Control:
+    """A control image, how much it counts, and up to which share of the steps."""
+
+    image: Image.Image
+    strength: float = 1.0
+    until: float = 1.0
+
+
+@dataclass(frozen=True)
+class Inversion:
+    """A source that was inverted under its caption."""
+
+    caption: str
+    clean: torch.Tensor
+    """Latents of the source (1, c, h, w), float32."""
+    trajectory: torch.Tensor
+    """The noisier latents in the order of inversion (steps, 1, c, h, w), float16. The last ones are the noise."""
+    psnr: float
+    """Of the picture redrawn without correction against the source after a round trip through the VAE, in dB."""
+    null_texts: torch.Tensor | None = None
+    """Optimised empty texts (steps, tokens, width) in the order of drawing, or None without null-text optimisation."""
+
+    @property
+    def noise(self) -> torch.Tensor:
+        """The inverted latents, float32."""
+        return self.trajectory[-1].float()
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the inverted noise. It is close to 1 if the inversion is right."""
+        return float(self.noise.std())
+
+    def path(self) -> list[torch.Tensor]:
+        """Return the latents in the order of drawing, from noise to clean, float32."""
+        return [*(one.float() for one in self.trajectory.flip(0)), self.clean]
+
+
+def ddim_of(scheduler: Any) -> Any:
+    """Return the DDIM scheduler with the noise levels of a scheduler of diffusers.
+
+    Raises UserError if images cannot be inverted with it.
+    """
+    from diffusers import DDIMScheduler
+
+    name, config = type(scheduler).__name__, scheduler.config
+    if name not in INVERTIBLE or "sde" in str(config.get("algorithm_type", "")):
+        raise UserError(
+            f"This model cannot be inverted, because {name} does not lead back to the noise: take a profile with DDIM, "
+            "PNDM, UniPC, Euler or DPM-Solver."
+        )
+    # "linspace" has no room for the step to the picture in the arithmetic of DDIM.
+    spacing = {"timestep_spacing": "trailing"} if config.get("timestep_spacing") == "linspace" else {}
+    return DDIMScheduler.from_config(config, clip_sample=False, thresholding=False, **spacing)
+
+
+def ddim_steps(scheduler: Any, count: int) -> tuple[Step, ...]:
+    """Return the steps of the scheduler that `ddim_of` returns, in the order of drawing. Raises UserError as it does,
+    and if the model predicts something that cannot be inverted.
+    """
+    ddim = ddim_of(scheduler)
+    ddim.set_timesteps(count)
+    kind, stride = ddim.config.prediction_type, ddim.config.num_train_timesteps // count
+    levels = [float(one) for one in ddim.alphas_cumprod]
+    steps = []
+    for place, time in enumerate(ddim.timesteps.tolist()):
+        to = levels[time - stride] if time >= stride else float(ddim.final_alpha_cumprod)
+        signal, noise = levels[time] ** 0.5, (1 - levels[time]) ** 0.5
+        to_signal, to_noise = to**0.5, (1 - to) ** 0.5
+        if kind == "v_prediction":
+            keep, add = to_signal * signal + to_noise * noise, to_noise * signal - to_signal * noise
+        elif kind == "epsilon" and signal > SMALLEST_SIGNAL:
+            keep, add = to_signal / signal, to_noise - to_signal * noise / signal
+        else:
+            raise UserError(
+                f"This model cannot be inverted, because a prediction of kind {kind} does not tell picture and noise "
+                "apart at every level: take a model that predicts v, or noise that never covers the picture."
+            )
+        steps.append(Step(time, keep, add, (place + 1) / count))
+    return tuple(steps)
+
+
+def invert(clean: torch.Tensor, steps: Sequence[Step], predict: Predict, evaluations: int) -> torch.Tensor:
+    """Return the latents at every level above the clean ones, in the order of inversion: (steps, n, c, h, w).
+
+    `steps` are in the order of drawing. Each is solved by as many evaluations of the network.
+    """
+    import torch
+
+    latents, found = clean, []
+    for step in reversed(steps):
+        guess, last = latents, None
+        for _ in range(evaluations):
+            better = (latents - step.add * predict(guess, step)) / step.keep
+            change = better - guess
+            guess = better if last is None else _mixed(last, (better, change))
+            last = (better, change)
+        latents = guess
+        found.append(latents)
+    return torch.stack(found)
+
+
+def _mixed(last: tuple[torch.Tensor, torch.Tensor], now: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+    """Return the mixture of the last two results whose changes cancel best (Anderson's method of depth 1), row by row.
+    A result is given with its change from the guess that led to it.
+    """
+    (before, old_change), (better, change) = last, now
+    turn = change - old_change
+    products = (change * turn).double().sum(dim=(1, 2, 3), keepdim=True)
+    squares = (turn * turn).double().sum(dim=(1, 2, 3), keepdim=True)
+    # Where nothing changes any more the guess is right, and 0 leaves it as it is.
+    mixed: torch.Tensor = better - (products / squares.clamp_min(1e-20)).to(better.dtype) * (better - before)
+    return mixed
+
+
+def redraw(
+    noise: torch.Tensor, steps: Sequence[Step], predict: Predict, path: Sequence[torch.Tensor] | None = None
+) -> torch.Tensor:
+    """Return the clean latents (n, c, h, w) that are drawn from noise of that shape.
+
+    With a `path` from noise to clean, of one row each, the first row is the source. It is put back on its path after
+    each step, and all rows are moved by as much. A row that equals the first one ends on the path to the bit.
+    """
+    latents = noise
+    for number, step in enumerate(steps, 1):
+        latents = step.keep * latents + step.add * predict(latents, step)
+        if path is not None:
+            latents = path[number] + (latents - latents[:1])
+    return latents
+
+
+def guided(ask: Ask, texts: Texts, negatives: Callable[[Step], Texts], guidance: float) -> Predict:
+    """Return a prediction for the texts, led away from the negative ones of the step where `guidance` is above 1."""
+    import torch
+
+    def predict(latents: torch.Tensor, step: Step) -> torch.Tensor:
+        if guidance <= 1:
+            return ask(latents, step, texts)
+        unwanted, wanted = ask(torch.cat([latents, latents]), step, negatives(step) + texts).chunk(2)
+        return unwanted + guidance * (wanted - unwanted)
+
+    return predict
+
+
+def optimise_null_texts(
+    path: Sequence[torch.Tensor],
+    steps: Sequence[Step],
+    ask: Ask,
+    caption: Texts,
+    empty: Texts,
+    settings: InversionSettings,
+) -> torch.Tensor:
+    """Return an empty text for each step, with which guided drawing stays on the path: (steps, tokens, width).
+
+    Null-text inversion: each is optimised from the one before it. It needs float32, since gradients vanish in half.
+    """
+    import torch
+
+    found, latents, states = [], path[0], empty.states
+    for number, (step, goal) in enumerate(zip(steps, path[1:], strict=True)):
+        with torch.no_grad():
+            wanted = ask(latents, step, caption)
+        states = states.detach().clone().requires_grad_()
+        rate, enough = NULL_TEXT_RATE * (1 - number / (2 * len(steps))), NULL_TEXT_LOSS * (1 + 2 * number)
+        optimiser = torch.optim.Adam([states], lr=rate)
+        for _ in range(settings.null_text_updates):
+            with torch.enable_grad():
+                unwanted = ask(latents, step, Texts(states, empty.pooled))
+                drawn = step.keep * latents + step.add * (unwanted + settings.guidance * (wanted - unwanted))
+                loss = (drawn - goal).square().mean()
+                (states.grad,) = torch.autograd.grad(loss, [states])  # none for the weights
+            optimiser.step()
+            if loss < enough:
+                break
+        states = states.detach()
+        found.append(states)
+        with torch.no_grad():
+            unwanted = ask(latents, step, Texts(states, empty.pooled))
+            latents = step.keep * latents + step.add * (unwanted + settings.guidance * (wanted - unwanted))
+    return torch.cat(found)
+
+
+def psnr(one: torch.Tensor, other: torch.Tensor) -> float:
+    """Return the peak signal-to-noise ratio of pixels from 0 to 1, in dB. It is infinite for equal ones."""
+    return float(-10 * (one.double() - other.double()).square().mean().log10())
+
+
+@dataclass(frozen=True)
+class Inverter:
+    """The networks of an image generator, lent to invert sources and to draw from their noise.
+
+    `WindowedPipeline.inverting` lends them. Tensors are float32; `ask` and `vae` may compute in half precision.
+    """
+
+    settings: InversionSettings
+    steps: tuple[Step, ...]
+    ask: Ask
+    read: Callable[[Sequence[str]], Texts]
+    """Read texts in as many windows as the longest of them needs."""
+    vae: Any
+    device: str
+    images: Any
+    """The `VaeImageProcessor` of the pipeline."""
+
+    def invert(self, image: Image.Image, caption: str, on_step: OnStep) -> Inversion:
+        """Invert a picture whose sides the model can draw. `on_step` counts evaluations of the network and may raise.
+
+        Raises UserError if numbers overflow in half precision, or if null texts are asked for in half precision.
+        """
+        import torch
+
+        settings, updates = self.settings, self.settings.null_text_updates
+        total, done = len(self.steps) * (settings.evaluations + 1 + (updates + 2 if updates else 0)), 0
+
+        def ask(latents: torch.Tensor, step: Step, texts: Texts) -> torch.Tensor:
+            nonlocal done
+            answer = self.ask(latents, step, texts)
+            done += 1
+            on_step(done, total)
+            return answer
+
+        clean, text = self.encode(image), self.read([caption])
+        if updates and text.states.dtype != torch.float32:
+            raise UserError("Null-text optimisation needs full precision: set dtype to float32 in the profile.")
+        predict = guided(ask, text, lambda _step: text, 1.0)
+        # In half precision, as it is stored, so that a stored inversion draws the same pixels as a fresh one.
+        trajectory = invert(clean, self.steps, predict, settings.evaluations).half()
+        if not trajectory.isfinite().all():
+            raise UserError("The numbers overflow in half precision: set dtype to float32 in the profile.")
+        inversion = Inversion(caption, clean, trajectory, 0.0)
+        if updates:
+            path = inversion.path()
+            null_texts = optimise_null_texts(path, self.steps, ask, text, self.read([""]), settings)
+            inversion = replace(inversion, null_texts=null_texts)
+            predict = guided(ask, text, self._negatives(inversion, self.read(["", caption]), 1), settings.guidance)
+        again = redraw(inversion.noise, self.steps, predict)
+        on_step(total, total)
+        return replace(inversion, psnr=psnr(self.pixels(again), self.pixels(clean)))
+
+    def redraw(
+        self, inversion: Inversion, prompts: Sequence[str], guidance: float = 1.0, corrected: bool = True
+    ) -> torch.Tensor:
+        """Return the latents (n, c, h, w) that are drawn for prompts from the noise of an inversion.
+
+        The caption of the source is the negative prompt (negative-prompt inversion), unless there are null texts. With
+        `corrected` the source is drawn beside them and held to its stored path, and they are moved by as much.
+        """
+        rows = [inversion.caption, *prompts] if corrected else list(prompts)
+        read = self.read(["", inversion.caption, *rows])
+        texts = read[2:]
+        predict = guided(self.ask, texts, self._negatives(inversion, read[:2], len(rows)), guidance)
+        path = inversion.path()
+        noise = path[0].expand(len(rows), -1, -1, -1)
+        return redraw(noise, self.steps, predict, path if corrected else None)[1 if corrected else 0 :]
+
+    def encode(self, image: Image.Image) -> torch.Tensor:
+        """Return the latents of a picture (1, c, h, w), float32."""
+        vae = self.vae
+        pixels = self.images.preprocess(image).to(self.device, vae.dtype)
+        encoded = vae.encode(pixels)
+        latents = encoded.latent_dist.mode() if hasattr(encoded, "latent_dist") else encoded.latents
+        scaled: torch.Tensor = (latents.float() - (vae.config.get("shift_factor") or 0.0)) * vae.config.scaling_factor
+        return scaled
+
+    def pixels(self, latents: torch.Tensor) -> torch.Tensor:
+        """Return the pixels of latents (n, 3, height, width), from 0 to 1."""
+        vae = self.vae
+        scaled = latents / vae.config.scaling_factor + (vae.config.get("shift_factor") or 0.0)
+        decoded: torch.Tensor = vae.decode(scaled.to(self.device, vae.dtype), return_dict=False)[0]
+        return (decoded.float() / 2 + 0.5).clamp(0, 1)
+
+    def _negatives(self, inversion: Inversion, read: Texts, rows: int) -> Callable[[Step], Texts]:
+        """`read` holds the empty text and the caption, in as many windows as what is drawn."""
+        null_texts = inversion.null_texts
+        if null_texts is None:
+            negatives = read[1:].rows(rows)
+            return lambda _step: negatives
+        empty, by_time = read[:1], dict(zip((step.time for step in self.steps), null_texts, strict=True))
+
+        def negatives_at(step: Step) -> Texts:
+            states = empty.states.clone()
+            states[0, : null_texts.shape[1]] = by_time[step.time]
+            return Texts(states, empty.pooled).rows(rows)
+
+        return negatives_at

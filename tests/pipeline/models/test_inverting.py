@@ -1,0 +1,279 @@
+"""Inversion of image generators, with their real classes at small size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from core.errors import Cancelled, UserError
+from core.settings import GenerationSettings, InversionSettings
+from pipeline.models import load_models
+from pipeline.models.generator import make_scheduler
+from pipeline.models.inverting import Control, Inversion, ddim_steps
+from pipeline.profiles.image_sections import Scheduler
+from pipeline.profiles.profile import Profile, load_profile
+from pipeline.seams import DrawRequest
+from tests.support import tiny
+from tests.support.made_once import MadeOnce
+
+EXACT = InversionSettings(steps=4, evaluations=12)
+ROUGH = InversionSettings(steps=4, evaluations=1)
+EPSILON = Scheduler(
+    name="DDIMScheduler",
+    options={"steps_offset": 1, "timestep_spacing": "leading", "set_alpha_to_one": False, "clip_sample": False},
+)
+V = Scheduler(
+    name="DDIMScheduler",
+    options={
+        "clip_sample": False,
+        "prediction_type": "v_prediction",
+        "rescale_betas_zero_snr": True,
+        "timestep_spacing": "trailing",
+    },
+)
+
+
+def unheard(_done: int, _total: int) -> None:
+    pass
+
+
+def noise_picture(seed: int = 1, size: tuple[int, int] = (64, 32)) -> Image.Image:
+    rng = np.random.default_rng(seed)
+    return Image.fromarray(rng.integers(0, 256, (4, 8, 3), np.uint8)).resize(size, Image.Resampling.BICUBIC)
+
+
+def edges(size: tuple[int, int] = (64, 32)) -> Image.Image:
+    rng = np.random.default_rng(2)
+    return Image.fromarray(rng.integers(0, 2, (8, 16), np.uint8) * 255).convert("RGB").resize(size)
+
+
+def sd_at(models: Path, dtype: str = "auto") -> Any:
+    data = load_profile("demo").model_dump()
+    data["generator"] = {
+        "kind": "stable-diffusion-controlnet",
+        "path": str(models / "generator"),
+        "variant": "fp16",
+        "safety_checker": False,
+        "dtype": dtype,
+        "controlnets": {"canny": {"path": str(models / "controlnet"), "variant": "fp16"}},
+    }
+    return load_models(Profile.model_validate(data)).generator
+
+
+@pytest.fixture(scope="module")
+def sd(made_once: MadeOnce) -> Any:
+    return sd_at(tiny.paper_models(made_once))
+
+
+@pytest.fixture(scope="module")
+def sdxl(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("sdxl")
+    tiny.save_sdxl(folder / "sdxl", folder / "union")
+    data = load_profile("demo").model_dump()
+    data["generator"] = {
+        "kind": "sdxl-controlnet-union",
+        "path": str(folder / "sdxl"),
+        "variant": "fp16",
+        "union": {"path": str(folder / "union")},
+        "kinds": ["canny"],
+    }
+    return load_models(Profile.model_validate(data)).generator
+
+
+@pytest.fixture(params=["sd", "sdxl"])
+def generator(request: pytest.FixtureRequest) -> Any:
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(params=[(EPSILON, 10.0), (V, 1.0)], ids=["epsilon", "v with zero terminal SNR"])
+def model(request: pytest.FixtureRequest, generator: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The latents of its random autoencoder are made as large as those of a trained one, or larger: answers of random
+    weights to tiny latents change wildly with them, so that no inversion is exact.
+    """
+    scheduler, spread = request.param
+    pipe = generator._pipe
+    monkeypatch.setattr(pipe, "scheduler", make_scheduler(scheduler, pipe.scheduler.config))
+    factor = pipe.vae.config.scaling_factor
+    with generator.inverting(EXACT) as inverter:
+        larger = spread / float(inverter.encode(noise_picture()).std())
+    pipe.vae.register_to_config(scaling_factor=factor * larger)
+    yield generator
+    pipe.vae.register_to_config(scaling_factor=factor)
+
+
+def inverted(generator: Any, settings: InversionSettings = EXACT, control: Control | None = None) -> Inversion:
+    with generator.inverting(settings, control) as inverter:
+        found: Inversion = inverter.invert(noise_picture(), "a red bird", unheard)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("control", [None, Control(edges(), 0.8, 0.5)], ids=["text alone", "on edges"])
+def test_the_stock_pipeline_draws_the_source_from_its_noise(
+    model: Any, control: Control | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its texts, sizes, ControlNet and levels are those that were inverted."""
+    found = inverted(model, control=control)
+    assert found.psnr > 40
+    pipe, drawn = model._pipe, []
+    decode = pipe.vae.decode
+
+    def decoded(latents: Any, **more: Any) -> Any:
+        drawn.append(latents * pipe.vae.config.scaling_factor)
+        return decode(latents, **more)
+
+    monkeypatch.setattr(pipe, "prepare_latents", lambda *_given: found.noise)
+    monkeypatch.setattr(pipe.vae, "decode", decoded)
+    shown = control or Control(edges(), 0.0)
+    settings = GenerationSettings(
+        steps=EXACT.steps, guidance=1.0, control_strength=shown.strength, control_until=shown.until
+    )
+    for prompt in ("a red bird", "a house"):
+        model.draw([DrawRequest(prompt, 0, 0)], 1, [shown.image], settings, unheard)
+    again, other = (float((latents - found.clean).std()) for latents in drawn)
+    assert again < 0.01 * found.clean.std() and again < other / 5
+
+
+@pytest.mark.slow
+def test_more_evaluations_are_more_exact(model: Any) -> None:
+    assert inverted(model, ROUGH).psnr < inverted(model, EXACT.model_copy(update={"evaluations": 3})).psnr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [EXACT, ROUGH], ids=["right", "rough"])
+def test_the_same_prompt_gives_the_stored_latents_to_the_bit(model: Any, settings: InversionSettings) -> None:
+    found = inverted(model, settings)
+    with model.inverting(settings) as inverter:
+        for guidance in (1.0, 3.0):
+            same, other = inverter.redraw(found, ["a red bird", "a blue bird"], guidance).split(1)
+            assert same.equal(found.clean)
+            assert not other.equal(same)
+        free = inverter.redraw(found, ["a red bird"], corrected=False)
+        guided = inverter.redraw(found, ["a red bird"], 3.0, corrected=False)
+        assert (free - guided).abs().max() < 1e-3 * found.clean.std(), "its own caption is the negative prompt"
+
+
+@pytest.mark.slow
+def test_a_longer_prompt_is_read_beside_the_caption(model: Any) -> None:
+    found = inverted(model)
+    with model.inverting(EXACT) as inverter:
+        long = [f"{'a very long road ' * 8}with a {thing}" for thing in ("bird", "house")]
+        one, other = inverter.redraw(found, long, 3.0).split(1)
+    assert not one.equal(other)
+
+
+@pytest.mark.slow
+def test_optimised_null_texts_bring_guided_drawing_nearer_to_the_source(model: Any) -> None:
+    settings = EXACT.model_copy(update={"null_text_updates": 5, "guidance": 5.0})
+    control = Control(edges())
+    plain = inverted(model, control=control)
+    with model.inverting(settings, control) as inverter:
+        found = inverter.invert(noise_picture(), "a red bird", unheard)
+        assert found.null_texts is not None and found.null_texts.shape[0] == settings.steps
+        assert found.noise.equal(plain.noise)
+        empty = inverter.read(["", "a red bird"])
+        as_read = empty.states[:1].expand(settings.steps, -1, -1)
+        unguided = Inversion(found.caption, found.clean, found.trajectory, math.nan, as_read)
+
+        def distance(inversion: Inversion) -> float:
+            redrawn = inverter.redraw(inversion, ["a red bird"], settings.guidance, corrected=False)
+            return float((redrawn - found.clean).square().mean())
+
+        assert distance(found) < distance(unguided)
+        assert inverter.redraw(found, ["a red bird"], settings.guidance).equal(found.clean)
+    assert all(weights.grad is None for weights in model._pipe.unet.parameters())
+
+
+@pytest.mark.slow
+def test_half_precision_inverts_but_optimises_no_null_texts(made_once: MadeOnce) -> None:
+    half = sd_at(tiny.paper_models(made_once), "bfloat16")
+    with half.inverting(ROUGH) as inverter:
+        assert inverter.invert(noise_picture(), "a bird", unheard).noise.isfinite().all()
+    optimised = half.inverting(InversionSettings(null_text_updates=1))
+    with pytest.raises(UserError, match="needs full precision: set dtype to float32"), optimised as inverter:
+        inverter.invert(noise_picture(), "a bird", unheard)
+    half._pipe.unet.conv_out.bias.data.fill_(float("inf"))
+    with (
+        pytest.raises(UserError, match="overflow in half precision: set dtype to float32"),
+        half.inverting(ROUGH) as it,
+    ):
+        it.invert(noise_picture(), "a bird", unheard)
+
+
+@pytest.mark.slow
+def test_a_cancelled_inversion_stops_at_the_next_evaluation(sd: Any) -> None:
+    seen, settings = [], InversionSettings(steps=4, evaluations=2)
+
+    def stop(done: int, total: int) -> None:
+        seen.append((done, total))
+        if done == 3:
+            raise Cancelled("Stopped.")
+
+    with pytest.raises(Cancelled), sd.inverting(settings) as inverter:
+        inverter.invert(noise_picture(), "a red bird", stop)
+    assert seen == [(1, 12), (2, 12), (3, 12)]
+    with sd.inverting(settings) as inverter:  # the lock is free again
+        inverter.invert(noise_picture(), "a red bird", lambda *at: seen.append(at))
+    assert seen[-1] == (12, 12)
+
+
+def test_steps_follow_the_levels_of_the_scheduler() -> None:
+    from diffusers import DDIMScheduler, UniPCMultistepScheduler
+
+    v = make_scheduler(V, {"beta_schedule": "scaled_linear"})
+    steps = ddim_steps(v, 5)
+    assert [step.time for step in steps] == [999, 799, 599, 399, 199]
+    assert [step.share for step in steps] == [0.2, 0.4, 0.6, 0.8, 1.0]
+    level = float(v.alphas_cumprod[799])
+    assert steps[0].keep == pytest.approx((1 - level) ** 0.5), "at the top there is nothing but noise"
+    assert steps[0].add == pytest.approx(-(level**0.5))
+    config = DDIMScheduler(timestep_spacing="linspace").config
+    assert ddim_steps(UniPCMultistepScheduler.from_config(config), 4)[0].time == 999
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "reason"),
+    [
+        ("LCMScheduler", {}, "LCMScheduler does not lead back to the noise"),
+        ("TCDScheduler", {}, "TCDScheduler does not lead back"),
+        ("DDPMScheduler", {}, "DDPMScheduler does not lead back"),
+        ("FlowMatchEulerDiscreteScheduler", {}, "FlowMatchEulerDiscreteScheduler does not lead back"),
+        ("DPMSolverMultistepScheduler", {"algorithm_type": "sde-dpmsolver++"}, "does not lead back to the noise"),
+        ("DDIMScheduler", {"prediction_type": "sample"}, "a prediction of kind sample does not tell"),
+        (
+            "DDIMScheduler",
+            {"rescale_betas_zero_snr": True, "timestep_spacing": "trailing"},
+            "a prediction of kind epsilon does not tell",
+        ),
+    ],
+)
+def test_a_scheduler_that_cannot_be_inverted_is_refused_in_one_sentence(
+    name: str, options: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(UserError, match=reason) as refused:
+        ddim_steps(make_scheduler(Scheduler(name=name, options=options), {}), 4)
+    assert str(refused.value).count(".") == 1
+
+
+@pytest.mark.demo
+@pytest.mark.slow
+def test_the_demo_inverts_drawn_scenes() -> None:
+    from demo.language import caption
+    from demo.render import render
+    from demo.scene import random_scene
+
+    generator: Any = load_models(load_profile("demo")).generator
+    settings, found = InversionSettings(), []
+    with generator.inverting(settings) as inverter:
+        for seed in range(2_100_000, 2_100_004):
+            scene = random_scene(seed)
+            source = Image.fromarray(render(scene)[0])
+            found.append(inverter.invert(source, caption(scene), unheard))
+    assert np.mean([one.psnr for one in found]) > 40 and min(one.psnr for one in found) > 35
+    assert 0.9 < np.mean([one.spread for one in found]) < 1.1
