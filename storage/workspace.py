@@ -34,6 +34,7 @@ from storage.evaluation.predictions import Predictions
 from storage.evaluation.retrainings import Retrainings
 from storage.example import Example
 from storage.images import Images
+from storage.inversions import Inversions
 from storage.pending import give_functions, take_up
 from storage.runs.runs import Runs
 from storage.runs.test_cases import Jobs, TestCases, interrupt_jobs
@@ -50,6 +51,7 @@ THUMBNAILS = "thumbs"
 PRESENCE = "open"
 SERVER = "server"
 """In the folder of those that have it open: the file that a server locks, with its address."""
+INVERSIONS = "inversions"
 VECTORS = "vectors"
 RETRAININGS = "retrainings"
 MODEL_FILES = "models"
@@ -66,6 +68,7 @@ class Workspace:
         self._presence = Presence(self.folder / PRESENCE)
         self.images = Images(self.folder / IMAGES, self._database)
         self.thumbnails = Thumbnails(self.folder / THUMBNAILS, self.images, self._database)
+        self.inversions = Inversions(self.folder / INVERSIONS, self.images)
         self.runs = Runs(self._database, self.images, self.thumbnails)
         self.test_cases = TestCases(self._database, self.images, self.thumbnails)
         self.catalogue = Catalogue(self._database, self.images)
@@ -191,6 +194,7 @@ class Workspace:
         interrupt_jobs(db, self._presence.alive)
         self.images.sweep(self._presence.alive)
         self.thumbnails.sweep(self._presence.alive)
+        self.inversions.sweep(self._presence.alive)
         self._presence.sweep()
         return process
 

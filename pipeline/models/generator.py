@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from PIL import Image
 
 from core.errors import CannotLoad, UserError, one_line, out_of_memory
+from core.images import image_sha
 from core.latest import Latest
 from core.lineage import DrawnBatch
 from core.settings import ControlKind, GenerationSettings, InversionSettings
@@ -27,6 +30,7 @@ from pipeline.models.inverting import Control, Inverter, Step, Texts, ddim_steps
 from pipeline.models.loras import fuse
 from pipeline.models.model_memory import give_back_memory
 from pipeline.models.previews import Looks, StepWatch, side_by_side, watching
+from pipeline.models.weight_hashes import FILES, TRANSFORMERS_FILES, weights_hash
 from pipeline.models.weights import loaded_from, locate
 from pipeline.profiles.image_sections import (
     PREVIEW_VAE,
@@ -43,6 +47,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 KEPT_TEXTS = 64
 """Texts whose embeddings are kept: the negative prompt, and the captions that are drawn more than once."""
+INVERTED_PARTS = ("unet", "vae", "text_encoder", "text_encoder_2")
+"""Folders of the networks that an inversion depends on."""
 
 M = TypeVar("M", bound=DrawingModel)
 S = TypeVar("S", bound=ControlledGenerator)
@@ -318,7 +324,8 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
     ) -> AbstractContextManager[Inverter]:
         """Lend the networks, to invert pictures and to draw from their noise.
 
-        Nothing else is drawn meanwhile. Raises UserError if the model cannot be inverted.
+        Other drawing waits until they are given back, also in the same thread. Raises UserError if the model cannot be
+        inverted.
         """
         raise UserError(f"{self._section.family} cannot be inverted: take a profile with a Stable Diffusion.")
 
@@ -387,6 +394,26 @@ class WindowedPipeline(ControlNetPipeline[S]):
                 return answer.float()
 
             yield Inverter(settings, steps, ask, self._read, pipe.vae, device, pipe.image_processor)
+
+    def inversion_key(
+        self, image: Image.Image, caption: str, settings: InversionSettings, control: Control | None = None
+    ) -> str:
+        """Return a key (64 hexadecimal digits) of everything that an inversion depends on. Raises UserError if the
+        model cannot be inverted.
+        """
+        section = self._section
+        facts: dict[str, Any] = {
+            "source": [image_sha(image), caption],
+            "model": section.model_dump(mode="json", exclude={"batch", "preview_vae"}),
+            "weights": [weights_hash(section, part, (*FILES, *TRANSFORMERS_FILES)) for part in INVERTED_PARTS],
+            "computed": [self._device, str(self._dtype)],
+            "settings": settings.model_dump(mode="json"),
+            "steps": [astuple(step) for step in ddim_steps(self._pipe.scheduler, settings.steps)],
+        }
+        if control is not None:
+            net = weights_hash(section.net_of(self._kind)[1])
+            facts["control"] = [self._kind, image_sha(control.image), control.strength, control.until, net]
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
     @abstractmethod
     def _steered(self, control: Control, stack: ExitStack) -> Steered:

@@ -10,6 +10,7 @@ The functions work on tensors and call the network through `Predict`; `WindowedP
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -53,6 +54,8 @@ class Step:
     """Share of all steps that are done after this one."""
 
 
+_ABOUT = "inversion"
+"""Name of the metadata of a stored inversion."""
 Predict = Callable[["torch.Tensor", Step], "torch.Tensor"]
 """Return the network's answer for latents (n, c, h, w) at a step, with the shape of the latents."""
 Ask = Callable[["torch.Tensor", Step, "Texts"], "torch.Tensor"]
@@ -95,7 +98,7 @@ class Control:
 
 @dataclass(frozen=True)
 class Inversion:
-    """A source that was inverted under its caption."""
+    """A source that was inverted under its caption. Its tensors are on the CPU."""
 
     caption: str
     clean: torch.Tensor
@@ -117,9 +120,28 @@ class Inversion:
         """Standard deviation of the inverted noise. It is close to 1 if the inversion is right."""
         return float(self.noise.std())
 
-    def path(self) -> list[torch.Tensor]:
+    def path(self, device: str) -> list[torch.Tensor]:
         """Return the latents in the order of drawing, from noise to clean, float32."""
-        return [*(one.float() for one in self.trajectory.flip(0)), self.clean]
+        return [one.to(device).float() for one in (*self.trajectory.flip(0), self.clean)]
+
+    def stored(self) -> bytes:
+        """Return the inversion as the safetensors file from which `stored_inversion` reads it."""
+        from safetensors.torch import save
+
+        tensors = {"clean": self.clean, "trajectory": self.trajectory}
+        if self.null_texts is not None:
+            tensors["null_texts"] = self.null_texts
+        words = {_ABOUT: json.dumps({"caption": self.caption, "psnr": self.psnr})}
+        return save({name: one.contiguous() for name, one in tensors.items()}, words)
+
+
+def stored_inversion(data: bytes) -> Inversion:
+    """Return the inversion of which `Inversion.stored` returned the bytes."""
+    from safetensors.torch import load
+
+    size = int.from_bytes(data[:8], "little")
+    about = json.loads(json.loads(data[8 : 8 + size])["__metadata__"][_ABOUT])
+    return Inversion(**about, **load(data))
 
 
 def ddim_of(scheduler: Any) -> Any:
@@ -310,16 +332,16 @@ class Inverter:
             raise UserError("Null-text optimisation needs full precision: set dtype to float32 in the profile.")
         predict = guided(ask, text, lambda _step: text, 1.0)
         # In half precision, as it is stored, so that a stored inversion draws the same pixels as a fresh one.
-        trajectory = invert(clean, self.steps, predict, settings.evaluations).half()
+        trajectory = invert(clean, self.steps, predict, settings.evaluations).half().cpu()
         if not trajectory.isfinite().all():
             raise UserError("The numbers overflow in half precision: set dtype to float32 in the profile.")
-        inversion = Inversion(caption, clean, trajectory, 0.0)
+        inversion = Inversion(caption, clean.cpu(), trajectory, 0.0)
+        path = inversion.path(self.device)
         if updates:
-            path = inversion.path()
             null_texts = optimise_null_texts(path, self.steps, ask, text, self.read([""]), settings)
-            inversion = replace(inversion, null_texts=null_texts)
+            inversion = replace(inversion, null_texts=null_texts.cpu())
             predict = guided(ask, text, self._negatives(inversion, self.read(["", caption]), 1), settings.guidance)
-        again = redraw(inversion.noise, self.steps, predict)
+        again = redraw(path[0], self.steps, predict)
         on_step(total, total)
         return replace(inversion, psnr=psnr(self.pixels(again), self.pixels(clean)))
 
@@ -335,7 +357,7 @@ class Inverter:
         read = self.read(["", inversion.caption, *rows])
         texts = read[2:]
         predict = guided(self.ask, texts, self._negatives(inversion, read[:2], len(rows)), guidance)
-        path = inversion.path()
+        path = inversion.path(self.device)
         noise = path[0].expand(len(rows), -1, -1, -1)
         return redraw(noise, self.steps, predict, path if corrected else None)[1 if corrected else 0 :]
 
@@ -361,11 +383,12 @@ class Inverter:
         if null_texts is None:
             negatives = read[1:].rows(rows)
             return lambda _step: negatives
-        empty, by_time = read[:1], dict(zip((step.time for step in self.steps), null_texts, strict=True))
+        at_times = null_texts.to(self.device)
+        empty, by_time = read[:1], dict(zip((step.time for step in self.steps), at_times, strict=True))
 
         def negatives_at(step: Step) -> Texts:
             states = empty.states.clone()
-            states[0, : null_texts.shape[1]] = by_time[step.time]
+            states[0, : at_times.shape[1]] = by_time[step.time]
             return Texts(states, empty.pooled).rows(rows)
 
         return negatives_at

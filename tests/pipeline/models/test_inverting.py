@@ -15,7 +15,7 @@ from core.errors import Cancelled, UserError
 from core.settings import GenerationSettings, InversionSettings
 from pipeline.models import load_models
 from pipeline.models.generator import make_scheduler
-from pipeline.models.inverting import Control, Inversion, ddim_steps
+from pipeline.models.inverting import Control, Inversion, ddim_steps, stored_inversion
 from pipeline.profiles.image_sections import Scheduler
 from pipeline.profiles.profile import Profile, load_profile
 from pipeline.seams import DrawRequest
@@ -188,6 +188,34 @@ def test_optimised_null_texts_bring_guided_drawing_nearer_to_the_source(model: A
         assert distance(found) < distance(unguided)
         assert inverter.redraw(found, ["a red bird"], settings.guidance).equal(found.clean)
     assert all(weights.grad is None for weights in model._pipe.unet.parameters())
+
+
+@pytest.mark.slow
+def test_a_stored_inversion_draws_the_same_to_the_bit(model: Any) -> None:
+    settings = EXACT.model_copy(update={"null_text_updates": 1})
+    plain = inverted(model)
+    with model.inverting(settings) as inverter:
+        for found in (plain, inverter.invert(noise_picture(), "a red bird", unheard)):
+            again = stored_inversion(found.stored())
+            assert (again.caption, again.psnr) == ("a red bird", found.psnr) and again.clean.equal(found.clean)
+            one, other = (inverter.redraw(inversion, ["a house"], 3.0) for inversion in (found, again))
+            assert one.equal(other)
+
+
+@pytest.mark.slow
+def test_the_key_of_an_inversion_changes_with_what_it_depends_on(sd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = noise_picture()
+    keys = [
+        sd.inversion_key(source, "a bird", EXACT),
+        sd.inversion_key(noise_picture(2), "a bird", EXACT),
+        sd.inversion_key(source, "a house", EXACT),
+        sd.inversion_key(source, "a bird", ROUGH),
+        sd.inversion_key(source, "a bird", EXACT, Control(edges())),
+        sd.inversion_key(source, "a bird", EXACT, Control(edges(), 0.5)),
+    ]
+    monkeypatch.setattr(sd._pipe, "scheduler", make_scheduler(V, sd._pipe.scheduler.config))
+    keys.append(sd.inversion_key(source, "a bird", EXACT))
+    assert len(set(keys)) == len(keys) and keys[-1] == sd.inversion_key(source.copy(), "a bird", EXACT)
 
 
 @pytest.mark.slow
