@@ -220,6 +220,7 @@ def test_annotators_are_served_while_the_rest_of_a_start_takes_its_time(tmp_path
         assert len(workspace.studies.data(study_id).votes) == 2
 
 
+@pytest.mark.slow
 def test_what_is_wrong_with_the_rest_of_a_start_ends_it(tmp_path: Path, start_here: Start) -> None:
     given = ("--workspace", str(tmp_path / "w"), "--port", str(free_port()), "--root-path", "/study")
     refused(start_here(*given), "The studio has pages of its own below /study: give another --root-path.")

@@ -20,6 +20,7 @@ from tests.support.disks import SmallDisk, small_disk
 from tests.support.scripted import ScriptedModels
 from tests.support.workspaces import workspace_in
 
+pytestmark = pytest.mark.slow
 PASSWORD = "a password of the lead"
 HERE = "http://127.0.0.1"
 

@@ -251,6 +251,7 @@ def test_a_cancelled_inversion_stops_at_the_next_evaluation(sd: Any) -> None:
     assert seen[-1] == (12, 12)
 
 
+@pytest.mark.slow
 def test_steps_follow_the_levels_of_the_scheduler() -> None:
     from diffusers import DDIMScheduler, UniPCMultistepScheduler
 

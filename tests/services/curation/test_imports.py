@@ -622,6 +622,7 @@ def ended(service: ImportService) -> ImportState:
     return state
 
 
+@pytest.mark.slow
 def test_an_upload_comes_in_beside_the_server(workspace: Workspace, tmp_path: Path) -> None:
     service = ImportService(workspace)
     assert service.state() is None and not service.stop()
