@@ -26,7 +26,7 @@ _ENDED = (
 
 
 @dataclass(frozen=True)
-class Order:
+class ImportOrder:
     """What to bring in; the fields are those of `bring_in`."""
 
     workspace: Path
@@ -39,7 +39,7 @@ class Order:
 
 
 def bring_in_apart(
-    order: Order, on_progress: Callable[[Progress, int], object], begun: Callable[[int], object]
+    order: ImportOrder, on_progress: Callable[[Progress, int], object], begun: Callable[[int], object]
 ) -> Done:
     """Do what `bring_in` does in another process. `on_progress` gets the number of rows of the report as well; what it
     or `begun` raises ends the import. Raises UserError, also when the process ends.
@@ -74,7 +74,7 @@ def bring_in_apart(
         process.join()
 
 
-def _bring_in(connection: Connection, order: Order) -> None:
+def _bring_in(connection: Connection, order: ImportOrder) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
     with suppress(OSError):  # Linux: where memory ends, this process goes first

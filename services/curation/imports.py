@@ -24,7 +24,7 @@ from formats.naming import name_of_file
 from services.changes import Changes
 from services.commands import Command, Commands, Missing, does
 from services.curation import import_source
-from services.curation.import_process import Order, bring_in_apart
+from services.curation.import_process import ImportOrder, bring_in_apart
 from services.curation.import_source import new_room, remove_room, require_layout
 from services.edit_conflicts import LARGEST_ID
 from services.queries import MOST_LISTED, Query
@@ -163,7 +163,7 @@ class ImportService:
                     stop_if(cancelled)
                     self._tell(done=at.done, total=at.total, seconds_left=at.seconds_left, rows=rows)
 
-                order = Order(
+                order = ImportOrder(
                     self._workspace.folder, taken, shown, layout, classes, tuple(labels), import_source.AT_ONCE
                 )
                 done = bring_in_apart(order, on_progress, lambda number: self._tell(number=number))
