@@ -77,9 +77,10 @@ def page(
     return document(title, body, sheets=sheets, scripts=(LEAD, *scripts), locked=signed_in)
 
 
-def not_there(words: str, signed_in: bool, back: tuple[str, str]) -> str:
+def not_there(words: str, signed_in: bool, back: tuple[str, str], heading: str = "Not there") -> str:
     """A page that says why there is none, with a link `back`: its words and its address."""
-    return page("Not there", render("not_there.html", words=words, back=back), here="", signed_in=signed_in)
+    shown = render("not_there.html", words=words, back=back, heading=heading)
+    return page(heading, shown, here="", signed_in=signed_in)
 
 
 def signed_in(request: Request) -> bool:

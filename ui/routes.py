@@ -42,7 +42,8 @@ async def disk_trouble(request: Request, error: Exception) -> Response:
     log.warning("%s: %s", request.url.path, error)
     words = DiskTrouble.FOR_OTHERS if request.url.path in (SIGN_IN, SIGN_OUT) else str(error)
     if "text/html" in request.headers.get("accept", ""):
-        return HTMLResponse(not_there(words, signed_in(request), ("Explore", "/")), status_code=503)
+        shown = not_there(words, signed_in(request), ("Explore", "/"), "The studio has trouble with its disk")
+        return HTMLResponse(shown, status_code=503)
     return JSONResponse({"error": words}, status_code=503)
 
 
