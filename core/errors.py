@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 
 class UserError(Exception):
     """A mistake of the user, or something missing. The message is shown as it is: what is wrong and what to do."""
@@ -37,6 +39,12 @@ def out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError | OSError) and any(phrase in message for phrase in phrases)
     )
+
+
+def disk_reason(error: OSError) -> str:
+    """Return why a disk refuses, and what to do about it, as the end of a sentence."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return f"{error.strerror or error}: {'make room there' if full else 'have a look at that disk'}, and try again"
 
 
 def one_line(error: Exception) -> str:

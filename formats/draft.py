@@ -28,7 +28,7 @@ from typing import Any, BinaryIO, TypeVar
 
 from PIL import Image
 
-from core.errors import UserError
+from core.errors import UserError, disk_reason
 from core.images import png_of
 from core.masks import resized
 from core.png import XMP_KEYWORD, parts_with_texts
@@ -297,8 +297,7 @@ def drafted(
             _take_place(folder, into, replace)
     except OSError as error:
         raise UserError(
-            f"The export was not written to {into} ({error.strerror or error}): make room there, or choose another "
-            "folder. Nothing of it was left."
+            f"The export was not written to {into}, and nothing of it was left. {disk_reason(error)}."
         ) from error
 
 

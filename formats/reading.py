@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from PIL import Image
 
-from core.errors import UserError
+from core.errors import UserError, disk_reason
 from core.images import MODES, png_of, read_image
 from core.masks import classes_text
 from core.png import bare
@@ -96,9 +96,7 @@ def read(
             for gone in sorted({file["name"] for file in manifest["files"]} - set(opened.files.names)):
                 report.refuse(gone, "The manifest of the set names it, and it is not there.")
     except OSError as error:
-        raise UserError(
-            f"The import could not go on in {into} ({error.strerror or error}): make room there and start it again."
-        ) from error
+        raise UserError(f"The import could not go on in {into}. {disk_reason(error)}.") from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     if not taken and not report.rows:

@@ -20,7 +20,7 @@ from PIL import Image, UnidentifiedImageError
 from sqlite_utils import Database as Db
 
 from core.csv_tables import cells
-from core.errors import DiskTrouble, UserError
+from core.errors import DiskTrouble, UserError, disk_reason
 from core.images import MODES, StoredImage, png_of
 from storage.engine.database import Database
 from storage.engine.rows import now
@@ -61,9 +61,7 @@ class ImageFiles:
         except OSError as error:
             with suppress(OSError):  # a disk that can only be read by now does not let it go either
                 temporary.unlink(missing_ok=True)
-            raise DiskTrouble(
-                f"The image was not saved in {self.folder} ({error.strerror or error}); make room there and try again."
-            ) from error
+            raise DiskTrouble(f"The image was not saved in {self.folder}. {disk_reason(error)}.") from error
         return StoredImage(sha, image.width, image.height, image.mode, len(data))
 
     def take(self, path: Path, sha: str) -> StoredImage:
@@ -88,9 +86,7 @@ class ImageFiles:
         except UnidentifiedImageError as error:
             raise UserError(f"The image {sha} is not what it should be: it was changed meanwhile.") from error
         except OSError as error:
-            raise DiskTrouble(
-                f"The image was not saved in {self.folder} ({error.strerror or error}); make room there and try again."
-            ) from error
+            raise DiskTrouble(f"The image was not saved in {self.folder}. {disk_reason(error)}.") from error
         return StoredImage(sha, header.width, header.height, header.mode, len(data))
 
     def settle(self) -> None:

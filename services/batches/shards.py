@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from core.batches import Done, Lot, Pass, Piece, SourceRun
-from core.errors import UserError
+from core.errors import UserError, disk_reason
 from core.locks import take_lock
 from core.stored_runs import SavedCase
 from core.types import from_plain, to_plain
@@ -274,9 +274,7 @@ def _append(file: BinaryIO, line: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     except OSError as error:
-        raise UserError(
-            f"What was done cannot be written down ({error.strerror}): make room and run it again."
-        ) from error
+        raise UserError(f"What was done cannot be written down. {disk_reason(error)}.") from error
 
 
 @contextmanager

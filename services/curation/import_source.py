@@ -20,7 +20,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from core.csv_tables import cells
-from core.errors import UserError
+from core.errors import UserError, disk_reason
 from core.images import StoredImage, file_hash
 from core.imports import Import, ImportRow
 from core.masks import parse_classes
@@ -264,9 +264,7 @@ def new_room(workspace: Workspace) -> Path:
     try:
         return workspace.scratch(_FOLDER)
     except OSError as error:
-        raise UserError(
-            f"Nothing can be written to {workspace.folder / _FOLDER} ({error.strerror or error}): make room there."
-        ) from error
+        raise UserError(f"Nothing can be written to {workspace.folder / _FOLDER}. {disk_reason(error)}.") from error
 
 
 def remove_room(room: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from core.csv_tables import cells, facts
-from core.errors import Cancelled, UserError
+from core.errors import Cancelled, UserError, disk_reason
 from core.image_filter import ImageFilter
 from core.imports import Import
 from core.masks import parse_classes
@@ -154,7 +154,7 @@ class ImportService:
                 shutil.move(file, taken)
             except OSError as error:
                 remove_room(room)
-                raise UserError(f"The upload cannot be kept ({error.strerror or error}): make room.") from error
+                raise UserError(f"The upload cannot be kept. {disk_reason(error)}.") from error
             cancelled = self._cancelled = threading.Event()
             self._state = ImportState(shown, upload=1 if self._state is None else self._state.upload + 1)
 

@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 
-from core.errors import UserError
+from core.errors import UserError, disk_reason
 from core.images import file_hash
 from core.settings import UnderTestSettings
 from storage.workspace import Workspace
@@ -84,7 +84,7 @@ def _kept(workspace: Workspace, digest: str, name: str, fill: Callable[[Path], o
         finally:
             shutil.rmtree(half, ignore_errors=True)
     except OSError as error:
-        raise UserError(f"The file cannot be kept ({error.strerror or error}): make room.", field="file") from error
+        raise UserError(f"The file cannot be kept. {disk_reason(error)}.", field="file") from error
     return place / name
 
 

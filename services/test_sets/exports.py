@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.errors import UserError
+from core.errors import UserError, disk_reason
 from core.progress import OnCount, Progress
 from core.test_sets import SetVersion
 from formats.draft import MANIFEST
@@ -149,9 +149,7 @@ class SetExports:
             if place is not None:
                 shutil.rmtree(place, ignore_errors=True)
             if isinstance(error, OSError):
-                raise UserError(
-                    f"The export could not be written below {home} ({error.strerror or error}): make room there."
-                ) from error
+                raise UserError(f"The export could not be written below {home}. {disk_reason(error)}.") from error
             raise
 
 

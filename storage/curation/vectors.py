@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlite_utils import Database as Db
 
-from core.errors import UserError
+from core.errors import UserError, disk_reason
 from storage.curation.entry_sets import Numbers
 from storage.engine.database import Database, Repository, read, write
 from storage.engine.rows import now, pack
@@ -113,9 +113,7 @@ class Vectors(Repository):
             if not held.vectors:
                 sync_folder(self.folder)
         except OSError as error:
-            raise UserError(
-                f"The vectors were not saved in {self.folder} ({error.strerror or error}); make room there."
-            ) from error
+            raise UserError(f"The vectors were not saved in {self.folder}. {disk_reason(error)}.") from error
         db.execute("UPDATE embedders SET vectors = vectors + ? WHERE id = ?", [int(new.sum()), held.id])
         return int(new.sum())
 

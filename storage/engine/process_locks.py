@@ -8,6 +8,7 @@ database's write lock, so that no two processes look at the folder at once. POSI
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from core.locks import take_lock
@@ -34,7 +35,8 @@ class Presence:
         own, self._own = self._own, None
         if own is not None:
             path, descriptor = own
-            path.unlink(missing_ok=True)
+            with suppress(OSError):  # on a disk that can only be read by now it stays, and nobody holds it
+                path.unlink()
             os.close(descriptor)
 
     def alive(self, number: int) -> bool:

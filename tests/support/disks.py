@@ -1,4 +1,4 @@
-"""A real disk of a few megabytes, which can be full."""
+"""Real disks of a few megabytes: one that can be full, and one that turns read-only after a fault."""
 
 from __future__ import annotations
 
@@ -28,18 +28,52 @@ class SmallDisk:
         (self.folder / "fill").unlink()
 
 
+@dataclass(frozen=True)
+class FaultyDisk:
+    """A file system of its own in a file, which the kernel makes read-only after a fault."""
+
+    folder: Path
+
+    def fail(self) -> None:
+        """Report a fault of the disk to the kernel. Files that are open cannot be written any more either."""
+        source = _run("findmnt", "--noheadings", "--output", "SOURCE", str(self.folder)).stdout.strip()
+        Path("/sys/fs/ext4", Path(source).name, "trigger_fs_error").write_text("1")
+
+
 @contextmanager
 def small_disk(folder: Path, megabytes: int = 24) -> Iterator[SmallDisk]:
     """Mount one at a folder that is made; skips the test where that is not allowed."""
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "small-disk", str(folder)]
-    try:
-        done = subprocess.run(mount, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        pytest.skip("this machine has no mount")
-    if done.returncode:
-        pytest.skip(f"no disk can be mounted here: {done.stderr.strip()}")
-    try:
+    with _mounted(folder, "-t", "tmpfs", "-o", f"size={megabytes}m", "small-disk"):
         yield SmallDisk(folder)
+
+
+@contextmanager
+def faulty_disk(folder: Path) -> Iterator[FaultyDisk]:
+    """Mount one at a folder that is made; skips the test where that is not allowed."""
+    file = folder.with_suffix(".disk")
+    with open(file, "wb") as made:
+        made.truncate(64 * 1024 * 1024)
+    _run("mkfs.ext4", "-q", str(file))
+    with _mounted(folder, "-o", "loop,errors=remount-ro", str(file)):
+        yield FaultyDisk(folder)
+
+
+@contextmanager
+def _mounted(folder: Path, *what: str) -> Iterator[None]:
+    folder.mkdir()
+    _run("mount", *what, str(folder))
+    try:
+        yield
     finally:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def _run(*command: str) -> subprocess.CompletedProcess[str]:
+    """Run a program of the system; skips the test where it is missing or not allowed."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        pytest.skip(f"this machine has no {command[0]}")
+    if done.returncode:
+        pytest.skip(f"no disk can be mounted here: {done.stderr.strip()}")
+    return done

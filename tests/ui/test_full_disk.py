@@ -1,9 +1,9 @@
-"""A full or damaged disk: everybody gets a sentence, only the lead hears of a place, and it goes on afterwards."""
+"""A full, read-only or damaged disk: all get a sentence, only the lead hears of a place, and it goes on afterwards."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from cli.storage import main
 from core.errors import DiskTrouble
 from services.studio import Studio
 from tests.support.annotating import Annotator, running
-from tests.support.disks import SmallDisk, small_disk
+from tests.support.disks import SmallDisk, faulty_disk, small_disk
 from tests.support.scripted import ScriptedModels
 from tests.support.workspaces import workspace_in
 
@@ -26,10 +26,9 @@ HERE = "http://127.0.0.1"
 
 
 @dataclass(frozen=True)
-class Full:
-    """A studio whose disk is full: the lead has signed in, and an annotator looks at an item."""
+class InUse:
+    """A studio in use: the lead has signed in, and an annotator looks at an item."""
 
-    disk: SmallDisk
     studio: Studio
     lead: TestClient
     annotator: Annotator
@@ -44,22 +43,34 @@ class Full:
         return reply.status_code, reply.text
 
 
-@pytest.fixture
-def full(tmp_path: Path) -> Iterator[Full]:
+@contextmanager
+def in_use(folder: Path) -> Iterator[InUse]:
+    """One whose workspace is `w` in the folder."""
     with ExitStack() as stack:
-        disk = stack.enter_context(small_disk(tmp_path / "disk"))
-        with workspace_in(disk.folder / "w") as workspace:
+        with workspace_in(folder / "w") as workspace:
             study, link = running(workspace, 5)
-        settings = app.ServerSettings("demo", disk.folder / "w", password=PASSWORD)
-        application, studio = app.build(settings, ScriptedModels())
+        application, studio = app.build(app.ServerSettings("demo", folder / "w", password=PASSWORD), ScriptedModels())
         stack.callback(studio.workspace.close)
         stack.callback(studio.close)
         browsers = [stack.enter_context(TestClient(application, HERE, raise_server_exceptions=False)) for _ in range(3)]
-        found = Full(disk, studio, browsers[0], Annotator(browsers[1]).join(link), browsers[2], study, link)
+        found = InUse(studio, browsers[0], Annotator(browsers[1]).join(link), browsers[2], study, link)
         headers = {"Origin": HERE}
         signed = found.lead.post("/sign-in", data={"password": PASSWORD}, headers=headers, follow_redirects=False)
         assert signed.status_code == 303
         yield found
+
+
+@dataclass(frozen=True)
+class Full(InUse):
+    """One whose disk can be filled."""
+
+    disk: SmallDisk
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> Iterator[Full]:
+    with small_disk(tmp_path / "disk") as disk, in_use(disk.folder) as found:
+        yield Full(**vars(found), disk=disk)
 
 
 def test_annotators_hear_that_it_is_not_them_and_go_on_once_there_is_room(full: Full) -> None:
@@ -104,6 +115,30 @@ def test_a_backup_onto_a_full_disk_blames_that_disk(
     assert said.count("\n") == 1 and f"Nothing was written in {full.disk.folder}" in said, said
     assert not (full.disk.folder / "backup.zip").exists()
     assert main(["backup", str(full.disk.folder / "w"), str(tmp_path / "backup.zip")]) == 0, "a full one can be saved"
+
+
+def test_a_disk_that_turns_read_only_is_told_and_loses_nothing_that_was_saved(tmp_path: Path) -> None:
+    with faulty_disk(tmp_path / "disk") as disk, in_use(disk.folder) as studio:
+        assert studio.annotator.answer(studio.annotator.next(), key="0" * 16)["saved"]
+        item = studio.annotator.next()
+        disk.fail()
+        refused = [
+            studio.annotator.answer(item, status=503, key="1" * 16),
+            studio.annotator.post("next", {"study": studio.study}, 503),
+            Annotator(studio.stranger).post("join", {"link": studio.link}, 503),
+        ]
+        assert refused == [{"error": DiskTrouble.FOR_OTHERS}] * 3
+        for path in PAGES:
+            assert studio.lead.get(path).status_code == 200, path
+        headers = {"Origin": HERE, "x-studio": "1"}
+        sent = studio.lead.post(f"/study/api/{studio.study}/pause-study", json={}, headers=headers)
+        said = f"The disk of {disk.folder / 'w' / 'studio.db'} failed (disk I/O error); check it and try again."
+        assert (sent.status_code, sent.json()) == (400, {"error": said})
+        with pytest.raises(DiskTrouble, match="Read-only file system: have a look at that disk"):
+            studio.studio.workspace.images.add(Image.effect_noise((64, 64), 30).convert("RGB"))
+        status, page = studio.sign_in()
+        assert status == 503 and DiskTrouble.FOR_OTHERS in page and str(disk.folder) not in page
+        assert len(studio.studio.workspace.studies.data(studio.study).votes) == 1, "what was saved can be read"
 
 
 PAGES = ("/study/", "/curate/", "/batches/", "/evaluate/", "/scripts")
