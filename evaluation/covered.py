@@ -30,6 +30,8 @@ class Covered:
     """The share of the repetitions whose interval lies above 0: of a figure that is 0, false claims."""
     mean: float | None
     """The mean of the values; None where there is none."""
+    again: int = 0
+    """The repetitions, where this was measured again because fewer of them had found less than `LEAST`."""
 
 
 Measurement = Callable[[], Sequence[Covered]]
@@ -86,4 +88,5 @@ def _cell(found: Covered) -> str:
         return "too few"
     mark = "**" if found.covers < LEAST else ""
     shown = f" ({100 * found.shown:.0f} %)" if found.shown < 1 else ""
-    return f"{mark}{100 * found.covers:.1f}{mark}{shown}"
+    again = f" (n = {found.again:,})" if found.again else ""
+    return f"{mark}{100 * found.covers:.1f}{mark}{shown}{again}"

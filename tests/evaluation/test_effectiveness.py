@@ -21,7 +21,7 @@ from evaluation.by_source import (
     one_split,
     ratio_of,
 )
-from evaluation.coverage import World, measured
+from evaluation.coverage import World, measured, settled
 from evaluation.covered import Covered, summary, table
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, calibration, effectiveness
 from evaluation.report import answer, with_interval
@@ -169,7 +169,19 @@ def test_the_table_of_coverage_marks_what_does_not_cover() -> None:
         "Of 3 worlds 0 are covered in 93% to 98% of the repetitions, 1 more often, and 1 less often; in 1 there are "
         "too few to say; least often in 90.0 %."
     )
+    again = replace(found[1], covers=0.937, shown=1.0, again=10_000)
+    assert table([again])[4] == "| 5 | equal | 93.7 (n = 10,000) |"
     assert summary(found[:1]).endswith("in 100.0 %. In at most 0.0 % something above 0 is claimed.")
+
+
+def test_a_cell_below_the_goal_is_measured_again_by_other_chance_and_stays_if_it_is_low() -> None:
+    world = World(100, "skewed", 0.001, 0.7)
+    by_chance = measured("error of a class", world, 1000)
+    assert by_chance.covers is not None and by_chance.covers < LEAST and not by_chance.again
+    again = settled("error of a class", world, 1000)
+    assert again.again == 10_000 and again.covers is not None and LEAST <= again.covers <= 0.945
+    fewer = measured("error of a class", replace(world, sources=30), 1000)
+    assert settled("error of a class", replace(world, sources=30), 1000) == fewer
 
 
 def test_means_of_many_groups_are_those_of_each_group() -> None:
