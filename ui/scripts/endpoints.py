@@ -67,7 +67,7 @@ MOST_WATCHERS, MOST_OF_A_TOKEN = 200, 20
 SAID_IN_A_SECOND = 25
 """What all watchers together are told of how far their jobs are, however many they are: it is the work that they wait
 for that has to get on."""
-KNOWN_CALLERS = 200
+KNOWN_CALLERS = 40
 """Of whom Gradio keeps a copy of the application's components at a time; it makes a new one for who comes back."""
 NO_FIELD = "Error"
 """The title of an error that belongs to no field, as Gradio has it."""
