@@ -28,7 +28,7 @@ SIZES: Mapping[str, tuple[int, ...]] = {"equal": (5,), "skewed": (1, 1, 1, 2, 2,
 """Test cases of a source: each as likely as the others."""
 REPETITIONS = 1000
 AGAIN = 10
-"""Times as many repetitions measure a cell again that is below the goal: of two thousand cells, chance puts some there."""
+"""Times as many repetitions measure a cell again that is below the goal: chance puts some of two thousand there."""
 AT_ONCE = 50
 """Repetitions of a mIoU that are drawn together."""
 PARTS = 20
