@@ -55,6 +55,11 @@ WORDS = {
         "How much better the image fits its caption than the same caption with any other label, by CLIP. "
         "Below 0 another label fits better. Where CLIP does not see it in the source either, it cannot tell.",
     ),
+    "source inverted": CheckWords(
+        "source found in its noise",
+        "How exactly the source is drawn again from its inverted noise, from which this image was drawn, in decibels "
+        "(PSNR) against the source as the image generator encodes it. From 35 on the inversion is right.",
+    ),
     "mask kept": CheckWords(
         "masked things in place",
         "How much of each protected class of the mask a model other than the one under test still finds, 0 to 1: the "

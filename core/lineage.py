@@ -67,6 +67,11 @@ class MethodSettings(BaseModel):
         """The batch that the image was drawn in, or None if unknown or meaningless."""
         return None
 
+    @property
+    def source_caption(self) -> str | None:
+        """The caption of the source on which the pixels depend, or None if they depend on none."""
+        return None
+
     def pixels(self) -> object:
         """Return everything that decides the pixels of an image, to compare."""
         return self

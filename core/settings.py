@@ -23,6 +23,8 @@ LONGEST_REPLY = 2000
 """Maximum length of a language model's reply, in tokens."""
 MOST_COMBINATIONS = 200
 """Maximum number of captions written for one picture."""
+Start = Literal["noise", "inverted"]
+STARTS: tuple[Start, ...] = get_args(Start)
 SeedMode = Literal["next", "fixed", "random"]
 SEED_MODES: tuple[SeedMode, ...] = get_args(SeedMode)
 
@@ -146,6 +148,18 @@ class GenerationSettings(_Settings):
     control_until: float = Field(
         1.0, ge=0.05, le=1, description="Up to which share of the steps the edges steer; 1 is to the end"
     )
+    start: Start = Field(
+        "noise", description="Where drawing starts: noise, or the noise from which the source is drawn (inverted)"
+    )
+    fresh_noise: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Share of fresh noise beside the inverted source's; without it all images of a caption are equal",
+    )
+    inversion_evaluations: int = Field(
+        3, ge=1, le=20, description="How often the model is asked at each step of the inversion; more is more exact"
+    )
     negative_prompt: str = Field("", max_length=500, description="What the image should not show")
     short_side: int = Field(512, ge=64, le=1024, multiple_of=8, description="Short side of the image, in pixels")
     seed_mode: SeedMode = Field(
@@ -156,6 +170,15 @@ class GenerationSettings(_Settings):
     batch: int = Field(
         0, ge=0, le=MOST_AT_ONCE, description="Images drawn at once; 0 leaves it to the profile and the machine"
     )
+
+    @property
+    def inverted(self) -> bool:
+        """True if drawing starts from the inverted source."""
+        return self.start == "inverted"
+
+    def inversion(self) -> InversionSettings:
+        """Return how the source is inverted: by the steps of the drawing, which lead back to it."""
+        return InversionSettings(steps=self.steps, evaluations=self.inversion_evaluations)
 
 
 class InversionSettings(_Settings):

@@ -48,7 +48,7 @@ from pipeline.request import (
     StageDone,
     Store,
 )
-from pipeline.seams import CaseRequest, Method, Models, OnStep, Prepared, Source
+from pipeline.seams import CaseRequest, InversionStore, Method, Models, OnStep, Prepared, Source
 from pipeline.stages import generation
 from pipeline.stages.base import EarlyReply, StageInputs, StageMade
 from pipeline.stages.generation import Plan, PlannedImage
@@ -70,12 +70,18 @@ def ignore(_event: Event) -> None:
 class Driver:
     """Runs recipes with the models of one profile, each loaded at its first use. `speeds` has its drawing times.
 
-    `prompts` replaces the profile's prompt set, for a run that was made with another one. May be used from any thread,
-    by one request at a time.
+    `prompts` replaces the profile's prompt set, for a run that was made with another one. `inversions` keeps those of
+    sources. May be used from any thread, by one request at a time.
     """
 
-    def __init__(self, profile: Profile, models: Models, prompts: PromptSet | None = None) -> None:
-        self.profile, self.models = profile, models
+    def __init__(
+        self,
+        profile: Profile,
+        models: Models,
+        prompts: PromptSet | None = None,
+        inversions: InversionStore | None = None,
+    ) -> None:
+        self.profile, self.models, self.inversions = profile, models, inversions
         self._prompts = prompts
         self._loaded: dict[Recipe, PromptSet] = {}
         self.speeds = Speeds()
@@ -99,7 +105,8 @@ class Driver:
         """
         recipe = recipe_of(request.recipe)
         draws = worklist is not None or request.images is None or bool(request.images)
-        if draws and (refused := recipe.cannot_draw(self.profile)):
+        method = recipe.drawing_method
+        if draws and (refused := method.refused(self.profile, method.settings_of(request.settings))):
             raise UserError(refused)  # before the text stages take their time
         run = _RecipeRun(self, recipe, store, emit, cancelled)
         names = recipe.names if request.stages is None else request.stages
@@ -140,7 +147,7 @@ class Driver:
     ) -> list[TestCase]:
         """Draw captions and return the images, by default with the profile's settings. Raises the first error."""
         settings = settings or recipe_of(recipe).settings_in(self.profile)
-        images = generation.plan(captions, settings.generation, seed).images
+        images = generation.plan(captions, recipe_of(recipe).drawing_method.planning(settings), seed).images
         store = MemoryStore(source)
 
         def tell(event: Event) -> None:
@@ -172,6 +179,7 @@ class Driver:
         task: Task,
         prompts: PromptSet,
         held: InMask = NO_MASK,
+        source_caption: str = "",
     ) -> dict[tuple[CounterfactualCaption, int], Lineage]:
         """Return the drawn images that this recipe would draw in the same way now, by caption and seed.
 
@@ -179,7 +187,7 @@ class Driver:
         without a prompt) count as the same.
         """
         method = method_of(recipe.method)
-        own = method.settings_of(settings)
+        own = method.settings_of(settings, source_caption)
         model = method.model_name(self.models, own)
         return {
             (lineage.counterfactual, lineage.seed): lineage
@@ -204,11 +212,14 @@ class Driver:
     ) -> Plan:
         """Return the plan behind the gate, empty without captions, with the time for a source of `size`."""
         method = method_of(recipe.method)
-        each = self.speeds.seconds(method.effort(method.settings_of(settings), size or (1, 1)))
+        own = method.settings_of(settings)
+        each = self.speeds.seconds(method.effort(own, size or (1, 1)))
         captions = recipe.captions(values)
         if captions is None:
             return Plan((), 0, 0, each and 0.0)
-        return generation.plan(captions, settings.generation, seed, each, made, failures)
+        plan = generation.plan(captions, method.planning(settings), seed, each, made, failures)
+        preparing = method.preparing(own) if plan.images else 0.0
+        return plan if plan.seconds is None else replace(plan, seconds=plan.seconds + preparing * (each or 0.0))
 
 
 class _RecipeRun:
@@ -308,13 +319,16 @@ class _RecipeRun:
     def _lacking(self, request: Request) -> list[PlannedImage]:
         """Return the images of the captions that are not drawn yet, and report the others as reused."""
         driver, recipe, store, settings = self._driver, self._recipe, self._store, request.settings
-        captions = recipe.captions({name: value.value for name, value in store.values().items()})
+        values = {name: value.value for name, value in store.values().items()}
+        captions = recipe.captions(values)
         if captions is None:
             raise UserError(recipe.last.comes_first)
         generation.require_ready(request.task, captions)
-        images = generation.plan(captions, settings.generation, request.seed, failures=store.failures()).images
+        planning = recipe.drawing_method.planning(settings)
+        images = generation.plan(captions, planning, request.seed, failures=store.failures()).images
         prompts, held = driver.prompts(recipe, request.prompts), in_mask(store.mask(), request.task)
-        made = driver.made(recipe, store.drawn(), settings, request.task, prompts, held)
+        said = recipe.source_caption(values)
+        made = driver.made(recipe, store.drawn(), settings, request.task, prompts, held, said)
         lacking = []
         for image in images:
             lineage = made.get((image.counterfactual, image.seed))
@@ -416,7 +430,7 @@ class Drawing:
             raise UserError(refused)
         self._description = method_of(recipe.method)
         prompts, labels = driver.prompts(recipe, edited_prompts), driver.profile.tasks.labels
-        self.method: Method[Any] = self._description.with_models(driver.models, prompts, labels)
+        self.method: Method[Any] = self._description.with_models(driver.models, prompts, labels, driver.inversions)
         self.done = self.made = 0
         """`done` counts images drawn or failed, and `made` the test cases among them."""
         self.stopped = False
@@ -436,7 +450,7 @@ class Drawing:
             self.tell(number, Placed(placing))
         caption = self._recipe.source_caption({name: value.value for name, value in store.values().items()})
         source = Source(store.source(), request.task, caption, store.mask())
-        settings = self._description.settings_of(request.settings)
+        settings = self._description.settings_of(request.settings, caption)
         emit = partial(self.tell, number)
         prepared = self._driver.preparations.prepared(
             self._description, self.method, source, settings, emit, self._cancelled

@@ -58,14 +58,15 @@ def drawing_key(recipe: Recipe, task: Task, source_sha: str, values: Values, set
     captions = recipe.captions(values)
     if captions is None:
         return ""
+    method = method_of(recipe.method)
+    inverted_under = method.settings_of(settings, recipe.source_caption(values)).source_caption
     return _joined(
         {
             "source": source_sha,
             "counterfactuals": captions_seen(captions),
             "task": [task.kind, *task.kept()],
-            "settings": [
-                getattr(settings, section).model_dump(mode="json") for section in method_of(recipe.method).sections
-            ],
+            "settings": [getattr(settings, section).model_dump(mode="json") for section in method.sections],
+            **({} if inverted_under is None else {"caption": inverted_under}),
         }
     )
 

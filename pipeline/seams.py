@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from PIL import Image
 
@@ -22,6 +22,9 @@ from core.settings import (
     LanguageSettings,
 )
 from core.types import CounterfactualCaption, Task
+
+if TYPE_CHECKING:
+    import torch
 
 D = TypeVar("D", contravariant=True)
 Vector = Sequence[float]
@@ -157,6 +160,10 @@ class DrawRequest:
     seed: int
     place: int
     """Zero-based place in the batch."""
+    start: torch.Tensor | None = None
+    """Latents (1, c, h, w) from which it is drawn by the steps of DDIM. None: from noise of its seed."""
+    negative_prompt: str | None = None
+    """Replaces that of the settings."""
 
 
 @dataclass(frozen=True)
@@ -254,6 +261,15 @@ class CaseRequest:
     counterfactual: CounterfactualCaption
     seed: int
     place: int
+
+
+class InversionStore(Protocol):
+    """Keeps inversions by key, since each can be made again: `storage.inversions.Inversions` is one."""
+
+    def read(self, key: str) -> bytes | None:
+        """Return what was saved, or None."""
+
+    def save(self, key: str, data: bytes) -> None: ...
 
 
 class Method(Protocol[P]):

@@ -68,7 +68,7 @@ class Studio:
         draws. Raises UserError.
         """
         self.profile, self.workspace = profile, workspace
-        self.driver, self.notes = Driver(profile, models), StageNotes()
+        self.driver, self.notes = Driver(profile, models, inversions=workspace.inversions), StageNotes()
         changes, driver, notes = Changes(), self.driver, self.notes
         self.jobs, self.commands = jobs, commands = JobQueue(changes), Commands(changes)
         self.runs = runs = RunService(workspace, profile, driver, read_samples(profile.samples_folder()), jobs)

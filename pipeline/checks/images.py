@@ -32,6 +32,10 @@ scene -0.03 to 0.29."""
 DIRECTION = 0.2
 FORMS_KEPT = "forms kept"
 """What the check of the forms in the mask is called."""
+INVERTED = "source inverted"
+"""What the check of the inversion is called of an image that was drawn from its inverted source."""
+MOST_DECIBELS = 100.0
+"""An inversion without any error, whose figure is infinite, is told as this one."""
 BANDS: Mapping[str, Band] = {
     "edges kept": Band(failed_below=EDGES_KEPT, passed_from=EDGES_KEPT),
     FORMS_KEPT: Band(failed_below=0.0, passed_from=0.75),
@@ -40,6 +44,7 @@ BANDS: Mapping[str, Band] = {
     "fits its caption": Band(failed_below=0.2, passed_from=0.2),
     "edit direction": Band(failed_below=DIRECTION, passed_from=DIRECTION),
     "label seen": Band(failed_below=0.0, passed_from=0.0),
+    INVERTED: Band(failed_below=25.0, passed_from=35.0),
 }
 """What holds for an embedder whose profile sets no band of its own (`demo.calibrate` sets those of the demo). For its
 caption and the direction it is where InstructPix2Pix (Brooks, Holynski, Efros, CVPR 2023, section 3.1) drew the line
@@ -60,6 +65,9 @@ _FLAT, _STEEP = 1.5, 4.0
 _OUTLINE = 40
 """As many pixels of outline say something of a form."""
 _NO_OUTLINES = "The source has no outlines that could be looked for."
+_NOT_INVERTED = (
+    "The source is not found again in its noise: take more steps or inversion evaluations, or start from noise."
+)
 _MISSING = "Much of the source's outlines is missing in the image: something may have moved or vanished."
 
 
@@ -76,6 +84,7 @@ def image_checks(
     drawn: Image.Image | None = None,
     mask: NamedMask | None = None,
     lines: Mapping[str, Band] = BANDS,
+    psnr: float | None = None,
 ) -> tuple[Check, ...]:
     """All checks of one image. `source` and `image` are RGB of the same size; `labels` are the classes that the label
     is told apart from. Without an embedder, a caption, labels or a mask, what needs them is left out.
@@ -83,7 +92,8 @@ def image_checks(
     Edges are looked for at the size at which was drawn, since their thresholds count in pixels: in `drawn`, the image
     before it was brought to the source's size, or in `image` where that was not needed. `control` has that size;
     without one, nothing held the image, and its edges are compared with those of the source (`edges_in_place`).
-    `lines` hold where the profile's embedder sets none of its own.
+    `lines` hold where the profile's embedder sets none of its own. `psnr` is that of the source's inversion, if there
+    was one.
     """
     settings, drawn = conditioning or ConditioningSettings(), drawn or image
     # Only a Canny control image holds edges that can be looked for; for others those of the source are taken.
@@ -97,6 +107,8 @@ def image_checks(
     if mask is not None and task.kind == "segmentation":
         forms = forms_kept(source, image, mask, bands[FORMS_KEPT])
         checks += [forms] if forms is not None else []
+    if psnr is not None:
+        checks.append(bands[INVERTED].judge(INVERTED, round(min(psnr, MOST_DECIBELS), 1), _NOT_INVERTED))
     if embedder is None:
         return tuple(checks)
     before, after, text = embedder.image(source), embedder.image(image), embedder.text(counterfactual.text)

@@ -15,14 +15,14 @@ from core.latest import Latest
 from core.lineage import Artifact, Lineage, MethodSettings, UnreadSettings
 from core.masks import NO_MASK, InMask, NamedMask
 from core.progress import OnProgress
-from core.settings import Settings
+from core.settings import GenerationSettings, Settings
 from core.types import CounterfactualCaption, Task
 from pipeline.drawing_speed import Effort
 from pipeline.profiles.image_sections import DrawingModel
 from pipeline.profiles.profile import Profile
 from pipeline.prompting import PromptSet
 from pipeline.run_files.webui import MadeWith, file_name
-from pipeline.seams import Method, Models, P, Prepared, Source
+from pipeline.seams import InversionStore, Method, Models, P, Prepared, Source
 
 
 class MethodDescription:
@@ -51,9 +51,19 @@ class MethodDescription:
         """Names of the settings' sections that this method reads."""
         return tuple(self.settings_type.model_fields) if self.known else ()
 
-    def settings_of(self, settings: Settings) -> MethodSettings:
-        """Return this method's part of a run's settings."""
+    def settings_of(self, settings: Settings, source_caption: str = "") -> MethodSettings:
+        """Return this method's part of a run's settings, with the caption of the source if the pixels depend on it."""
         return self.settings_type.model_validate({name: getattr(settings, name) for name in self.sections})
+
+    def equal_images(self, settings: MethodSettings) -> str:
+        """Return one sentence if these settings give equal images for all seeds of a caption, else ""."""
+        return ""
+
+    def planning(self, settings: Settings) -> GenerationSettings:
+        """Return the settings that plan the images: where all of a caption are equal, one of each, of the seed 0."""
+        drawing = settings.generation
+        one = {"images_per_caption": 1, "seed_mode": "fixed", "seed": 0}
+        return drawing.model_copy(update=one) if self.equal_images(self.settings_of(settings)) else drawing
 
     # What an image depends on
 
@@ -109,8 +119,21 @@ class MethodDescription:
         """Return the effort of drawing an image of a source of `size`, or None if unknown."""
         return None
 
-    def with_models(self, models: Models, prompts: PromptSet, labels: Sequence[str] = ()) -> Method[Any]:
-        """Return the method with its models. Checks tell a label from `labels`. Raises UserError if it is unknown."""
+    def preparing(self, settings: MethodSettings) -> float:
+        """Return the time that `Method.prepare` takes for a source, in times that an image takes."""
+        return 0.0
+
+    def with_models(
+        self,
+        models: Models,
+        prompts: PromptSet,
+        labels: Sequence[str] = (),
+        inversions: InversionStore | None = None,
+    ) -> Method[Any]:
+        """Return the method with its models. Checks tell a label from `labels`. Inversions are kept in `inversions`.
+
+        Raises UserError if the method is unknown.
+        """
         raise UserError(f"Images of the method {self.name[:80]!r} cannot be made here: this version does not know it.")
 
     # What other programs read

@@ -4,31 +4,48 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from PIL import Image
 
+from core.errors import UserError
 from core.images import SIDE_MULTIPLE, fit, fitted_size, image_sha
 from core.lineage import Lineage, MethodSettings
 from core.masks import NO_MASK, InMask, NamedMask, in_mask
-from core.progress import OnProgress, Progress, stop_if
-from core.settings import ConditioningSettings, ControlKind, GenerationSettings
+from core.progress import OnProgress, Progress, StepTimer, stop_if
+from core.settings import ConditioningSettings, ControlKind, GenerationSettings, Settings
 from core.types import GENERATION, CounterfactualCaption, Task
 from pipeline.conditioning import control_image, painted
 from pipeline.drawing_speed import Effort, effort_of
 from pipeline.methods.base import Artifact, MethodDescription, mask_key
 from pipeline.methods.drawing import BatchedSettings, DrawingMethod, evenly, shown_classes
+from pipeline.models.inverting import Control, Inversion, Inverts, inversion_of
 from pipeline.models.weight_hashes import weights_hash
 from pipeline.profiles.image_sections import DRAWN_BY_MODEL
 from pipeline.profiles.profile import Profile
 from pipeline.prompting import PromptSet
 from pipeline.run_files.webui import MadeWith, joined
-from pipeline.seams import Detector, DrawnImage, DrawRequest, Embedder, Generator, Models, OnStep, Prepared, Source
+from pipeline.seams import (
+    CaseRequest,
+    Detector,
+    DrawnImage,
+    DrawRequest,
+    Embedder,
+    Generator,
+    InversionStore,
+    Models,
+    OnStep,
+    Prepared,
+    Source,
+)
 
 CONTROL_IMAGE = "control image"
 _MODULES = {"canny": "canny", "soft edges": "softedge_hed", "line art": "lineart", "depth": "depth_midas"}
 """What the web UI's ControlNet extension calls the kinds of conditioning."""
+_OF_INVERTED = {"fresh_noise", "inversion_evaluations"}
+"""Settings that nothing reads where drawing starts from noise."""
+_EQUAL = "From the inverted source alone all images of a caption are equal, so one is made: raise fresh noise for more."
 
 
 class ControlNetSettings(BatchedSettings):
@@ -36,14 +53,31 @@ class ControlNetSettings(BatchedSettings):
 
     conditioning: ConditioningSettings = ConditioningSettings()
     generation: GenerationSettings = GenerationSettings()
+    inverted_under: str | None = None
+    """The caption under which the source was inverted, or None if it was not; no setting of a run."""
 
     @property
     def steps(self) -> int:
         return self.generation.steps
 
+    @property
+    def source_caption(self) -> str | None:
+        return self.inverted_under
+
+    def plain(self) -> dict[str, Any]:
+        """As versions wrote it that inverted nothing, where that is so."""
+        plain = super().plain()
+        if not self.generation.inverted:
+            del plain["inverted_under"]
+            for name in ("start", *_OF_INVERTED):
+                del plain["generation"][name]
+        return plain
+
     def pixels(self) -> tuple[Any, ...]:
         """Return the settings that decide the pixels. The number of images, their seeds and the batch do not."""
-        return self.control(), self.generation.model_dump(exclude={"images_per_caption", "seed_mode", "seed", "batch"})
+        plans = {"images_per_caption", "seed_mode", "seed", "batch"}
+        unread = set() if self.generation.inverted else _OF_INVERTED
+        return self.control(), self.generation.model_dump(exclude=plans | unread), self.inverted_under
 
     def control(self) -> dict[str, Any]:
         """All that decides the control image of a source, but for its size."""
@@ -62,6 +96,15 @@ class ControlNetDescription(MethodDescription):
     def sections(self) -> tuple[str, ...]:
         return ("conditioning", "generation")
 
+    def settings_of(self, settings: Settings, source_caption: str = "") -> MethodSettings:
+        own = _own(super().settings_of(settings))
+        return own.model_copy(update={"inverted_under": source_caption}) if own.generation.inverted else own
+
+    def equal_images(self, settings: MethodSettings) -> str:
+        """A share of fresh noise is all that differs between the seeds of an inverted source."""
+        drawing = _own(settings).generation
+        return _EQUAL if drawing.inverted and not drawing.fresh_noise else ""
+
     def prompt(
         self, prompts: PromptSet, counterfactual: CounterfactualCaption, task: Task, held: InMask = NO_MASK
     ) -> str:
@@ -76,13 +119,22 @@ class ControlNetDescription(MethodDescription):
         return models.generator_name(_own(settings).conditioning.kind)
 
     def preparation_key(self, source: Source, settings: MethodSettings) -> object:
-        """The control image hangs on the pixels of the source, its own settings, its size, and the mask for a map."""
+        """The control image hangs on the pixels of the source, its own settings, its size, and the mask for a map; an
+        inversion on the caption of the source too, and on what leads from noise to image.
+        """
         own = _own(settings)
         drawn_on = mask_key(source.mask) if self.needs_mask(own) else None
-        return image_sha(source.image), own.generation.short_side, tuple(sorted(own.control().items())), drawn_on
+        drawing, inverted = own.generation, None
+        if drawing.inverted:
+            inverted = source.caption, drawing.inversion(), drawing.control_strength, drawing.control_until
+        return image_sha(source.image), drawing.short_side, tuple(sorted(own.control().items())), drawn_on, inverted
 
     def refused(self, profile: Profile, settings: MethodSettings) -> str:
-        """The profile needs a ControlNet for the kind of control image, and the thresholds their order."""
+        """The profile needs a ControlNet for the kind of control image, a model that can be inverted to start from the
+        source, and the thresholds their order.
+        """
+        if _own(settings).generation.inverted and profile.generator.cannot_invert:
+            return profile.generator.cannot_invert
         own = _own(settings).conditioning
         kind, kinds = own.kind, profile.generator.controlnets
         if kind == "canny" and own.low > own.high:
@@ -116,9 +168,21 @@ class ControlNetDescription(MethodDescription):
     def effort(self, settings: MethodSettings, size: tuple[int, int]) -> Effort | None:
         return effort_of(settings.generation, size) if isinstance(settings, ControlNetSettings) else None
 
-    def with_models(self, models: Models, prompts: PromptSet, labels: Sequence[str] = ()) -> ControlNetMethod:
+    def preparing(self, settings: MethodSettings) -> float:
+        """An inversion asks the model without guidance, and once more at each step for its PSNR."""
+        drawing = _own(settings).generation
+        asked = (drawing.inversion_evaluations + 1) / (2 if drawing.guidance > 1 else 1)
+        return asked if drawing.inverted else 0.0
+
+    def with_models(
+        self,
+        models: Models,
+        prompts: PromptSet,
+        labels: Sequence[str] = (),
+        inversions: InversionStore | None = None,
+    ) -> ControlNetMethod:
         """Loads the generator and the embedder; a detector is loaded when its kind of control image is drawn."""
-        return ControlNetMethod(models.generator, models.embedder, prompts, labels=labels, detector=models.detector)
+        return ControlNetMethod(models.generator, models.embedder, prompts, labels, models.detector, inversions)
 
     def parameters(self, lineage: Lineage, size: tuple[int, int], made_with: MadeWith) -> Mapping[str, Any]:
         """With what the ControlNet extension writes. A lineage names base model and ControlNet with a plus between."""
@@ -137,6 +201,9 @@ class ControlNetDescription(MethodDescription):
             "Threshold B": conditioning.high if canny else None,
         }
         fields = self._fields(lineage, base, drawn_size, made_with, drawing.steps, drawing.guidance)
+        if drawing.inverted:
+            fields |= {"Sampler": "DDIM", "Start": "inverted source", "Fresh noise": drawing.fresh_noise}
+            fields["Inversion evaluations"] = drawing.inversion_evaluations
         return {**fields, "ControlNet 0": joined(unit)}
 
     def weight_hashes(self, profile: Profile, settings: MethodSettings) -> Mapping[str, str]:
@@ -154,11 +221,12 @@ CONTROLNET = ControlNetDescription("controlnet")
 
 @dataclass(frozen=True)
 class ControlNetPrepared(Prepared):
-    """A source with its control image."""
+    """A source with its control image, and inverted where drawing starts from it."""
 
     settings: ControlNetSettings
     control: Image.Image
     """RGB, at the size at which is drawn."""
+    inversion: Inversion | None = None
 
 
 class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
@@ -171,10 +239,11 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
         prompts: PromptSet,
         labels: Sequence[str] = (),
         detector: Callable[[ControlKind], Detector] | None = None,
+        inversions: InversionStore | None = None,
     ) -> None:
         """`detector` gives the models of those kinds of control image that need one."""
         super().__init__(CONTROLNET, generator, embedder, prompts, labels)
-        self._generator, self._detector = generator, detector
+        self._generator, self._detector, self._inversions = generator, detector, inversions
 
     def prepare(
         self,
@@ -183,14 +252,37 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
         on_progress: OnProgress | None = None,
         cancelled: threading.Event | None = None,
     ) -> ControlNetPrepared:
-        """The control image. Raises UserError when there is none of the kind to be had."""
+        """The control image, and the inversion. Raises UserError if there is none of the kind, or none of the model."""
         own = _own(settings)
         if on_progress is not None and own.conditioning.kind in DRAWN_BY_MODEL:
             on_progress(Progress(GENERATION, 0, 1, note="drawing the control image"))
         stop_if(cancelled)
         fitted = fit(source.image, own.generation.short_side, SIDE_MULTIPLE)
         control = control_image(fitted, own.conditioning, self._detector, source.mask)
-        return ControlNetPrepared(source, own, {CONTROL_IMAGE: _as_shown(control, source.image.size)}, control)
+        inversion, timer = None, StepTimer()
+
+        def on_step(done: int, total: int) -> None:
+            stop_if(cancelled)
+            timer.at(done)
+            if on_progress is not None:
+                left = timer.seconds_left(total - done)
+                on_progress(Progress(GENERATION, done, total, left, "inverting the source"))
+
+        if own.generation.inverted:
+            inversion = self._inverted(source.caption, own, fitted, control, on_step)
+        shown = {CONTROL_IMAGE: _as_shown(control, source.image.size)}
+        return ControlNetPrepared(source, own, shown, control, inversion)
+
+    def _inverted(
+        self, caption: str, settings: ControlNetSettings, image: Image.Image, control: Image.Image, on_step: OnStep
+    ) -> Inversion:
+        """The inversion with the control image on, which is more exact than without, and is how images are drawn."""
+        generator: object = self._generator.on(settings.conditioning.kind)
+        if not isinstance(generator, Inverts):
+            raise UserError("This image generator cannot be inverted: take a profile with a Stable Diffusion.")
+        drawing = settings.generation
+        held_to = Control(control, drawing.control_strength, drawing.control_until)
+        return inversion_of(generator, image, caption, drawing.inversion(), held_to, self._inversions, on_step)
 
     def batch(self, prepared: ControlNetPrepared, waiting: int | None = None, watched: bool = True) -> int:
         best = self._generator.on(prepared.settings.conditioning.kind).batch(prepared.control.size, watched)
@@ -209,12 +301,25 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
         self._at_work = generator = self._generator.on(settings.conditioning.kind)
         return generator.draw(wanted, size, [one.control for one in prepared], settings.generation, on_step)
 
-    def _negative_prompt(self, settings: MethodSettings) -> str:
-        drawing = _own(settings).generation
-        return drawing.negative_prompt if drawing.guidance > 1 else ""
+    def _request(self, prepared: ControlNetPrepared, prompt: str, image: CaseRequest) -> DrawRequest:
+        request = super()._request(prepared, prompt, image)
+        if prepared.inversion is None:
+            return request
+        start = prepared.inversion.start(image.seed, prepared.settings.generation.fresh_noise)
+        return replace(request, start=start, negative_prompt=self._negative_prompt(prepared))
+
+    def _negative_prompt(self, prepared: ControlNetPrepared) -> str:
+        """That of the settings. Without one, the caption of an inverted source: guidance then strengthens what differs
+        from it, and leaves the rest as it was inverted (negative-prompt inversion).
+        """
+        drawing = prepared.settings.generation
+        if drawing.guidance <= 1:
+            return ""
+        return drawing.negative_prompt or (prepared.source.caption if prepared.inversion is not None else "")
 
     def _compared(self, prepared: ControlNetPrepared, image: Image.Image, drawn: Image.Image) -> dict[str, Any]:
-        return {"control": prepared.control, "conditioning": prepared.settings.conditioning, "drawn": drawn}
+        compared = {"control": prepared.control, "conditioning": prepared.settings.conditioning, "drawn": drawn}
+        return compared | ({} if prepared.inversion is None else {"psnr": prepared.inversion.psnr})
 
 
 def _own(settings: MethodSettings) -> ControlNetSettings:

@@ -80,7 +80,10 @@ class DrawingMethod(ABC, Generic[R]):
     ) -> Sequence[DrawnImage]:
         """Draw a batch of `size`, each image of its own prepared source."""
 
-    def _negative_prompt(self, settings: MethodSettings) -> str:
+    def _request(self, prepared: R, prompt: str, image: CaseRequest) -> DrawRequest:
+        return DrawRequest(prompt, image.seed, image.place)
+
+    def _negative_prompt(self, prepared: R) -> str:
         return ""
 
     @abstractmethod
@@ -106,7 +109,7 @@ class DrawingMethod(ABC, Generic[R]):
         start = time.monotonic()
         held = {id(one): in_mask(one.source.mask, one.source.task) for one in prepared}
         wanted = [
-            DrawRequest(self._prompt(source, image.counterfactual, held[id(source)]), image.seed, image.place)
+            self._request(source, self._prompt(source, image.counterfactual, held[id(source)]), image)
             for source, image in zip(prepared, images, strict=True)
         ]
         all_drawn = self._draw(prepared, wanted, size, on_step)
@@ -167,7 +170,7 @@ class DrawingMethod(ABC, Generic[R]):
             method=self.name,
             model=model,
             prompt=prompt,
-            negative_prompt=self._negative_prompt(prepared.settings),
+            negative_prompt=self._negative_prompt(prepared),
             settings=prepared.settings.model_copy(update={"batch": result.batch}),
             seconds=seconds,
         )

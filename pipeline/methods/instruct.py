@@ -29,7 +29,17 @@ from pipeline.profiles.image_sections import DrawingModel
 from pipeline.profiles.profile import Profile, no_editor
 from pipeline.prompting import PromptSet
 from pipeline.run_files.webui import MadeWith
-from pipeline.seams import DrawnImage, DrawRequest, Editor, Embedder, Models, OnStep, Prepared, Source
+from pipeline.seams import (
+    DrawnImage,
+    DrawRequest,
+    Editor,
+    Embedder,
+    InversionStore,
+    Models,
+    OnStep,
+    Prepared,
+    Source,
+)
 
 LINES: Mapping[str, Band] = {**BANDS, FORMS_KEPT: Band(failed_below=0.5, passed_from=0.75)}
 """Forms that agree less than they would by chance fail an image here, where nothing else holds them; on a control image
@@ -96,7 +106,13 @@ class InstructDescription(MethodDescription):
         width, height = editing_size(size, settings.editing.short_side)
         return Effort(width * height, settings.editing.steps, settings.editing.guidance > 1, by=self.name)
 
-    def with_models(self, models: Models, prompts: PromptSet, labels: Sequence[str] = ()) -> InstructMethod:
+    def with_models(
+        self,
+        models: Models,
+        prompts: PromptSet,
+        labels: Sequence[str] = (),
+        inversions: InversionStore | None = None,
+    ) -> InstructMethod:
         return InstructMethod(models.editor, models.embedder, prompts, labels)
 
     def drawn_by(self, profile: Profile) -> DrawingModel | None:

@@ -26,7 +26,7 @@ from pipeline.models.batching import judged, next_batch, shas
 from pipeline.models.compiling import Compiling, cannot_compile
 from pipeline.models.controlnet_skip import ControlFeatures, sparing
 from pipeline.models.device_placement import Placing, parameters, place, this_gpu
-from pipeline.models.inverting import Control, Inverter, Step, Texts, ddim_steps
+from pipeline.models.inverting import Control, Inverter, Step, Texts, ddim_of, ddim_steps
 from pipeline.models.loras import fuse
 from pipeline.models.model_memory import give_back_memory
 from pipeline.models.previews import Looks, StepWatch, side_by_side, watching
@@ -76,6 +76,15 @@ class Rows(Generic[D]):
     after_step: AfterStep
     stack: ExitStack
     """Ends with the batch."""
+    start: torch.Tensor | None = None
+    """The latents from which the rows are drawn, or None for noise of their generators."""
+
+    def texts(self, negative_prompt: str) -> list[tuple[str, str]]:
+        """Return each row's prompt and negative prompt, by default the given one."""
+        return [
+            (row.prompt, negative_prompt if row.negative_prompt is None else row.negative_prompt)
+            for row in self.requests
+        ]
 
 
 class DrawingPipeline(ABC, Generic[M, D]):
@@ -252,9 +261,13 @@ class DrawingPipeline(ABC, Generic[M, D]):
 
         with torch.no_grad(), ExitStack() as stack:
             self._shown = tuple(places)
+            starts = [row.start for row in rows if row.start is not None]
+            if starts:
+                stack.enter_context(self._by_ddim())
             stack.enter_context(self._watched())
             stack.enter_context(self._compiling.drawing())
-            images, flagged = self._call(Rows(rows, generators, seen, settings, after_step, stack))
+            start = torch.cat(starts).to(self._device, self._dtype) if starts else None
+            images, flagged = self._call(Rows(rows, generators, seen, settings, after_step, stack, start))
         compiled = self._compiling.on
         return [
             judged(
@@ -264,6 +277,16 @@ class DrawingPipeline(ABC, Generic[M, D]):
             )
             for at in places
         ]
+
+    @contextmanager
+    def _by_ddim(self) -> Iterator[None]:
+        """While it holds, the pipeline draws by the steps of DDIM, along which sources are inverted."""
+        own = self._pipe.scheduler
+        self._pipe.scheduler = ddim_of(own)
+        try:
+            yield
+        finally:
+            self._pipe.scheduler = own
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
@@ -327,7 +350,7 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
         Other drawing waits until they are given back, also in the same thread. Raises UserError if the model cannot be
         inverted.
         """
-        raise UserError(f"{self._section.family} cannot be inverted: take a profile with a Stable Diffusion.")
+        raise UserError(self._section.cannot_invert)
 
     def _on_device(self, net: Any) -> Any:
         """A ControlNet where it is used: on the GPU it waits on the CPU until its part is taken there."""
@@ -457,7 +480,7 @@ class WindowedPipeline(ControlNetPipeline[S]):
         return self._texts.once((text, count), encode)
 
     def _windows_of(self, one: DrawRequest) -> int:
-        return len(self._windows(one.prompt))
+        return max(len(self._windows(text)) for text in (one.prompt, one.negative_prompt or ""))
 
     def _windows(self, text: str) -> list[list[int]]:
         """The token ids of a text in windows as long as the encoder reads, each with its start, end and padding."""
@@ -508,7 +531,7 @@ class StableDiffusion(WindowedPipeline[ControlNetGenerator]):
         if self._pipe.controlnet is not net:
             self._pipe.controlnet = net
         rows.stack.enter_context(sparing(net, self._held, (self._kind, shas(controls))))
-        pairs = [self.embeddings(row.prompt, settings.negative_prompt) for row in rows.requests]
+        pairs = [self.embeddings(*texts) for texts in rows.texts(settings.negative_prompt)]
         result = self._pipe(
             prompt_embeds=torch.cat([wanted for wanted, _ in pairs]),
             negative_prompt_embeds=torch.cat([unwanted for _, unwanted in pairs]),
@@ -520,6 +543,7 @@ class StableDiffusion(WindowedPipeline[ControlNetGenerator]):
             controlnet_conditioning_scale=settings.control_strength,
             control_guidance_end=settings.control_until,
             generator=rows.generators,
+            latents=rows.start,
             callback_on_step_end=rows.after_step,
         )
         return result.images, result.nsfw_content_detected

@@ -68,11 +68,15 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
         net = self._net(self._kind)
         rows.stack.enter_context(sparing(net, self._held, (self._kind, shas(controls))))
         rows.stack.enter_context(rows_apart(net))
-        pairs = [self.embeddings(row.prompt, settings.negative_prompt) for row in rows.requests]
-        pooled = [(self._pooled(row.prompt), self._pooled(settings.negative_prompt)) for row in rows.requests]
-        if not settings.negative_prompt and self._pipe.config.force_zeros_for_empty_prompt:
-            pairs = [(wanted, torch.zeros_like(unwanted)) for wanted, unwanted in pairs]
-            pooled = [(wanted, torch.zeros_like(unwanted)) for wanted, unwanted in pooled]
+        texts = rows.texts(settings.negative_prompt)
+        pairs = [self.embeddings(*both) for both in texts]
+        pooled = [(self._pooled(wanted), self._pooled(unwanted)) for wanted, unwanted in texts]
+        if self._pipe.config.force_zeros_for_empty_prompt:
+            for both in (pairs, pooled):
+                both[:] = [
+                    (wanted, unwanted if negative else torch.zeros_like(unwanted))
+                    for (wanted, unwanted), (_, negative) in zip(both, texts, strict=True)
+                ]
         result = self._pipe(
             prompt_embeds=torch.cat([wanted for wanted, _ in pairs]),
             negative_prompt_embeds=torch.cat([unwanted for _, unwanted in pairs]),
@@ -87,6 +91,7 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
             controlnet_conditioning_scale=float(settings.control_strength),
             control_guidance_end=settings.control_until,
             generator=rows.generators,
+            latents=rows.start,
             callback_on_step_end=rows.after_step,
         )
         return result.images, None

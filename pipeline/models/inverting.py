@@ -12,30 +12,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from PIL import Image
 
 from core.errors import UserError
 from core.settings import InversionSettings
-from pipeline.seams import OnStep
+from pipeline.profiles.image_sections import Scheduler
+from pipeline.seams import InversionStore, OnStep
 
 if TYPE_CHECKING:
     import torch
 
-INVERTIBLE = (
-    "DDIMScheduler",
-    "PNDMScheduler",
-    "UniPCMultistepScheduler",
-    "EulerDiscreteScheduler",
-    "HeunDiscreteScheduler",
-    "LMSDiscreteScheduler",
-    "DEISMultistepScheduler",
-    "DPMSolverMultistepScheduler",
-    "DPMSolverSinglestepScheduler",
-)
-"""Schedulers that follow one and the same path without drawing noise on the way. DDIM follows it too."""
 SMALLEST_SIGNAL = 1e-6
 """Share of the picture in the latents below which a prediction of the noise says nothing about the picture."""
 NULL_TEXT_RATE, NULL_TEXT_LOSS = 1e-2, 1e-5
@@ -124,6 +114,13 @@ class Inversion:
         """Return the latents in the order of drawing, from noise to clean, float32."""
         return [one.to(device).float() for one in (*self.trajectory.flip(0), self.clean)]
 
+    def start(self, seed: int, fresh_noise: float) -> torch.Tensor:
+        """Return the noise (1, c, h, w) with a share of fresh noise of a seed. The mixture keeps the variance."""
+        import torch
+
+        fresh = torch.randn(self.clean.shape, generator=torch.Generator("cpu").manual_seed(seed))
+        return (1 - fresh_noise) ** 0.5 * self.noise + fresh_noise**0.5 * fresh
+
     def stored(self) -> bytes:
         """Return the inversion as the safetensors file from which `stored_inversion` reads it."""
         from safetensors.torch import save
@@ -151,12 +148,9 @@ def ddim_of(scheduler: Any) -> Any:
     """
     from diffusers import DDIMScheduler
 
-    name, config = type(scheduler).__name__, scheduler.config
-    if name not in INVERTIBLE or "sde" in str(config.get("algorithm_type", "")):
-        raise UserError(
-            f"This model cannot be inverted, because {name} does not lead back to the noise: take a profile with DDIM, "
-            "PNDM, UniPC, Euler or DPM-Solver."
-        )
+    config = scheduler.config
+    if hindrance := Scheduler(name=type(scheduler).__name__, options=dict(config)).cannot_invert:
+        raise UserError(hindrance)
     # "linspace" has no room for the step to the picture in the arithmetic of DDIM.
     spacing = {"timestep_spacing": "trailing"} if config.get("timestep_spacing") == "linspace" else {}
     return DDIMScheduler.from_config(config, clip_sample=False, thresholding=False, **spacing)
@@ -392,3 +386,36 @@ class Inverter:
             return Texts(states, empty.pooled).rows(rows)
 
         return negatives_at
+
+
+@runtime_checkable
+class Inverts(Protocol):
+    """An image generator that can be inverted."""
+
+    def inverting(
+        self, settings: InversionSettings, control: Control | None = None
+    ) -> AbstractContextManager[Inverter]: ...
+
+    def inversion_key(
+        self, image: Image.Image, caption: str, settings: InversionSettings, control: Control | None = None
+    ) -> str: ...
+
+
+def inversion_of(
+    generator: Inverts,
+    image: Image.Image,
+    caption: str,
+    settings: InversionSettings,
+    control: Control,
+    store: InversionStore | None,
+    on_step: OnStep,
+) -> Inversion:
+    """Return the inversion of a picture from the store, or make it as `Inverter.invert` and save it there."""
+    key = "" if store is None else generator.inversion_key(image, caption, settings, control)
+    if store is not None and (stored := store.read(key)) is not None:
+        return stored_inversion(stored)
+    with generator.inverting(settings, control) as inverter:
+        inversion = inverter.invert(image, caption, on_step)
+    if store is not None:
+        store.save(key, inversion.stored())
+    return inversion

@@ -20,11 +20,35 @@ PREVIEW_VAE = "preview VAE"
 """What it is called among the models of a profile."""
 
 
+INVERTIBLE = (
+    "DDIMScheduler",
+    "PNDMScheduler",
+    "UniPCMultistepScheduler",
+    "EulerDiscreteScheduler",
+    "HeunDiscreteScheduler",
+    "LMSDiscreteScheduler",
+    "DEISMultistepScheduler",
+    "DPMSolverMultistepScheduler",
+    "DPMSolverSinglestepScheduler",
+)
+"""Schedulers that follow one and the same path without drawing noise on the way. DDIM follows it too."""
+
+
 class Scheduler(Data):
     """A scheduler of diffusers by its class name, and what it changes in the shipped scheduler's configuration."""
 
     name: str
     options: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def cannot_invert(self) -> str:
+        """One sentence if images cannot be inverted with it, else ""."""
+        if self.name in INVERTIBLE and "sde" not in str(self.options.get("algorithm_type", "")):
+            return ""
+        return (
+            f"This model cannot be inverted, because {self.name} does not lead back to the noise: take a profile with "
+            "DDIM, PNDM, UniPC, Euler or DPM-Solver."
+        )
 
 
 class ControlNet(Weights):
@@ -72,6 +96,11 @@ class ControlledGenerator(DrawingModel):
 
     loras: tuple[Lora, ...] = ()
     """Added to the weights when they are loaded, one after another."""
+
+    @property
+    def cannot_invert(self) -> str:
+        """One sentence if it is known, without its weights, that images cannot be inverted with it, else ""."""
+        return self.scheduler.cannot_invert if self.scheduler is not None else ""
 
     @abstractmethod
     def by_kind(self) -> dict[ControlKind, ControlNet]:
@@ -202,6 +231,10 @@ class ZImageGenerator(_SharedControlNet):
 
     kind: Literal["z-image"]
     union: SingleFile
+
+    @property
+    def cannot_invert(self) -> str:
+        return f"{self.family} cannot be inverted: take a profile with a Stable Diffusion."
 
     @model_validator(mode="after")
     def _no_loras(self) -> ZImageGenerator:

@@ -34,6 +34,7 @@ from pipeline.profiles.profile import Profile
 from services.batches.plan_file import BatchPlan
 from services.own_processes import end_with_parent
 from storage.images import ImageFiles
+from storage.inversions import Inversions
 from storage.thumbnails import ThumbnailFiles
 
 P = ParamSpec("P")
@@ -59,6 +60,7 @@ class Order:
     """Images of a full lot."""
     images: Path
     thumbnails: Path
+    inversions: Path
     process: int
     """The number of the process that works on the batch: half files carry it."""
     helpers: int | None = None
@@ -94,6 +96,7 @@ class FileWork:
         self.settle = self._files.settle
         """Wait until the names of all images that were written are on the disk."""
         self._thumbnails = ThumbnailFiles(order.thumbnails, self._files)
+        self.inversions = Inversions(order.inversions, self._files)
         self._opening, self._opened = threading.Lock(), list[DataSet]()
 
     @property

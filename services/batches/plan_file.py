@@ -352,6 +352,14 @@ def settings_of(plan: BatchPlan) -> Settings:
         said = _in_toml_words(reason(error, type(defaults)))
         told = f"The setting {name} in make.settings cannot be {_toml(first['input']):.80}: {said}."
         raise UserError(told, field="make.settings") from error
+    method = recipe.drawing_method
+    drawn_with = method.settings_of(settings)
+    if hindrance := method.refused(own, drawn_with):
+        raise UserError(f"make.settings asks for what the profile cannot draw. {hindrance}", field="make.settings")
+    if plan.images.seeds_a_caption > 1 and (equal := method.equal_images(drawn_with)):
+        raise UserError(
+            f"images.seeds_a_caption is {plan.images.seeds_a_caption}. {equal}", field="images.seeds_a_caption"
+        )
     written = most_captions(plan, settings)
     if edits.captions_a_source is not None and written is not None and edits.captions_a_source > written:
         raise UserError(

@@ -119,6 +119,7 @@ class Planner:
     def _plan_drawing(self, some: Sequence[BatchSource], shared: SelectedCaptions) -> None:
         held = self._ledger.source_runs([source.run for source in some if source.run])
         shapes, without = _Shapes(list), list[NewWork]()
+        planning = self._method.planning(self._order.settings)
         for source in some:
             run = held[source.run or ""]
             captions = self._recipe.captions(_bare(run))
@@ -127,8 +128,8 @@ class Planner:
                 without.append(NewWork(source.id, f"images/{source.item.key}", 0, len(without), 0))
                 continue
             for place in chosen:
-                for number in range(self._order.settings.generation.images_per_caption):
-                    seed = seed_of(self._order.settings.generation, self._seed(source), place, number)
+                for number in range(planning.images_per_caption):
+                    seed = seed_of(planning, self._seed(source), place, number)
                     self._add(shapes, source, run, captions.items[place], seed)
         work, lot = _in_lots(shapes, self._ledger.next_lot(self._number, "images"), self._order.at_once)
         work += [replace(one, lot=lot) for one in without]
@@ -139,7 +140,8 @@ class Planner:
         self, shapes: _Shapes, source: BatchSource, run: SourceRun, caption: CounterfactualCaption, seed: int
     ) -> None:
         task = self._order.plan.task_of(source.item.label)
-        key = _image_key(run, task, caption, self._method.name, self._model, self._own.plain(), seed)
+        own = self._method.settings_of(self._order.settings, self._recipe.source_caption(_bare(run)))
+        key = _image_key(run, task, caption, self._method.name, self._model, own.plain(), seed)
         shape = self._method.shape(self._own, run.size)
         shapes[shape].append(NewWork(source.id, key, 0, 0, seed, caption))
 

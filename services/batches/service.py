@@ -29,7 +29,7 @@ from services.batches.plan_file import BatchPlan, CostPart, plan_from_text, sett
 from services.batches.planning import caption_now
 from services.batches.pools import workers_here
 from services.batches.sample_look import SampleLook, look_at
-from storage.workspace import IMAGES, THUMBNAILS, Workspace
+from storage.workspace import IMAGES, INVERSIONS, THUMBNAILS, Workspace
 
 AT_ONCE = 8
 """Images drawn together if the settings do not say."""
@@ -404,6 +404,7 @@ def order_of(plan: BatchPlan, at_once: int, workspace: Path, process: int) -> Or
         at_once=at_once,
         images=workspace / IMAGES,
         thumbnails=workspace / THUMBNAILS,
+        inversions=workspace / INVERSIONS,
         process=process,
     )
 

@@ -67,9 +67,9 @@ class Worker:
         """`models` stand in for those of the order's profile."""
         self._order = order
         self._models = models or load_models(order.profile)
-        self._driver = Driver(order.profile, self._models)
-        self._recipe = recipe_of(order.plan.make.recipe)
         self._files = FileWork(order)
+        self._driver = Driver(order.profile, self._models, inversions=self._files.inversions)
+        self._recipe = recipe_of(order.plan.make.recipe)
         self._io: IoWorkers = Helpers(order, order.helpers) if order.helpers else IoThreads(self._files)
         self._at_models = ThreadPoolExecutor(1, "models") if order.helpers else None
 

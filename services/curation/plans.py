@@ -221,7 +221,8 @@ class CellPlans:
         if None in captions:
             return CellPlan(tuple(one.source for one in begins), available, None, None, None)
         each = [number or 0 for number in captions]
-        images = [number * one.settings.generation.images_per_caption for number, one in zip(each, begins, strict=True)]
+        planned = [recipe_of(one.run.recipe).drawing_method.planning(one.settings) for one in begins]
+        images = [number * one.images_per_caption for number, one in zip(each, planned, strict=True)]
         paces = [self._estimates.seconds_per_image(one.run, one.settings) for one in begins]
         seconds = None
         if None not in paces:

@@ -102,7 +102,8 @@ class Estimates:
                 raise Cancelled
 
         start = time.monotonic()
-        few = own.model_copy(update={"generation": own.generation.model_copy(update={"steps": steps})})
+        drawing = own.generation.model_copy(update={"steps": steps, "start": "noise"})
+        few = own.model_copy(update={"generation": drawing})
         noise = Image.effect_noise(size, 60).convert("RGB")
         source = Source(noise, task, task.label, NamedMask(Image.new("L", size)))
         prepared = method.prepare(source, description.settings_of(few))

@@ -16,6 +16,7 @@ from pydantic import Field
 
 from core.errors import Cancelled, UserError
 from core.lineage import Failure, Lineage, TestCase
+from core.masks import in_mask
 from core.progress import Progress, stop_if, stoppable
 from core.seeds import LARGEST
 from core.settings import Settings
@@ -323,10 +324,18 @@ class Execution:
 
     @does
     def regenerate(self, command: Regenerate) -> None:
-        """Raises UserError for a test case of another run too."""
+        """Raises UserError for a test case of another run too, and if it would only be made a second time."""
         lineage = case_of(self.workspace, command.run, command.case).lineage
-        caption = replace(lineage.counterfactual, used=True)
-        self.start_images(command.run, (PlannedImage(caption, SystemRandom().randint(0, LARGEST)),), lineage.recipe)
+        caption, seed = replace(lineage.counterfactual, used=True), SystemRandom().randint(0, LARGEST)
+        run, recipe = self.workspace.runs.get(command.run), recipe_of(lineage.recipe)
+        settings, method = self.runs.settings(run, recipe.name), recipe.drawing_method
+        if equal := method.equal_images(method.settings_of(settings)):
+            store, seed = RunStore(self.runs, run, self.notes), method.planning(settings).seed
+            prompts, held = self.driver.prompts(recipe, self.runs.templates(run)), in_mask(store.mask(), run.task)
+            said = recipe.source_caption({name: value.value for name, value in store.values().items()})
+            if (caption, seed) in self.driver.made(recipe, store.drawn(), settings, run.task, prompts, held, said):
+                raise UserError(equal)
+        self.start_images(command.run, (PlannedImage(caption, seed),), lineage.recipe)
 
     def start_images(
         self, run_id: str, images: Sequence[PlannedImage], recipe_name: str = "", settings: Settings | None = None

@@ -82,9 +82,9 @@ def gate_of(
     hindrance = method.refused(driver.profile, drawn_with) or method.lacks(drawn_with, run.mask_sha is not None)
     if hindrance:
         return Gate(closed=hindrance)
-    drawing = settings.generation
+    drawing, said = method.planning(settings), recipe.source_caption(values)
     drawn = (case.lineage for case in run.test_cases if case.id not in outdated)
-    made = driver.made(recipe, drawn, settings, run.task, prompts, held)
+    made = driver.made(recipe, drawn, settings, run.task, prompts, held, said)
     for seed in _seeds(run, drawing, len(made)):
         plan = driver.plan(recipe, values, settings, seed, made, size, failures)
         if plan.images:
@@ -93,7 +93,9 @@ def gate_of(
             effort = method.effort(drawn_with, size)  # what is tried out while nobody waits is the generator
             measuring = warmed and plan.seconds is None and effort is not None and not effort.by
             name = _name_of(plan, run, settings, texts)
-            return Gate(plan, seed, before, measuring, name, _doubts(captions, recipe.source_caption(values), run.task))
+            return Gate(plan, seed, before, measuring, name, _doubts(captions, said, run.task))
+    if equal := method.equal_images(drawn_with):
+        return Gate(closed=f"All images of these captions are made. {equal}")
     return Gate(closed=f"All images of the seed {drawing.seed} are made: take another seed, or change something else.")
 
 

@@ -13,11 +13,13 @@ from core.masks import NamedMask
 from core.stored_runs import Run, StoredTestCase
 from core.types import Task
 from pipeline.methods import method_of
-from pipeline.recipes import is_drawn_from
+from pipeline.recipes import is_drawn_from, recipe_of
 from storage.workspace import Workspace
 
 EARLIER_CAPTION = "of an earlier caption"
 EARLIER_MASK = "of an earlier mask"
+EARLIER_SOURCE_CAPTION = "of an earlier caption of the source"
+"""Only of images that were drawn from the inverted source."""
 EARLIER_TASK = "made for "
 """How the reason begins where an image was made for another task; what it was made for follows."""
 
@@ -43,12 +45,15 @@ class Outdated:
         values = {name: stored.value.value for name, stored in run.values.items()}
         other_mask, found = self.of_another_mask(run, size), dict[int, str]()
         for case in run.test_cases:
+            inverted_under = case.lineage.settings.source_caption
             if case.task != run.task:
                 found[case.id] = made_for(case.task)
             elif not is_drawn_from(case.lineage.recipe, case.lineage.counterfactual, values):
                 found[case.id] = EARLIER_CAPTION
             elif case.id in other_mask:
                 found[case.id] = EARLIER_MASK
+            elif inverted_under not in (None, recipe_of(case.lineage.recipe).source_caption(values)):
+                found[case.id] = EARLIER_SOURCE_CAPTION
         return found
 
     def of_another_mask(self, run: Run, size: tuple[int, int]) -> frozenset[int]:

@@ -31,7 +31,7 @@ from pipeline.recipes import DILLEMA, RECONSTRUCTION
 from pipeline.request import Event, MemoryStore, Request
 from pipeline.run_files import run_file
 from pipeline.run_files.provenance import digital_source_type
-from pipeline.seams import CaseRequest, Models, OnStep, Prepared, Source
+from pipeline.seams import CaseRequest, InversionStore, Models, OnStep, Prepared, Source
 from services.studio import Studio
 from tests.support.own_recipe import registered
 from tests.support.scripted import ScriptedModels, parts_of, performed
@@ -73,7 +73,13 @@ class WashDescription(MethodDescription):
         assert isinstance(settings, WashSettings)
         return image_sha(source.image), settings.colour
 
-    def with_models(self, models: Models, prompts: PromptSet, labels: Sequence[str] = ()) -> Wash:
+    def with_models(
+        self,
+        models: Models,
+        prompts: PromptSet,
+        labels: Sequence[str] = (),
+        inversions: InversionStore | None = None,
+    ) -> Wash:
         return Wash()
 
 

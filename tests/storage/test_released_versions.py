@@ -27,6 +27,8 @@ from tests.support.workspaces import workspace_in
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 VERSIONS = ("0.1.0",)
+LATER = ("start", "fresh_noise", "inversion_evaluations")
+"""Settings of the generation that came after 0.1.0."""
 Facts = Mapping[str, Any]
 
 
@@ -101,12 +103,23 @@ def study_facts(workspace: Workspace, study: str) -> Facts:
     }
 
 
+def known_then(run: Facts) -> Facts:
+    """A run without the settings that came after 0.1.0, which are at their defaults in what that version wrote."""
+    settings = {name: dict(section) for name, section in run["settings"].items()}
+    assert [settings["generation"].pop(name) for name in LATER] == ["noise", 0.0, 3]
+    return {**run, "settings": settings}
+
+
 def folder_facts(folder: Path) -> Facts:
     """What the folder of a run without a browser says."""
     run = run_file.read(folder / run_file.FILE)
     for image in run.images:
         run_file.load_case(image, folder)
-    return {"run": run.run.plain(), "seed": run.seed, "images": [image.record.plain() for image in run.images]}
+    return {
+        "run": known_then(run.run.plain()),
+        "seed": run.seed,
+        "images": [image.record.plain() for image in run.images],
+    }
 
 
 def image_facts(image: bytes) -> Facts:

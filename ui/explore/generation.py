@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from core.settings import SEED_MODES, GenerationSettings, SeedMode
+from core.settings import SEED_MODES, STARTS, GenerationSettings, SeedMode, Start
 from core.types import StageName, stage_title
 from core.words import count_of
 from services.runs.gate import Gate
-from services.runs.outdated import EARLIER_MASK, EARLIER_TASK
+from services.runs.outdated import EARLIER_MASK, EARLIER_SOURCE_CAPTION, EARLIER_TASK
 from services.runs.state import Presets, ProfileOptions, RunState
 from ui.diff import shortened, word_diff
 from ui.explore.conditioning import conditioning_panel, what_it_is
@@ -29,16 +29,28 @@ SEEDS: dict[SeedMode, tuple[str, str]] = {
     "fixed": ("fixed", "The same seed for every caption: only the words differ between the images."),
     "random": ("random", "New seeds at every yes."),
 }
+START_WORDS: dict[Start, tuple[str, str]] = {
+    "noise": ("noise", "Every image starts from fresh noise, and only the control image holds it to the source."),
+    "inverted": (
+        "the source",
+        "Every image starts from the noise from which the source itself is drawn. It keeps more of it; an edit may "
+        "show less. Inverting the source takes the time of some images, once for a caption of it.",
+    ),
+}
 FIELDS = {
     "images_per_caption": "images per caption",
     "steps": "steps",
     "guidance": "guidance",
     "control_strength": "control strength",
     "control_until": "control until",
+    "fresh_noise": "fresh noise",
+    "inversion_evaluations": "inversion evaluations",
     "short_side": "short side",
     "batch": "drawn at once",
 }
 
+OF_INVERTED = ("fresh_noise", "inversion_evaluations")
+"""Of these fields, those that say something of the inverted source only."""
 NOT_READ = "negative prompt (not read at guidance 1)"
 ANY_METHOD = ("images_per_caption",)
 """Of these fields, those that plan the images of any method."""
@@ -68,7 +80,12 @@ def generation_card(state: RunState, profile: ProfileOptions) -> Html:
         waits=not running and plan is not None,
         drawing=drawing,
         info=type(drawing).model_fields,
-        fields=[(name, words) for name, words in FIELDS.items() if diffuses or name in ANY_METHOD],
+        fields=[
+            (name, words)
+            for name, words in FIELDS.items()
+            if (diffuses and (drawing.inverted or name not in OF_INVERTED)) or name in ANY_METHOD
+        ],
+        starts=[(start, *START_WORDS[start]) for start in STARTS] if diffuses else None,
         presets=preset_chips((drawing,), profile.presets) if diffuses else None,
         seeds=[(mode, *SEEDS[mode]) for mode in SEED_MODES],
         negative=("negative prompt" if drawing.guidance > 1 else NOT_READ) if diffuses else None,
@@ -113,6 +130,8 @@ def _state_word(state: RunState, running: bool) -> tuple[str, Tone]:
         why = "the images show earlier captions"
         if EARLIER_MASK in state.outdated.values():
             why = "the mask was changed after these images were drawn"
+        elif EARLIER_SOURCE_CAPTION in state.outdated.values():
+            why = "the caption of the source was changed after these images were drawn from it"
         elif any(reason.startswith(EARLIER_TASK) for reason in state.outdated.values()):
             why = "the task was changed after these images were drawn"
         return f"stale: {why}", "warn"
@@ -147,7 +166,11 @@ def _cost(gate: Gate) -> str:
 
 
 def _explained(gate: Gate, state: RunState) -> str:
-    again = _again(gate)
+    again, method = _again(gate), state.recipe.drawing_method
+    if state.settings.generation.images_per_caption > 1 and (
+        equal := method.equal_images(method.settings_of(state.settings))
+    ):
+        return equal
     if again:
         return f"{count_of(again, 'image', 'is')} tried again with another seed."
     if gate.made:

@@ -203,6 +203,23 @@ def test_a_stored_inversion_draws_the_same_to_the_bit(model: Any) -> None:
 
 
 @pytest.mark.slow
+def test_images_from_inverted_sources_are_the_same_alone_and_beside_others(model: Any) -> None:
+    """Each row has a start and a negative prompt of its own, and is as long as its longer text."""
+    settings, controls = GenerationSettings(steps=4, guidance=3.0), [edges(), Image.new("RGB", (64, 32)), edges()]
+    found, own = inverted(model), model._pipe.scheduler
+    wanted = [
+        DrawRequest("a house", 5, place, found.start(5, share), negative)
+        for place, (share, negative) in enumerate([(0.0, "a red bird"), (0.5, "rain"), (0.0, "a red bird " * 40)])
+    ]
+    together = model.draw(wanted, 3, controls, settings, unheard)
+    alone = [model.draw([one], 3, [controls[at]], settings, unheard)[0] for at, one in enumerate(wanted)]
+    assert [one.image.tobytes() for one in together] == [one.image.tobytes() for one in alone]
+    assert len({one.image.tobytes() for one in together}) == 3 and [one.batch.place for one in together] == [0, 1, 2]
+    assert model._pipe.scheduler is own, "other images are drawn by the scheduler of the profile"
+    assert found.start(5, 0.0).equal(found.noise) and not found.start(5, 0.5).equal(found.start(6, 0.5))
+
+
+@pytest.mark.slow
 def test_the_key_of_an_inversion_changes_with_what_it_depends_on(sd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     source = noise_picture()
     keys = [

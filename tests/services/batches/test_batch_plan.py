@@ -120,6 +120,18 @@ def test_what_the_plan_says_becomes_settings() -> None:
     assert settings_of(plan_of(SMALL + own)).keywords.edit_types == "weather", "what a person says holds"
 
 
+def test_what_the_inverted_source_cannot_give_is_refused() -> None:
+    inverted = SMALL + '[make.settings]\ngeneration.start = "inverted"\n'
+    assert settings_of(plan_of(inverted)).generation.inverted
+    with pytest.raises(UserError, match=r"seeds_a_caption is 2\. .*all images of a caption are equal") as several:
+        settings_of(plan_of(inverted + "[images]\nseeds_a_caption = 2"))
+    assert several.value.field == "images.seeds_a_caption"
+    settings_of(plan_of(inverted + "generation.fresh_noise = 0.2\n[images]\nseeds_a_caption = 2"))
+    with pytest.raises(UserError, match="Z-Image cannot be inverted") as refused:
+        settings_of(plan_of(inverted.replace('"demo"', '"modern"')))
+    assert refused.value.field == "make.settings"
+
+
 def test_tasks_come_from_the_plan_and_from_items() -> None:
     plan = plan_of(SMALL)
     assert plan.task_of("goldfinch") == Task("classification", label="goldfinch")
