@@ -28,6 +28,11 @@ WORDS = {
         "How much more of the source's outlines is found again in an edited image than chance would find, up to 1: at "
         "0 they stand anywhere. With a low figure something moved, vanished or was drawn anew.",
     ),
+    "framing kept": CheckWords(
+        "framing kept",
+        "The share of the source's frame that an edited image shows, 0 to 1. An editor may shift or zoom the picture "
+        "as a whole: a little is moved back, which is said here. With a low figure masks and boxes do not fit.",
+    ),
     "forms kept": CheckWords(
         "nothing melted",
         "How well the outlines of each large piece of the mask, such as one building, run in the direction that they "

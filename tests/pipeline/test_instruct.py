@@ -21,6 +21,7 @@ from core.settings import EditingSettings, SettingsWithEditing
 from core.types import CounterfactualCaption, CounterfactualCaptions, Edit, Task
 from demo.render import render
 from demo.scene import random_scene
+from pipeline.checks.drift import FRAMING_KEPT, moved_back
 from pipeline.checks.images import EDGES_IN_PLACE, FORMS_KEPT
 from pipeline.driver import Driver
 from pipeline.methods import read_lineage
@@ -125,8 +126,27 @@ def test_edges_and_mask_tell_an_image_that_moved_from_one_that_did_not(side: int
         method, method.prepare(source, InstructSettings(editing=EditingSettings(short_side=256))), CAPTION, 1, ignore
     )
     found = {check.name: check.passed for check in case.checks}
-    assert found == {EDGES_IN_PLACE: moved == 0, FORMS_KEPT: moved == 0}
+    assert found == dict.fromkeys((FRAMING_KEPT, EDGES_IN_PLACE, FORMS_KEPT), moved == 0)
     assert all(check.note for check in case.checks if not check.passed)
+
+
+def test_a_picture_that_shifted_a_little_is_moved_back_and_its_record_says_so() -> None:
+    pixels, numbers = render(random_scene(7, "road"), 256)
+    source = Source(Image.fromarray(pixels), STREET, "A road.", NamedMask(Image.fromarray(numbers), {}))
+    method = InstructMethod(Painter(0.03), None, RECIPE.prompts("demo"))
+    settings = InstructSettings(editing=EditingSettings(short_side=256))
+    case = one_case(method, method.prepare(source, settings), CAPTION, 1, ignore)
+    assert [(one.name, one.passed) for one in case.checks] == [
+        (one, True) for one in (FRAMING_KEPT, EDGES_IN_PLACE, FORMS_KEPT)
+    ]
+    assert "3.1 %) to the right and has been moved back" in case.checks[0].note, "8 of 256 pixels"
+    recorded = case.lineage.settings
+    assert isinstance(recorded, InstructSettings) and recorded.moved_back is not None
+    assert recorded.moved_back.right == pytest.approx(8 / 256, abs=0.002)
+    shifted = Image.fromarray(np.roll(pixels, 8, axis=1))
+    assert case.image == moved_back(shifted, recorded.moved_back), "the record is enough to do it again"
+    assert read_lineage(json.loads(json.dumps(case.lineage.plain()))) == case.lineage
+    assert INSTRUCT.drawn_alike(recorded, settings) and "moved_back" not in settings.plain()
 
 
 @pytest.mark.parametrize("size", [(150, 100), (61, 200), (1300, 333), (16, 64), (4096, 1024), (1024, 1024)])
