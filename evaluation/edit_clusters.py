@@ -1,0 +1,110 @@
+"""Groups of edits that mean the same, class by class, and how each group changes the probability of the true class.
+
+LANCE (Prabhu et al. 2023, section 3.3) takes five groups a class by K-means and ranks them by their mean change. Here
+HDBSCAN finds how many there are, and a test by permutation says which of them may be chance. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from core.figures import Figure, Floats, Numbers
+from evaluation.by_source import FEWEST_SOURCES, adjusted, means_of_groups
+
+SMALLEST = 5
+"""Test cases that a group has at least."""
+PERMUTATIONS = 1_999
+
+
+@dataclass(frozen=True)
+class EditCluster:
+    """A group of test cases of one class whose edits mean the same."""
+
+    label: int
+    """The number of the class."""
+    cases: tuple[int, ...]
+    """Places of the test cases, the most typical first: those whose edits are nearest to the mean of the group."""
+    change: Figure
+    """The mean change of the probability of the true class, -1 to 1, each source alike: below 0 the edits hurt."""
+    p_value: float | None
+    """Of the test that the change does not depend on the edit; None with too few sources."""
+    p_adjusted: float | None
+    """For all groups of all classes, by Holm's way."""
+
+
+def edit_clusters(
+    differences: Floats, change: Floats, source: Numbers, label: Numbers, seed: int = 0
+) -> tuple[EditCluster, ...]:
+    """Return the groups of all classes, what hurts most first. A row of `differences` (test cases, dimensions) is the
+    vector of the new words of an edit minus that of the old ones; only its direction counts. `change` is NaN where it
+    is not known. Test cases without it, or whose words are alike, or that are like no others, are in no group.
+    """
+    length = np.linalg.norm(differences, axis=1)
+    usable = np.isfinite(change) & (length > 1e-9)
+    found = list[EditCluster]()
+    for one in np.unique(label[usable]).tolist():
+        cases = np.flatnonzero(usable & (label == one))
+        directions = differences[cases] / length[cases, None]
+        found += _of_class(one, cases, directions, change[cases], source[cases], np.random.default_rng((seed, one)))
+    p_adjusted = adjusted(np.array([np.nan if each.p_value is None else each.p_value for each in found]))
+    with_all = [
+        EditCluster(each.label, each.cases, each.change, each.p_value, None if np.isnan(p) else float(p))
+        for each, p in zip(found, p_adjusted, strict=True)
+    ]
+    return tuple(sorted(with_all, key=lambda each: (each.change.value or 0.0, each.label, each.cases)))
+
+
+def _of_class(
+    label: int, cases: Numbers, directions: Floats, change: Floats, source: Numbers, fate: np.random.Generator
+) -> Iterator[EditCluster]:
+    from sklearn.cluster import HDBSCAN
+
+    if len(cases) < 2 * SMALLEST:  # two groups, or there is nothing to tell apart
+        return
+    group = HDBSCAN(min_cluster_size=SMALLEST, copy=False).fit_predict(directions.copy())
+    groups = int(group.max()) + 1
+    inside = np.flatnonzero(group >= 0)
+    if not groups:
+        return
+    _, number = np.unique(source, return_inverse=True)
+    sources = int(number.max()) + 1
+    cell, place, count = np.unique(group[inside] * sources + number[inside], return_inverse=True, return_counts=True)
+    of_cell = cell // sources
+    means = np.bincount(place, weights=change[inside]) / count
+    n = np.bincount(group[inside], minlength=groups)
+    figures, _ = means_of_groups(means, np.ones(len(cell)), of_cell, groups, n, lowest=-1.0)
+    weights = np.zeros((groups, len(cases)))
+    weights[group[inside], inside] = 1 / (count * np.bincount(of_cell)[of_cell])[place]
+    p_values = _permuted(weights, change, number, fate)
+    for each, figure in enumerate(figures):
+        own = np.flatnonzero(group == each)
+        typical = own[np.argsort(-directions[own] @ directions[own].mean(axis=0), kind="stable")]
+        told = float(p_values[each]) if figure.sources >= FEWEST_SOURCES else None
+        yield EditCluster(label, tuple(cases[typical].tolist()), figure, told, None)
+
+
+def _permuted(weights: Floats, change: Floats, source: Numbers, fate: np.random.Generator) -> Floats:
+    """The p-value of each row of `weights` (groups, test cases): how often its weighed mean is as far from the mean of
+    the class once changes are exchanged among edits.
+
+    Test cases of one source are alike, so changes are exchanged within a source, and between sources only all together
+    with a source of as many test cases (whole blocks and within: Winkler et al. 2015, NeuroImage 123). A group of all
+    test cases of a class is as any other.
+    """
+    _, size = np.unique(source, return_counts=True)
+    by_source = np.split(np.argsort(source, kind="stable"), np.cumsum(size)[:-1])
+    blocks = [np.array([one for one in by_source if len(one) == each]) for each in np.unique(size)]
+    expected = np.zeros(len(weights))
+    for block in blocks:  # what exchanges leave in the mean: every test case of a block takes each of its changes
+        expected += weights[:, block.ravel()].sum(axis=1) * change[block].mean()
+    away = np.abs(weights @ change - expected)
+    further = np.ones(len(weights))
+    exchanged = np.empty_like(change)
+    for _ in range(PERMUTATIONS):
+        for block in blocks:
+            exchanged[block] = fate.permuted(change[fate.permutation(block)], axis=1)
+        further += np.abs(weights @ exchanged - expected) >= away - 1e-12
+    return np.asarray(further / (PERMUTATIONS + 1))
