@@ -13,14 +13,16 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PrefixLoader, StrictUndefined, Undefined, pass_context
 from jinja2.ext import Extension
 from jinja2.lexer import Token, TokenStream
-from jinja2.runtime import Context
+from jinja2.runtime import Context, Macro
 
 from core.figures import percent
+from core.form_numbers import form_numbers
+from core.types import EDIT_TYPES
 from core.words import count_of
 from ui.addresses import in_browser
 from ui.explore import parts
 from ui.markup import Html, attributes, join
-from ui.study import addresses, fields, plots, words
+from ui.study import addresses, plots, words
 
 _UI = Path(__file__).parent
 
@@ -28,9 +30,9 @@ _UI = Path(__file__).parent
 def render(name: str, /, **values: object) -> Html:
     """Fill in a template: "curate/sets.html" is `ui/curate/templates/sets.html`.
 
-    Templates call the functions of `ui.explore.parts`, and of `addresses`, `fields`, `plots` and `words` in `ui.study`,
-    by their names. Text is escaped, None is nothing, and a list is its items one after another. A name that has no
-    value is an error.
+    Templates call the functions of `ui.explore.parts`, and of `addresses`, `plots` and `words` in `ui.study`, and the
+    macros of `ui/templates/pieces.html` by their names. Text is escaped, None is nothing, and a list is its items one
+    after another. A name that has no value is an error.
     `href`, `src` and `action` that are not fixed words take `| at`, so that they hold below the path of a proxy.
     """
     return Html(_environment().get_template(name).render(values))
@@ -48,10 +50,13 @@ def _environment() -> Environment:
         auto_reload=False,
         cache_size=-1,
     )
-    for module in (parts, fields, words, addresses, plots):
+    for module in (parts, words, addresses, plots):
         environment.globals |= functions(module)
     environment.globals |= {"attributes": attributes, "count_of": count_of, "percent": percent}
+    environment.globals |= {"edit_types": EDIT_TYPES, "form_numbers": form_numbers}
     environment.filters |= {"at": _at, "thousands": "{:,}".format}
+    pieces = vars(environment.get_template("pieces.html").module)
+    environment.globals |= {name: made for name, made in pieces.items() if isinstance(made, Macro)}
     return environment
 
 

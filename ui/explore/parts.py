@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 from core.model_identity import without_hashes
-from core.types import EDIT_TYPES, Task
 from ui.diff import Piece
 from ui.markup import Attribute, Child, Html, el, join
 
@@ -63,19 +62,9 @@ def picture(src: str, size: Size, **attributes: Attribute) -> Html:
     return el("img", src=src, width=size[0], height=size[1], **attributes)
 
 
-def captioned(src: str, size: Size, words: str, alt: str) -> Html:
-    """A picture with words below it."""
-    return el("figure", picture(src, size, alt=alt), el("figcaption", words))
-
-
 def thumb_url(sha: str) -> str:
     """Return the address of the thumbnail of an image of the workspace: WebP, 256 pixels on the longer side."""
     return f"/thumbs/{sha}.webp"
-
-
-def work_line(words: Html, act: Html, share: float | None, shown: bool = True) -> list[Child]:
-    """How far work is, in words and as a bar, with what can be done about it."""
-    return [acts(words, el("span", class_="grow"), act), bar(share) if shown else None]
 
 
 def page_links(pages: int, here: int, address: Callable[[int], str]) -> Html | None:
@@ -94,56 +83,6 @@ def button(text: Child, do: str = "", look: str = "", **attributes: Attribute) -
     return el("button", text, type="button", class_=f"btn {look}".strip(), data_do=do or None, **attributes)
 
 
-def icon_button(name: str, words: str, **attributes: Attribute) -> Html:
-    """A small button with an icon. Its words are read aloud and shown on the pointer."""
-    return button(icon(name), "", "s q icon-only", **{"aria_label": words, "title": words, **attributes})
-
-
-def theme_switch() -> Html:
-    """The button for light or dark."""
-    return icon_button("half", "Light or dark", data_theme_switch=True)
-
-
-def toggle(text: Child, do: str, on: bool, **attributes: Attribute) -> Html:
-    """A chip that is pressed in or not."""
-    look = "chip on" if on else "chip"
-    return button(text, do, look, **{"aria_pressed": "true" if on else "false", **attributes})
-
-
-def here_link(
-    words: Child, address: str, on: bool, look: str = "", current: str = "true", **attributes: Attribute
-) -> Html:
-    """A link that is marked if it leads to what is shown already."""
-    shown = f"{look} on".strip() if on else look
-    marks = {"href": address, "class_": shown or None, "aria_current": current if on else None}
-    return el("a", words, **marks, **attributes)
-
-
-def save_link(words: str, address: str, look: str = "s", **attributes: Attribute) -> Html:
-    """A link to a file that the browser saves."""
-    return el("a", icon("down"), words, href=address, class_=f"btn {look}".strip(), download=True, **attributes)
-
-
-def press(*content: Child, **attributes: Attribute) -> Html:
-    """A thing to press that does not look like a button."""
-    return el("button", *content, type="button", **attributes)
-
-
-def text_line(**attributes: Attribute) -> Html:
-    """A field for a line of text that no browser fills in."""
-    return el("input", type="text", autocomplete="off", **attributes)
-
-
-def edit_button(words: str, hint: str) -> Html:
-    """The button that opens the editor of what it stands beside."""
-    return press(icon("pencil"), class_="more", data_edit=True, aria_label=words, title=hint)
-
-
-def acts(*buttons: Child, **attributes: Attribute) -> Html:
-    """Buttons in a line."""
-    return el("div", *buttons, class_="acts", **attributes)
-
-
 def muted(*words: Child, **attributes: Attribute) -> Html:
     """A quiet line of text."""
     return el("p", *words, class_="mut", **attributes)
@@ -159,32 +98,10 @@ def box(title: Child, *content: Child, **attributes: Attribute) -> Html:
     return el("section", el("h2", title), *content, class_="card box", **attributes)
 
 
-def page_head(back: str, address: str, title: Child, *below: Child, **attributes: Attribute) -> Html:
-    """The head of a page: a link back to an address, and the line of its title."""
-    link = el("p", el("a", back, href=address), class_="back small")
-    return el("div", link, el("div", title, class_="title"), *below, **attributes)
-
-
 def head_table(head: Sequence[Child], rows: Child, **attributes: Attribute) -> Html:
     """A table. Names of columns are made its head; cells of a head stand as they are."""
     cells = [el("th", cell, scope="col") if type(cell) is str else cell for cell in head]
     return el("table", el("thead", el("tr", cells)), el("tbody", rows), **attributes)
-
-
-def facts(named: Iterable[tuple[Child, Child]]) -> Html:
-    """Names with their values."""
-    return el("dl", [[el("dt", name), el("dd", value)] for name, value in named], class_="facts-list")
-
-
-def first_rows(head: Sequence[Child], rows: Sequence[Html], shown: int, **attributes: Attribute) -> list[Child]:
-    """A table whose first rows stand in sight, and a line that opens to show the others. `head` may be empty."""
-    top = (
-        el("table", el("tbody", rows[:shown]), **attributes)
-        if not head
-        else head_table(head, rows[:shown], **attributes)
-    )
-    rest = el("table", el("tbody", rows[shown:]), **attributes)
-    return [top, more_line(f"{len(rows) - shown} more", rest) if len(rows) > shown else None]
 
 
 def more_line(title: Child, *content: Child, **attributes: Attribute) -> Html:
@@ -217,27 +134,9 @@ def key(name: str) -> Html:
     return el("kbd", name)
 
 
-def select_type(chosen: str, name: str = "edit_type", **attributes: bool) -> Html:
-    """A choice of the edit types."""
-    options = [el("option", kind, value=kind, selected=kind == chosen) for kind in EDIT_TYPES]
-    return el("select", options, name=name, aria_label="Edit type", **attributes)
-
-
-def describe_task(task: Task) -> str:
-    """In a few words, for a list."""
-    if task.kind == "classification":
-        return task.label or "no label yet"
-    return "segmentation"
-
-
 def problem(text: str, element_id: str | None = None) -> Html:
     """What went wrong, at the place where it did."""
     return el("p", icon("alert"), el("span", text), class_="problem", role="alert", id=element_id)
-
-
-def notice(text: Child, element_id: str | None = None) -> Html:
-    """What a person should know."""
-    return el("p", text, class_="notice", id=element_id)
 
 
 def unknown_pictures(number: int, of: str) -> Html:

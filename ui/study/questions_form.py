@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from core.studies import Question, QuestionKind, Rules
 from services.studies.draft_form import short_name
 from services.studies.templates import TEMPLATES
 from ui.markup import Html
-from ui.study.fields import Problems
 from ui.templating import render
 
+Problems = Mapping[str, str]
+"""What is wrong, by the name of the field."""
 KINDS: dict[QuestionKind, str] = {
     "yes-no": "yes or no",
     "choice": "choice of answers",

@@ -15,10 +15,9 @@ from services.studies.templates import task_of
 from ui.explore.parts import button, pill
 from ui.frame import page
 from ui.markup import Html, el
-from ui.study.fields import Problems
 from ui.study.frame import study_head
 from ui.study.items_form import draw_form, files_form, given_shown, items_shown
-from ui.study.questions_form import questions_card
+from ui.study.questions_form import Problems, questions_card
 from ui.templating import render
 
 
