@@ -203,7 +203,7 @@ def _idle(process: psutil.Process, workspace: Path, what: str, most: float) -> l
     files, seconds, began = _files(workspace), _cpu_seconds(process), time.monotonic()
     time.sleep(IDLE_SECONDS)
     share = 100 * (_cpu_seconds(process) - seconds) / (time.monotonic() - began)
-    written = sorted({path for path, _ in set(files.items()) ^ set(_files(workspace).items())})
+    written = sorted(path for path, _ in set(_files(workspace).items()) - set(files.items()))
     return [
         Comparison(f"idle, {what}: hundredths of a core", (share,), most=most),
         Comparison(f"idle, {what}: files written", (float(len(written)),), most=0.0, words=", ".join(written[:9])),
@@ -211,11 +211,14 @@ def _idle(process: psutil.Process, workspace: Path, what: str, most: float) -> l
 
 
 def _files(folder: Path) -> dict[str, tuple[int, int]]:
-    """Size and time of the last change of all files below a folder."""
+    """Size and time of the last change of all files below a folder. What is removed, as exports of an hour ago are, and
+    the folder that it is removed from count as nothing written.
+    """
     found = {}
     for path in folder.rglob("*"):
         with suppress(FileNotFoundError):  # it may be gone by now
-            found[str(path.relative_to(folder))] = (path.stat().st_size, path.stat().st_mtime_ns)
+            if path.is_file():
+                found[str(path.relative_to(folder))] = (path.stat().st_size, path.stat().st_mtime_ns)
     return found
 
 
