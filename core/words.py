@@ -257,3 +257,9 @@ def _singular_word(word: str) -> str:
 def few_names(names: Sequence[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
+
+
+def and_list(names: Iterable[str]) -> str:
+    """Return names as a sentence has them, such as "a, b and c"."""
+    known = list(names)
+    return " and ".join([*([", ".join(known[:-1])] if known[1:] else []), *known[-1:]])
