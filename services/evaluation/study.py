@@ -16,8 +16,8 @@ from core.figures import Numbers
 from core.masks import numbers_of
 from core.studies import Rules, asked
 from core.types import TaskKind
+from core.words import and_list
 from evaluation.effectiveness import UNKNOWN, WRONG
-from evaluation.report import listed
 from evaluation.samples import expected_width, sample_sizes
 from services.evaluation.model_outcomes import RunMasks
 from services.evaluation.results import STANDING, EvaluationResult, strata_of
@@ -76,10 +76,10 @@ class StudyPlan:
             f"{LIKELY_VALID:.0%} are valid."
         )
         if self.kind == "segmentation":
-            said += f" Asked is what the template knows to ask: are {listed(_asked_of())} kept?"
+            said += f" Asked is what the template knows to ask: are {and_list(_asked_of())} kept?"
         left = [f"{row.stratum} ({row.images:,})" for row in self.rows if row.images and not row.judged]
         if left:
-            said += f" Too few are judged for some of each group: none of {listed(left)}."
+            said += f" Too few are judged for some of each group: none of {and_list(left)}."
         said += (
             " More votes an image do not mend errors that annotators share, such as always saying yes: control items "
             "show these, and more control items show them better."
@@ -166,7 +166,7 @@ def _judgeable(found: EvaluationResult) -> tuple[np.ndarray, np.ndarray, tuple[s
         not_asked, places = int((~about).sum()), places[about]
         if not len(places):
             raise UserError(
-                f"No template of questions is about what these images show: there is one for {listed(_asked_of())}. "
+                f"No template of questions is about what these images show: there is one for {and_list(_asked_of())}. "
                 "Draw a study with questions of your own on the page Study."
             )
     stratum, names = strata_of(cases, found.right == WRONG)
