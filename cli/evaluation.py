@@ -40,14 +40,20 @@ from evaluation.report import LOSES, edits_markdown
 from pipeline.models.machine import share_cores
 from pipeline.profiles.profile import load_profile
 from services.curation.views import filter_of
-from services.evaluation.caption_ranking import caption_ranking_facts, caption_ranking_markdown
+from services.evaluation.caption_ranking import caption_ranking_facts
 from services.evaluation.commands import MOST_RANKED, BeginRetraining
 from services.evaluation.facts import facts_of, file_of, json_text
-from services.evaluation.ranking import ranking_facts, ranking_markdown
+from services.evaluation.markdown import (
+    caption_ranking_markdown,
+    ranking_markdown,
+    result_markdown,
+    trainings_markdown,
+)
+from services.evaluation.ranking import ranking_facts
 from services.evaluation.retraining.jobs import TRAINING, OnStep, Retrainings, retraining_question
-from services.evaluation.retraining.results import result_facts, result_markdown
+from services.evaluation.retraining.results import result_facts
 from services.evaluation.retraining.training import ARM_KEYS, PRESETS, SEEDS
-from services.evaluation.retraining.weights import remove_old, trainings_markdown, trainings_of
+from services.evaluation.retraining.weights import remove_old, trainings_of
 from services.evaluation.service import READING, EvaluationService
 from services.evaluation.types import Evaluated, EvaluationQuestion, Subject
 from services.test_sets.versions import version_of

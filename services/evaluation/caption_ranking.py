@@ -18,7 +18,7 @@ from core.stored_runs import Run
 from core.types import CounterfactualCaption, CounterfactualCaptions, TaskKind
 from evaluation.effectiveness import UNKNOWN, WRONG
 from evaluation.ranking import by_new_faults, chance_wrong, judge
-from services.evaluation.ranking import FOLDS, RANDOM, kinds_of, orders_facts, orders_table
+from services.evaluation.ranking import FOLDS, RANDOM, kinds_of, orders_facts
 from services.evaluation.results import EvaluationResult
 from services.evaluation.scoring import judged_of
 from storage.curation.case_columns import Outcome
@@ -165,19 +165,3 @@ def caption_ranking_facts(found: CaptionRanking) -> dict[str, Any]:
     """All of it, JSON-ready."""
     captions = [facts(one, "run place text label edits alike", chance_fault=one.chance) for one in found.captions]
     return facts(found, "notes", learnt_from=found.learnt, orders=orders_facts(found.orders), captions=captions)
-
-
-def caption_ranking_markdown(model: str, title: str, found: CaptionRanking) -> str:
-    lines = [
-        "# Which captions to draw first",
-        "",
-        f"Model: {model}. Learnt on {found.learnt:,} test cases of {title}.",
-        "",
-    ]
-    lines += orders_table(found.orders)
-    lines += ["| | fault | label | edits | alike | caption | run |", "|" + " --- |" * 7]
-    for place, one in enumerate(found.captions, 1):
-        said = (" ".join(text.replace("|", "\\|").split()) or "–" for text in (one.label, one.edits, one.text))
-        label, edits, text = said
-        lines.append(f"| {place} | {one.chance:.0%} | {label} | {edits} | {one.alike:,} | {text} | {one.run} |")
-    return "\n".join([*lines, "", "## Notes", "", *(f"- {note}" for note in found.notes)])

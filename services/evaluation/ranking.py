@@ -284,33 +284,9 @@ def orders_facts(orders: Sequence[Order]) -> list[dict[str, Any]]:
     return [facts(one, "name apfd all_faults", first=first(one)) for one in orders]
 
 
-def orders_table(orders: Sequence[Order]) -> list[str]:
-    """The same as a table of Markdown with an empty line after it; no line without an order."""
-    if not orders:
-        return []
-    budgets = [f"faults in the first {budget:.0%}" for budget in BUDGETS]
-    lines = ["| order | APFD | " + " | ".join(budgets) + " | all faults |", "|" + " --- |" * (len(budgets) + 3)]
-    for one in orders:
-        shown = "–" if one.apfd is None else f"{one.apfd:.3f}"
-        faults = " | ".join(f"{one.faults[budget]:,} of {one.images[budget]:,} images" for budget in BUDGETS)
-        lines.append(f"| {one.name} | {shown} | {faults} | {one.all_faults:,} |")
-    return [*lines, ""]
-
-
 def ranking_facts(found: Ranking) -> dict[str, Any]:
     """A ranking, JSON-ready."""
     names = "entry image label said right edits"
     first = [facts(one, names, chance_wrong=one.wrong, chance_valid=one.valid) for one in found.first]
     orders = orders_facts(found.orders)
     return facts(found, "known valid_from notes", test_cases=found.cases, orders=orders, first=first)
-
-
-def ranking_markdown(model: str, title: str, found: Ranking) -> str:
-    lines = [f"# In which order to look at {title}", "", f"Model: {model}.", ""]
-    lines += orders_table(found.orders)
-    said, wrong = ("loses", "loses a class") if found.kind == "segmentation" else ("said", "wrong")
-    lines += [f"| | entry | label | {said} | edits | {wrong} | valid |", "|" + " --- |" * 7]
-    for place, case in enumerate(found.first, 1):
-        texts = [text.replace("|", "\\|") or "–" for text in (case.label, case.said, case.edits)]
-        lines.append(f"| {place} | {case.entry} | {' | '.join(texts)} | {case.wrong:.0%} | {case.valid:.0%} |")
-    return "\n".join([*lines, "", "## Notes", "", *(f"- {note}" for note in found.notes)])

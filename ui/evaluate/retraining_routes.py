@@ -14,8 +14,9 @@ from services.curation.views import list_address
 from services.edit_conflicts import LARGEST_ID
 from services.evaluation.commands import BeginRetraining, CancelRetraining, OnModel, ShowRetraining
 from services.evaluation.facts import SUFFIXES, json_text
+from services.evaluation.markdown import result_markdown
 from services.evaluation.retraining.jobs import Retrainings, retraining_question
-from services.evaluation.retraining.results import RetrainingResult, result_facts, result_markdown
+from services.evaluation.retraining.results import RetrainingResult, result_facts
 from services.evaluation.retraining.training import RetrainingQuestion
 from services.evaluation.service import EvaluationService, about
 from ui.evaluate.retraining import PART, TIME, retraining_part, time_part

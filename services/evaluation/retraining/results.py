@@ -15,7 +15,6 @@ from core.evaluation_results import BEFORE, ON_GENERATED, ON_ORIGINAL, ON_SHIFT,
 from core.figures import Figure, Floats
 from core.twins import RATES
 from core.types import TaskKind, to_plain
-from core.words import count_of
 from evaluation.report import per_cent, with_interval
 from evaluation.retraining.arm_statistics import CONTROLS, GENERATED, Arms, Measured, WonBack, beside_controls
 from evaluation.retraining.data_split import SHARES, Side
@@ -307,59 +306,6 @@ def result_facts(found: RetrainingResult, entries: bool = True) -> dict[str, Any
     return facts
 
 
-def result_markdown(found: RetrainingResult) -> str:
-    recipe = found.recipe
-    begun = "from weights of chance" if found.preset == "paper" else "from the weights under test"
-    rate = f"{recipe.learning_rate:g}"
-    lines = [
-        f"# What retraining {_cell(found.model)} gains on {_cell(found.title)}",
-        "",
-        _cell(found.answer),
-        "",
-        f"{count_of(found.seeds, 'training')} an arm, {begun}; each of {recipe.updates:,} "
-        f"updates of {recipe.batch:,} images by {recipe.optimiser.upper()} at {rate}, so that arms differ in their "
-        "images alone. The state that is best on the tuning sources is measured. Accuracies are shares of "
-        f"{'pixels' if found.kind == 'segmentation' else 'images'}; each source weighs the same. Intervals (95 %) are "
-        "over seeds and sources.",
-        "",
-        f"{sides_words(found)}{f' {RATES}' if found.twins_together else ''}",
-        "",
-        "## What each arm learns from",
-        "",
-        *_table(
-            ("arm", "images", "augmentation"),
-            [(one.name, f"{one.images:,}", one.augmentation or "–") for one in found.arms],
-        ),
-    ]
-    for shown in found.sets:
-        of_set = [row for row in found.rows if row.set == shown.name]
-        head = ("arm", "accuracy", f"beside “{ORIGINAL}”")
-        body = [
-            (row.arm, with_interval(row.accuracy), "–" if row.arm == ORIGINAL else with_interval(row.gain, points=True))
-            for row in of_set
-        ]
-        lines += ["", f"## On {shown.name}", "", f"{shown.images:,} images of {count_of(shown.sources, 'source')}.", ""]
-        lines += _table(head, body)
-    if found.miou:
-        names = [one.name for one in found.sets]
-        lines += ["", "## mIoU", "", "Of one confusion matrix over each set; the mean over the seeds.", ""]
-        arms = list(dict.fromkeys(one.arm for one in found.miou))
-        values = {(one.arm, one.set): per_cent(one.value) for one in found.miou}
-        lines += _table(("arm", *names), [(arm, *(values[arm, name] for name in names)) for arm in arms])
-    if found.won_back:
-        lines += ["", "## What is won back", "", "Of what the generated images cost; 100 % is all of it.", ""]
-        lines += _table(("arm", "share"), [(one.arm, with_interval(one.share)) for one in found.won_back])
-    if found.beside:
-        lines += ["", "## Beside the controls", "", "At equal updates.", ""]
-        rows = [(one.arm, one.control, one.set, with_interval(one.gain, points=True)) for one in found.beside]
-        lines += _table(("arm", "control", "on", "difference"), rows)
-    if found.left_out:
-        lines += ["", "## Left out", "", *(f"- {_cell(one.name)}: {_cell(one.why)}" for one in found.left_out)]
-    if found.notes:
-        lines += ["", "## Notes", "", *(f"- {_cell(note)}" for note in found.notes)]
-    return "\n".join(lines)
-
-
 def sides_words(found: RetrainingResult) -> str:
     """How the sources are parted, in a sentence or two."""
     learn, tune, test = (found.sources.get(one, 0) for one in ("train", "tune", "test"))
@@ -374,12 +320,3 @@ def sides_words(found: RetrainingResult) -> str:
         f"Sources{split}: {learn:,} to learn from, {tune:,} to tune with, {test:,} to measure with. What was made of a "
         f"source is on its side, and no image is on two or looks like one of another. {copies}{unseen}"
     )
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    marks = ["---"] + ["---:"] * (len(head) - 1)
-    return [f"| {' | '.join(_cell(one) for one in line)} |" for line in (head, marks, *rows)]
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")

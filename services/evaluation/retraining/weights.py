@@ -8,15 +8,13 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from core.errors import UserError
-from core.model_sections import in_bytes
 from core.types import from_plain
-from core.words import count_of
 from evaluation.retraining import stored_training as stored
 from evaluation.retraining.training import ABOUT
 from services.evaluation.retraining.results import RetrainingResult
@@ -151,33 +149,6 @@ def remove_old(workspace: Workspace) -> tuple[KeptTraining, ...]:
     return tuple(removed)
 
 
-def trainings_markdown(workspace: Workspace, found: Sequence[KeptTraining], removed: Sequence[KeptTraining]) -> str:
-    """What there is, or is left, and what was removed, to read."""
-    lines = []
-    if removed:
-        freed = in_bytes(sum(one.size for one in removed))
-        lines += [f"{count_of(len(removed), 'training')} removed, {freed}. What came of them stays.", ""]
-    if not found:
-        return "\n".join([*lines, "There are no trainings in this workspace."])
-    lines += [
-        f"{count_of(len(found), 'training')} in {workspace.trainings}, {in_bytes(disk_of(workspace))} with "
-        "their masks.",
-        "",
-        "| training | model | images | arm | used last | size | of the retraining | `--remove-old` |",
-        "| --- | --- | --- | --- | --- | ---: | --- | --- |",
-    ]
-    for one in found:
-        split = f", split “{one.split}”" if one.split else ""
-        arm = f"{one.arm}, seed {one.seed + 1}" if one.arm else "not known"
-        of = f"of {_when(one.retraining)}{', the latest' if one.latest else ''}" if one.retraining else "none"
-        state = "" if one.done else ", not done"
-        cells = (one.folder, one.model or "not known", f"{one.title}{split}" or "not known", f"{arm}{state}")
-        kept = f"keeps it: {one.why_kept}" if one.why_kept else "removes it"
-        rest = (_when(one.used), in_bytes(one.size), of, kept)
-        lines.append("| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in (*cells, *rest)) + " |")
-    return "\n".join(lines)
-
-
 def _uses(workspace: Workspace) -> tuple[dict[str, tuple[Marked, str]], dict[str, str]]:
     """By folder, whose a training is and when the latest retraining that it belongs to was done, that of a latest one
     before all others; and by `kept_under` when the latest retraining was done.
@@ -247,7 +218,3 @@ def _bytes(folder: Path) -> int:
             except FileNotFoundError:
                 continue
     return total
-
-
-def _when(moment: str) -> str:
-    return datetime.fromisoformat(moment).strftime("%Y-%m-%d %H:%M UTC")

@@ -24,9 +24,10 @@ from core.types import from_plain, to_plain
 from evaluation.models import ModelUnderTest
 from evaluation.retraining.arm_statistics import ARMS, BY_VOTES, GENERATED, RANKED
 from evaluation.retraining.stored_training import Training, learnt
+from services.evaluation.markdown import result_markdown
 from services.evaluation.retraining import jobs as retrainings_module
 from services.evaluation.retraining.jobs import Retrainings, parted_of
-from services.evaluation.retraining.results import GainOverControl, RetrainingResult, result_facts, result_markdown
+from services.evaluation.retraining.results import GainOverControl, RetrainingResult, result_facts
 from services.evaluation.retraining.training import RetrainingQuestion, kept_under
 from services.evaluation.service import EvaluationService
 from services.evaluation.subjects import Cases

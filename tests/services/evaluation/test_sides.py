@@ -15,8 +15,9 @@ from core.twins import RATES
 from core.types import Task, from_plain, to_plain
 from demo.render import render
 from demo.scene import OBJECT_CLASSES, random_scene
+from services.evaluation.markdown import result_markdown
 from services.evaluation.retraining.jobs import Retrainings, parted_of
-from services.evaluation.retraining.results import RetrainingResult, result_markdown
+from services.evaluation.retraining.results import RetrainingResult
 from services.evaluation.retraining.training import RetrainingQuestion, part
 from services.test_sets.drafts import ReleaseTestSet, SplitTestSet, TestSetDrafts
 from storage.workspace import Workspace

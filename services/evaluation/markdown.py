@@ -1,0 +1,66 @@
+"""Rankings, retrainings and the trainings that are kept, as Markdown from the templates beside this file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from core.evaluation_results import BUDGETS, ORIGINAL
+from core.model_sections import in_bytes
+from core.text_templates import TextTemplates
+from core.twins import RATES
+from core.words import count_of
+from evaluation.report import per_cent, with_interval
+from services.evaluation.caption_ranking import CaptionRanking
+from services.evaluation.ranking import Ranking
+from services.evaluation.retraining.results import RetrainingResult, sides_words
+from services.evaluation.retraining.weights import KeptTraining, disk_of
+from storage.workspace import Workspace
+
+
+def ranking_markdown(model: str, title: str, found: Ranking) -> str:
+    """In which order to look at the test cases of a test set."""
+    return _lines("ranking.md", model=model, title=title, found=found, budgets=BUDGETS)
+
+
+def caption_ranking_markdown(model: str, title: str, found: CaptionRanking) -> str:
+    """Which captions to draw first."""
+    return _lines("caption-ranking.md", model=model, title=title, found=found, budgets=BUDGETS)
+
+
+def result_markdown(found: RetrainingResult) -> str:
+    """What a retraining has brought."""
+    miou = {(one.arm, one.set): one.value for one in found.miou}
+    return _lines("retraining.md", found=found, miou=miou, original=ORIGINAL, rates=RATES)
+
+
+def trainings_markdown(workspace: Workspace, found: Sequence[KeptTraining], removed: Sequence[KeptTraining]) -> str:
+    """What there is, or is left, and what was removed, to read."""
+    disk = disk_of(workspace)
+    return _lines("trainings.md", found=found, removed=removed, folder=workspace.trainings, disk=disk)
+
+
+def _lines(name: str, /, **values: object) -> str:
+    return _TEMPLATES.lines(name, **values).removesuffix("\n")
+
+
+def _cell(text: str) -> str:
+    """A text within a cell of a table."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _when(moment: str) -> str:
+    return datetime.fromisoformat(moment).strftime("%Y-%m-%d %H:%M UTC")
+
+
+_TEMPLATES = TextTemplates(
+    Path(__file__).with_name("templates"),
+    cell=_cell,
+    count_of=count_of,
+    in_bytes=in_bytes,
+    per_cent=per_cent,
+    sides_words=sides_words,
+    when=_when,
+    with_interval=with_interval,
+)
