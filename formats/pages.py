@@ -13,6 +13,7 @@ from typing import Any
 from PIL import Image
 
 from core.masks import UNLABELLED
+from core.text_templates import TextTemplates
 from core.version import version
 from formats.naming import split_folder
 from formats.types import Example, TestSet, compact
@@ -72,62 +73,27 @@ def card(
 
     `left_out` is the number of images by kind of detail that stands in `records.jsonl` alone.
     """
-    title = _plain(test_set.name)
-    lines = [
-        "---",
-        f"pretty_name: {compact(test_set.name)}",
-        "license: other",
-        "tags:",
-        *(["- synthetic", "- counterfactual"] if any(example.xmp for example in examples) else []),
-        "- dillema-studio",
-        *_configs(description),
-        "---",
-        f"# {title}",
-        "",
-        *([_plain(test_set.note), ""] if test_set.note else []),
-        f"A test set for vision models, made with DILLEMA Studio {version()}, as {layout_title}.",
-        "",
-        "| | |",
-        "| --- | --- |",
-        f"| version | `{_plain(test_set.version or 'none')}` |",
-        *([f"| released | {_plain(test_set.created)} |"] if test_set.created else []),
-        f"| images | {len(examples):,} |",
-        f"| with a mask | {sum(example.mask is not None for example in examples):,} |",
-        f"| source images | {len({example.source_sha for example in examples if example.source_sha}):,} |",
-        "",
-        f"![Some of the images]({SHEET})",
-        "",
-        *_table("Splits", Counter(split_folder(example.split) for example in examples)),
-        *_table("Labels", Counter(example.label for example in examples if example.label)),
-        *_table("Edit types", Counter(kind for example in examples for kind in dict.fromkeys(example.edit_types))),
-        *_table("What they are", Counter(map(_kind, examples))),
-        "## Load it",
-        "",
-        "```python",
-        description.loads,
-        "```",
-        "",
-        *(f"- {note}" for note in description.notes),
-        *(f"- The {what} of {count:,} images stand in `{RECORDS}` alone." for what, count in sorted(left_out.items())),
-        *([""] if description.notes or left_out else []),
-        "| file | what it holds |",
-        "| --- | --- |",
-        *(f"| `{file}` | {holds} |" for file, holds in description.holds),
-        f"| `{RECORDS}` | a line an image: label, captions, edits; in `facts` how it was made, checked and judged |",
-        f"| `{CLASSES}` | the labels, and the class numbers of the masks |",
-        f"| `{CROISSANT}`, `{TYPED}` | the same for machines, as Croissant 1.1 |",
-        "| `manifest.json` | every file with its sha256; written last, so a folder without it is not whole |",
-        "",
-        "## Where the images come from",
-        "",
-        "A machine drew the generated images; each of their files says so in the words of IPTC (DigitalSourceType in "
-        "its XMP). Imported images came from files of which nothing says that a machine drew them. Images of the role "
-        "“source” are what others were made from. What is known of how an image was made, checked and reviewed stands "
-        f"in `facts` of `{RECORDS}`.",
-        "",
-        *_licences(test_set),
-    ]
-    return "\n".join(lines)
+    tables = {
+        "Splits": Counter(split_folder(example.split) for example in examples),
+        "Labels": Counter(example.label for example in examples if example.label),
+        "Edit types": Counter(kind for example in examples for kind in dict.fromkeys(example.edit_types)),
+        "What they are": Counter(map(_kind, examples)),
+    }
+    return _TEMPLATES.lines(
+        "card.md",
+        test_set=test_set,
+        examples=examples,
+        sources=len({example.source_sha for example in examples if example.source_sha}),
+        is_drawn=any(example.xmp for example in examples),
+        layout_title=layout_title,
+        description=description,
+        left_out=left_out,
+        tables={
+            title: sorted(counted.items(), key=lambda item: (-item[1], item[0]))
+            for title, counted in tables.items()
+            if counted
+        },
+    )
 
 
 def _kind(example: Example) -> str:
@@ -174,7 +140,7 @@ def croissant(
         for name, meaning in columns.items()
     ]
     described: dict[str, Any] = {
-        "@context": _CONTEXT,
+        "@context": json.loads((_FOLDER / "croissant-context.json").read_text(encoding="utf-8")),
         "@type": "sc:Dataset",
         "conformsTo": "http://mlcommons.org/croissant/1.1",
         "name": test_set.name,
@@ -226,47 +192,6 @@ def sheet_of(pictures: Sequence[Image.Image]) -> bytes:
     return file.getvalue()
 
 
-def _configs(description: Description) -> list[str]:
-    if not description.configs:
-        return []
-    lines = ["configs:", "- config_name: default", "  data_files:"]
-    for split, patterns in description.configs:
-        lines += [f"  - split: {split}", "    path:", *(f'    - "{pattern}"' for pattern in patterns)]
-    return lines
-
-
-def _table(title: str, counted: Counter[str]) -> list[str]:
-    if not counted:
-        return []
-    rows = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
-    more = len(rows) - _MOST_LISTED
-    return [
-        f"## {title}",
-        "",
-        "| | images |",
-        "| --- | --- |",
-        *(f"| {_plain(name)} | {count:,} |" for name, count in rows[:_MOST_LISTED]),
-        *([f"| {more:,} more | {sum(count for _, count in rows[_MOST_LISTED:]):,} |"] if more > 0 else []),
-        "",
-    ]
-
-
-def _licences(test_set: TestSet) -> list[str]:
-    if not test_set.licences:
-        return []
-    return [
-        "## Licences of the models that made it",
-        "",
-        "| model | licence |",
-        "| --- | --- |",
-        *(
-            f"| {_plain(title)} | {_plain(licence or 'not known')} |"
-            for title, licence in sorted(test_set.licences.items())
-        ),
-        "",
-    ]
-
-
 def _plain(text: str) -> str:
     escaped = " ".join(text.split())
     for mark in "\\`*_[]<>#|":
@@ -274,24 +199,16 @@ def _plain(text: str) -> str:
     return escaped
 
 
-_TERMS = (
-    "arrayShape citeAs column containedIn equivalentProperty extract field fileProperty fileObject fileSet "
-    "format includes isArray isLiveDataset jsonPath key md5 parentField path recordSet references regex "
-    "repeated replace samplingRate separator source subField transform"
+_FOLDER = Path(__file__).with_name("templates")
+_TEMPLATES = TextTemplates(
+    _FOLDER,
+    classes=CLASSES,
+    compact=compact,
+    croissant=CROISSANT,
+    most_listed=_MOST_LISTED,
+    plain=_plain,
+    records=RECORDS,
+    sheet=SHEET,
+    typed=TYPED,
+    version=version,
 )
-_CONTEXT: dict[str, Any] = {
-    "@language": "en",
-    "@vocab": "https://schema.org/",
-    "conformsTo": "dct:conformsTo",
-    "cr": "http://mlcommons.org/croissant/",
-    "rai": "http://mlcommons.org/croissant/RAI/",
-    "data": {"@id": "cr:data", "@type": "@json"},
-    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
-    "dct": "http://purl.org/dc/terms/",
-    "description": {"@container": "@language"},
-    "examples": {"@id": "cr:examples", "@type": "@json"},
-    "name": {"@container": "@language"},
-    "sc": "https://schema.org/",
-    **{term: f"cr:{term}" for term in _TERMS.split()},
-}
-"""Beginning of a Croissant file of version 1.1."""
