@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -14,6 +15,7 @@ from core.errors import UserError
 from core.form_numbers import FormNumber, form_numbers
 from core.panel import Panel, check_panel, read_person_questions
 from core.studies import NewItem, Rules, Study, Worker
+from core.text_templates import TextTemplates
 from core.words import count_of
 from services.commands import Commands, in_words
 from services.studies.control_items import for_more
@@ -128,8 +130,14 @@ class NewCodes:
     codes: tuple[NewCode, ...]
 
 
-_Act = tuple[Callable[[Study, Any], Consequences], Callable[[Study, Any], Any]]
-"""What a command would do, and the doing."""
+@dataclass(frozen=True)
+class _Act:
+    """A command: the states of a study in which it can be done (() for all), what it does, and a look before that."""
+
+    states: tuple[str, ...]
+    do: Callable[[Study, Any], Any]
+    look: Callable[[Study, Any], Mapping[str, object]] = lambda _study, _sent: {}
+    """Raises UserError where it cannot be done; else gives what the words on its consequences need to know."""
 
 
 class StudyLifeCycle:
@@ -138,24 +146,28 @@ class StudyLifeCycle:
     def __init__(self, studies: Studies, drafts: StudyDrafts) -> None:
         self._studies, self._drafts = studies, drafts
         self._lock = threading.Lock()
+        live = ("running", "paused")
         self._acts: dict[type[StudyCommand], _Act] = {
-            DeleteDraft: (self._before_delete, lambda study, _: studies.delete_draft(study.id)),
-            StartStudy: (self._before_start, lambda study, _: studies.start(study.id)),
-            PauseStudy: (self._before_pause, lambda study, _: studies.pause(study.id)),
-            ResumeStudy: (self._before_resume, lambda study, _: studies.resume(study.id)),
-            CloseStudy: (self._before_close, lambda study, _: studies.close(study.id)),
-            ArchiveStudy: (self._before_archive, lambda study, _: studies.archive(study.id, True)),
-            UnarchiveStudy: (self._before_unarchive, lambda study, _: studies.archive(study.id, False)),
-            AskForVotes: (
-                self._before_votes,
-                lambda study, sent: studies.set_votes(study.id, sent.votes, sent.consensus),
+            DeleteDraft: _Act(("draft",), lambda study, _: studies.delete_draft(study.id)),
+            StartStudy: _Act(("draft",), lambda study, _: studies.start(study.id), self._before_start),
+            PauseStudy: _Act(("running",), lambda study, _: studies.pause(study.id)),
+            ResumeStudy: _Act(("paused",), lambda study, _: studies.resume(study.id), _before_resume),
+            CloseStudy: _Act(live, lambda study, _: studies.close(study.id)),
+            ArchiveStudy: _Act((*live, "closed"), lambda study, _: studies.archive(study.id, True), _before_archive),
+            UnarchiveStudy: _Act((), lambda study, _: studies.archive(study.id, False), _before_unarchive),
+            AskForVotes: _Act(
+                live, lambda study, sent: studies.set_votes(study.id, sent.votes, sent.consensus), _before_votes
             ),
-            AddItems: (self._before_items, self._add_items),
-            OpenInvitation: (self._before_link_on, lambda study, _: studies.set_link(study.id, True)),
-            EndInvitation: (self._before_link_off, lambda study, _: studies.set_link(study.id, False)),
-            MakeCodes: (self._before_codes, self._make_codes),
-            EnrolWorkers: (self._before_enrol, self._enrol),
-            SetPanel: (self._before_panel, lambda study, sent: studies.panels.set(study.id, _panel_of(sent))),
+            AddItems: _Act(live, self._add_items, self._before_items),
+            OpenInvitation: _Act(live, lambda study, _: studies.set_link(study.id, True)),
+            EndInvitation: _Act((), lambda study, _: studies.set_link(study.id, False)),
+            MakeCodes: _Act(live, self._make_codes),
+            EnrolWorkers: _Act(live, self._enrol, lambda _, sent: {"names": [one.id for one in self._chosen(sent)]}),
+            SetPanel: _Act(
+                live,
+                lambda study, sent: studies.panels.set(study.id, _panel_of(sent)),
+                lambda _, sent: {"panel": _panel_of(sent)},
+            ),
         }
 
     def register(self, commands: Commands) -> None:
@@ -168,14 +180,14 @@ class StudyLifeCycle:
 
     def before(self, sent: StudyCommand) -> Consequences:
         """What a command would do; nothing is changed. Raises UserError where it cannot be done."""
-        return self._acts[type(sent)][0](self._studies.get(sent.study), sent)
+        return self._before(self._studies.get(sent.study), sent)
 
     def do(self, sent: StudyCommand) -> Any:
         """Do it; gives the codes of `MakeCodes`. Raises UserError where it cannot be done any more."""
         with self._lock:
-            study, (before, do) = self._studies.get(sent.study), self._acts[type(sent)]
-            before(study, sent)
-            return do(study, sent)
+            study = self._studies.get(sent.study)
+            self._before(study, sent)
+            return self._acts[type(sent)].do(study, sent)
 
     def can_be_invited(self, study_id: str) -> tuple[Worker, ...]:
         """Workers of other studies with a code of this studio who are not blocked, the best record first."""
@@ -184,178 +196,27 @@ class StudyLifeCycle:
         others = (one for one in known if one.id not in here and not one.blocked and not one.id.startswith(IMPORTED))
         return tuple(sorted(others, key=lambda worker: (-worker.approved, worker.rejected, worker.id)))
 
-    def _before_delete(self, study: Study, sent: DeleteDraft) -> Consequences:
-        _need(study, "draft")
-        words = (
-            "The draft is gone for good: its questions, its instructions and its choice of "
-            f"{count_of(study.items, 'image')}.",
-            "The images themselves stay, and so do the runs that they come from.",
-        )
-        return Consequences(f"Delete “{study.name}”?", words, "Delete the draft", final=True)
+    def _before(self, study: Study, sent: StudyCommand) -> Consequences:
+        act = self._acts[type(sent)]
+        if act.states and study.state not in act.states:
+            raise UserError(f"This study is {study.state} by now. Please reload the page.")
+        values = act.look(study, sent)
+        title, button, *words = _CONSEQUENCES.paragraphs(f"{sent.name}.txt", study=study, sent=sent, **values)
+        return Consequences(title, tuple(words), button, final=isinstance(sent, DeleteDraft | CloseStudy))
 
-    def _before_start(self, study: Study, sent: StartStudy) -> Consequences:
-        _need(study, "draft")
+    def _before_start(self, study: Study, sent: StartStudy) -> Mapping[str, object]:
         with in_words():
             check_rules(study.rules)
         draft = self._drafts.state(study.id)
         for finding in draft.findings:
             if finding.stops:
                 raise UserError(finding.text)
-        study, rules = draft.study, draft.study.rules
-        quiz = rules.eligibility.quiz
-        words = [
-            "The rules become version 1 and are frozen: questions, control policy, eligibility, instructions and "
-            "consent cannot be changed any more. More images and more votes can be asked for later.",
-            f"{count_of(study.items, 'image')} get {rules.votes} votes each, of {rules.votes} different workers: "
-            f"{study.items * rules.votes:,} votes. {rules.consensus} equal ones make a consensus.",
-            f"{count_of(study.controls, 'control item')} stand between them."
-            if study.controls and rules.controls.share
-            else "There are no control items: nothing will filter unreliable votes.",
-        ]
-        if rules.training:
-            words.append(
-                f"Everybody answers {count_of(rules.training, 'training image')} first and is told after each what is "
-                "right. Nothing of it counts."
-            )
-        if quiz:
-            words.append(f"Who has no record yet answers {count_of(quiz, 'quiz question')} first.")
-        words.append("Nobody is invited by the start itself: the next page has the link and personal codes.")
-        return Consequences(f"Start “{study.name}”?", tuple(words), "Start the study")
+        return {"draft": draft.study}
 
-    def _before_pause(self, study: Study, sent: PauseStudy) -> Consequences:
-        _need(study, "running")
-        words = (
-            "Annotators get no image and no answer is taken until you go on. They are told that the study is paused, "
-            "and keep their place.",
-            "Whoever is at an image right now cannot send that answer until then; the page keeps it.",
-        )
-        return Consequences(f"Pause “{study.name}”?", words, "Pause")
-
-    def _before_resume(self, study: Study, sent: ResumeStudy) -> Consequences:
-        _need(study, "paused")
-        if study.archived:
-            raise UserError("This study is in the archive: take it out first.")
-        return Consequences(f"Go on with “{study.name}”?", ("Annotators get images again, at once.",), "Go on")
-
-    def _before_close(self, study: Study, sent: CloseStudy) -> Consequences:
-        _need(study, "running", "paused")
-        missing = study.needed - study.votes
-        words = ["No vote is taken any more, for good; a closed study cannot be opened again."]
-        if missing > 0:
-            words.append(f"{missing:,} of {study.needed:,} votes are missing: images that have too few stay undecided.")
-        words.append("Results, adjudication, approvals and exports go on to work.")
-        return Consequences(f"Close “{study.name}” for good?", tuple(words), "Close it for good", final=True)
-
-    def _before_archive(self, study: Study, sent: ArchiveStudy) -> Consequences:
-        _need(study, "running", "paused", "closed")
-        if study.archived:
-            raise UserError("This study is in the archive already.")
-        words = ["It goes to the end of the list, and nothing of it is lost: results and exports go on to work."]
-        if study.state == "running":
-            words.append("It is paused by it: annotators get no image and no answer is taken.")
-        words.append("It can be taken out again.")
-        return Consequences(f"Put “{study.name}” away?", tuple(words), "Archive it")
-
-    def _before_unarchive(self, study: Study, sent: UnarchiveStudy) -> Consequences:
-        if not study.archived:
-            raise UserError("This study is not in the archive.")
-        words = ["It stands among the others again."]
-        if study.state == "paused":
-            words.append("It is still paused: go on with it on its page.")
-        return Consequences(f"Take “{study.name}” out of the archive?", tuple(words), "Take it out")
-
-    def _before_votes(self, study: Study, sent: AskForVotes) -> Consequences:
-        _need(study, "running", "paused")
-        votes, consensus = sent.votes, sent.consensus
-        rules = study.rules
-        if votes < rules.votes:
-            raise UserError(f"Votes can only be added: give {rules.votes} or more.", field="votes")
-        if (votes, consensus) == (rules.votes, rules.consensus):
-            raise UserError("That is what the rules ask for already.", field="votes")
-        if not votes < 2 * consensus <= 2 * votes:
-            raise UserError(f"The consensus is {votes // 2 + 1} to {votes} of {votes} votes.", field="consensus")
-        more = (votes - rules.votes) * study.items
-        change = change_words((rules.votes, votes), (rules.consensus, consensus))
-        words = [f"The rules get version {rules.version + 1}: {change}."]
-        if more:
-            words.append(f"{count_of(more, 'more vote')} will be collected, also of images that were finished.")
-        if consensus / votes < rules.consensus / rules.votes:
-            words.append(
-                f"That is a weaker consensus than was announced: {_as_strict(rules, votes)} of {votes} would be as "
-                f"strict as {rules.consensus} of {rules.votes}."
-            )
-        words.append(
-            "The result is counted by the new rules from now on. The report states both, when they were changed and "
-            "with how many votes in, and what the first rules would have found."
-        )
-        return Consequences("Ask for more votes?", tuple(words), "Change the rules")
-
-    def _before_items(self, study: Study, sent: AddItems) -> Consequences:
-        _need(study, "running", "paused")
+    def _before_items(self, study: Study, sent: AddItems) -> Mapping[str, object]:
         new, drawn = self._drawn(study, sent)
         controls = for_more(study, self._drafts.items(study.id), new, self._drafts.disguise)
-        words = [
-            f"{drawn[0].upper()}{drawn[1:]}.",
-            f"{count_of(len(new) * study.rules.votes, 'more vote')} will be collected.",
-        ]
-        if controls:
-            words.append(f"{count_of(len(controls), 'control item')} are made of their source images.")
-        words.append("Images that were added cannot be taken out again.")
-        return Consequences(f"Add {count_of(len(new), 'image')}?", tuple(words), "Add them")
-
-    def _before_link_on(self, study: Study, sent: OpenInvitation) -> Consequences:
-        _need(study, "running", "paused")
-        words = (
-            "Whoever has the link can take part under a made-up name, and gets a personal code to come back with.",
-            "Anybody can pass it on, and nobody can be kept from joining twice under two names: where it matters that "
-            "all votes are of different people, give personal codes instead.",
-        )
-        return Consequences("Open the invitation?", words, "Open it")
-
-    def _before_link_off(self, study: Study, sent: EndInvitation) -> Consequences:
-        words = (
-            "Nobody else can join with it, and this link never works again; you can open another one.",
-            "Those who joined go on with their personal codes.",
-        )
-        return Consequences("End the invitation?", words, "End it")
-
-    def _before_codes(self, study: Study, sent: MakeCodes) -> Consequences:
-        _need(study, "running", "paused")
-        count = sent.codes
-        words = (
-            f"This study gets {count_of(count, 'new worker')}, each with a made-up name and a personal code.",
-            "The codes are shown once, right after this: print or copy them before you do anything else.",
-        )
-        return Consequences(f"Make {count_of(count, 'personal code')}?", words, "Make them")
-
-    def _before_enrol(self, study: Study, sent: EnrolWorkers) -> Consequences:
-        _need(study, "running", "paused")
-        names = [worker.id for worker in self._chosen(sent)]
-        words = (
-            f"{', '.join(names)} can take part: the code that each of them has opens this study as well.",
-            "The studio writes to nobody: tell them yourself.",
-        )
-        return Consequences(f"Add {count_of(len(names), 'worker')}?", words, "Add them")
-
-    def _before_panel(self, study: Study, sent: SetPanel) -> Consequences:
-        _need(study, "running", "paused")
-        panel = _panel_of(sent)
-        words = []
-        if panel.parameter:
-            words.append(
-                f"The link takes only those whom it names, by {panel.parameter}=…: each of them is one worker, however "
-                "often and from wherever they come. Personal codes go on to work."
-            )
-        else:
-            words.append("The link takes everybody who has it.")
-        if panel.code or panel.address:
-            words.append("Who has judged all their images is given the completion code and the way back.")
-        if panel.questions:
-            words.append(
-                f"Everybody is asked {count_of(len(panel.questions), 'question')} about themselves, once, before their "
-                "first image from now on. Each may be left open; answers stand apart from the votes."
-            )
-        return Consequences("Change how people of a panel take part?", tuple(words), "Change it")
+        return {"new": len(new), "drawn": drawn, "controls": len(controls)}
 
     def _add_items(self, study: Study, sent: AddItems) -> None:
         new, words = self._drawn(study, sent)
@@ -389,9 +250,34 @@ class StudyLifeCycle:
         return [self._studies.workers.get(name) for name in dict.fromkeys(sent.workers)]
 
 
-def _as_strict(rules: Rules, votes: int) -> int:
-    """The smallest consensus of so many votes that is no weaker than that of the rules."""
-    return math.ceil(votes * rules.consensus / rules.votes - 1e-9)
+def _before_resume(study: Study, _sent: ResumeStudy) -> Mapping[str, object]:
+    if study.archived:
+        raise UserError("This study is in the archive: take it out first.")
+    return {}
+
+
+def _before_archive(study: Study, _sent: ArchiveStudy) -> Mapping[str, object]:
+    if study.archived:
+        raise UserError("This study is in the archive already.")
+    return {}
+
+
+def _before_unarchive(study: Study, _sent: UnarchiveStudy) -> Mapping[str, object]:
+    if not study.archived:
+        raise UserError("This study is not in the archive.")
+    return {}
+
+
+def _before_votes(study: Study, sent: AskForVotes) -> Mapping[str, object]:
+    votes, consensus, rules = sent.votes, sent.consensus, study.rules
+    if votes < rules.votes:
+        raise UserError(f"Votes can only be added: give {rules.votes} or more.", field="votes")
+    if (votes, consensus) == (rules.votes, rules.consensus):
+        raise UserError("That is what the rules ask for already.", field="votes")
+    if not votes < 2 * consensus <= 2 * votes:
+        raise UserError(f"The consensus is {votes // 2 + 1} to {votes} of {votes} votes.", field="consensus")
+    # The smallest consensus of so many votes that is no weaker than that of the rules.
+    return {"as_strict": math.ceil(votes * rules.consensus / rules.votes - 1e-9)}
 
 
 def _panel_of(sent: SetPanel) -> Panel:
@@ -404,6 +290,5 @@ def _panel_of(sent: SetPanel) -> Panel:
     return panel
 
 
-def _need(study: Study, *states: str) -> None:
-    if study.state not in states:
-        raise UserError(f"This study is {study.state} by now. Please reload the page.")
+_CONSEQUENCES = TextTemplates(Path(__file__).with_name("consequences"), change_words=change_words, count_of=count_of)
+"""What each command will do, a file a command: the question, the button, and what is to be known, a paragraph each."""
