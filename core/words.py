@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
+from core.data_files import data_of
 from core.types import Task
 
 _SHOWN = 5
@@ -18,59 +19,9 @@ _SHOWN = 5
 Span = tuple[int, int]
 """Start and end in a text, end not included."""
 
-_SYNONYMS: dict[str, tuple[str, ...]] = {
-    "vehicle": tuple(
-        "vehicle car automobile truck lorry bus van pickup suv taxi cab jeep sedan minivan motorcycle motorbike "
-        "scooter tram".split()
-    ),
-    "car": ("car", "automobile", "vehicle", "taxi", "cab", "sedan", "suv", "jeep"),
-    "truck": ("truck", "lorry", "pickup"),
-    "bus": ("bus", "coach"),
-    "train": ("train", "tram"),
-    "motorcycle": ("motorcycle", "motorbike"),
-    "bicycle": ("bicycle", "bike"),
-    "pedestrian": ("pedestrian", "person", "man", "woman", "child", "boy", "girl", "walker", "passer-by"),
-    "person": ("person", "pedestrian", "man", "woman", "child", "boy", "girl"),
-    "rider": ("rider", "cyclist", "bicyclist", "motorcyclist", "biker"),
-    "road": ("road", "street", "highway", "motorway", "freeway", "avenue", "lane"),
-    "pavement": ("pavement", "sidewalk", "footpath", "walkway"),
-    "lane marking": (
-        "lane marking",
-        "road marking",
-        "road line",
-        "lane line",
-        "marking",
-        "zebra crossing",
-        "crosswalk",
-    ),
-    "building": ("building", "house", "skyscraper", "tower", "shop"),
-    "vegetation": ("vegetation", "tree", "bush", "plant", "hedge", "grass", "forest", "shrub"),
-    "sky": ("sky",),
-    "ground": ("ground", "terrain", "soil"),
-    "traffic light": ("traffic light", "traffic signal", "stoplight", "stop light"),
-    "traffic sign": ("traffic sign", "road sign", "street sign", "stop sign", "sign"),
-    "pole": ("pole", "lamp post", "lamppost", "street light", "streetlight"),
-    "fence": ("fence", "guard rail", "guardrail", "railing"),
-}
-_SAME_CLASS = {"sidewalk": "pavement", "road line": "lane marking", "terrain": "ground", "automobile": "car"}
-_IRREGULAR = {
-    "person": "people",
-    "man": "men",
-    "woman": "women",
-    "child": "children",
-    "foot": "feet",
-    "tooth": "teeth",
-    "goose": "geese",
-    "mouse": "mice",
-    "ox": "oxen",
-    "leaf": "leaves",
-    "knife": "knives",
-    "wolf": "wolves",
-    "loaf": "loaves",
-    "shelf": "shelves",
-    "calf": "calves",
-    "passer-by": "passers-by",
-}
+_SYNONYMS = data_of(__file__, dict[str, tuple[str, ...]], "synonyms")
+_SAME_CLASS = data_of(__file__, dict[str, str], "same_class")
+_IRREGULAR = data_of(__file__, dict[str, str], "irregular")
 _PLURAL_VERBS = {"is": "are", "was": "were", "has": "have"}
 _SINGULAR = {plural: single for single, plural in _IRREGULAR.items()}
 _SMALL = frozenset(

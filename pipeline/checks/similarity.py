@@ -12,49 +12,27 @@ these from other colours: the model hardly knows them. Of 94 pairs of the other 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from core.data_files import data_of
 from core.types import Alternative, Alternatives, EditType, KeywordAlternatives, Task
 from pipeline.seams import Sentences
 
-_THINGS = (
-    "bird, dog, cat, horse, fish, butterfly, car, bus, bicycle, boat, aeroplane, house, bridge, church, tree, flower, "
-    "mushroom, fruit, table, chair, bottle, book, lamp, umbrella, balloon, kite, person, child, shoe, hat"
-)
-_REFERENCES: Mapping[EditType, tuple[str, str]] = {
-    "subject": ("a photo of {}", _THINGS),
-    "object": ("a photo of {}", _THINGS),
-    "attribute": (
-        "a photo of something {}",
-        "red, blue, green, yellow, orange, purple, pink, brown, black, white, grey; "
-        "wooden, metal, stone, brick, glass, plastic, leather, paper; "
-        "big, small, tall, short, wide, narrow, long, tiny; "
-        "striped, spotted, plain, shiny, dirty, old, new, wet",
-    ),
-    "background": (
-        "a photo of something {}",
-        "grassy, sandy, rocky, snowy, a forest, a beach, a desert, mountains, a city street, a field, water, a wall, "
-        "trees, buildings, hills, a room",
-    ),
-    "weather": ("a photo of something {}", "sunny, rainy, snowy, foggy, cloudy, stormy"),
-    "time of day": (
-        "a photo of something {}",
-        "by day, at night, at sunset, in the morning, in the evening, at dawn",
-    ),
-    "domain": (
-        "a photo of something {}",
-        "photograph, painting, sketch, cartoon, watercolour, pencil drawing, render, poster",
-    ),
-}
-"""For each kind: the sentence that a phrase is read in, and phrases whose mean is what the kind has in common.
 
-Where a kind has several groups, with a semicolon between them, the keyword's own one counts: two materials are as
-unlike as two colours, but both are materials.
-"""
+@dataclass(frozen=True)
+class References:
+    """What phrases of a kind are compared with."""
+
+    sentence: str
+    groups: tuple[str, ...]
+    """Phrases with commas between."""
+
+
+_REFERENCES = data_of(__file__, dict[EditType, References])
 
 
 def measured(value: Alternatives, task: Task, sentences: Sentences) -> Alternatives:
@@ -95,11 +73,11 @@ def similarities(
 
 
 def _to(texts: Sequence[str], other: str, kind: EditType, sentences: Sentences) -> list[float]:
-    frame, listed = _REFERENCES[kind]
-    groups = [[phrase.strip() for phrase in group.split(",")] for group in listed.split(";")]
+    references = _REFERENCES[kind]
+    groups = [group.split(", ") for group in references.groups]
     known = [phrase for group in groups for phrase in group]
     wanted = list(dict.fromkeys((*known, other, *texts)))
-    vectors = np.array(sentences.vectors([frame.format(phrase) for phrase in wanted]), dtype=np.float64)
+    vectors = np.array(sentences.vectors([references.sentence.format(phrase) for phrase in wanted]), dtype=np.float64)
     place = {phrase: at for at, phrase in enumerate(wanted)}
     rows = [[place[phrase] for phrase in group] for group in groups]
     mean = vectors[max(rows, key=lambda own: _belongs(vectors[place[other]], vectors[own]))].mean(axis=0)

@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.csv_tables import Cell, Kind, Row, csv_text, facts, plain
@@ -168,7 +169,7 @@ def _zip(study: StudyExport, more: Mapping[str, bytes]) -> Iterator[bytes]:
             made.append({"name": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()})
             return sink.taken()
 
-        yield put("README.txt", _README.encode())
+        yield put("README.txt", _README.read_bytes())
         yield put("methods.txt", (paragraph(study.report) + "\n").encode())
         for name in IN_ZIP:
             yield put(name, EXPORTS[name][1](study))
@@ -287,25 +288,5 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-_README = """A validity study, exported by DILLEMA Studio.
-
-votes.csv         task, worker, label: the votes that count, as crowd-kit reads them
-answers.csv       every answer, also of control and training items and excluded workers, with times and why it does
-                  not count
-turk.csv          all votes but those of the training, in the columns of a result file by Mechanical Turk
-results.csv       every figure with its interval and what it was counted from; results.parquet: the same, typed
-results.json      the same, nested, and the methods paragraph
-outcomes.csv      what the votes say of every image; outcomes.parquet: the same, typed
-items.csv         every item with its pictures and where it comes from; images/ and sources/ hold these. This zip can be
-                  given to a new study as its images.
-workers.csv       pseudonyms, control items, exclusions
-records.json      all of the study as it is kept: `python -m services.studies restore study.zip` brings it back
-study.json        the rules with their versions, exclusions, adjudications
-edited_values.csv how many of the values of each stage people changed in the runs behind the items
-log.csv           what happened, and what was refused
-methods.txt       the methods paragraph
-left_out.csv      only where there is one: pictures that were missing or damaged; all else is here
-manifest.json     every file above with its size and SHA-256; written last
-
-Where a spreadsheet would run a cell, or a part of one, as a formula, there is an apostrophe in front.
-"""
+_README = Path(__file__).with_name("exported-study.txt")
+"""What the zip of a study holds, for whoever unpacks it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from core.types import TaskKind
 from core.words import duration
@@ -16,29 +17,7 @@ from ui.frame import page
 from ui.markup import Html
 from ui.templating import render
 
-STARTER = """name = "My first batch"
-
-[data]
-root = ""                   # where they lie: a whole path
-layout = "imagefolder"      # a folder a class; see the list
-split = ""                  # which one, where there are several
-
-[task]
-kind = "classification"     # the label of an image is its class
-
-[choose]
-number = 100                # at random; without this line all of them
-
-[make]
-profile = "{profile}"
-
-[edits]
-captions_a_source = 2       # test cases of one image
-
-[cost]
-# price_an_hour = 1.0       # of all machines at work together
-# currency = "USD"
-"""
+STARTER = Path(__file__).with_name("starter.toml").read_text(encoding="utf-8")
 """What a new plan begins with; the profile is that of the studio."""
 DRAWN: Mapping[TaskKind, tuple[str, str]] = {
     "classification": (

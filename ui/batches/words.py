@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 
+from core.data_files import data_of
 from core.words import count_of, duration
 from services.batches.service import BatchStatus, PassStatus, State
 from services.runs.words import recipe_title
@@ -12,32 +13,20 @@ from ui.explore.parts import Tone
 BATCHES = "/batches/"
 """The list; the page of a batch is its number below."""
 SHEETS, SCRIPTS = ("batches.css",), ("batches.js",)
-STATES: Mapping[State, tuple[str, Tone]] = {
-    "unplanned": ("planning was interrupted", "warn"),
-    "new": ("ready to begin", ""),
-    "waiting": ("waits for its turn", ""),
-    "running": ("at work", "acc"),
-    "stopping": ("is about to stop", "warn"),
-    "approval": ("waits for your yes", "warn"),
-    "paused": ("paused", "warn"),
-    "stopped": ("stopped", "warn"),
-    "cancelled": ("cancelled", "bad"),
-    "done": ("done", "ok"),
-}
-"""In words, and how loud."""
-MEANINGS: Mapping[State, str] = {
-    "unplanned": "Its images were not all chosen. Plan it again, and it goes on.",
-    "new": "Captions are written first; no image is drawn before you have seen some of them.",
-    "waiting": "Another batch is at work here. This one begins when that one is done, or pauses.",
-    "running": "Pause stops it within seconds; what is not finished is made when it goes on.",
-    "stopping": "What is not finished is made when it goes on.",
-    "approval": "All captions are written. No image is drawn before your yes.",
-    "paused": "Go on takes it up where it was: nothing is made twice.",
-    "stopped": "It stopped before its end, perhaps with the studio. Go on takes it up where it was.",
-    "cancelled": "Nothing more is made of it. What was made stays.",
-    "done": "All is made that could be made.",
-}
-"""What a state means, and what can be done in it."""
+
+
+@dataclass(frozen=True)
+class StateWords:
+    """A state in words."""
+
+    words: str
+    tone: Tone
+    """How loud it is."""
+    meaning: str
+    """What it means, and what can be done in it."""
+
+
+STATES = data_of(__file__, dict[State, StateWords])
 
 
 def batch_address(number: int) -> str:
@@ -47,12 +36,13 @@ def batch_address(number: int) -> str:
 
 def state_words(view: BatchStatus) -> tuple[str, Tone]:
     """What a batch is at, with what it does there."""
-    words, tone = STATES[view.state]
+    held = STATES[view.state]
+    words = held.words
     if view.state == "running":
         words = f"at the {view.current.title.lower()}"
     if view.state == "done" and (failed := view.failed):
         return f"done, {failed:,} failed", "warn"
-    return words, tone
+    return words, held.tone
 
 
 def rate(a_minute: float) -> str:

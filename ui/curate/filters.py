@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 
 from core.catalogue import Bar, Order, ScoreCounts
 from core.check_words import WORDS
+from core.data_files import data_of
 from core.figures import percent
 from core.image_filter import CHECK_OUTCOMES, HIGHEST, LOWEST, NONE, SCORE, STANDINGS, UNREAD, Between, Facet, ScoreBand
 from core.validity_score import FEWEST, Agreement, ScoreRun
@@ -25,41 +26,11 @@ from ui.templating import render
 
 SHOWN = 8
 """Values of a facet that stand in sight; the rest is behind a press."""
-TITLES: Mapping[Facet, str] = {
-    "review": "Review",
-    "class": "Class",
-    "edit type": "Edit type",
-    "weather": "Weather",
-    "time of day": "Time of day",
-    "study": "Study",
-    "tag": "Tags",
-    "batch": "Batch",
-    "import": "Import",
-    "split": "Split",
-    "kind": "Task",
-    "profile": "Profile",
-    "recipe": "Recipe",
-    "method": "Method",
-    "edits": "Number of edits",
-}
+TITLES = data_of(__file__, dict[Facet, str], "titles")
 """The facets in the order in which they stand, with their words."""
 _RARE: frozenset[Facet] = frozenset({"kind", "profile", "recipe", "method", "edits"})
 """Not in sight where all images agree."""
-_USED = {
-    "source": "one source: {}",
-    "run": "one run: {}",
-    "image": "one image: {}",
-    "batch": "one batch: {}",
-    "edited": "edits: {}",
-    "text": "captions: {}",
-    "near": "like image {}",
-    "like": "shows: {}",
-    "picture": "like this picture",
-    "region": "a part of the map",
-    "role": "role: {}",
-    "test_cases": "test cases alone",
-    "not_in_study": "not in a study",
-}
+_USED = data_of(__file__, dict[str, str], "used")
 """Words of parts that no chip shows, or, for a batch, that its page has led to."""
 _STANDING_WORDS = {"newly wrong": "newly wrong", "wrong": "wrong before too", UNREAD: "not asked yet"}
 Chip = tuple[tuple[str, str], str, int | None, str]

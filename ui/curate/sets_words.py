@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
+from core.data_files import data_of
 from core.image_filter import ImageFilter
 from core.test_sets import SPLITS, EntryCount, Review, SetVersion, ShownEntry, Split, TestSet, split_to_load
 from services.test_sets.drafts import Readiness
@@ -56,28 +57,7 @@ class FormatWords:
         return self.line.replace("test", self.folders.get(split, split)).replace("SET", folder)
 
 
-_VAL: Mapping[str, str] = {"validation": "val", "": "unsplit"}
-FORMATS: Mapping[str, FormatWords] = {
-    "imagefolder": FormatWords("Hugging Face datasets", 'datasets.load_dataset("SET", split="test")'),
-    "torchvision": FormatWords(
-        "torchvision, timm, Keras: a folder a label", 'torchvision.datasets.ImageFolder("SET/test")'
-    ),
-    "coco": FormatWords("pycocotools, Detectron2, MMDetection", 'COCO("SET/annotations/instances_test.json")', _VAL),
-    "cityscapes": FormatWords(
-        "torchvision and tools for Cityscapes; every image needs a mask",
-        'torchvision.datasets.Cityscapes("SET", split="test", target_type="semantic")',
-        {"validation": "val", "": "test"},
-    ),
-    "yolo": FormatWords("Ultralytics YOLO; outlines of the masks", 'YOLO("yolo11n-seg.pt").val(data="SET/data.yaml")'),
-    "webdataset": FormatWords(
-        "webdataset: tar files, for streaming", 'WebDataset("SET/test-000000.tar").decode("pil")'
-    ),
-    "csv": FormatWords(
-        "pandas, a spreadsheet, anything",
-        'pandas.read_csv("SET/examples.csv", keep_default_na=False, dtype=str)',
-    ),
-    "parquet": FormatWords("Hugging Face datasets, images inside", 'datasets.load_dataset("SET", split="test")'),
-}
+FORMATS = data_of(__file__, dict[str, FormatWords])
 """Of each format that is written: what loads it, and how."""
 
 
