@@ -137,6 +137,20 @@ def chance_weights() -> Floats:
     return weights
 
 
+def matched(
+    source: NDArray[np.int64], way: NDArray[np.int64], control_source: NDArray[np.int64], control_way: NDArray[np.int64]
+) -> tuple[NDArray[np.bool_], Floats]:
+    """Return which test cases have a control of their source and way, and the weight of each control: the controls of
+    a source and way together weigh as much as its test cases of that way.
+    """
+    ways = 1 + int(max(way.max(initial=0), control_way.max(initial=0)))
+    own, other = source * ways + way, control_source * ways + control_way
+    keys, place, controls = np.unique(other, return_inverse=True, return_counts=True)
+    there = (way >= 0) & np.isin(own, keys)
+    cases = np.bincount(np.searchsorted(keys, own[there]), minlength=len(keys))
+    return there, cases[place] / controls[place]
+
+
 def ratio_of(means: MeansOfSources, above: int, below: int, n: int, zero: str) -> Figure:
     """The ratio of two means, by their columns. Where the one below is 0, `zero` says so, with the least it may be."""
 

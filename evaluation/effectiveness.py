@@ -30,6 +30,7 @@ from evaluation.by_source import (
     adjusted,
     clustering,
     distinct_rows,
+    matched,
     means_of_groups,
     one_split,
     ratio_of,
@@ -52,13 +53,17 @@ class Answers:
     """The number of the class that it names, from 0; -1 for one that is none of the labels."""
     confidence: Floats
     """The probability of that class, 0 to 1."""
+    way: NDArray[np.int64] | None = None
+    """The number of the control set of each image, -1 for none: a test case is compared with that of its own. None if
+    all have the same."""
 
     def __len__(self) -> int:
         return len(self.source)
 
     def where(self, wanted: NDArray[np.bool_]) -> Answers:
         """Those that are wanted."""
-        return Answers(self.source[wanted], self.right[wanted], self.said[wanted], self.confidence[wanted])
+        way = None if self.way is None else self.way[wanted]
+        return Answers(self.source[wanted], self.right[wanted], self.said[wanted], self.confidence[wanted], way)
 
     @property
     def known(self) -> Answers:
@@ -79,7 +84,7 @@ def effectiveness(
     `splits` names the split of each source, or "". `weighing` says what weighs the same.
 
     Only sources count of which the original and a test case can be compared; and where reconstructions are compared,
-    only those that have one. Raises ValueError for sources of several splits.
+    only those that have one, with their test cases that have one. Raises ValueError for sources of several splits.
     """
     split = one_split(splits)
     first, cases = original.known, generated.known
@@ -96,10 +101,16 @@ def effectiveness(
     shares = np.column_stack([ratio(wrong_originals, originals), ratio(wrong, size)])
     weights = size if weighing == "case" else np.ones(len(both))
     means, n = MeansOfSources(shares, weights), len(cases)
-    controls, wrong_controls = _counts(both, control) if control is not None else (np.zeros(len(both)),) * 2
+    compared, weight = cases, None
+    if control is not None and cases.way is not None and control.way is not None:
+        there, weight = matched(cases.source, cases.way, control.source, control.way)
+        compared, control, weight = cases.where(there), control.where(weight > 0), weight[weight > 0]
+    controls, wrong_controls = _counts(both, control, weight) if control is not None else (np.zeros(len(both)),) * 2
     has_control = controls > 0
-    beside = np.column_stack([shares, ratio(wrong_controls, controls)])[has_control]
-    controlled, n_beside = MeansOfSources(beside, weights[has_control]), int(size[has_control].sum())
+    size_beside, wrong_beside = (size, wrong) if compared is cases else _counts(both, compared)
+    after_beside = ratio(wrong_beside, size_beside)
+    beside = np.column_stack([shares[:, 0], after_beside, ratio(wrong_controls, controls)])[has_control]
+    controlled, n_beside = MeansOfSources(beside, weights[has_control]), int(size_beside[has_control].sum())
 
     def of_control(column: int, less: int | None = None, images: int = n_beside) -> Figure:
         if not has_control.any():
@@ -121,7 +132,7 @@ def effectiveness(
         controlled=len(beside),
         error_original_controlled=of_control(0, images=len(beside)),
         error_generated_controlled=of_control(1),
-        error_reconstructed=of_control(2, images=int(controls.sum())),
+        error_reconstructed=of_control(2, images=0 if control is None else len(control)),
         excess=of_control(1, less=2),
         flips=_flips(both, first, cases),
         together=_together(size, wrong),
@@ -139,9 +150,10 @@ def no_control_words(read: int | None) -> str:
     return "no reconstruction of these sources can be compared" if read else "no reconstruction is read yet"
 
 
-def _counts(sources: NDArray[np.int64], answers: Answers) -> tuple[Floats, Floats]:
+def _counts(sources: NDArray[np.int64], answers: Answers, weight: Floats | None = None) -> tuple[Floats, Floats]:
     place = np.searchsorted(sources, answers.source)
-    return _counted(place, np.ones(len(place)), len(sources)), _counted(place, answers.right == WRONG, len(sources))
+    each = np.ones(len(place)) if weight is None else weight
+    return _counted(place, each, len(sources)), _counted(place, each * (answers.right == WRONG), len(sources))
 
 
 def _counted(place: NDArray[np.int64], weights: NDArray[np.generic], length: int) -> Floats:

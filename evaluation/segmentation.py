@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from core.evaluation_results import LossEffect, LostClass, SegmentationEffect, SegmentedClass, Weighing
 from core.figures import Figure, Floats, ratio
 from core.predictions import DROPPED
-from evaluation.by_source import MeansOfSources, Unseen, one_split
+from evaluation.by_source import MeansOfSources, Unseen, matched, one_split
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, effectiveness, no_control_words
 
 IGNORED = 255
@@ -36,6 +36,8 @@ class Pixels:
     """The number of the source of each image, from 0."""
     counts: Floats
     """(images, classes, classes + 1): pixels of a class by what is said; the last column is none of the classes."""
+    way: NDArray[np.int64] | None = None
+    """As `Answers.way`."""
 
     def __len__(self) -> int:
         return len(self.source)
@@ -59,7 +61,9 @@ class Pixels:
 
     def where(self, wanted: NDArray[np.bool_]) -> Pixels:
         """Those that are wanted."""
-        return self if wanted.all() else Pixels(self.source[wanted], self.counts[wanted])
+        if wanted.all():
+            return self
+        return Pixels(self.source[wanted], self.counts[wanted], None if self.way is None else self.way[wanted])
 
 
 @dataclass(frozen=True)
@@ -76,11 +80,13 @@ class Losses:
     """(images, classes): whether it had the class to lose; of an original, whether its mask has it."""
     most: NDArray[np.int64]
     """The class that it loses most of, by its place; -1 where it loses none."""
+    way: NDArray[np.int64] | None = None
+    """As `Answers.way`."""
 
     @property
     def answers(self) -> Answers:
         """As answers that are right or wrong, and name no class. How sure they are is not known, and stands as 0."""
-        return Answers(self.source, self.right, np.full(len(self.source), -1), np.zeros(len(self.source)))
+        return Answers(self.source, self.right, np.full(len(self.source), -1), np.zeros(len(self.source)), self.way)
 
 
 def confusion(truth: NDArray[np.uint8], said: NDArray[np.uint8], classes: int) -> Floats:
@@ -134,7 +140,11 @@ def segmentation_effect(
     kept, cases = kept[wanted], generated.where(wanted)
     first = original.where(np.isin(original.source, both))
     control = reconstructed.where(np.isin(reconstructed.source, both)) if reconstructed is not None else None
-    of_first, of_cases = _overlaps(first), _overlaps(cases)
+    of_first, of_cases, weight = _overlaps(first), _overlaps(cases), None
+    has_own = None
+    if control is not None and cases.way is not None and control.way is not None:
+        has_own, weight = matched(cases.source, cases.way, control.source, control.way)
+        control, weight = control.where(weight > 0), weight[weight > 0]
     sets = {
         "original": (first.source, of_first),
         "generated": (cases.source, of_cases),
@@ -143,7 +153,8 @@ def segmentation_effect(
     if control is not None and len(control):
         sets["control"] = control.source, _overlaps(control)
         beside = [np.isin(source, control.source) for source in (first.source, cases.source)]
-        if not beside[0].all():  # or they are the same as without these words
+        beside[1] = beside[1] if has_own is None else has_own
+        if not all(one.all() for one in beside):  # or they are the same as without these words
             sets["original beside"] = first.source[beside[0]], of_first[beside[0]]
             sets["generated beside"] = cases.source[beside[1]], of_cases[beside[1]]
     cases_of = np.bincount(cases.source, minlength=int(both.max(initial=-1)) + 1)
@@ -151,6 +162,8 @@ def segmentation_effect(
     def weights(name: str) -> Floats:
         source, _ = sets[name]
         alike = np.bincount(source, minlength=len(cases_of))[source]
+        if name == "control" and weight is not None:
+            alike = np.bincount(source, weights=weight)[source] / weight
         if weighing == "source":
             return 1.0 / alike
         return np.ones(len(source)) if name == "kept" else cases_of[source] / alike

@@ -79,6 +79,8 @@ class Recipe:
     """Returns the caption of the source image from the values by stage. The checks measure the change from it."""
     unedited: str = "by hand"
     """Words for an image whose caption has no edits."""
+    control: str = ""
+    """Name of the recipe that draws without an edit, by the same method: its images are the control set. "" if none."""
 
     @property
     def drawing_method(self) -> MethodDescription:
@@ -214,6 +216,7 @@ DILLEMA = Recipe(
     description="Changes words of the caption that the task leaves free, and draws each changed caption.",
     stages=(CAPTION, KEYWORDS, ALTERNATIVES, COUNTERFACTUALS),
     captions=lambda values: values.get("counterfactuals"),
+    control="reconstruction",
 )
 RECONSTRUCTION = Recipe(
     name="reconstruction",
@@ -232,6 +235,7 @@ INSTRUCT = replace(
     method="instruct",
     drawing_prompt=INSTRUCTION_PROMPT,
     settings=SettingsWithEditing,
+    control="",  # an editor that is asked to change nothing has no instruction
 )
 SHIPPED = (DILLEMA, RECONSTRUCTION, INSTRUCT)
 
@@ -282,6 +286,17 @@ def recipe_of(name: str) -> Recipe:
     if name not in _known:
         raise UnknownRecipe(f"There is no recipe {name[:80]!r} here: there are {', '.join(_known)}.", field="recipe")
     return _known[name]
+
+
+def control_of(name: str) -> Recipe | None:
+    """Return the recipe of the control set of a recipe's images, or None. An unknown recipe counts as DILLEMA."""
+    return _known.get(_known.get(name, DILLEMA).control)
+
+
+def control_recipes() -> tuple[Recipe, ...]:
+    """Return the recipes whose images are controls of other recipes."""
+    named = {recipe.control for recipe in _known.values()}
+    return tuple(recipe for recipe in _known.values() if recipe.name in named)
 
 
 def section_card(section: str) -> StageName | None:

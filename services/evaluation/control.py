@@ -1,5 +1,6 @@
 """The control set of an evaluation: the sources of its test cases drawn once more from their own captions, without an
 edit, and in all else as the test cases were: profile, method, settings and seed. What exceeds it is what the edits do.
+The recipe that draws them is `Recipe.control` of the test cases' recipe.
 
 Each reconstruction is an image of the run of its source, so that source, mask and label are the run's. It is drawn by
 the queue of runs, one after the other; what is there is not drawn again.
@@ -18,7 +19,7 @@ from core.stored_runs import Run
 from core.types import CounterfactualCaption
 from core.words import count_of
 from pipeline.methods import method_of
-from pipeline.recipes import RECONSTRUCTION, recipe_of
+from pipeline.recipes import Recipe, control_of, recipe_of
 from pipeline.stages.generation import PlannedImage
 from services.changes import Changes
 from services.evaluation.predicting import Read
@@ -93,6 +94,8 @@ class ControlSets:
             raise UserError("It has no test case.", field="subject")
         if not len(cases.lacking):
             known = len(set(cases.controls.source.tolist()))
+            if (cases.way < 0).all():
+                raise UserError(cases.without_control, field="subject")
             if known == cases.view.sources:
                 raise UserError("Each of its sources has a reconstruction already.", field="subject")
             raise UserError(
@@ -101,7 +104,7 @@ class ControlSets:
                 field="subject",
             )
         run, lineage = self._like(self._waiting(cases)[0])
-        self._settings(run, lineage)
+        self._settings(run, lineage, _control(lineage))
 
     def _waiting(self, cases: Cases) -> list[int]:
         found: list[int] = cases.table.test_case[cases.generated.row[cases.lacking]].tolist()
@@ -136,15 +139,15 @@ class ControlSets:
         before = jobs.of_run(run_id)
         if before is not None and before.active:
             self._until_over(before.id, tell)
-        run = runs.get(run_id)
+        run, control = runs.get(run_id), _control(lineage)
         there = (case.lineage for case in run.test_cases)
-        if any(one.recipe == RECONSTRUCTION.name and one.method == lineage.method for one in there):
+        if any(one.recipe == control.name and one.method == lineage.method for one in there):
             return False
         said = recipe_of(lineage.recipe).source_caption({name: held.value.value for name, held in run.values.items()})
         if not said:
             raise UserError("Its run has no caption: run the first stage there, or write one.")
         image = PlannedImage(CounterfactualCaption(said, ()), lineage.seed)
-        job = self._execution.start_images(run_id, (image,), RECONSTRUCTION.name, self._settings(run, lineage))
+        job = self._execution.start_images(run_id, (image,), control.name, self._settings(run, lineage, control))
         try:
             over = self._until_over(job, tell)
         except Cancelled:
@@ -165,12 +168,12 @@ class ControlSets:
             tell()
         return view
 
-    def _settings(self, run: Run, lineage: Lineage) -> Settings:
+    def _settings(self, run: Run, lineage: Lineage, control: Recipe) -> Settings:
         """Settings of a test case. Raises UserError if they are unknown, or the studio draws by another model now."""
         method, driver = method_of(lineage.method), self._execution.driver
         if isinstance(lineage.settings, UnreadSettings):
             raise UserError("The settings of its test cases are not known to this version of the studio.")
-        settings = self._execution.runs.settings(run, RECONSTRUCTION.name).model_copy(
+        settings = self._execution.runs.settings(run, control.name).model_copy(
             update={name: getattr(lineage.settings, name) for name in method.sections}
         )
         model = method.model_name(driver.models, method.settings_of(settings))
@@ -180,3 +183,9 @@ class ControlSets:
                 f"{model}: start the studio with the profile “{run.profile}”."
             )
         return settings
+
+
+def _control(lineage: Lineage) -> Recipe:
+    control = control_of(lineage.recipe)
+    assert control is not None, "a test case without a control set lacks none"
+    return control

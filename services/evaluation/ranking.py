@@ -146,8 +146,8 @@ def part_of(found: EvaluationResult, places: Numbers) -> EvaluationResult:
         [held.shas[place] for place in places.tolist()],
         held.masks.of(places) if held.masks else held.masks,
     )
-    cases = replace(found.cases, generated=images)
-    own = {name: getattr(found, name)[places] for name in ("right", "said", "read")}
+    cases = replace(found.cases, generated=images, way=found.cases.way[places])
+    own = {name: getattr(found, name)[places] for name in ("right", "said", "read", "change")}
     return replace(found, cases=cases, pixels=None, **own)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,10 @@ from core.types import TaskKind
 from core.words import few_names
 from evaluation.class_mapping import ClassMap, report_of
 from evaluation.comparison import comparison_answer, paired_difference
-from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, effectiveness
+from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, effectiveness
 from evaluation.report import answer, segmentation_answer
 from evaluation.samples import all_of_a_part
-from evaluation.segmentation import loss_effect, right_pixels, segmentation_effect
+from evaluation.segmentation import Losses, Pixels, loss_effect, right_pixels, segmentation_effect
 from evaluation.sensitivity import Changes, SensitivityRow, sensitivity
 from evaluation.validity import Judged, ValidityEffect, validity_effect
 from services.evaluation.blas_threads import without_blas_threads
@@ -82,10 +82,14 @@ class EvaluationResult(Standing):
     cases: Cases
     names: tuple[str, ...]
     """The possible answers: the labels, or the protected classes of a segmenter."""
+    change: Floats
+    """Of each test case, the figure of the tables of edits less that of the reconstruction or original that it is
+    compared with; NaN if unknown."""
     pixels: PixelCells | None = None
     """Of a segmenter: the images behind the figures of pixels."""
 
 
+_HasWay = TypeVar("_HasWay", Answers, Losses, Pixels)
 _Answers = tuple[Numbers, NDArray[np.int8], Numbers]
 """Of some images: their places, `RIGHT`, `WRONG` or `UNKNOWN`, and the answer of the model."""
 
@@ -135,7 +139,8 @@ class Evaluation:
             counts = "its pixels count" if self.cases.view.kind == "segmentation" else "what shows it counts"
             self._notes.append(f"No class of the model is taken for {unmapped}: {counts} in no figure.")
         if not len(self.cases.controls):
-            self._notes.append("There are no reconstructions of these sources: what drawing alone does cannot be told.")
+            none = "There are no reconstructions of these sources: what drawing alone does cannot be told."
+            self._notes.append(none if (self.cases.way >= 0).any() else self.cases.without_control)
         # Some of it is worked out beside the rest: most of all is numpy's, which locks nobody out meanwhile.
         with without_blas_threads(), ThreadPoolExecutor(BESIDE, "figures") as self._beside:
             self._scored = self._beside.submit(self.score)
@@ -160,27 +165,26 @@ class Evaluation:
         judged = self._beside.submit(self._validity, standing)
         effect = effectiveness(
             first.answers,
-            cased.answers,
-            control.answers if len(cases.controls) else None,
+            self._with_way(cased.answers, cased.place),
+            self._with_way(control.answers, control.place, True) if len(cases.controls) else None,
             np.maximum(cases.originals.label, 0),
             cases.labels,
             cases.split,
             self.weighing,
         )
-        of_original, of_control = (
-            _means_of(one.true, one.answers.source, len(cases.originals)) for one in (first, control)
-        )
+        of_original = _means_of(first.true, first.answers.source, len(cases.originals))
+        of_control = self._of_control(control.true, control.place)
         after = np.full(len(cases.generated), np.nan)
         after[cased.place] = cased.true
         newly = (standing.right == WRONG) & (standing.before[cases.generated.source] == RIGHT)
-        tables, against_control = self._edits(after, of_original, of_control, newly, EDIT_TABLES)
+        tables, against_control, change = self._edits(after, of_original, of_control, newly, EDIT_TABLES)
         validity, notes = judged.result()
         if validity is not None:  # the same figure has the same interval wherever it stands
             validity = replace(validity, as_measured=effect.error_generated)
         self._notes += notes
         words = answer(self.title, effect, validity, [one.row for one in tables["edit type"]])
         evaluated = self._evaluated(words, tables, against_control, validity, cases.labels, effectiveness=effect)
-        return EvaluationResult(evaluated=evaluated, cases=cases, names=cases.labels, **vars(standing))
+        return EvaluationResult(evaluated=evaluated, cases=cases, names=cases.labels, change=change, **vars(standing))
 
     def _segmented(self) -> EvaluationResult:
         cases, holds = self.cases, self.masks.holds
@@ -204,8 +208,9 @@ class Evaluation:
 
         def lose() -> LossEffect:
             lost, _ = standing.result()
-            controls = lost.controls if drawn else None
-            return loss_effect(lost.originals, lost.generated, controls, lost.names, cases.split, self.weighing)
+            controls = self._with_way(lost.controls, control.place, True) if drawn else None
+            generated = self._with_way(lost.generated, cased.place)
+            return loss_effect(lost.originals, generated, controls, lost.names, cases.split, self.weighing)
 
         # Each waits for nothing but what was submitted before it.
         standing = self._beside.submit(stand)
@@ -213,8 +218,8 @@ class Evaluation:
         losing = self._beside.submit(lose)
         effect = segmentation_effect(
             first.pixels,
-            cased.pixels,
-            drawn.pixels if drawn else None,
+            self._with_way(cased.pixels, cased.place),
+            self._with_way(drawn.pixels, drawn.place, True) if drawn else None,
             holds[cased.place],
             names,
             cases.split,
@@ -225,10 +230,10 @@ class Evaluation:
         # The share of right pixels; an image of which a class is lost is one that is wrong.
         after = np.full(size, np.nan)
         after[cased.place] = right_pixels(cased.pixels)
-        of_original, of_control = (
-            _means_of(right_pixels(one.pixels), one.pixels.source, len(cases.originals)) for one in (first, control)
-        )
-        tables, against_control = self._edits(after, of_original, of_control, stood.right == WRONG, EDIT_TABLES[:3])
+        of_original = _means_of(right_pixels(first.pixels), first.pixels.source, len(cases.originals))
+        of_control = self._of_control(right_pixels(control.pixels), control.place)
+        wrong = stood.right == WRONG
+        tables, against_control, change = self._edits(after, of_original, of_control, wrong, EDIT_TABLES[:3])
         (validity, notes), losses = judged.result(), losing.result()
         if validity is not None:
             validity = replace(validity, as_measured=losses.generated)
@@ -246,7 +251,7 @@ class Evaluation:
             unchecked=self.masks.unchecked,
         )
         return EvaluationResult(
-            evaluated=evaluated, cases=cases, names=lost.names, pixels=cells.result(), **vars(stood)
+            evaluated=evaluated, cases=cases, names=lost.names, change=change, pixels=cells.result(), **vars(stood)
         )
 
     def _evaluated(
@@ -282,18 +287,34 @@ class Evaluation:
         )
         return replace(evaluated, notes=(*filter(None, [evaluated.doubt]), *evaluated.notes))
 
+    # Control sets
+
+    def _with_way(self, held: _HasWay, place: Numbers, control: bool = False) -> _HasWay:
+        """What is known of the images in these places, with the numbers of their control sets if those differ."""
+        way = self.cases.control_way if control else self.cases.way
+        return replace(held, way=way[place]) if self.cases.mixed else held
+
+    def _of_control(self, values: Floats, place: Numbers) -> Floats:
+        """Of each test case the mean over the reconstructions of its source in its own control set; NaN for none.
+        `values` are those of the reconstructions in these places.
+        """
+        cases, ways = self.cases, int(self.cases.way.max(initial=0)) + 1
+        source = cases.controls.source[place] * ways + cases.control_way[place]
+        means = _means_of(values, source, ways * len(cases.originals))
+        return np.where(cases.way >= 0, means[cases.generated.source * ways + cases.way], np.nan)
+
     # Edits
 
     def _edits(
         self, after: Floats, of_original: Floats, of_control: Floats, wrong: Flags, names: Sequence[EditTable]
-    ) -> tuple[dict[EditTable, tuple[EditRow, ...]], bool]:
-        """The tables with these `names`, and whether they compare with reconstructions. `after` is the figure of each
-        test case, the two others are its mean by source, and `wrong` says which test cases are wrong here.
+    ) -> tuple[dict[EditTable, tuple[EditRow, ...]], bool, Floats]:
+        """The tables with these `names`, whether they compare with reconstructions, and the change of each test case.
+        `after` is the figure of each test case, `of_original` that of each source, `of_control` the mean over the
+        reconstructions that each test case is compared with, and `wrong` says which test cases are wrong here.
         """
         cases = self.cases
         against_control = bool(np.isfinite(of_control).any())
-        of_source = of_control if against_control else of_original
-        compare_with = of_source[cases.generated.source]
+        compare_with = of_control if against_control else of_original[cases.generated.source]
         missing = int((np.isfinite(after) & ~np.isfinite(compare_with)).sum())
         if against_control and missing:
             self._notes.append(
@@ -305,7 +326,7 @@ class Evaluation:
             edits = self._shown(table, edits_of(cases, table))
             rows = sensitivity(changes, edits.case, edits.group, edits.names, self.weighing)
             tables[table] = self._with_worst(table, rows, edits, after - compare_with)
-        return tables, against_control
+        return tables, against_control, after - compare_with
 
     def _shown(self, table: EditTable, edits: _Edits) -> _Edits:
         sizes = np.bincount(edits.group, minlength=len(edits.names))

@@ -1,7 +1,8 @@
 """The images of a subject as columns: originals, test cases and reconstructions, with label, source, split and mask.
 
-Test cases and reconstructions are never mixed: whatever a filter or a test set holds, an image of the recipe
-“reconstruction” is a control, and all reconstructions of the same sources count, wherever in the workspace they are.
+Test cases and reconstructions are never mixed: whatever a filter or a test set holds, an image of a recipe that is the
+control of another (`Recipe.control`) is a control. All reconstructions of the same sources count, wherever in the
+workspace they are, each for the test cases of the recipes whose control it is.
 
 An image that people rejected counts in no figure, whatever the subject: a fault on it is none of the model's. That goes
 for a released version too, which keeps the image. Its figures then are of the others, and a note says how many it is.
@@ -21,8 +22,8 @@ import numpy as np
 
 from core.figures import Flags, Numbers
 from core.types import TaskKind
-from core.words import count_of
-from pipeline.recipes import RECONSTRUCTION
+from core.words import count_of, few_names
+from pipeline.recipes import control_of, control_recipes, known_recipes
 from services.evaluation.types import WITHOUT_SPLIT, Subject, SubjectView
 from storage.curation.case_columns import REJECTED, CaseTable, SetRow, Texts, texts_of
 from storage.workspace import Workspace
@@ -116,7 +117,13 @@ class Cases:
     left_out: tuple[str, ...]
     """What of it is not counted, each in one sentence."""
     lacking: Numbers
-    """Place of a test case of each source without a reconstruction, by which one can be drawn."""
+    """Place of a test case of each source and control set without a reconstruction, by which one can be drawn."""
+    way: Numbers
+    """Of each test case the number of the recipe of its control set; -1 if its own recipe has none."""
+    control_way: Numbers
+    """The number of the recipe of each reconstruction. With `way` it says what is compared with what."""
+    without_control: str
+    """A sentence on the test cases whose recipes have no control set; "" for none."""
 
     @cached_property
     def pictures(self) -> tuple[str, ...]:
@@ -127,6 +134,11 @@ class Cases:
     def digest(self) -> str:
         """Another one where the images are others."""
         return hashlib.sha256("\n".join(sorted(self.pictures)).encode()).hexdigest()[:16]
+
+    @property
+    def mixed(self) -> bool:
+        """True if its test cases are compared with several control sets, or some of them with none."""
+        return len(self.way) > 0 and bool((self.way != self.way[0]).any())
 
     @cached_property
     def of_edit_type(self) -> Mapping[str, Flags]:
@@ -187,8 +199,14 @@ class _Reading:
     ) -> None:
         self._subject, self._title, self._table = subject, title, table
         self._originals = originals
-        unedited = np.array([name == RECONSTRUCTION.name for name in table.recipes.values] + [False])
-        self._is_control = unedited[table.recipes.numbers]
+        named = [recipe.name for recipe in control_recipes()]
+        own = np.array([named.index(name) if name in named else -1 for name in table.recipes.values] + [-1])
+        controls = [control_of(name) for name in (*table.recipes.values, "")]
+        ways = np.array([-1 if recipe is None else named.index(recipe.name) for recipe in controls])
+        self._is_control = own[table.recipes.numbers] >= 0
+        self._way = np.where(self._is_control, own[table.recipes.numbers], ways[table.recipes.numbers])
+        """The number of the recipe of the control set of each image, or of a control's own recipe; -1 for none."""
+        self._control_methods = [recipe.method for recipe in control_recipes()]
         self._left_out: list[str] = []
         self._labels, self._splits = table.labels, table.splits
         self._masks, self._mask_classes = table.masks, table.mask_classes
@@ -270,12 +288,18 @@ class _Reading:
         numbers = table.images.numbers[controls]
         drawn = Images(controls, control_source, label[control_source], numbers, table.images.of(controls), masks[2])
         lacking = self._lacking(rows, source, of_source, segments)
+        way = self._way[rows]
         view = SubjectView(
             *(self._subject, self._title, kind, len(shas), len(rows), len(controls), there, problem),
             can_make_control=len(lacking) > 0,
         )
         split = tuple(Texts(self._splits.values, self._splits.numbers[source_rows]).of(slice(None)))
-        return Cases(view, table, originals, generated, drawn, names, split, tuple(self._left_out), lacking)
+        without = self._without_control(rows[way < 0])
+        self._left_out += [without] if without and (way >= 0).any() else []
+        return Cases(
+            *(view, table, originals, generated, drawn, names, split, tuple(self._left_out), lacking),
+            *(way, self._way[controls], without),
+        )
 
     def _labelled(self, rows: Numbers, first: Numbers, shas: list[str]) -> tuple[tuple[str, ...], Numbers, Numbers]:
         """Labels, and that of each image and source. A source has its own, else that of its task, else of an image."""
@@ -294,7 +318,7 @@ class _Reading:
         return names, of_own[own.numbers[rows]], label
 
     def _controls(self, rows: Numbers, of_source: Numbers, segments: bool) -> Numbers:
-        found = self._reconstructed(of_source, segments)
+        found = self._reconstructed(rows, of_source, segments)
         rejected = self._table.verdict[found] == REJECTED
         self._tell_rejected(int(rejected.sum()), "reconstruction")
         found = found[~rejected]
@@ -307,27 +331,43 @@ class _Reading:
         return found[alike]
 
     def _lacking(self, rows: Numbers, source: Numbers, of_source: Numbers, segments: bool) -> Numbers:
-        """Places of the first test case of each source without a reconstruction, rejected ones included."""
-        table = self._table
-        by_method = np.array([name == RECONSTRUCTION.method for name in table.methods.values] + [False])
-        usable = (table.test_case[rows] >= 0) & table.there[rows] & by_method[table.methods.numbers[rows]]
-        place = np.flatnonzero(usable)
-        known, first = np.unique(source[place], return_index=True)
-        found = self._reconstructed(of_source, segments)
+        """Places of the first test case of each source and control set without a reconstruction, rejected ones
+        included.
+        """
+        table, ways = self._table, len(self._control_methods)
+        number = {name: place for place, name in enumerate(table.methods.values)}
+        drawing = np.array([*(number.get(name, -2) for name in self._control_methods), -2])
+        by_method = table.methods.numbers[rows] == drawing[self._way[rows]]
+        place = np.flatnonzero((table.test_case[rows] >= 0) & table.there[rows] & by_method)
+        known, first = np.unique(source[place] * ways + self._way[rows[place]], return_index=True)
+        found = self._reconstructed(rows, of_source, segments)
         alike = np.isin(self._drawn_by(found), np.unique(self._drawn_by(rows)))
-        there = of_source[table.sources.numbers[found[alike]]]
+        there = of_source[table.sources.numbers[found[alike]]] * ways + self._way[found[alike]]
         lacking: Numbers = place[first[~np.isin(known, there)]]
         return lacking
 
-    def _reconstructed(self, of_source: Numbers, segments: bool) -> Numbers:
-        """All reconstructions of these sources, whatever drew them and whatever people said of them."""
+    def _reconstructed(self, rows: Numbers, of_source: Numbers, segments: bool) -> Numbers:
+        """All reconstructions of the sources of these rows by the recipes of their control sets, whatever drew them and
+        whatever people said of them.
+        """
         table = self._table
         fits = self._is_control & table.there & (table.segmentation == segments)
-        return np.flatnonzero(fits & (of_source[table.sources.numbers] >= 0))
+        return np.flatnonzero(fits & (of_source[table.sources.numbers] >= 0) & np.isin(self._way, self._way[rows]))
 
     def _drawn_by(self, rows: Numbers) -> Numbers:
         table = self._table
-        return table.profiles.numbers[rows] * len(table.methods.values) + table.methods.numbers[rows]
+        drawn = table.profiles.numbers[rows] * len(table.methods.values) + table.methods.numbers[rows]
+        return drawn * (len(self._control_methods) + 1) + self._way[rows]
+
+    def _without_control(self, rows: Numbers) -> str:
+        if not len(rows):
+            return ""
+        titles = {recipe.name: recipe.title for recipe in known_recipes()}
+        names = few_names([f"“{titles.get(name, name)}”" for name in dict.fromkeys(self._table.recipes.of(rows))])
+        return (
+            f"{count_of(len(rows), 'test case', 'has')} no control set, as the recipe {names} draws nothing without an "
+            "edit. The errors on such images include what drawing alone causes, so they count in no excess."
+        )
 
     def _masks_of(
         self, first: Numbers, rows: Numbers, controls: Numbers, shas: Sequence[str]

@@ -24,7 +24,7 @@ from core.studies import NewItem
 from core.types import EDIT_TYPES, Task
 from core.words import classes_in, count_of
 from evaluation.metrics import share
-from pipeline.recipes import RECONSTRUCTION, known_recipes
+from pipeline.recipes import RECONSTRUCTION, control_recipes, known_recipes
 from services.curation.views import WHICH, Filter
 from services.evaluation.model_outcomes import RunMasks, kind_of, verdict_with_masks
 from services.studies.draft_form import typed_number, typed_text
@@ -53,7 +53,8 @@ class ItemDraw(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     filter: Filter = Field(
-        ImageFilter(), description=f"{WHICH}. Reconstructions only with recipe={RECONSTRUCTION.name}"
+        ImageFilter(),
+        description=f"{WHICH}. Reconstructions only if it names their recipe, such as recipe={RECONSTRUCTION.name}",
     )
     how: How = Field("random", description="At random, or equally many of each label or edit type")
     count: Annotated[int, typed_number(FormNumber(1, MOST))] = Field(100, description=f"Items, at most {MOST:,}")
@@ -141,10 +142,11 @@ def draw(workspace: Workspace, pool: Pool, asked: ItemDraw, seed: int) -> tuple[
 
 
 def _without_reconstructions(wanted: ImageFilter) -> ImageFilter:
-    """The filter without reconstructions, unless it names their recipe."""
-    if RECONSTRUCTION.name in wanted.facets.get("recipe", ()):
+    """The filter without reconstructions, unless it names a recipe of theirs."""
+    controls = [recipe.name for recipe in control_recipes()]
+    if not {*controls}.isdisjoint(wanted.facets.get("recipe", ())):
         return wanted
-    others = dict.fromkeys((*wanted.without.get("recipe", ()), RECONSTRUCTION.name))
+    others = dict.fromkeys((*wanted.without.get("recipe", ()), *controls))
     return replace(wanted, without={**wanted.without, "recipe": tuple(others)})
 
 
@@ -152,7 +154,7 @@ def _reconstructions(wanted: ImageFilter) -> ImageFilter | None:
     """The reconstructions that `_without_reconstructions` leaves out; None where the filter names recipes itself."""
     if "recipe" in wanted.facets or "recipe" in wanted.without:
         return None
-    return replace(wanted, facets={**wanted.facets, "recipe": (RECONSTRUCTION.name,)})
+    return replace(wanted, facets={**wanted.facets, "recipe": tuple(recipe.name for recipe in control_recipes())})
 
 
 def _labelled(selection: ImageFilter) -> ImageFilter:
@@ -208,7 +210,8 @@ def _left_out(reconstructions: int) -> str:
     if not reconstructions:
         return ""
     number = count_of(reconstructions, "reconstruction", "is")
-    return f" {number} left out: choose the recipe “{RECONSTRUCTION.title}” to draw them."
+    titles = " or ".join(f"“{recipe.title}”" for recipe in control_recipes())
+    return f" {number} left out: choose the recipe {titles} to draw them."
 
 
 def recipes_in(catalogue: Catalogue) -> tuple[tuple[str, str], ...]:

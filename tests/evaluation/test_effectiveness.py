@@ -400,3 +400,28 @@ def test_reconstructions_without_an_error_do_not_prove_that_edits_do_something()
     found = effectiveness(original, generated, control, np.zeros(100, np.int64), LABELS, [""] * 100)
     assert (found.error_reconstructed.value, found.excess.value) == (0.0, 0.005)
     assert not found.excess.clear_of_zero and "may be chance" in answer("resnet50", found, None, ())
+
+
+def test_each_test_case_is_compared_with_the_control_of_its_own_way() -> None:
+    """By hand: source 0 has two ways, source 1 one of them and a case without a control, source 2 none."""
+    case_source, case_way = [0, 0, 0, 1, 1, 2], [0, 0, 1, 0, -1, 1]
+    wrong_case = [1, 0, 1, 1, 1, 1]
+    control_source, control_way, wrong_control = [0, 0, 0, 1, 2], [0, 0, 1, 0, 0], [1, 0, 0, 0, 1]
+    first = answers([0, 1, 2], [RIGHT] * 3)
+    cases = replace(answers(case_source, [WRONG if one else RIGHT for one in wrong_case]), way=np.array(case_way))
+    control = answers(control_source, [WRONG if one else RIGHT for one in wrong_control])
+    control = replace(control, way=np.array(control_way))
+    found = effectiveness(first, cases, control, np.zeros(3, np.int64), LABELS, [""] * 3)
+    # Source 0: controls of way 0 are wrong by half, and two of three cases have that way. Source 1: one case counts.
+    assert found.error_generated_controlled.value == pytest.approx((2 / 3 + 1) / 2)
+    assert found.error_reconstructed.value == pytest.approx((2 * 0.5 / 3 + 0) / 2)
+    assert found.excess.value == pytest.approx((2 / 3 + 1) / 2 - (1 / 3) / 2)
+    assert (found.controlled, found.excess.n, found.error_reconstructed.n) == (2, 4, 4)
+    assert found.error_generated.value == pytest.approx((2 / 3 + 1 + 1) / 3), "all test cases count elsewhere"
+
+
+def test_one_way_for_all_is_as_without_ways() -> None:
+    original, generated, control, label = a_world()
+    cases, drawn = (replace(one, way=np.zeros(len(one), np.int64)) for one in (generated, control))
+    found = effectiveness(original, cases, drawn, label, LABELS, ["test"] * 400)
+    assert found.excess == of_world().excess and found.error_reconstructed == of_world().error_reconstructed

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -187,3 +189,20 @@ def test_a_cell_above_zero_has_images() -> None:
         assert (opened.any(axis=0) == (shares > 0)).all()
         own = one.counts / one.counts.sum(axis=2, keepdims=True)
         assert own[opened].min() >= 0 and (own[~opened] < np.broadcast_to(shares, own.shape)[~opened] + 1e-12).all()
+
+
+def test_pixels_of_each_test_case_are_compared_with_those_of_the_control_of_its_own_way() -> None:
+    original = of([0, 1], image(1, 1, 1), image(1, 1, 1))
+    cases = of([0, 0, 0, 1, 1], *(image(share, share, share) for share in (0.5, 0.7, 0.2, 0.6, 0.1)))
+    control = of([0, 0, 1], *(image(share, share, share) for share in (0.9, 0.4, 0.8)))
+    ways = np.array([0, 0, 1, 0, -1]), np.array([0, 1, 0])
+    mixed = replace(cases, way=ways[0]), replace(control, way=ways[1])
+    found = segmentation_effect(original, *mixed, np.zeros(5, bool), NAMES, [""] * 2)
+    # Nothing is said of another class, so that an IoU is the share that is found.
+    assert found.miou_generated_controlled.value == pytest.approx(((0.5 + 0.7 + 0.2) / 3 + 0.6) / 2)
+    assert found.miou_reconstructed.value == pytest.approx(((2 * 0.9 + 0.4) / 3 + 0.8) / 2)
+    assert found.miou_generated.value == pytest.approx(((0.5 + 0.7 + 0.2) / 3 + (0.6 + 0.1) / 2) / 2)
+    none = segmentation_effect(
+        original, replace(cases, way=ways[0] * 0 - 1), mixed[1], np.zeros(5, bool), NAMES, [""] * 2
+    )
+    assert none.excess.why == "no reconstruction of these sources can be compared" and not none.controlled

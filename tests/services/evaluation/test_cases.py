@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from core.errors import UserError
 from core.image_filter import ImageFilter
 from core.types import Task
+from pipeline.recipes import DILLEMA, INSTRUCT, RECONSTRUCTION, control_of
 from services.evaluation.subjects import Cases, read_cases
 from services.evaluation.types import WITHOUT_SPLIT, Subject
 from services.test_sets.drafts import AddToTestSet, TestSetDrafts
@@ -15,6 +18,7 @@ from storage.curation.decisions import Target
 from storage.workspace import Workspace
 from tests.support.cases import made_case
 from tests.support.evaluation_cases import fill
+from tests.support.own_recipe import registered
 from tests.support.set_cases import picture, run_of
 
 ALL = Subject(filter=ImageFilter())
@@ -163,3 +167,45 @@ def test_controls_of_another_profile_are_left_out_and_told(workspace: Workspace)
     assert again.left_out == (
         "1 reconstruction of its sources is left out, drawn by another profile or method than its test cases.",
     )
+
+
+MIRROR = replace(RECONSTRUCTION, name="mirror", title="Mirror")
+MIRRORED = replace(DILLEMA, name="mirrored", title="Mirrored", control="mirror")
+
+
+def test_each_test_case_has_the_control_of_its_own_recipe(workspace: Workspace) -> None:
+    assert control_of("nobody's") == control_of("dillema") == RECONSTRUCTION and control_of(INSTRUCT.name) is None
+    task = Task("classification", "bird")
+
+    def add(run: str, number: int, recipe: str, method: str = "controlnet") -> None:
+        made = made_case(picture(number), seed=number, recipe=recipe, task=task, method=method)
+        workspace.test_cases.append(run, None, made)
+
+    with registered(MIRROR), registered(MIRRORED):
+        one, two = (workspace.runs.create(picture(number), task, "demo", "A run", {}) for number in (1, 2))
+        for number, recipe in enumerate(("dillema", "mirrored", "mirrored", "reconstruction", "mirror"), start=10):
+            add(one, number, recipe)
+        add(two, 20, "dillema")
+        add(two, 21, "mirror")  # of no test case of this source
+        add(two, 22, INSTRUCT.name, "instruct")
+        cases = read_cases(workspace, ALL)
+        assert shown(cases) == (2, 5, 3, "") and cases.mixed
+        recipes = cases.table.recipes
+        of_case = dict(zip(recipes.of(cases.generated.row), cases.way.tolist(), strict=True))
+        of_control = dict(zip(recipes.of(cases.controls.row), cases.control_way.tolist(), strict=True))
+        assert of_case["dillema"] == of_control["reconstruction"] != of_case["mirrored"] == of_control["mirror"]
+        assert of_case[INSTRUCT.name] == -1 and cases.left_out == (cases.without_control,)
+        assert cases.without_control == (
+            "1 test case has no control set, as the recipe “DILLEMA, edited” draws nothing without an edit. The "
+            "errors on such images include what drawing alone causes, so they count in no excess."
+        )
+        lacks = cases.generated.row[cases.lacking]
+        assert recipes.of(lacks) == ["dillema"] and cases.generated.source[cases.lacking].tolist() == [
+            cases.originals.shas.index(workspace.runs.get(two).source_sha)
+        ]
+        # Controls of recipes that are not among the test cases are no concern of theirs.
+        alone = read_cases(workspace, Subject(filter=ImageFilter(facets={"recipe": ("dillema",)})))
+        assert shown(alone) == (2, 2, 1, "") and not alone.mixed and not alone.left_out
+        edited = read_cases(workspace, Subject(filter=ImageFilter(facets={"recipe": (INSTRUCT.name,)})))
+        assert shown(edited) == (1, 1, 0, "") and not edited.view.can_make_control and not edited.left_out
+        assert edited.without_control
