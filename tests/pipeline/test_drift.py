@@ -17,20 +17,20 @@ from pipeline.checks.drift import (
 )
 from tests.support.drifted import drifted, found
 
-SEEDS = range(41_000, 41_012)
+SEEDS = range(41_000, 41_006)
 
 
 @pytest.mark.parametrize(("shift", "zoom"), [(0.01, 1.0), (0.05, 1.0), (0.2, 1.0), (0.0, 0.9), (0.0, 1.1)])
 def test_a_planted_drift_is_found_and_masks_fit_once_it_is_undone(shift: float, zoom: float) -> None:
     """`python -m tests.support.drifted` measures the same on many more scenes."""
     measured = found(SEEDS, 1, shift, zoom)
-    assert measured.moved >= 0.9 and np.mean(measured.overlaps) >= 0.95
+    assert measured.moved == 1 and np.mean(measured.overlaps) >= 0.95
 
 
 def test_of_an_edit_that_stayed_in_its_place_no_drift_is_told() -> None:
     for edits in (1, 2):
         assert found(SEEDS, edits).moved == 0
-    assert found(SEEDS[:4], 1, side=128).moved == 0
+    assert found(SEEDS[:2], 1, side=128).moved == 0
 
 
 @pytest.mark.parametrize("size", [(300, 200), (130, 410)])

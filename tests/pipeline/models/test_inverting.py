@@ -107,10 +107,17 @@ def model(request: pytest.FixtureRequest, generator: Any, monkeypatch: pytest.Mo
     pipe.vae.register_to_config(scaling_factor=factor)
 
 
+_inverted: dict[object, Inversion] = {}
+
+
 def inverted(generator: Any, settings: InversionSettings = EXACT, control: Control | None = None) -> Inversion:
-    with generator.inverting(settings, control) as inverter:
-        found: Inversion = inverter.invert(noise_picture(), "a red bird", unheard)
-    return found
+    """The inversion of one picture, made once for all tests of this file: it depends on nothing but these."""
+    scheduler = str(generator._pipe.scheduler.config.prediction_type)
+    key = id(generator._pipe), scheduler, settings, control and (control.strength, control.until)
+    if key not in _inverted:
+        with generator.inverting(settings, control) as inverter:
+            _inverted[key] = inverter.invert(noise_picture(), "a red bird", unheard)
+    return _inverted[key]
 
 
 @pytest.mark.slow
@@ -170,9 +177,10 @@ def test_a_longer_prompt_is_read_beside_the_caption(model: Any) -> None:
 
 @pytest.mark.slow
 def test_optimised_null_texts_bring_guided_drawing_nearer_to_the_source(model: Any) -> None:
-    settings = EXACT.model_copy(update={"null_text_updates": 5, "guidance": 5.0})
+    rough = EXACT.model_copy(update={"evaluations": 3})
+    settings = rough.model_copy(update={"null_text_updates": 5, "guidance": 5.0})
     control = Control(edges())
-    plain = inverted(model, control=control)
+    plain = inverted(model, rough, control)
     with model.inverting(settings, control) as inverter:
         found = inverter.invert(noise_picture(), "a red bird", unheard)
         assert found.null_texts is not None and found.null_texts.shape[0] == settings.steps
@@ -192,7 +200,7 @@ def test_optimised_null_texts_bring_guided_drawing_nearer_to_the_source(model: A
 
 @pytest.mark.slow
 def test_a_stored_inversion_draws_the_same_to_the_bit(model: Any) -> None:
-    settings = EXACT.model_copy(update={"null_text_updates": 1})
+    settings = ROUGH.model_copy(update={"null_text_updates": 1})
     plain = inverted(model)
     with model.inverting(settings) as inverter:
         for found in (plain, inverter.invert(noise_picture(), "a red bird", unheard)):
@@ -317,7 +325,7 @@ def test_the_demo_inverts_drawn_scenes() -> None:
     generator: Any = load_models(load_profile("demo")).generator
     settings, found = InversionSettings(), []
     with generator.inverting(settings) as inverter:
-        for seed in range(2_100_000, 2_100_004):
+        for seed in (2_100_000, 2_100_001):
             scene = random_scene(seed)
             source = Image.fromarray(render(scene)[0])
             found.append(inverter.invert(source, caption(scene), unheard))
