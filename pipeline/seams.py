@@ -239,6 +239,8 @@ class Source:
     caption: str = ""
     """Caption of the image, for checks and for methods that edit the image. "" if there is none."""
     mask: NamedMask | None = None
+    region: Image.Image | None = None
+    """Mode L and the size of `image`: 255 where the image may change. None if all of it may."""
 
 
 @dataclass(frozen=True)
