@@ -25,6 +25,7 @@ MOST_COMBINATIONS = 200
 """Maximum number of captions written for one picture."""
 Start = Literal["noise", "inverted"]
 STARTS: tuple[Start, ...] = get_args(Start)
+Sweep = Literal["off", "guidance", "self-replacement"]
 SeedMode = Literal["next", "fixed", "random"]
 SEED_MODES: tuple[SeedMode, ...] = get_args(SeedMode)
 
@@ -213,6 +214,33 @@ class EditingSettings(_Settings):
     )
 
 
+class EditSettings(_Settings):
+    """Stage 5 by attention control over the inverted source. `GenerationSettings` has its steps and its guidance."""
+
+    cross_replace: float = Field(
+        0.8, ge=0, le=1, description="Share of the steps in which words are drawn where those of the source were"
+    )
+    self_replace: float = Field(
+        0.5, ge=0, le=1, description="Share of the steps in which the picture keeps the layout of the source"
+    )
+    local_blend: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Only places where the attention to changed words exceeds this share of its maximum change; 0 is "
+        "off, as weather and light change everywhere",
+    )
+    sweep: Sweep = Field(
+        "off",
+        description="The value tried at six strengths, from strong to weak, until an image passes its checks: "
+        "guidance 1.5 to 1, or self-replacement 0.4 to 0.9",
+    )
+    full_sweep: bool = Field(
+        False,
+        description="All strengths are drawn at once; of the images that pass, the one that changed most as asked",
+    )
+
+
 class UnderTestSettings(_Settings):
     """The model under test that predicts source and results. It changes no image, so nothing becomes stale by it."""
 
@@ -304,3 +332,9 @@ class SettingsWithEditing(Settings):
     """Settings of a recipe whose images an editor makes."""
 
     editing: EditingSettings = EditingSettings()
+
+
+class SettingsWithEdit(Settings):
+    """Settings of a recipe whose images are edits of the inverted source."""
+
+    edit: EditSettings = EditSettings()

@@ -416,7 +416,7 @@ class WindowedPipeline(ControlNetPipeline[S]):
                 answer: torch.Tensor = pipe.unet(sample, time, **given, return_dict=False)[0]
                 return answer.float()
 
-            yield Inverter(settings, steps, ask, self._read, pipe.vae, device, pipe.image_processor)
+            yield Inverter(settings, steps, ask, self._read, self._windows, pipe, device)
 
     def inversion_key(
         self, image: Image.Image, caption: str, settings: InversionSettings, control: Control | None = None

@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from PIL import Image
 
 from core.errors import UserError
-from core.settings import InversionSettings
+from core.settings import EditSettings, InversionSettings
+from pipeline.models.attention import AttentionControl, aligned
 from pipeline.profiles.image_sections import Scheduler
 from pipeline.seams import InversionStore, OnStep
 
@@ -216,30 +217,36 @@ def _mixed(last: tuple[torch.Tensor, torch.Tensor], now: tuple[torch.Tensor, tor
 
 
 def redraw(
-    noise: torch.Tensor, steps: Sequence[Step], predict: Predict, path: Sequence[torch.Tensor] | None = None
+    noise: torch.Tensor,
+    steps: Sequence[Step],
+    predict: Predict,
+    path: Sequence[torch.Tensor] | None = None,
+    allowed: Callable[[], torch.Tensor | None] | None = None,
 ) -> torch.Tensor:
     """Return the clean latents (n, c, h, w) that are drawn from noise of that shape.
 
     With a `path` from noise to clean, of one row each, the first row is the source. It is put back on its path after
-    each step, and all rows are moved by as much. A row that equals the first one ends on the path to the bit.
+    each step, and all rows are moved by as much. A row that equals the first one ends on the path to the bit. `allowed`
+    returns the share (n, 1, h, w) by which each row may leave the path, or None for all of it.
     """
     latents = noise
     for number, step in enumerate(steps, 1):
         latents = step.keep * latents + step.add * predict(latents, step)
         if path is not None:
-            latents = path[number] + (latents - latents[:1])
+            change, share = latents - latents[:1], None if allowed is None else allowed()
+            latents = path[number] + (change if share is None else share * change)
     return latents
 
 
-def guided(ask: Ask, texts: Texts, negatives: Callable[[Step], Texts], guidance: float) -> Predict:
-    """Return a prediction for the texts, led away from the negative ones of the step where `guidance` is above 1."""
+def guided(ask: Ask, texts: Texts, negatives: Callable[[Step], Texts], guidance: Sequence[float]) -> Predict:
+    """Return a prediction for the texts, led away from the negative ones of the step where any `guidance` exceeds 1."""
     import torch
 
     def predict(latents: torch.Tensor, step: Step) -> torch.Tensor:
-        if guidance <= 1:
+        if max(guidance) <= 1:
             return ask(latents, step, texts)
         unwanted, wanted = ask(torch.cat([latents, latents]), step, negatives(step) + texts).chunk(2)
-        return unwanted + guidance * (wanted - unwanted)
+        return unwanted + latents.new_tensor(guidance).view(-1, 1, 1, 1) * (wanted - unwanted)
 
     return predict
 
@@ -282,6 +289,11 @@ def optimise_null_texts(
     return torch.cat(found)
 
 
+def steps_of(share: float, count: int) -> int:
+    """Return the number of steps that a share of `count` steps is. Halves are rounded up."""
+    return int(share * count + 0.5)
+
+
 def psnr(one: torch.Tensor, other: torch.Tensor) -> float:
     """Return the peak signal-to-noise ratio of pixels from 0 to 1, in dB. It is infinite for equal ones."""
     return float(-10 * (one.double() - other.double()).square().mean().log10())
@@ -291,7 +303,7 @@ def psnr(one: torch.Tensor, other: torch.Tensor) -> float:
 class Inverter:
     """The networks of an image generator, lent to invert sources and to draw from their noise.
 
-    `WindowedPipeline.inverting` lends them. Tensors are float32; `ask` and `vae` may compute in half precision.
+    `WindowedPipeline.inverting` lends them. Tensors are float32; `ask` and the VAE may compute in half precision.
     """
 
     settings: InversionSettings
@@ -299,10 +311,11 @@ class Inverter:
     ask: Ask
     read: Callable[[Sequence[str]], Texts]
     """Read texts in as many windows as the longest of them needs."""
-    vae: Any
+    windows: Callable[[str], list[list[int]]]
+    """Return the token ids of a text in windows."""
+    pipe: Any
+    """The pipeline of diffusers that has the networks."""
     device: str
-    images: Any
-    """The `VaeImageProcessor` of the pipeline."""
 
     def invert(self, image: Image.Image, caption: str, on_step: OnStep) -> Inversion:
         """Invert a picture whose sides the model can draw. `on_step` counts evaluations of the network and may raise.
@@ -324,7 +337,7 @@ class Inverter:
         clean, text = self.encode(image), self.read([caption])
         if updates and text.states.dtype != torch.float32:
             raise UserError("Null-text optimisation needs full precision: set dtype to float32 in the profile.")
-        predict = guided(ask, text, lambda _step: text, 1.0)
+        predict = guided(ask, text, lambda _step: text, [1.0])
         # In half precision, as it is stored, so that a stored inversion draws the same pixels as a fresh one.
         trajectory = invert(clean, self.steps, predict, settings.evaluations).half().cpu()
         if not trajectory.isfinite().all():
@@ -334,31 +347,94 @@ class Inverter:
         if updates:
             null_texts = optimise_null_texts(path, self.steps, ask, text, self.read([""]), settings)
             inversion = replace(inversion, null_texts=null_texts.cpu())
-            predict = guided(ask, text, self._negatives(inversion, self.read(["", caption]), 1), settings.guidance)
+            predict = guided(ask, text, self._negatives(inversion, self.read(["", caption]), 1), [settings.guidance])
         again = redraw(path[0], self.steps, predict)
         on_step(total, total)
         return replace(inversion, psnr=psnr(self.pixels(again), self.pixels(clean)))
 
     def redraw(
-        self, inversion: Inversion, prompts: Sequence[str], guidance: float = 1.0, corrected: bool = True
+        self,
+        inversion: Inversion,
+        prompts: Sequence[str],
+        guidance: float | Sequence[float] = 1.0,
+        corrected: bool = True,
+        control: AttentionControl | None = None,
+        on_step: OnStep | None = None,
     ) -> torch.Tensor:
         """Return the latents (n, c, h, w) that are drawn for prompts from the noise of an inversion.
 
         The caption of the source is the negative prompt (negative-prompt inversion), unless there are null texts. With
-        `corrected` the source is drawn beside them and held to its stored path, and they are moved by as much.
+        `corrected` the source is drawn beside them and held to its stored path, and they are moved by as much. The
+        caption itself then gives the end of that path: on a GPU equal rows of a batch may differ in their last bits.
+        A `control` of the attention needs the source beside the prompts.
         """
+        import torch
+
+        path, same = inversion.path(self.device), [prompt == inversion.caption for prompt in prompts]
+        if corrected and all(same):
+            return path[-1].repeat(len(prompts), 1, 1, 1)
         rows = [inversion.caption, *prompts] if corrected else list(prompts)
         read = self.read(["", inversion.caption, *rows])
-        texts = read[2:]
-        predict = guided(self.ask, texts, self._negatives(inversion, read[:2], len(rows)), guidance)
-        path = inversion.path(self.device)
-        noise = path[0].expand(len(rows), -1, -1, -1)
-        return redraw(noise, self.steps, predict, path if corrected else None)[1 if corrected else 0 :]
+        strengths = [guidance] * len(prompts) if isinstance(guidance, int | float) else list(guidance)
+        strengths = [max(strengths)] * corrected + strengths
+        predict = guided(self.ask, read[2:], self._negatives(inversion, read[:2], len(rows)), strengths)
+
+        def predict_step(latents: torch.Tensor, step: Step) -> torch.Tensor:
+            number = self.steps.index(step)
+            if control is not None:
+                control.step = number
+            answer = predict(latents, step)
+            if on_step is not None:
+                on_step(number + 1, len(self.steps))
+            return answer
+
+        noise, held = path[0].expand(len(rows), -1, -1, -1), path if corrected else None
+        with nullcontext() if control is None else control.on(self.pipe.unet, noise):
+            drawn = redraw(noise, self.steps, predict_step, held, None if control is None else control.allowed)
+        if corrected:
+            drawn = drawn[1:]
+            drawn[torch.tensor(same)] = path[-1]
+        return drawn
+
+    def control(
+        self,
+        inversion: Inversion,
+        prompts: Sequence[str],
+        settings: EditSettings,
+        self_replace: Sequence[float],
+        region: Image.Image | None = None,
+    ) -> AttentionControl:
+        """Return the control of prompts beside their source, each with its own share of self-replacement."""
+        import numpy as np
+        import torch
+
+        texts = [self.windows(text) for text in (inversion.caption, *prompts)]
+        most, empty = max(len(text) for text in texts), self.windows("")
+        source, *rows = (text + empty * (most - len(text)) for text in texts)
+        end, count, where = self.pipe.tokenizer.eos_token_id, len(self.steps), None
+        if region is not None:
+            height, width = inversion.clean.shape[-2:]
+            where = torch.from_numpy(np.asarray(region.resize((width, height), Image.Resampling.BOX)) / np.float32(255))
+        return AttentionControl(
+            [aligned(source, row, end) for row in rows],
+            steps_of(settings.cross_replace, count),
+            [steps_of(share, count) for share in self_replace],
+            settings.local_blend,
+            where,
+        )
+
+    def images(self, latents: torch.Tensor) -> tuple[list[Image.Image], list[bool] | None]:
+        """Return the pictures of latents, and which of them the safety checker flags. None without one."""
+        pixels, pipe = self.pixels(latents), self.pipe
+        found: list[Image.Image] = pipe.image_processor.postprocess(pixels, "pil", [False] * len(pixels))
+        if getattr(pipe, "safety_checker", None) is None:
+            return found, None
+        return found, pipe.run_safety_checker(2 * pixels - 1, self.device, pipe.safety_checker.dtype)[1]
 
     def encode(self, image: Image.Image) -> torch.Tensor:
         """Return the latents of a picture (1, c, h, w), float32."""
-        vae = self.vae
-        pixels = self.images.preprocess(image).to(self.device, vae.dtype)
+        vae = self.pipe.vae
+        pixels = self.pipe.image_processor.preprocess(image).to(self.device, vae.dtype)
         encoded = vae.encode(pixels)
         latents = encoded.latent_dist.mode() if hasattr(encoded, "latent_dist") else encoded.latents
         scaled: torch.Tensor = (latents.float() - (vae.config.get("shift_factor") or 0.0)) * vae.config.scaling_factor
@@ -366,7 +442,7 @@ class Inverter:
 
     def pixels(self, latents: torch.Tensor) -> torch.Tensor:
         """Return the pixels of latents (n, 3, height, width), from 0 to 1."""
-        vae = self.vae
+        vae = self.pipe.vae
         scaled = latents / vae.config.scaling_factor + (vae.config.get("shift_factor") or 0.0)
         decoded: torch.Tensor = vae.decode(scaled.to(self.device, vae.dtype), return_dict=False)[0]
         return (decoded.float() / 2 + 0.5).clamp(0, 1)

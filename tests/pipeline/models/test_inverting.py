@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from core.errors import Cancelled, UserError
-from core.settings import GenerationSettings, InversionSettings
+from core.settings import EditSettings, GenerationSettings, InversionSettings
 from pipeline.models import load_models
+from pipeline.models.attention import Alignment, AttentionControl
 from pipeline.models.generator import make_scheduler
 from pipeline.models.inverting import Control, Inversion, ddim_steps, stored_inversion
 from pipeline.profiles.image_sections import Scheduler
@@ -167,12 +170,121 @@ def test_the_same_prompt_gives_the_stored_latents_to_the_bit(model: Any, setting
 
 
 @pytest.mark.slow
+def test_the_caption_is_taken_from_the_path_where_equal_rows_of_a_batch_differ(sd: Any) -> None:
+    """As they do on a GPU."""
+    found = inverted(sd, ROUGH)
+    with sd.inverting(ROUGH) as inverter:
+
+        def uneven(latents: Any, step: Any, texts: Any) -> Any:
+            answer = inverter.ask(latents, step, texts)
+            return answer * (1 + 1e-3 * torch.arange(len(answer)).view(-1, 1, 1, 1))
+
+        on_gpu = replace(inverter, ask=uneven)
+        other, own = on_gpu.redraw(found, ["a blue bird", "a red bird"]).split(1)
+        assert own.equal(found.clean) and not other.equal(own)
+        assert on_gpu.redraw(found, ["a red bird"] * 2)[1:].equal(found.clean)
+
+
+# Attention control
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("guidance", [1.0, 3.0])
+def test_attention_control_changes_pictures_and_leaves_the_network_as_it_was(model: Any, guidance: float) -> None:
+    found, unet = inverted(model), model._pipe.unet
+    own, prompts = dict(unet.attn_processors), ["a red bird", "a blue bird", "a very red bird at night"]
+
+    def untouched() -> bool:
+        now = unet.attn_processors
+        return list(now) == list(own) and all(now[name] is one for name, one in own.items())
+
+    with model.inverting(EXACT) as inverter:
+
+        def drawn(on_step: Any = unheard, region: Image.Image | None = None, **changes: Any) -> Any:
+            settings = EditSettings.model_validate({"cross_replace": 0, "self_replace": 0} | changes)
+            control = inverter.control(found, prompts, settings, [settings.self_replace] * 3, region)
+            return inverter.redraw(found, prompts, guidance, control=control, on_step=on_step)
+
+        free = inverter.redraw(found, prompts, guidance)
+        assert drawn().equal(free), "nothing is taken over"
+        steps = list[tuple[int, int]]()
+        for taken_over in ("cross_replace", "self_replace"):
+            edited = drawn(lambda *at: steps.append(at), None, **{taken_over: 0.5})
+            assert edited[0].equal(found.clean[0]) and untouched()
+            assert all(not one.equal(other) for one, other in zip(edited[1:], free[1:], strict=True))
+        assert steps == [(1, 4), (2, 4), (3, 4), (4, 4)] * 2
+
+        left = Image.new("L", (64, 32))
+        left.paste(255, (0, 0, 32, 32))
+        kept = drawn(region=left, cross_replace=1)
+        width = kept.shape[-1]
+        assert kept[..., width // 2 :].equal(found.clean[..., width // 2 :].expand(3, -1, -1, -1))
+        assert not kept[1, ..., : width // 2].equal(found.clean[0, ..., : width // 2])
+        assert drawn(local_blend=1).equal(found.clean.expand(3, -1, -1, -1)), "no place exceeds the maximum"
+        blended = drawn(local_blend=0.5)
+        assert blended.isfinite().all() and not blended[1].equal(found.clean[0])
+
+        def fail(error: Exception) -> Any:
+            def on_step(done: int, _total: int) -> None:
+                assert not untouched()
+                if done == 2:
+                    raise error
+
+            return on_step
+
+        for error in (Cancelled("Stopped."), ValueError("broken")):
+            with pytest.raises(type(error)):
+                drawn(fail(error), cross_replace=1, self_replace=1)
+            assert untouched()
+        assert drawn().equal(free)
+
+
+@pytest.mark.slow
+def test_controlled_attention_computes_what_the_own_processors_compute(model: Any) -> None:
+    with model.inverting(ROUGH) as inverter:
+        texts, latents = (
+            inverter.read(["a red bird", "a blue bird"]),
+            inverter.encode(noise_picture()).repeat(2, 1, 1, 1),
+        )
+        places = texts.states.shape[1]
+        nothing = torch.zeros(places)
+        alike = Alignment(torch.zeros(places, places), nothing + 1, nothing, nothing)  # every token keeps its own map
+        free = inverter.ask(latents, inverter.steps[0], texts)
+        with AttentionControl([alike], 4, [0]).on(model._pipe.unet, latents):
+            explicit = inverter.ask(latents, inverter.steps[0], texts)
+    assert not explicit.equal(free) and (explicit - free).abs().max() < 1e-4 * free.std()
+
+
+@pytest.mark.slow
+def test_compiled_blocks_run_uncompiled_under_attention_control(sd: Any) -> None:
+    found, calls = inverted(sd, ROUGH), list[Any]()
+    blocks = [one for one in sd._pipe.unet.modules() if type(one).__name__ == "BasicTransformerBlock"]
+
+    def compiled(*_given: Any, **_more: Any) -> Any:
+        raise AssertionError("a compiled block was called with other processors")
+
+    for block in blocks:
+        block._compiled_call_impl = compiled
+    try:
+        with sd.inverting(ROUGH) as inverter:
+            control = inverter.control(found, ["a blue bird"], EditSettings(), [0.5])
+            inverter.redraw(found, ["a blue bird"], control=control)
+        calls = [block._compiled_call_impl for block in blocks]
+    finally:
+        for block in blocks:
+            block._compiled_call_impl = None
+    assert calls == [compiled] * len(blocks) and blocks
+
+
+@pytest.mark.slow
 def test_a_longer_prompt_is_read_beside_the_caption(model: Any) -> None:
     found = inverted(model)
     with model.inverting(EXACT) as inverter:
         long = [f"{'a very long road ' * 8}with a {thing}" for thing in ("bird", "house")]
         one, other = inverter.redraw(found, long, 3.0).split(1)
-    assert not one.equal(other)
+        control = inverter.control(found, long, EditSettings(), [0.5, 0.5])
+        same, _ = inverter.redraw(found, ["a red bird", *long[:1]], 3.0, control=control).split(1)
+    assert not one.equal(other) and same.equal(found.clean)
 
 
 @pytest.mark.slow

@@ -1,0 +1,199 @@
+"""Attention control (prompt-to-prompt, Hertz et al. 2022): pictures drawn beside their source look where it looks.
+
+In the first steps the words of a prompt take over the places at which the source's words are drawn (cross-attention),
+and the places of a picture those that belong together in the source (self-attention). Maps are computed in full only
+where they are taken over or looked at; everything else runs by the network's own processors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+SMALL = 16 * 16
+"""Number of places up to which self-attention is taken over. A network that has no level as small: its smallest."""
+Windows = Sequence[Sequence[int]]
+"""Token ids of a text in windows of one length, each with its start, its end and its padding."""
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Correspondence of the tokens of a prompt to those of the source's prompt, over all places of all windows."""
+
+    moved: torch.Tensor
+    """(source places, places): the share of each source token's map that goes to a token of the prompt."""
+    own: torch.Tensor
+    """(places,): 1 for tokens that keep their own map, because the source has none like them."""
+    gone: torch.Tensor
+    """(source places,): 1 for tokens of the source that the prompt changes or drops."""
+    new: torch.Tensor
+    """(places,): 1 for tokens of the prompt that the source has not."""
+
+
+def aligned(source: Windows, prompt: Windows, end: int) -> Alignment:
+    """Align a prompt with its source, both in as many windows. `end` is the id of the token that ends a text.
+
+    Tokens that are replaced by as many others give them their maps, one by one. Starts, ends and padding go with those
+    at the same place, since padding carries meaning too.
+    """
+    import torch
+
+    length = len(source[0])
+    before, after = ([one for window in text for one in window[1 : window.index(end)]] for text in (source, prompt))
+
+    def place(token: int) -> int:
+        return token // (length - 2) * length + 1 + token % (length - 2)
+
+    moved = torch.zeros(len(source) * length, len(prompt) * length)
+    own, gone, new = moved.new_zeros(len(moved)), moved.new_zeros(len(moved)), moved.new_zeros(len(moved))
+    for kind, begin, stop, start, until in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if stop - begin == until - start:
+            for one, other in zip(range(begin, stop), range(start, until), strict=True):
+                moved[place(one), place(other)] = 1
+        else:
+            own[[place(token) for token in range(start, until)]] = 1
+        if kind != "equal":
+            gone[[place(token) for token in range(begin, stop)]] = 1
+            new[[place(token) for token in range(start, until)]] = 1
+    for number, windows in enumerate(zip(source, prompt, strict=True)):
+        at, (begin, start) = number * length, (window.index(end) for window in windows)
+        moved[at, at] = moved[at + begin, at + start] = 1
+        for pad in range(start + 1, length):
+            moved[at + min(max(pad, begin + 1), length - 1), at + pad] = 1
+    return Alignment(moved, own, gone, new)
+
+
+class AttentionControl:
+    """Control of the attention of the last rows of a batch, by the row before them, which is the source."""
+
+    def __init__(
+        self,
+        rows: Sequence[Alignment],
+        cross_steps: int,
+        self_steps: Sequence[int],
+        local_blend: float = 0.0,
+        region: torch.Tensor | None = None,
+    ) -> None:
+        """Take over cross maps in the first `cross_steps`, and each row its self maps in the first of its `self_steps`.
+
+        Where the maps of changed tokens stay below `local_blend` of their maximum, and where `region` (h, w), 0 to 1,
+        is 0, a picture stays as its source. 0 and None: it may change everywhere.
+        """
+        import torch
+
+        self._moved = torch.stack([row.moved for row in rows])
+        self._own = torch.stack([row.own for row in rows])
+        self._gone = torch.stack([row.gone for row in rows])
+        self._new = torch.stack([row.new for row in rows])
+        self._count, self._cross_steps, self._self_steps = len(rows), cross_steps, tuple(self_steps)
+        self._local_blend, self._region = local_blend, region
+        self._size, self._small = (0, 0), 0
+        self._seen: Any = 0.0
+        """Maps of the changed tokens of the source and of each row so far, (rows, 2, h, w)."""
+        self.step = 0
+        """Zero-based number of the step that is drawn."""
+
+    @contextmanager
+    def on(self, network: Any, latents: torch.Tensor) -> Iterator[None]:
+        """While it holds, a network draws latents of this size under control. Compiled blocks run uncompiled, as they
+        would have to be compiled anew for its processors. What was there before comes back, also after an error.
+        """
+        self._size = (latents.shape[-2], latents.shape[-1])
+        self._small = max(SMALL, math.prod(self._sides(len(network.down_blocks) - 1)))
+        for name in ("_moved", "_own", "_gone", "_new", "_region"):
+            if (held := getattr(self, name)) is not None:
+                setattr(self, name, held.to(latents.device))
+        own = network.attn_processors
+        calls = {one: call for one in network.modules() if (call := one._compiled_call_impl) is not None}
+        try:
+            for block in calls:
+                block._compiled_call_impl = None
+            network.set_attn_processor({name: _Controlled(self, processor) for name, processor in own.items()})
+            yield
+        finally:
+            network.set_attn_processor(dict(own))  # it empties the dict that it is given
+            for block, call in calls.items():
+                block._compiled_call_impl = call
+
+    def wants(self, cross: bool, places: int) -> bool:
+        """Return True if the maps of attention from so many places are taken over, or looked at, in this step."""
+        if cross:
+            return self.step < self._cross_steps or (self._local_blend > 0 and places <= self._small)
+        return places <= self._small and self.step < max(self._self_steps)
+
+    def change(self, maps: torch.Tensor, cross: bool) -> torch.Tensor:
+        """Return the maps (all rows, heads, places, tokens or places) under control."""
+        import torch
+
+        others, source, rows = maps[: -self._count - 1], maps[-self._count - 1], maps[-self._count :]
+        if not cross:
+            taken = [self.step < steps for steps in self._self_steps]
+            rows = torch.stack([source if one else row for one, row in zip(taken, rows, strict=True)])
+        else:
+            if self._local_blend > 0 and maps.shape[2] <= self._small:
+                self._look(source, rows)
+            if self.step < self._cross_steps:
+                own = self._own.to(maps.dtype)[:, None, None]
+                given = torch.einsum("hps,nst->nhpt", source, self._moved.to(maps.dtype))
+                mixed = given * (1 - own) + rows * own
+                rows = mixed / mixed.sum(-1, keepdim=True).clamp_min(
+                    1e-4
+                )  # tokens that are gone leave their share to the others
+        return torch.cat([others, source[None], rows])
+
+    def allowed(self) -> torch.Tensor | None:
+        """Return the share (1 + rows, 1, h, w) of each row's change that is kept so far, or None for all of it."""
+        import torch
+        from torch.nn import functional
+
+        found = None
+        if self._local_blend > 0:
+            near = functional.max_pool2d(self._seen, 3, 1, 1)
+            shown = near / near.amax((2, 3), keepdim=True).clamp_min(1e-9) > self._local_blend
+            found = shown.any(1, keepdim=True).float()
+        if self._region is not None:
+            found = self._region.expand(self._count, 1, -1, -1) * (1.0 if found is None else found)
+        return None if found is None else torch.cat([torch.ones_like(found[:1]), found])
+
+    def _look(self, source: torch.Tensor, rows: torch.Tensor) -> None:
+        import torch
+        from torch.nn import functional
+
+        before = torch.einsum("ps,ns->np", source.float().mean(0), self._gone)
+        after = torch.einsum("npt,nt->np", rows.float().mean(1), self._new)
+        sides = next(sides for level in range(10) if math.prod(sides := self._sides(level)) == before.shape[-1])
+        both = torch.stack([before, after], 1).unflatten(-1, sides)
+        self._seen = self._seen + functional.interpolate(both, self._size, mode="bilinear")
+
+    def _sides(self, level: int) -> tuple[int, int]:
+        """Height and width of the latents so many levels down in the network."""
+        height, width = self._size
+        return math.ceil(height / 2**level), math.ceil(width / 2**level)
+
+
+class _Controlled:
+    """A processor of attention that asks a control before the network's own one."""
+
+    def __init__(self, control: AttentionControl, own: Any) -> None:
+        self._control, self._own = control, own
+
+    def __call__(
+        self, attn: Any, hidden_states: torch.Tensor, encoder_hidden_states: torch.Tensor | None = None, **more: Any
+    ) -> torch.Tensor:
+        cross = encoder_hidden_states is not None
+        if not self._control.wants(cross, hidden_states.shape[1]):
+            found: torch.Tensor = self._own(attn, hidden_states, encoder_hidden_states, **more)
+            return found
+        seen = hidden_states if encoder_hidden_states is None else encoder_hidden_states
+        query, key = attn.head_to_batch_dim(attn.to_q(hidden_states)), attn.head_to_batch_dim(attn.to_k(seen))
+        maps = attn.get_attention_scores(query, key).unflatten(0, (-1, attn.heads))
+        drawn = self._control.change(maps, cross).flatten(0, 1) @ attn.head_to_batch_dim(attn.to_v(seen))
+        result: torch.Tensor = attn.to_out[1](attn.to_out[0](attn.batch_to_head_dim(drawn)))
+        return result
