@@ -185,7 +185,8 @@ class Recipe:
         """
         section = setting.partition(".")[0]
         if section == "generation":
-            return section in self.drawing_method.sections or setting in PLANNING
+            method = self.drawing_method
+            return setting in PLANNING or (section in method.sections and setting.split(".")[-1] not in method.decided)
         return section != "conditioning" or section in self.drawing_method.sections
 
     def section_card(self, section: str) -> StageName | None:

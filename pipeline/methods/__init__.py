@@ -14,9 +14,10 @@ from core.lineage import Lineage, read_settings, set_methods
 from core.types import from_plain
 from pipeline.methods.base import MethodDescription
 from pipeline.methods.controlnet import CONTROLNET
+from pipeline.methods.edit import EDIT
 from pipeline.methods.instruct import INSTRUCT
 
-METHODS: dict[str, MethodDescription] = {method.name: method for method in (CONTROLNET, INSTRUCT)}
+METHODS: dict[str, MethodDescription] = {method.name: method for method in (CONTROLNET, EDIT, INSTRUCT)}
 set_methods(METHODS)
 
 

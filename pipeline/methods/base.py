@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from PIL import Image
@@ -35,6 +36,8 @@ class MethodDescription:
     """True if every pixel is drawn anew and none of the source's is left."""
     steps_setting = "generation.steps"
     """Name of the setting for the number of denoising steps."""
+    decided: Mapping[str, Any] = MappingProxyType({})
+    """Settings of the generation that the method decides by itself, with their values."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -232,6 +232,8 @@ class ControlNetPrepared(Prepared):
 class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
     """Draws a caption on a control image, such as the source's edges. Without an embedder only edges are checked."""
 
+    _described: MethodDescription = CONTROLNET
+
     def __init__(
         self,
         generator: Generator,
@@ -242,7 +244,7 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
         inversions: InversionStore | None = None,
     ) -> None:
         """`detector` gives the models of those kinds of control image that need one."""
-        super().__init__(CONTROLNET, generator, embedder, prompts, labels)
+        super().__init__(self._described, generator, embedder, prompts, labels)
         self._generator, self._detector, self._inversions = generator, detector, inversions
 
     def prepare(
@@ -269,20 +271,27 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
                 on_progress(Progress(GENERATION, done, total, left, "inverting the source"))
 
         if own.generation.inverted:
-            inversion = self._inverted(source.caption, own, fitted, control, on_step)
+            inversion = self._inverted(self._source_prompt(source), own, fitted, control, on_step)
         shown = {CONTROL_IMAGE: _as_shown(control, source.image.size)}
         return ControlNetPrepared(source, own, shown, control, inversion)
+
+    def _source_prompt(self, source: Source) -> str:
+        """The text under which the source is inverted."""
+        return source.caption
 
     def _inverted(
         self, caption: str, settings: ControlNetSettings, image: Image.Image, control: Image.Image, on_step: OnStep
     ) -> Inversion:
         """The inversion with the control image on, which is more exact than without, and is how images are drawn."""
+        generator, drawing = self._inverts(settings), settings.generation
+        held_to = Control(control, drawing.control_strength, drawing.control_until)
+        return inversion_of(generator, image, caption, drawing.inversion(), held_to, self._inversions, on_step)
+
+    def _inverts(self, settings: ControlNetSettings) -> Inverts:
         generator: object = self._generator.on(settings.conditioning.kind)
         if not isinstance(generator, Inverts):
             raise UserError("This image generator cannot be inverted: take a profile with a Stable Diffusion.")
-        drawing = settings.generation
-        held_to = Control(control, drawing.control_strength, drawing.control_until)
-        return inversion_of(generator, image, caption, drawing.inversion(), held_to, self._inversions, on_step)
+        return generator
 
     def batch(self, prepared: ControlNetPrepared, waiting: int | None = None, watched: bool = True) -> int:
         best = self._generator.on(prepared.settings.conditioning.kind).batch(prepared.control.size, watched)

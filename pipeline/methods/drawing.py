@@ -7,6 +7,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, Generic, TypeVar
 
@@ -17,6 +18,7 @@ from core.lineage import DrawnBatch, Lineage, MethodSettings, TestCase
 from core.masks import InMask, in_mask
 from core.types import Check, CounterfactualCaption, Task
 from core.words import classes_in
+from pipeline.checks.drift import Drift, can_move_back, drift_of, framing_kept, moved_back
 from pipeline.checks.images import image_checks, texts_compared
 from pipeline.methods.base import MethodDescription
 from pipeline.prompting import PromptSet
@@ -51,6 +53,33 @@ class BatchedSettings(MethodSettings):
     def plain(self) -> dict[str, Any]:
         """As versions wrote it that drew one image at a time, where that is so."""
         return self.model_dump(mode="json", exclude=set() if self.batch != DrawnBatch() else {"batch"})
+
+
+class DriftingSettings(BatchedSettings):
+    """What an image was made with by a model that may shift or zoom the picture as a whole."""
+
+    moved_back: Drift | None = None
+    """The drift of the model's picture that was undone, or None; no setting of a run."""
+
+    def plain(self) -> dict[str, Any]:
+        return {name: value for name, value in super().plain().items() if name != "moved_back" or value is not None}
+
+
+@dataclass(frozen=True)
+class PlacedImage(DrawnImage):
+    """A picture that was compared with its source as a whole, and moved back where that could be done."""
+
+    drift: Drift | None = None
+    """As the model left it, or None if it cannot be told."""
+
+
+def placed(picture: Image.Image, drawn: DrawnImage) -> PlacedImage:
+    """Compare a result with the picture that was edited, and undo a drift that leaves hardly any border."""
+    drift = None if drawn.image is None else drift_of(picture, drawn.image)
+    image = drawn.image
+    if image is not None and drift is not None and can_move_back(drift):
+        image = moved_back(image, drift)
+    return PlacedImage(image, drawn.batch, drawn.safe, drawn.refused, drawn.compiling, drift)
 
 
 R = TypeVar("R", bound=Prepared)
@@ -189,6 +218,27 @@ class DrawingMethod(ABC, Generic[R]):
         if result.safe is not None:
             checks = (*checks, Check(SAFE, result.safe))
         return TestCase(image, lineage, prepared.artifacts, checks)
+
+
+class DriftingMethod(DrawingMethod[R]):
+    """One whose `_draw` returns `placed` images, and whose settings are `DriftingSettings`."""
+
+    def _case(
+        self,
+        prepared: R,
+        planned: CaseRequest,
+        prompt: str,
+        result: DrawnImage,
+        image: Image.Image | None,
+        model: str,
+        seconds: float,
+        embedder: Embedder | None,
+    ) -> TestCase:
+        case = super()._case(prepared, planned, prompt, result, image, model, seconds, embedder)
+        drift = result.drift if isinstance(result, PlacedImage) else None
+        undone = {"moved_back": drift if can_move_back(drift) else None}
+        lineage = replace(case.lineage, settings=case.lineage.settings.model_copy(update=undone))
+        return replace(case, lineage=lineage, checks=(framing_kept(drift, case.image.size), *case.checks))
 
 
 class EmbeddedTogether:

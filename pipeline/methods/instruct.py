@@ -9,30 +9,28 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from PIL import Image
 
 from core.images import editing_size, image_sha
-from core.lineage import Lineage, MethodSettings, TestCase
+from core.lineage import Lineage, MethodSettings
 from core.masks import NO_MASK, InMask
 from core.progress import OnProgress, stop_if
 from core.settings import EditingSettings
 from core.thresholds import Band
 from core.types import CounterfactualCaption, Task
-from pipeline.checks.drift import Drift, can_move_back, drift_of, framing_kept, moved_back
 from pipeline.checks.images import BANDS, FORMS_KEPT
 from pipeline.drawing_speed import Effort
 from pipeline.methods.base import MethodDescription
-from pipeline.methods.drawing import BatchedSettings, DrawingMethod, evenly, shown_classes
+from pipeline.methods.drawing import DriftingMethod, DriftingSettings, evenly, placed, shown_classes
 from pipeline.models.weight_hashes import weights_hash
 from pipeline.profiles.image_sections import DrawingModel
 from pipeline.profiles.profile import Profile, no_editor
 from pipeline.prompting import PromptSet
 from pipeline.run_files.webui import MadeWith
 from pipeline.seams import (
-    CaseRequest,
     DrawnImage,
     DrawRequest,
     Editor,
@@ -51,12 +49,10 @@ moved sideways by 3 % of the side 0.39 or less.
 """
 
 
-class InstructSettings(BatchedSettings):
+class InstructSettings(DriftingSettings):
     """What an image of this method was made with."""
 
     editing: EditingSettings = EditingSettings()
-    moved_back: Drift | None = None
-    """The drift of the editor's picture that was undone, or None; no setting of a run."""
 
     @property
     def steps(self) -> int:
@@ -65,9 +61,6 @@ class InstructSettings(BatchedSettings):
     def pixels(self) -> dict[str, Any]:
         """All that decides the pixels of an image; how many are drawn at once nobody sees in them."""
         return self.editing.model_dump(exclude={"batch"})
-
-    def plain(self) -> dict[str, Any]:
-        return {name: value for name, value in super().plain().items() if name != "moved_back" or value is not None}
 
 
 class InstructDescription(MethodDescription):
@@ -151,15 +144,7 @@ class InstructPrepared(Prepared):
     """RGB."""
 
 
-@dataclass(frozen=True)
-class PlacedImage(DrawnImage):
-    """An edited picture that was compared with its source as a whole, and moved back where that could be done."""
-
-    drift: Drift | None = None
-    """As the editor left it, or None if it cannot be told."""
-
-
-class InstructMethod(DrawingMethod[InstructPrepared]):
+class InstructMethod(DriftingMethod[InstructPrepared]):
     """Has an editor change the source by an instruction. Without an embedder only edges and forms are checked."""
 
     def __init__(
@@ -194,38 +179,12 @@ class InstructMethod(DrawingMethod[InstructPrepared]):
     ) -> Sequence[DrawnImage]:
         pictures = [one.picture for one in prepared]
         drawn = self._editor.draw(wanted, size, pictures, prepared[0].settings.editing, on_step)
-        return [_placed(picture, one) for picture, one in zip(pictures, drawn, strict=True)]
-
-    def _case(
-        self,
-        prepared: InstructPrepared,
-        planned: CaseRequest,
-        prompt: str,
-        result: DrawnImage,
-        image: Image.Image | None,
-        model: str,
-        seconds: float,
-        embedder: Embedder | None,
-    ) -> TestCase:
-        case = super()._case(prepared, planned, prompt, result, image, model, seconds, embedder)
-        drift = result.drift if isinstance(result, PlacedImage) else None
-        undone = {"moved_back": drift if can_move_back(drift) else None}
-        lineage = replace(case.lineage, settings=case.lineage.settings.model_copy(update=undone))
-        return replace(case, lineage=lineage, checks=(framing_kept(drift, case.image.size), *case.checks))
+        return [placed(picture, one) for picture, one in zip(pictures, drawn, strict=True)]
 
     def _compared(self, prepared: InstructPrepared, image: Image.Image, drawn: Image.Image) -> dict[str, Any]:
         # Of a source that is larger than what was drawn, the result can hold no finer edges than were drawn.
         smaller = min(image, drawn, key=lambda one: one.width * one.height)
         return {"control": None, "drawn": smaller, "lines": LINES}
-
-
-def _placed(picture: Image.Image, drawn: DrawnImage) -> PlacedImage:
-    """Compare a result with the picture that was edited, and undo a drift that leaves hardly any border."""
-    drift = None if drawn.image is None else drift_of(picture, drawn.image)
-    image = drawn.image
-    if image is not None and drift is not None and can_move_back(drift):
-        image = moved_back(image, drift)
-    return PlacedImage(image, drawn.batch, drawn.safe, drawn.refused, drawn.compiling, drift)
 
 
 def _own(settings: MethodSettings) -> InstructSettings:

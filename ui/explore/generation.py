@@ -52,8 +52,6 @@ FIELDS = {
 OF_INVERTED = ("fresh_noise", "inversion_evaluations")
 """Of these fields, those that say something of the inverted source only."""
 NOT_READ = "negative prompt (not read at guidance 1)"
-ANY_METHOD = ("images_per_caption",)
-"""Of these fields, those that plan the images of any method."""
 OPEN_SECTIONS = ("generation", "conditioning")
 """Sections of the settings that stand on the card in a form of their own; a method's others get a general one."""
 
@@ -83,12 +81,15 @@ def generation_card(state: RunState, profile: ProfileOptions) -> Html:
         fields=[
             (name, words)
             for name, words in FIELDS.items()
-            if (diffuses and (drawing.inverted or name not in OF_INVERTED)) or name in ANY_METHOD
+            if state.recipe.reads(f"generation.{name}")
+            and (name not in OF_INVERTED or drawing.inverted or "start" in method.decided)
         ],
-        starts=[(start, *START_WORDS[start]) for start in STARTS] if diffuses else None,
+        starts=[(start, *START_WORDS[start]) for start in STARTS] if state.recipe.reads("generation.start") else None,
         presets=preset_chips((drawing,), profile.presets) if diffuses else None,
         seeds=[(mode, *SEEDS[mode]) for mode in SEED_MODES],
-        negative=("negative prompt" if drawing.guidance > 1 else NOT_READ) if diffuses else None,
+        negative=("negative prompt" if drawing.guidance > 1 else NOT_READ)
+        if state.recipe.reads("generation.negative_prompt")
+        else None,
         setting_input=setting_input,
         cost=_cost(state.gate),
         again=_again(state.gate),

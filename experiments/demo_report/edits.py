@@ -1,0 +1,337 @@
+"""Compares edits of the inverted source with images drawn from noise.
+
+`python -m experiments.demo_report.edits --results FILE` writes the file and prints a table.
+
+Each edit changes one word of the true caption of a drawn scene, so the renderer knows what the image should show. All
+ways draw the same edits, and the judges of the report read the images. The file gets a line an edit, so that a run that
+was stopped goes on. `--costs` measures time instead: the sweep, a second caption, and a batch against single images.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from scipy.stats import binomtest
+from tqdm import tqdm
+
+from core.settings import EditSettings, Settings, SettingsWithEdit
+from core.types import CounterfactualCaption, Edit, Task
+from demo.check_truth import edited_scene, painted_pixels, truth_of
+from demo.judges import Judges
+from demo.language import caption, keywords
+from demo.render import render
+from demo.scene import Scene, random_scene
+from experiments.demo_report.images import lost_and_added
+from experiments.demo_report.rows import Row, share, table
+from pipeline.methods.base import MethodDescription
+from pipeline.methods.controlnet import CONTROLNET
+from pipeline.methods.edit import EDIT
+from pipeline.models import load_models
+from pipeline.models.inverting import Inverts
+from pipeline.profiles.profile import Profile, load_profile
+from pipeline.recipes import DILLEMA
+from pipeline.seams import CaseRequest, InversionStore, Method, Prepared, Source
+
+FIRST_SEED = 7_000_000
+"""No training and no calibration draws these scenes."""
+KINDS = ("weather", "time", "colour", "car", "ground", "trees", "walls", "hills", "water")
+"""Slots of the scene. The colour is that of the object, or of a car."""
+VISIBLE = 0.01
+"""Share of the picture that an edit has to change by `CHANGED` grey values in the ideal image, to be asked for."""
+CHANGED = 20
+CEILING, NOISE, INVERTED, EDITED = "ideal through the VAE", "from noise", "from the source", "edited"
+FLOORS = {"shows": 0.92, "whole": 0.95, "good": 0.80}
+OF_A_KIND, OF_HILLS, L1, NEARER = 0.85, 0.70, 4.5, 0.85
+Drawing = tuple[MethodDescription, Settings]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One edit of a drawn scene."""
+
+    kind: str
+    number: int
+    scene: Scene
+    slot: str
+    counterfactual: CounterfactualCaption
+
+    @property
+    def goal(self) -> Scene:
+        """The scene after the edit."""
+        return edited_scene(self.scene, [(self.slot, self.counterfactual.edits[0].alternative)])
+
+    @property
+    def source(self) -> Source:
+        """The source with its true caption."""
+        task = Task("segmentation", protected=load_profile("demo").tasks.protected)
+        task = Task("classification", label=self.scene.label) if self.scene.family == "object" else task
+        return Source(Image.fromarray(render(self.scene)[0]), task, caption(self.scene))
+
+
+def asked(kind: str, count: int, first_seed: int = FIRST_SEED) -> Iterator[Asked]:
+    """Yield edits of a kind, each of a scene of its own and visible in the ideal image."""
+    family, found = {"colour": "object", "car": "road"}.get(kind), 0
+    for number in range(100 * count):
+        scene = random_scene(first_seed + 10_000 * KINDS.index(kind) + number, family)
+        wanted = "colour" if kind == "car" else kind
+        words = [word for word in keywords(scene) if word.slot.split()[0] == wanted]
+        if not words:
+            continue
+        rng = random.Random(number)
+        word = rng.choice(words)
+        new = rng.choice(word.alternatives)
+        goal = edited_scene(scene, [(word.slot, new)])
+        edit = Edit(word.text, new, word.edit_type)  # type: ignore[arg-type]
+        one = Asked(kind, number, scene, word.slot, CounterfactualCaption(caption(goal), (edit,)))
+        apart = np.abs(render(goal)[0].astype(int) - render(scene)[0]).max(2) > CHANGED
+        if apart.mean() >= VISIBLE:
+            yield one
+            found += 1
+        if found == count:
+            return
+
+
+def judged(one: Asked, image: np.ndarray, judges: Judges) -> dict[str, float]:
+    """What the judges read in an image: `good` if the edit shows, and nothing is lost, added or changed beside it."""
+    scene, goal, edits = one.scene, one.goal, [(one.slot, one.counterfactual.edits[0].alternative)]
+    truth, (ideal, mask) = truth_of(scene, edits, image, judges), render(goal)
+    seen, wanted = judges.read(image), judges.read(ideal)
+    look, colours = goal.look, True
+    for place, colour in enumerate(look.colours):
+        pixels = painted_pixels(scene, place)
+        if one.slot != f"colour {place}" and pixels.any() and wanted.colour(pixels) == colour:
+            colours &= seen.colour(pixels) == colour
+    found: dict[str, float] = {
+        "shows": not truth.edit_missing,
+        "unbroken": not replace(truth, edit_missing=False).broken,
+        "whole": not any(lost_and_added(mask, seen.mask, wanted.mask)),
+        "colours": colours,
+        "air": (one.slot == "weather" or seen.weather == look.weather or wanted.weather != look.weather)
+        and (one.slot == "time" or seen.time == look.time or wanted.time != look.time),
+    }
+    good = all(found.values())
+    return found | {"good": good, "distance": float(np.abs(image.astype(float) - ideal).mean())}
+
+
+def edit_settings(profile: Profile, **changes: Any) -> SettingsWithEdit:
+    """Return the profile's settings for edits, with changes of its sections `generation` and `edit`."""
+    own = profile.recipes.get("lance", {})
+    edit = EditSettings.model_validate(own.get("edit", {}) | changes.pop("edit", {}))
+    shared = {name: getattr(profile.settings, name) for name in type(profile.settings).model_fields}
+    base = profile.settings.generation.model_dump() | own.get("generation", {}) | changes
+    return SettingsWithEdit.model_validate(shared | {"generation": base, "edit": edit})
+
+
+def drawings(profile: Profile, extra: Sequence[str]) -> dict[str, Drawing]:
+    """Return the ways that draw, by name. `extra`: JSON of settings that differ, each a way of its own."""
+    noise = profile.settings
+    inverted = noise.model_copy(update={"generation": noise.generation.model_copy(update={"start": "inverted"})})
+    found: dict[str, Drawing] = {NOISE: (CONTROLNET, noise), INVERTED: (CONTROLNET, inverted)}
+    found[EDITED] = EDIT, edit_settings(profile)
+    found |= {one: (EDIT, edit_settings(profile, **json.loads(one))) for one in extra}
+    return found
+
+
+class Ways:
+    """The methods with the demo's models."""
+
+    def __init__(self, profile: Profile, inversions: InversionStore | None = None) -> None:
+        self.profile, self.models = profile, load_models(profile)
+        self._prompts, self._inversions = DILLEMA.prompts(profile.prompts), inversions
+        generator: object = self.models.generator
+        assert isinstance(generator, Inverts)
+        self.generator = generator
+
+    def prepared(self, drawing: Drawing, source: Source) -> tuple[Method[Any], Prepared]:
+        """Return a method and its preparation of a source."""
+        method, settings = drawing
+        made = method.with_models(self.models, self._prompts, self.profile.tasks.labels, self._inversions)
+        return made, made.prepare(source, method.settings_of(settings, source.caption))
+
+    def draw(self, drawing: Drawing, source: Source, *captions: CounterfactualCaption, seed: int = 0) -> list[Any]:
+        """Return the test cases of captions, drawn as one batch."""
+        method, prepared = self.prepared(drawing, source)
+        wanted = [CaseRequest(one, seed, place) for place, one in enumerate(captions)]
+        return [finish() for finish in method.make([prepared] * len(wanted), wanted, len(wanted), unheard)]
+
+    def through_vae(self, image: np.ndarray) -> np.ndarray:
+        """Return an image as the VAE gives it back."""
+        with self.generator.inverting(edit_settings(self.profile).generation.inversion()) as inverter:
+            return np.asarray(inverter.images(inverter.encode(Image.fromarray(image)))[0][0])
+
+
+def unheard(_done: int, _total: int) -> None:
+    """Take no notice of a step."""
+
+
+def measured(one: Asked, ways: Ways, wanted: Mapping[str, Drawing], judges: Judges) -> dict[str, Any]:
+    """Return one line of the results: what the judges read in the images of an edit, and the CPU seconds of each."""
+    line: dict[str, Any] = {"kind": one.kind, "number": one.number, "ways": {}}
+    line["ways"][CEILING] = judged(one, ways.through_vae(render(one.goal)[0]), judges)
+    for name, drawing in wanted.items():
+        begun = time.process_time()
+        (case,) = ways.draw(drawing, one.source, one.counterfactual, seed=one.number)
+        seconds = time.process_time() - begun
+        failed = [check.name for check in case.checks if check.passed is False]
+        own = judged(one, np.asarray(case.image), judges)
+        line["ways"][name] = own | {
+            "seconds": seconds,
+            "failed": failed,
+            "taken": getattr(case.lineage.settings, "taken", None),
+        }
+    return line
+
+
+def report(lines: Sequence[Mapping[str, Any]]) -> str:
+    """Return the figures by way and by kind, and the floors."""
+    names = list(lines[0]["ways"])
+    figures = ("shows", "unbroken", "whole", "colours", "air", "good")
+    text = [f"| n = {len(lines)} | " + " | ".join((*figures, "L1", "nearer than from noise", "CPU s")) + " |"]
+    text.append("|---" * (len(figures) + 4) + "|")
+    for name in names:
+        own = [line["ways"][name] for line in lines]
+        nearer = [line["ways"][name]["distance"] < line["ways"][NOISE]["distance"] for line in lines]
+        cells = [f"{np.mean([one[figure] for one in own]):.3f}" for figure in figures]
+        cells += [f"{np.mean([one['distance'] for one in own]):.2f}", f"{np.mean(nearer):.3f}"]
+        cells.append(f"{statistics.mean(one.get('seconds', 0.0) for one in own):.2f}")
+        text.append(f"| {name} | " + " | ".join(cells) + " |")
+    kinds = [kind for kind in KINDS if any(line["kind"] == kind for line in lines)]
+    text += ["", "| shows / good | " + " | ".join(f"{kind} ({_count(lines, kind)})" for kind in kinds) + " |"]
+    text.append("|---" * (len(kinds) + 1) + "|")
+    for name in names:
+        cells = []
+        for kind in kinds:
+            own = [line["ways"][name] for line in lines if line["kind"] == kind]
+            cells.append(" / ".join(f"{np.mean([one[figure] for one in own]):.2f}" for figure in ("shows", "good")))
+        text.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join([*text, "", table(floors(lines, kinds))])
+
+
+def floors(lines: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> list[Row]:
+    """Return the figures of the edits against their floors."""
+    edited, noise = ([line["ways"][name] for line in lines] for name in (EDITED, NOISE))
+    rows = [share(f"edits: {figure}", [bool(one[figure]) for one in edited], floor) for figure, floor in FLOORS.items()]
+    for kind in kinds:
+        hits = [bool(line["ways"][EDITED]["shows"]) for line in lines if line["kind"] == kind]
+        rows.append(share(f"edits show: {kind}", hits, OF_HILLS if kind == "hills" else OF_A_KIND))
+    only = [
+        sum(bool(a["good"]) > bool(b["good"]) for a, b in zip(*pair, strict=True))
+        for pair in ((edited, noise), (noise, edited))
+    ]
+    p = binomtest(only[0], sum(only), alternative="greater").pvalue if sum(only) else 1.0
+    told = f"good only so {only[0]}, only from noise {only[1]} of {len(lines)}: p = {p:.2g}"
+    rows.append(Row("edits are good more often than images from noise", only[0] - only[1], 1, "", beside=told))
+    nearer = [a["distance"] < b["distance"] for a, b in zip(edited, noise, strict=True)]
+    rows.append(share("edits are nearer to the true counterfactual than images from noise", nearer, NEARER))
+    distance = statistics.mean(one["distance"] for one in edited)
+    rows.append(
+        Row(
+            "grey values to the true counterfactual, below the line",
+            L1 - distance,
+            0,
+            "",
+            beside=f"{distance:.2f}, at most {L1}",
+        )
+    )
+    return rows
+
+
+def costs(ways: Ways, held: Kept, count: int) -> str:
+    """Return ratios of CPU time, and how far a batch is from single images."""
+    text = []
+    for guidance, most in ((1.0, 0.6), (2.0, 0.8)):
+        found = [_costs(one, ways, held, guidance) for one in asked("weather", count)]
+        sweep, second, inversions, apart = (list(values) for values in zip(*found, strict=True))
+        text += [
+            f"guidance {guidance:g}, {count} sources, 10 steps:",
+            f"a sweep of six takes {statistics.mean(sweep):.2f} of six single images (at most {most})",
+            f"a second caption takes {statistics.mean(second):.2f} of the first (at most 0.45)",
+            f"inversions for it: {sum(inversions):g} (0)",
+            f"a batch and its single images differ by at most {max(apart):g} grey values (1)",
+        ]
+        held.clear()
+    return "\n".join(text)
+
+
+def _costs(one: Asked, ways: Ways, held: Kept, guidance: float) -> tuple[float, float, float, float]:
+    full = {"sweep": "self-replacement", "full_sweep": True}
+    sweep, single = (
+        (EDIT, edit_settings(ways.profile, steps=10, guidance=guidance, edit=edit)) for edit in (full, dict[str, Any]())
+    )
+    word = next(word for word in keywords(one.scene) if word.slot == "weather")
+    said = [caption(edited_scene(one.scene, [("weather", new)])) for new in word.alternatives]
+    word = next(word for word in keywords(one.scene) if word.slot == "time")
+    said += [caption(edited_scene(one.scene, [("time", new)])) for new in word.alternatives]
+    captions = [CounterfactualCaption(text, ()) for text in said[:6]]
+
+    def seconds(drawing: Drawing, text: CounterfactualCaption) -> tuple[float, np.ndarray]:
+        begun = time.process_time()
+        (case,) = ways.draw(drawing, one.source, text)
+        return time.process_time() - begun, np.asarray(case.image, int)
+
+    first, before = seconds(single, captions[0])[0], len(held)
+    singles = [seconds(single, text) for text in captions]
+    spent = sum(taken for taken, _ in singles)
+    together = [np.asarray(case.image, int) for case in ways.draw(single, one.source, *captions)]
+    apart = max(int(np.abs(a - b).max()) for a, (_, b) in zip(together, singles, strict=True))
+    return seconds(sweep, captions[0])[0] / spent, spent / 6 / first, len(held) - before, apart
+
+
+class Kept(dict[str, bytes]):
+    """A store of inversions in memory."""
+
+    def read(self, key: str) -> bytes | None:
+        """Return what was saved, or None."""
+        return self.get(key)
+
+    def save(self, key: str, data: bytes) -> None:
+        """Keep an inversion."""
+        self[key] = data
+
+
+def _count(lines: Sequence[Mapping[str, Any]], kind: str) -> int:
+    return sum(line["kind"] == kind for line in lines)
+
+
+def main() -> None:
+    """Measure, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--results", type=Path, help="file of the results, a line an edit")
+    parser.add_argument("--each", type=int, default=60, help="edits of a kind")
+    parser.add_argument(
+        "--also", nargs="*", default=[], help='more ways, such as {"steps": 10, "edit": {"cross_replace": 0}}'
+    )
+    parser.add_argument("--first-seed", type=int, default=FIRST_SEED, help="seed of the first scene")
+    parser.add_argument("--costs", type=int, default=0, help="measure time on so many sources instead")
+    options = parser.parse_args()
+    profile = load_profile("demo")
+    if options.costs:
+        print(costs(Ways(profile, held := Kept()), held, options.costs))
+        return
+    ways, judges, wanted = Ways(profile), Judges(), drawings(profile, options.also)
+    lines = [json.loads(line) for line in options.results.read_text().splitlines()] if options.results.exists() else []
+    there = {(line["kind"], line["number"]) for line in lines}
+    edits = [
+        edits
+        for several in zip(*(asked(kind, options.each, options.first_seed) for kind in KINDS), strict=True)
+        for edits in several
+    ]
+    for one in tqdm([one for one in edits if (one.kind, one.number) not in there], mininterval=10):
+        lines.append(measured(one, ways, wanted, judges))
+        with options.results.open("a") as file:
+            file.write(json.dumps(lines[-1]) + "\n")
+    print(report(lines))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,293 @@
+"""The method `edit`: the source is drawn again from its own noise, and its changed words beside it (prompt-to-prompt).
+
+The picture of a changed caption is drawn in one batch with its source and takes over where the source's words look
+(`pipeline.models.attention`), on the same control image. So it is the source but for what its caption changes. All
+images of a caption are equal; what can be varied is how strong the edit is, which the sweep does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from types import MappingProxyType
+from typing import Any
+
+from PIL import Image
+
+from core.errors import UserError
+from core.images import SIDE_MULTIPLE, fit, image_sha
+from core.lineage import DrawnBatch, MethodSettings, TestCase
+from core.masks import in_mask
+from core.settings import EditSettings, Settings
+from core.types import Check, CounterfactualCaption
+from pipeline.checks.images import BANDS, INVERTED
+from pipeline.drawing_speed import Effort
+from pipeline.methods.controlnet import ControlNetDescription, ControlNetMethod, ControlNetPrepared, ControlNetSettings
+from pipeline.methods.drawing import DriftingMethod, DriftingSettings, placed
+from pipeline.models.batching import AtOnce, judged
+from pipeline.models.inverting import Control, Inversion, steps_of
+from pipeline.profiles.profile import Profile
+from pipeline.prompting import PromptSet
+from pipeline.seams import CaseRequest, DrawnImage, DrawRequest, InversionStore, Models, OnStep, Source
+
+GUIDANCES = (1.5, 1.4, 1.3, 1.2, 1.1, 1.0)
+SELF_REPLACEMENTS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+"""Values of a sweep, from strong to weak. Those of self-replacement are LANCE's."""
+SWEEP = "strength"
+"""What the check is called that tells the value of the sweep."""
+_EQUAL = "An edit of the inverted source has no noise of its own, so all images of a caption are equal and one is made."
+_UNREAD = (
+    "The text encoder reads no difference between this caption and that of the source: change words that the model "
+    "knows."
+)
+
+
+class EditedSettings(ControlNetSettings, DriftingSettings):
+    """What an image of this method was made with."""
+
+    edit: EditSettings = EditSettings()
+    taken: float | None = None
+    """The value of the sweep that this image was drawn with, or None without one; no setting of a run."""
+
+    @property
+    def guidance(self) -> float:
+        """The guidance that the image is drawn with."""
+        swept = self.edit.sweep == "guidance" and self.taken is not None
+        return self.taken if swept and self.taken is not None else self.generation.guidance
+
+    @property
+    def self_replace(self) -> float:
+        """The share of self-replacement that the image is drawn with."""
+        swept = self.edit.sweep == "self-replacement" and self.taken is not None
+        return self.taken if swept and self.taken is not None else self.edit.self_replace
+
+    @property
+    def swept(self) -> tuple[float, ...]:
+        """The values of the sweep that draw different images, from strong to weak. Empty without a sweep."""
+        if self.edit.sweep == "guidance":
+            return GUIDANCES
+        values = SELF_REPLACEMENTS if self.edit.sweep == "self-replacement" else ()
+        return tuple({steps_of(value, self.steps): value for value in reversed(values)}.values())[::-1]
+
+    def pixels(self) -> tuple[Any, ...]:
+        return *super().pixels(), self.edit
+
+    def plain(self) -> dict[str, Any]:
+        return {name: value for name, value in super().plain().items() if name != "taken" or value is not None}
+
+
+class EditDescription(ControlNetDescription):
+    """The method as data."""
+
+    title = "Edited from its noise"
+    settings_type = EditedSettings
+    draws_whole = False
+    decided = MappingProxyType({"start": "inverted", "fresh_noise": 0.0, "negative_prompt": ""})
+
+    @property
+    def sections(self) -> tuple[str, ...]:
+        return (*super().sections, "edit")
+
+    def settings_of(self, settings: Settings, source_caption: str = "") -> MethodSettings:
+        drawing = settings.generation.model_copy(update=self.decided)
+        return super().settings_of(settings.model_copy(update={"generation": drawing}), source_caption)
+
+    def equal_images(self, settings: MethodSettings) -> str:
+        return _EQUAL
+
+    def cannot_draw(self, profile: Profile) -> str:
+        return profile.generator.cannot_invert
+
+    def shape(self, settings: MethodSettings, size: tuple[int, int]) -> Hashable:
+        return super().shape(settings, size), _own(settings).edit
+
+    def effort(self, settings: MethodSettings, size: tuple[int, int]) -> Effort | None:
+        found = super().effort(settings, size)
+        return None if found is None else replace(found, by=self.name)
+
+    def preparing(self, settings: MethodSettings) -> float:
+        """Beside an image its source is drawn too."""
+        return super().preparing(settings) / 2
+
+    def with_models(
+        self,
+        models: Models,
+        prompts: PromptSet,
+        labels: Sequence[str] = (),
+        inversions: InversionStore | None = None,
+    ) -> EditMethod:
+        return EditMethod(models.generator, models.embedder, prompts, labels, models.detector, inversions)
+
+
+EDIT = EditDescription("edit")
+
+
+class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
+    """Draws changed captions of a source in one batch with it."""
+
+    _described = EDIT
+
+    def prepare(self, source: Source, *given: Any, **more: Any) -> ControlNetPrepared:
+        """As of ControlNet. Raises UserError too for a source that is not found again in its noise."""
+        prepared = super().prepare(source, *given, **more)
+        found = self._inversion(prepared).psnr
+        least = {**BANDS, **getattr(self._embedder, "bands", {})}[INVERTED].failed_below
+        if found < least:
+            raise UserError(
+                f"This source cannot be edited, because it is found again in its noise at {found:.1f} dB only, and "
+                f"{least:.0f} are needed: take more steps or inversion evaluations, or draw it on its edges with the "
+                "recipe DILLEMA."
+            )
+        return prepared
+
+    def batch(self, prepared: ControlNetPrepared, waiting: int | None = None, watched: bool = True) -> int:
+        at_once, own = super().batch(prepared, waiting, watched), _own(prepared.settings)
+        return max(1, at_once // len(own.swept)) if own.edit.full_sweep and own.swept else at_once
+
+    def together(self, prepared: ControlNetPrepared, counterfactual: CounterfactualCaption) -> Hashable:
+        """Return a key of the source too, which is drawn beside all its images."""
+        source = prepared.source
+        region = None if source.region is None else image_sha(source.region)
+        return super().together(prepared, counterfactual), image_sha(source.image), source.caption, region
+
+    def make(
+        self, prepared: Sequence[ControlNetPrepared], images: Sequence[CaseRequest], size: int, on_step: OnStep
+    ) -> Sequence[Callable[[], TestCase]]:
+        """With a sweep, draw each image at several strengths and give the first one that passes its checks.
+
+        A full sweep draws all strengths in one batch and gives, of those that pass, the one that changed most as its
+        caption did. If none passes, it is the one that fails the fewest checks.
+        """
+        own = _own(prepared[0].settings)
+        values, count = own.swept, len(own.swept)
+        if not values:
+            return super().make(prepared, images, size, on_step)
+
+        def at(source: ControlNetPrepared, value: float) -> ControlNetPrepared:
+            return replace(source, settings=source.settings.model_copy(update={"taken": value}))
+
+        tried: list[list[Callable[[], TestCase]]] = [[] for _ in images]
+        if own.edit.full_sweep:
+            rows = [at(source, value) for source in prepared for value in values]
+            places = [replace(one, place=one.place * count + at) for one in images for at in range(count)]
+            made = super().make(rows, places, size * count, on_step)
+            tried = [[cache(one) for one in made[at * count :][:count]] for at in range(len(images))]
+        else:
+            left = list(range(len(images)))
+            for number, value in enumerate(values):
+
+                def step(done: int, of: int, before: int = number) -> None:
+                    on_step(before * of + done, count * of)
+
+                rows = [at(prepared[image], value) for image in left]
+                for image, finish in zip(
+                    left, super().make(rows, [images[image] for image in left], size, step), strict=True
+                ):
+                    tried[image].append(cache(finish))
+                left = [image for image in left if not _settled(tried[image][-1])]
+                if not left:
+                    break
+        return [partial(_best, finishes, own) for finishes in tried]
+
+    def _source_prompt(self, source: Source) -> str:
+        """The prompt of its own caption, so that nothing but the edit differs from an image's."""
+        unedited = CounterfactualCaption(source.caption, ())
+        return self._description.prompt(self._prompts, unedited, source.task, in_mask(source.mask, source.task)) or ""
+
+    def _inversion(self, prepared: ControlNetPrepared) -> Inversion:
+        """That of the preparation, or another where the prompt was worded anew since."""
+        wanted, held = self._source_prompt(prepared.source), prepared.inversion
+        if held is not None and held.caption == wanted:
+            return held
+        picture = _picture(prepared)
+        return self._inverted(wanted, prepared.settings, picture, prepared.control, lambda _done, _total: None)
+
+    def _negative_prompt(self, prepared: ControlNetPrepared) -> str:
+        """The prompt of the source, beside which and from which it is drawn."""
+        return self._source_prompt(prepared.source)
+
+    def _request(self, prepared: ControlNetPrepared, prompt: str, image: CaseRequest) -> DrawRequest:
+        return DrawRequest(prompt, image.seed, image.place)
+
+    def _draw(
+        self, prepared: Sequence[ControlNetPrepared], wanted: Sequence[DrawRequest], size: int, on_step: OnStep
+    ) -> Sequence[DrawnImage]:
+        first, own = prepared[0], _own(prepared[0].settings)
+        inversion, picture = self._inversion(first), _picture(first)
+        self._at_work = self._generator.on(own.conditioning.kind)
+        values = len(own.swept) if own.edit.full_sweep and own.swept else 1
+        rows = [(own, wanted[0])] * size  # filled up, so that the pixels do not depend on how many are drawn
+        for one, request in zip(prepared, wanted, strict=True):
+            rows[request.place] = _own(one.settings), request
+
+        def draw(part: Sequence[tuple[EditedSettings, DrawRequest]], before: int) -> list[DrawnImage]:
+            prompts, drawing = [request.prompt for _, request in part], own.generation
+            held = Control(first.control, drawing.control_strength, drawing.control_until)
+            with self._inverts(own).inverting(drawing.inversion(), held) as inverter:
+                source = inverter.windows(inversion.caption)
+                unread = [text != inversion.caption and inverter.windows(text) == source for text in prompts]
+                read = [inversion.caption if one else text for one, text in zip(unread, prompts, strict=True)]
+                control = inverter.control(
+                    inversion, read, own.edit, [one.self_replace for one, _ in part], first.source.region
+                )
+
+                def told(step: int, steps: int) -> None:
+                    on_step(before * steps + len(part) * step, size * steps)
+
+                guidances = [one.guidance for one, _ in part]
+                latents = inverter.redraw(inversion, read, guidances, control=control, on_step=told)
+                images, flagged = inverter.images(latents)
+            found = []
+            for at, image in enumerate(images):
+                batch = DrawnBatch(size=max(1, len(part) // values), place=at // values)
+                drawn = judged(image, None if flagged is None else bool(flagged[at]), batch)
+                refused = DrawnImage(None, batch, refused=UserError(_UNREAD))
+                found.append(refused if unread[at] else placed(picture, drawn))
+            return found
+
+        drawn = AtOnce(size).each(rows, draw)
+        return [drawn[request.place] for request in wanted]
+
+
+def _picture(prepared: ControlNetPrepared) -> Image.Image:
+    """Return the source at the size at which it is drawn."""
+    return fit(prepared.source.image, prepared.settings.generation.short_side, SIDE_MULTIPLE)
+
+
+def _failures(case: TestCase) -> int:
+    return sum(check.passed is False for check in case.checks)
+
+
+def _settled(finish: Callable[[], TestCase]) -> bool:
+    """Return True if an image passes its checks, or cannot be made at any strength."""
+    try:
+        return not _failures(finish())
+    except UserError:
+        return True
+
+
+def _best(finishes: Sequence[Callable[[], TestCase]], settings: EditedSettings) -> TestCase:
+    """Return the test case of a sweep, with the time of all its images and with a check that tells its value."""
+    cases = [finish() for finish in finishes]
+    least = min(_failures(case) for case in cases)
+    kept = [case for case in cases if _failures(case) == least]
+    chosen = max(kept, key=_direction) if settings.edit.full_sweep and not least else kept[0]
+    taken, values = _own(chosen.lineage.settings).taken, settings.swept
+    note = (
+        f"Drawn at {settings.edit.sweep} {taken:g}, number {cases.index(chosen) + 1} of {len(values)} from strong on."
+    )
+    if dropped := len(GUIDANCES) - len(values):
+        note += f" At {settings.steps} steps {dropped} other values draw the same as these and are left out."
+    lineage = replace(chosen.lineage, seconds=sum(case.lineage.seconds for case in cases))
+    return replace(chosen, lineage=lineage, checks=(*chosen.checks, Check(SWEEP, True, taken, note)))
+
+
+def _direction(case: TestCase) -> float:
+    return next((check.value or 0.0 for check in case.checks if check.name == "edit direction"), 0.0)
+
+
+def _own(settings: MethodSettings) -> EditedSettings:
+    if not isinstance(settings, EditedSettings):
+        raise TypeError(f"the method edit takes its own settings, not {type(settings).__name__}")
+    return settings

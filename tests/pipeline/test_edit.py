@@ -1,0 +1,234 @@
+"""The method `edit` on the embedded models: what it keeps and records, its sweep, its batches, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from core.errors import UserError
+from core.lineage import DrawnBatch, TestCase
+from core.settings import EditSettings, SettingsWithEdit
+from core.types import Caption, CounterfactualCaption, CounterfactualCaptions, Task
+from demo.language import caption
+from demo.render import render
+from demo.scene import PROTECTED_ROAD_CLASSES, random_scene
+from pipeline.checks.drift import FRAMING_KEPT
+from pipeline.checks.images import INVERTED
+from pipeline.driver import Driver
+from pipeline.methods import read_lineage
+from pipeline.methods.edit import EDIT, SWEEP, EditedSettings, EditMethod
+from pipeline.models.inverting import Inverter
+from pipeline.profiles.profile import load_profile
+from pipeline.recipes import DILLEMA, Recipe, recipes_for
+from pipeline.request import MemoryStore, Request
+from pipeline.seams import CaseRequest, Source
+from services.studio import Studio
+from tests.support.demo_server import demo_models
+from tests.support.own_recipe import registered
+from tests.support.scripted import ScriptedModels, noise, parts_of, performed
+from tests.support.workspaces import workspace_in
+
+DEMO = load_profile("demo")
+ROAD = Task("segmentation", protected=PROTECTED_ROAD_CLASSES)
+SCENE = random_scene(2_100_003, "road").with_look(weather="snowy", time="night")
+IMAGE = Image.fromarray(render(SCENE)[0])
+SAID = caption(SCENE)
+OWN, SUNNY, DAY = (
+    CounterfactualCaption(caption(SCENE.with_look(**look)), ()) for look in ({}, {"weather": "sunny"}, {"time": "day"})
+)
+RECIPE = Recipe(
+    name="edited",
+    title="Edited",
+    description="Edits of the inverted source.",
+    stages=DILLEMA.stages,
+    captions=DILLEMA.captions,
+    method="edit",
+    settings=SettingsWithEdit,
+)
+
+
+def settings(steps: int = 4, guidance: float = 1.0, **edit: object) -> SettingsWithEdit:
+    shared = {name: getattr(DEMO.settings, name) for name in type(DEMO.settings).model_fields}
+    changes = {"steps": steps, "guidance": guidance, "inversion_evaluations": 2}
+    drawing = DEMO.settings.generation.model_copy(update=changes)
+    return SettingsWithEdit.model_validate(shared | {"generation": drawing, "edit": EditSettings.model_validate(edit)})
+
+
+class Kept(dict[str, bytes]):
+    """Inversions that the tests share."""
+
+    read, save = dict.get, dict.__setitem__
+
+
+KEPT = Kept()
+
+
+def edit_method() -> EditMethod:
+    return EditMethod(demo_models().generator, None, DILLEMA.prompts("demo"), inversions=KEPT)
+
+
+def made(
+    asked: SettingsWithEdit, *captions: CounterfactualCaption, size: int = 0, region: Image.Image | None = None
+) -> list[TestCase]:
+    """Draw captions as one batch, with the checks that need no embedder."""
+    method = edit_method()
+    prepared = method.prepare(Source(IMAGE, ROAD, SAID, region=region), EDIT.settings_of(asked, SAID))
+    wanted = [CaseRequest(one, 0, place) for place, one in enumerate(captions)]
+    size = size or len(wanted)
+    return [finish() for finish in method.make([prepared] * len(wanted), wanted, size, lambda *_: None)]
+
+
+def own_settings(case: TestCase) -> EditedSettings:
+    assert isinstance(case.lineage.settings, EditedSettings)
+    return case.lineage.settings
+
+
+def apart(one: TestCase, other: TestCase) -> float:
+    """Mean distance of two images in grey values."""
+    return float(np.abs(np.asarray(one.image, float) - np.asarray(other.image, float)).mean())
+
+
+@pytest.fixture
+def recipe() -> Iterator[Recipe]:
+    with registered(RECIPE) as held:
+        yield held
+
+
+# On the embedded models
+
+
+@pytest.mark.demo
+@pytest.mark.slow
+def test_an_edit_shows_the_rest_stays_and_its_record_tells_how_it_was_drawn() -> None:
+    own, sunny, day = made(settings(), OWN, SUNNY, DAY)
+    assert apart(sunny, own) > 5 and apart(day, own) > 5
+    (free,) = made(settings(cross_replace=0, self_replace=0), SUNNY)
+    assert apart(sunny, own) < apart(free, own), "attention control keeps more of the source"
+    names = [check.name for check in sunny.checks]
+    assert names[0] == FRAMING_KEPT and INVERTED in names and sunny.checks[0].passed
+    recorded = own_settings(sunny)
+    assert (recorded.source_caption, recorded.generation.start, recorded.drawn_in) == (
+        SAID,
+        "inverted",
+        DrawnBatch(size=3, place=1),
+    )
+    assert sunny.lineage.negative_prompt == f"{SAID} Keep: {', '.join(ROAD.kept())}."
+    assert read_lineage(json.loads(json.dumps(sunny.lineage.plain()))) == sunny.lineage
+    assert EDIT.drawn_alike(recorded, EDIT.settings_of(settings(), SAID))
+    assert not EDIT.drawn_alike(recorded, EDIT.settings_of(settings(self_replace=0.9), SAID))
+    for guidance in (1.0, 3.0):
+        (alone,) = made(settings(guidance=guidance), OWN)
+        assert alone.image.tobytes() == own.image.tobytes(), "its own caption gives the source through the VAE"
+
+    left = Image.new("L", IMAGE.size)
+    left.paste(255, (0, 0, IMAGE.width // 2, IMAGE.height))
+    (half,) = made(settings(), SUNNY, region=left)
+    change = np.abs(np.asarray(half.image, float) - np.asarray(own.image, float)).mean((0, 2))
+    assert change[: IMAGE.width // 4].mean() > 5 and change[3 * IMAGE.width // 4 :].max() < 1
+
+
+@pytest.mark.demo
+@pytest.mark.slow
+def test_a_batch_and_single_images_differ_by_at_most_one_grey_value() -> None:
+    together = made(settings(), SUNNY, DAY, OWN)
+    for place, (case, said) in enumerate(zip(together, (SUNNY, DAY, OWN), strict=True)):
+        (alone,) = made(settings(), said)
+        assert np.abs(np.asarray(case.image, int) - np.asarray(alone.image, int)).max() <= 1
+        assert own_settings(alone).drawn_in == DrawnBatch() and own_settings(case).batch.place == place
+    (filled,) = made(settings(), SUNNY, size=3)
+    assert filled.image.tobytes() == together[0].image.tobytes(), "what stands beside it changes nothing"
+
+
+@pytest.mark.demo
+@pytest.mark.slow
+def test_a_sweep_stops_at_the_first_strength_that_passes_and_drops_those_that_draw_the_same() -> None:
+    asked = settings(sweep="self-replacement")
+    values = EDIT.settings_of(asked, SAID)
+    assert isinstance(values, EditedSettings) and values.swept == (0.4, 0.7, 0.9), "1.6, 2.8 and 3.6 of four steps"
+    sunny, own = made(asked, SUNNY, OWN)
+    taken = own_settings(sunny).taken
+    assert taken in values.swept and own_settings(own).taken in values.swept
+    (single,) = made(settings(self_replace=taken), SUNNY, size=2)
+    assert single.image.tobytes() == sunny.image.tobytes()
+    assert (sunny.checks[-1].name, sunny.checks[-1].value) == (SWEEP, taken)
+    assert "At 4 steps 3 other values draw the same" in sunny.checks[-1].note
+    assert EDIT.drawn_alike(own_settings(sunny), values)
+
+    full = settings(sweep="guidance", full_sweep=True)
+    (found,) = made(full, SUNNY)
+    strength = own_settings(found).taken
+    assert strength is not None and own_settings(found).drawn_in == DrawnBatch() and "draw the same" not in str(found)
+    (single,) = made(settings(guidance=strength), SUNNY)
+    assert np.abs(np.asarray(found.image, int) - np.asarray(single.image, int)).max() <= 1
+
+
+@pytest.mark.demo
+@pytest.mark.slow
+def test_a_second_caption_uses_the_kept_inversion_after_a_restart(
+    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def drawn(driver: Driver, *captions: CounterfactualCaption) -> list[TestCase]:
+        store = MemoryStore(IMAGE, {"caption": Caption(SAID), "counterfactuals": CounterfactualCaptions(captions)})
+        driver.run(Request(ROAD, settings(), recipe.name, seed=4, stages=()), store)
+        return store.cases
+
+    with workspace_in(tmp_path / "workspace") as workspace:
+        (first,) = drawn(Driver(DEMO, demo_models(), inversions=workspace.inversions), SUNNY)
+    assert first.lineage.seed == 0 and first.lineage.method == "edit"
+    with workspace_in(tmp_path / "workspace") as workspace:
+        monkeypatch.setattr(Inverter, "invert", None)  # whoever inverts now fails
+        driver = Driver(DEMO, demo_models(), inversions=workspace.inversions)
+        again, other = drawn(driver, SUNNY)[0], drawn(driver, DAY)[0]
+    assert again.image.tobytes() == first.image.tobytes() and apart(other, first) > 5
+
+
+@pytest.mark.demo
+@pytest.mark.slow
+def test_what_cannot_be_edited_is_refused_in_one_sentence() -> None:
+    shouted = CounterfactualCaption(SAID.upper(), ())
+    method = edit_method()
+    prepared = method.prepare(Source(IMAGE, ROAD, SAID), EDIT.settings_of(settings(), SAID))
+    wanted = [CaseRequest(SUNNY, 0, 0), CaseRequest(shouted, 0, 1)]
+    finish, refused = method.make([prepared] * 2, wanted, 2, lambda *_: None)
+    with pytest.raises(UserError, match="reads no difference between this caption and that of the source"):
+        refused()
+    assert finish().image.size == IMAGE.size
+
+    rough = settings(steps=2)
+    rough = rough.model_copy(update={"generation": rough.generation.model_copy(update={"inversion_evaluations": 1})})
+    with pytest.raises(UserError, match=r"again in its noise at \d+\.\d dB only, and 25 are needed") as told:
+        method.prepare(Source(noise("a", 1, (128, 128)), ROAD, SAID), EDIT.settings_of(rough, SAID))
+    assert "the recipe DILLEMA" in str(told.value)
+
+
+def test_models_that_cannot_be_inverted_draw_no_edits(recipe: Recipe) -> None:
+    modern = load_profile("modern")
+    assert recipe in recipes_for(DEMO) and recipe not in recipes_for(modern)
+    assert EDIT.cannot_draw(modern).startswith("Z-Image cannot be inverted")
+    with pytest.raises(UserError, match="cannot be inverted"):
+        Driver(modern, ScriptedModels()).run(Request(ROAD, settings(), recipe.name), MemoryStore(IMAGE))
+
+
+def test_the_page_offers_its_own_settings_and_makes_each_caption_once(recipe: Recipe, tmp_path: Path) -> None:
+    with workspace_in(tmp_path / "workspace") as workspace:
+        studio = Studio(DEMO, ScriptedModels(), workspace)
+        run_id = workspace.runs.create(IMAGE, ROAD, "demo", "road", DEMO.settings.model_dump(mode="json"))
+        assert not performed(studio, run_id, "recipe", recipe=recipe.name).problem
+        assert not performed(studio, run_id, "setting", setting="edit.sweep", value="guidance").problem
+        card = parts_of(studio, run_id)["generation"]
+        for name in (
+            "edit.cross_replace",
+            "edit.local_blend",
+            "generation.inversion_evaluations",
+            "generation.guidance",
+        ):
+            assert f'data-setting="{name}"' in card
+        for name in ("generation.start", "generation.fresh_noise", "generation.negative_prompt"):
+            assert f'data-setting="{name}"' not in card
+        assert EDIT.equal_images(EDIT.settings_of(settings())).startswith("An edit of the inverted source")
+        studio.close()
