@@ -20,6 +20,7 @@ from pydantic import (
     model_validator,
 )
 
+from core.regions import Region
 from core.settings import MOST_AT_ONCE
 from core.types import Check, CounterfactualCaption, StageName, Task, to_plain
 
@@ -70,6 +71,11 @@ class MethodSettings(BaseModel):
     @property
     def source_caption(self) -> str | None:
         """The caption of the source on which the pixels depend, or None if they depend on none."""
+        return None
+
+    @property
+    def region(self) -> Region | None:
+        """The region outside of which the pixels are the source's, or None if no region was looked at."""
         return None
 
     def pixels(self) -> object:

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
+from core import rle
 from core.errors import UserError
 from core.masks import UNLABELLED
 from core.test_sets import split_to_load
-from formats import rle
 from formats.draft import Draft, Picture
 from formats.files import Files, by_form, is_image, joined, names_by_form, stamp_of
 from formats.naming import SPLIT_OF, split_folder, standard

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from core import rle
 from core.errors import UserError
 from core.images import png_of
 from core.masks import UNLABELLED, require_names
-from formats import rle
 from formats.draft import Picture
 from formats.types import Example
 

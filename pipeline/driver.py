@@ -22,7 +22,7 @@ from PIL import Image
 
 from core.errors import Cancelled, UnreadableReply, UserError, one_line, out_of_memory
 from core.images import image_sha
-from core.lineage import DEFAULT_RECIPE, Failure, Lineage, TestCase
+from core.lineage import DEFAULT_RECIPE, Failure, Lineage, MethodSettings, TestCase
 from core.masks import NO_MASK, InMask, in_mask
 from core.progress import Progress, StepTimer, stop_if, stoppable
 from core.settings import Settings
@@ -175,19 +175,17 @@ class Driver:
         self,
         recipe: Recipe,
         drawn: Iterable[Lineage],
-        settings: Settings,
+        own: MethodSettings,
         task: Task,
         prompts: PromptSet,
         held: InMask = NO_MASK,
-        source_caption: str = "",
     ) -> dict[tuple[CounterfactualCaption, int], Lineage]:
         """Return the drawn images that this recipe would draw in the same way now, by caption and seed.
 
-        `held` tells where the source's mask has the protected classes. Unknown things (a model without a name, a method
-        without a prompt) count as the same.
+        `own` comes from `Recipe.drawn_with`, and `held` tells where the source's mask has the protected classes.
+        Unknown things (a model without a name, a method without a prompt) count as the same.
         """
         method = method_of(recipe.method)
-        own = method.settings_of(settings, source_caption)
         model = method.model_name(self.models, own)
         return {
             (lineage.counterfactual, lineage.seed): lineage
@@ -327,8 +325,8 @@ class _RecipeRun:
         planning = recipe.drawing_method.planning(settings)
         images = generation.plan(captions, planning, request.seed, failures=store.failures()).images
         prompts, held = driver.prompts(recipe, request.prompts), in_mask(store.mask(), request.task)
-        said = recipe.source_caption(values)
-        made = driver.made(recipe, store.drawn(), settings, request.task, prompts, held, said)
+        drawn_with = recipe.drawn_with(settings, values)
+        made = driver.made(recipe, store.drawn(), drawn_with, request.task, prompts, held)
         lacking = []
         for image in images:
             lineage = made.get((image.counterfactual, image.seed))
@@ -448,9 +446,10 @@ class Drawing:
         self.tell(number, DrawingBegan())
         if placing := getattr(self.method, "placing", ""):  # for methods whose models run in several ways
             self.tell(number, Placed(placing))
-        caption = self._recipe.source_caption({name: value.value for name, value in store.values().items()})
-        source = Source(store.source(), request.task, caption, store.mask())
-        settings = self._description.settings_of(request.settings, caption)
+        values, image = {name: value.value for name, value in store.values().items()}, store.source()
+        caption, region = self._recipe.source_caption(values), self._recipe.region(values).mask(image.size)
+        source = Source(image, request.task, caption, store.mask(), region)
+        settings = self._recipe.drawn_with(request.settings, values)
         emit = partial(self.tell, number)
         prepared = self._driver.preparations.prepared(
             self._description, self.method, source, settings, emit, self._cancelled

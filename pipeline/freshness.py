@@ -14,7 +14,6 @@ from typing import Any
 
 from core.settings import Settings
 from core.types import StageName, StageValue, Task, Values
-from pipeline.methods import method_of
 from pipeline.prompting import PromptSet
 from pipeline.recipes import Recipe
 from pipeline.stages.counterfactuals import captions_seen
@@ -47,7 +46,8 @@ def inputs_key(recipe: Recipe, name: StageName, task: Task, source_sha: str, val
     stage = recipe.stage(name)
     parts: dict[str, Any] = {"source": source_sha} if stage.reads_source else {}
     parts |= {read: recipe.stage(read).seen(values[read]) for read in stage.reads}
-    parts["task"] = [task.kind, *task.kept()]
+    if stage.reads_task:
+        parts["task"] = [task.kind, *task.kept()]
     if stage.settings:
         parts["settings"] = getattr(settings, stage.settings).model_dump(mode="json", exclude=set(stage.marks))
     return _joined(parts)
@@ -58,15 +58,15 @@ def drawing_key(recipe: Recipe, task: Task, source_sha: str, values: Values, set
     captions = recipe.captions(values)
     if captions is None:
         return ""
-    method = method_of(recipe.method)
-    inverted_under = method.settings_of(settings, recipe.source_caption(values)).source_caption
+    drawn_with = recipe.drawn_with(settings, values)
     return _joined(
         {
             "source": source_sha,
             "counterfactuals": captions_seen(captions),
             "task": [task.kind, *task.kept()],
-            "settings": [getattr(settings, section).model_dump(mode="json") for section in method.sections],
-            **({} if inverted_under is None else {"caption": inverted_under}),
+            "settings": [getattr(settings, name).model_dump(mode="json") for name in recipe.drawing_method.sections],
+            **({} if drawn_with.source_caption is None else {"caption": drawn_with.source_caption}),
+            **({} if drawn_with.region is None else {"region": drawn_with.region.text}),
         }
     )
 

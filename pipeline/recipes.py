@@ -16,6 +16,8 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from core.errors import UserError
+from core.lineage import MethodSettings
+from core.regions import Region
 from core.settings import Settings, SettingsWithEditing
 from core.types import (
     GENERATION,
@@ -40,6 +42,7 @@ from pipeline.stages.base import Stage
 from pipeline.stages.caption import CAPTION, caption_text
 from pipeline.stages.counterfactuals import COUNTERFACTUALS
 from pipeline.stages.keywords import KEYWORDS
+from pipeline.stages.region import painted_region
 
 DRAWING_PROMPT = PromptSlot("diffusion", ("caption",), ("shown", "kept"))
 """`$shown` is the label, or the protected classes in the picture. `$kept` is the label, or all protected classes."""
@@ -77,6 +80,8 @@ class Recipe:
     """The type of its settings: a subclass if its stages have sections of their own."""
     source_caption: Callable[[Values], str] = caption_text
     """Returns the caption of the source image from the values by stage. The checks measure the change from it."""
+    region: Callable[[Values], Region] = painted_region
+    """Returns where the source may change from the values by stage, for methods that look at it."""
     unedited: str = "by hand"
     """Words for an image whose caption has no edits."""
     control: str = ""
@@ -86,6 +91,10 @@ class Recipe:
     def drawing_method(self) -> MethodDescription:
         """The description of its method."""
         return method_of(self.method)
+
+    def drawn_with(self, settings: Settings, values: Values) -> MethodSettings:
+        """Return its method's part of a run's settings, with what the pixels depend on among the values by stage."""
+        return self.drawing_method.settings_of(settings, self.source_caption(values), self.region(values))
 
     def cannot_draw(self, profile: Profile) -> str:
         """Return one sentence if a profile cannot draw its images, else ""."""

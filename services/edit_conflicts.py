@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from core.stored_runs import StoredState, StoredValue
-from core.types import StageName
+from core.types import StageName, stage_title
 from services.commands import RunCommand, parts_of
 
 KEPT = 2000
@@ -111,8 +111,9 @@ def changed_settings(before: PlainSettings, after: PlainSettings) -> tuple[tuple
 def value_conflict(stage: StageName, other: StoredValue) -> str:
     """What the person whose edit of a value came second is told."""
     when = f"changed elsewhere meanwhile ({clock(other.created)})"
-    if stage == "caption":
-        return f"The caption was {when}. Yours was saved on top; the other one is in the history."
+    if stage not in ("keywords", "alternatives", "counterfactuals"):
+        what = "The caption" if stage == "caption" else f"“{stage_title(stage)}”"
+        return f"{what} was {when}. Yours was saved on top; the other one is in the history."
     return f"This list was {when}. Your change was made to the newer list; earlier ones are in the history."
 
 

@@ -11,7 +11,16 @@ from ui.markup import el, join
 
 ASSETS = Path(__file__).resolve().parent / "assets"
 FAVICON = ASSETS / "favicon.svg"
-STYLE_SHEETS = ("studio.css", "text.css", "files.css", "runs.css", "results.css", "drawing.css", "compact.css")
+STYLE_SHEETS = (
+    "studio.css",
+    "text.css",
+    "files.css",
+    "runs.css",
+    "results.css",
+    "drawing.css",
+    "brush.css",
+    "compact.css",
+)
 SHARED = ("kept.js", "idiomorph.min.js", "wire.js", "fields.js", "patch.js", "theme.js", "help.js")
 """What all pages of the lead build on."""
 SCRIPTS = (
@@ -25,6 +34,7 @@ SCRIPTS = (
     "runs.js",
     "results.js",
     "drawing.js",
+    "brush.js",
     "keys.js",
 )
 """In the order in which they are read: each builds on those before it."""

@@ -16,6 +16,7 @@ from core.latest import Latest
 from core.lineage import Artifact, Lineage, MethodSettings, UnreadSettings
 from core.masks import NO_MASK, InMask, NamedMask
 from core.progress import OnProgress
+from core.regions import WHOLE, Region
 from core.settings import GenerationSettings, Settings
 from core.types import CounterfactualCaption, Task
 from pipeline.drawing_speed import Effort
@@ -54,8 +55,10 @@ class MethodDescription:
         """Names of the settings' sections that this method reads."""
         return tuple(self.settings_type.model_fields) if self.known else ()
 
-    def settings_of(self, settings: Settings, source_caption: str = "") -> MethodSettings:
-        """Return this method's part of a run's settings, with the caption of the source if the pixels depend on it."""
+    def settings_of(self, settings: Settings, source_caption: str = "", region: Region = WHOLE) -> MethodSettings:
+        """Return this method's part of a run's settings, with those of the other arguments on which pixels depend: the
+        caption of the source, and where it may change.
+        """
         return self.settings_type.model_validate({name: getattr(settings, name) for name in self.sections})
 
     def equal_images(self, settings: MethodSettings) -> str:
@@ -90,7 +93,8 @@ class MethodDescription:
 
     def preparation_key(self, source: Source, settings: MethodSettings) -> object:
         """Return a hashable key of everything that `Method.prepare` depends on. Equal keys share a preparation."""
-        return image_sha(source.image), source.task, source.caption, mask_key(source.mask), settings
+        region = source.region and image_sha(source.region)
+        return image_sha(source.image), source.task, source.caption, mask_key(source.mask), region, settings
 
     def shape(self, settings: MethodSettings, size: tuple[int, int]) -> Hashable:
         """Return a key that is equal for images that can be drawn in one batch, for a source of `size`."""

@@ -14,6 +14,7 @@ from core.images import SIDE_MULTIPLE, fit, fitted_size, image_sha
 from core.lineage import Lineage, MethodSettings
 from core.masks import NO_MASK, InMask, NamedMask, in_mask
 from core.progress import OnProgress, Progress, StepTimer, stop_if
+from core.regions import WHOLE, Region
 from core.settings import ConditioningSettings, ControlKind, GenerationSettings, Settings
 from core.types import GENERATION, CounterfactualCaption, Task
 from pipeline.conditioning import control_image, painted
@@ -96,7 +97,7 @@ class ControlNetDescription(MethodDescription):
     def sections(self) -> tuple[str, ...]:
         return ("conditioning", "generation")
 
-    def settings_of(self, settings: Settings, source_caption: str = "") -> MethodSettings:
+    def settings_of(self, settings: Settings, source_caption: str = "", region: Region = WHOLE) -> MethodSettings:
         own = _own(super().settings_of(settings))
         return own.model_copy(update={"inverted_under": source_caption}) if own.generation.inverted else own
 

@@ -19,6 +19,7 @@ from core.errors import UserError
 from core.images import SIDE_MULTIPLE, fit, image_sha
 from core.lineage import DrawnBatch, MethodSettings, TestCase
 from core.masks import in_mask
+from core.regions import WHOLE, Region
 from core.settings import EditSettings, Settings
 from core.types import Check, CounterfactualCaption
 from pipeline.checks.images import BANDS, INVERTED
@@ -49,6 +50,12 @@ class EditedSettings(ControlNetSettings, DriftingSettings):
     edit: EditSettings = EditSettings()
     taken: float | None = None
     """The value of the sweep that this image was drawn with, or None without one; no setting of a run."""
+    painted: Region | None = None
+    """Where the source may change; no setting of a run."""
+
+    @property
+    def region(self) -> Region | None:
+        return self.painted
 
     @property
     def guidance(self) -> float:
@@ -71,10 +78,11 @@ class EditedSettings(ControlNetSettings, DriftingSettings):
         return tuple({steps_of(value, self.steps): value for value in reversed(values)}.values())[::-1]
 
     def pixels(self) -> tuple[Any, ...]:
-        return *super().pixels(), self.edit
+        return *super().pixels(), self.edit, self.painted
 
     def plain(self) -> dict[str, Any]:
-        return {name: value for name, value in super().plain().items() if name != "taken" or value is not None}
+        unset = {name for name in ("taken", "painted") if getattr(self, name) is None}
+        return {name: value for name, value in super().plain().items() if name not in unset}
 
 
 class EditDescription(ControlNetDescription):
@@ -89,9 +97,10 @@ class EditDescription(ControlNetDescription):
     def sections(self) -> tuple[str, ...]:
         return (*super().sections, "edit")
 
-    def settings_of(self, settings: Settings, source_caption: str = "") -> MethodSettings:
+    def settings_of(self, settings: Settings, source_caption: str = "", region: Region = WHOLE) -> MethodSettings:
         drawing = settings.generation.model_copy(update=self.decided)
-        return super().settings_of(settings.model_copy(update={"generation": drawing}), source_caption)
+        own = super().settings_of(settings.model_copy(update={"generation": drawing}), source_caption)
+        return own.model_copy(update={"painted": region})
 
     def equal_images(self, settings: MethodSettings) -> str:
         return _EQUAL

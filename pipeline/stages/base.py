@@ -84,6 +84,8 @@ class Stage:
     reads: tuple[StageName, ...] = ()
     """The earlier stages that it reads."""
     reads_source: bool = False
+    reads_task: bool = True
+    """False if a change of the task outdates no value."""
     producer: ProducerKind = "language model"
     prompt: PromptSlot | None = None
     """The variables of its prompt, or None for a stage without a prompt."""
@@ -101,6 +103,8 @@ class Stage:
     """Settings that only change how a value is shown. Changing them outdates nothing."""
     seen: Callable[[Any], Any] = to_plain
     """Returns the part of a value that later stages use, as plain data. Only its change outdates them."""
+    fits: Callable[[Any, tuple[int, int]], None] = lambda _value, _size: None
+    """Raises UserError for a value that does not fit a source image of this size (width, height)."""
     summary: Callable[[Any], str] = str
     remarks: Callable[[Any, Values, Task], list[str]] = lambda _value, _values, _task: []
     """Returns remarks for a person about a value, one line each, given the values of earlier stages."""

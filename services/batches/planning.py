@@ -140,7 +140,7 @@ class Planner:
         self, shapes: _Shapes, source: BatchSource, run: SourceRun, caption: CounterfactualCaption, seed: int
     ) -> None:
         task = self._order.plan.task_of(source.item.label)
-        own = self._method.settings_of(self._order.settings, self._recipe.source_caption(_bare(run)))
+        own = self._recipe.drawn_with(self._order.settings, _bare(run))
         key = _image_key(run, task, caption, self._method.name, self._model, own.plain(), seed)
         shape = self._method.shape(self._own, run.size)
         shapes[shape].append(NewWork(source.id, key, 0, 0, seed, caption))

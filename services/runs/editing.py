@@ -33,7 +33,7 @@ from services.runs import edits
 from services.runs.life_cycle import RunService
 from services.runs.state import CanBeInsistedOn, StageNotes
 
-LONGEST_VALUE = 100_000
+LONGEST_VALUE = 400_000
 """Characters in the value of a stage that is written as text."""
 
 
@@ -221,9 +221,11 @@ class Editing:
 
     @does
     def write_value(self, command: WriteValue) -> None:
-        """Raises UserError for text that is no value of the stage."""
-        recipe = recipe_of(self._workspace.runs.get(command.run).recipe)
-        value = from_text(recipe.stage(command.stage).value, command.text)
+        """Raises UserError for text that is no value of the stage, and for a value that does not fit the source."""
+        run = self._workspace.runs.get(command.run)
+        stage = recipe_of(run.recipe).stage(command.stage)
+        value = from_text(stage.value, command.text)
+        stage.fits(value, self._runs.size(run.source_sha))
         self._change(command, command.stage, lambda _run: value)
 
     @does

@@ -332,8 +332,8 @@ class Execution:
         if equal := method.equal_images(method.settings_of(settings)):
             store, seed = RunStore(self.runs, run, self.notes), method.planning(settings).seed
             prompts, held = self.driver.prompts(recipe, self.runs.templates(run)), in_mask(store.mask(), run.task)
-            said = recipe.source_caption({name: value.value for name, value in store.values().items()})
-            if (caption, seed) in self.driver.made(recipe, store.drawn(), settings, run.task, prompts, held, said):
+            own = recipe.drawn_with(settings, {name: value.value for name, value in store.values().items()})
+            if (caption, seed) in self.driver.made(recipe, store.drawn(), own, run.task, prompts, held):
                 raise UserError(equal)
         self.start_images(command.run, (PlannedImage(caption, seed),), lineage.recipe)
 

@@ -78,13 +78,13 @@ def gate_of(
         they = "they are" if recipe.last.plural else "it is"
         return Gate(closed=f"The {recipe.last.noun} {is_stale}: run {it} again, or keep {it} as {they}.")
     method = method_of(recipe.method)
-    drawn_with = method.settings_of(settings)
+    drawn_with = recipe.drawn_with(settings, values)
     hindrance = method.refused(driver.profile, drawn_with) or method.lacks(drawn_with, run.mask_sha is not None)
     if hindrance:
         return Gate(closed=hindrance)
     drawing, said = method.planning(settings), recipe.source_caption(values)
     drawn = (case.lineage for case in run.test_cases if case.id not in outdated)
-    made = driver.made(recipe, drawn, settings, run.task, prompts, held, said)
+    made = driver.made(recipe, drawn, drawn_with, run.task, prompts, held)
     for seed in _seeds(run, drawing, len(made)):
         plan = driver.plan(recipe, values, settings, seed, made, size, failures)
         if plan.images:

@@ -1,5 +1,5 @@
-"""Which images of a run no longer fit what stands before them, and why: another task by now, another caption, or
-another mask.
+"""Which images of a run no longer fit what stands before them, and why: another task by now, another caption,
+another mask, or another region.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ EARLIER_CAPTION = "of an earlier caption"
 EARLIER_MASK = "of an earlier mask"
 EARLIER_SOURCE_CAPTION = "of an earlier caption of the source"
 """Only of images that were drawn from the inverted source."""
+EARLIER_REGION = "of an earlier region"
+"""Only of images whose method looked at where the source may change."""
 EARLIER_TASK = "made for "
 """How the reason begins where an image was made for another task; what it was made for follows."""
 
@@ -45,15 +47,17 @@ class Outdated:
         values = {name: stored.value.value for name, stored in run.values.items()}
         other_mask, found = self.of_another_mask(run, size), dict[int, str]()
         for case in run.test_cases:
-            inverted_under = case.lineage.settings.source_caption
+            drawn_with = case.lineage.settings
             if case.task != run.task:
                 found[case.id] = made_for(case.task)
             elif not is_drawn_from(case.lineage.recipe, case.lineage.counterfactual, values):
                 found[case.id] = EARLIER_CAPTION
             elif case.id in other_mask:
                 found[case.id] = EARLIER_MASK
-            elif inverted_under not in (None, recipe_of(case.lineage.recipe).source_caption(values)):
+            elif drawn_with.source_caption not in (None, recipe_of(case.lineage.recipe).source_caption(values)):
                 found[case.id] = EARLIER_SOURCE_CAPTION
+            elif drawn_with.region not in (None, recipe_of(case.lineage.recipe).region(values)):
+                found[case.id] = EARLIER_REGION
         return found
 
     def of_another_mask(self, run: Run, size: tuple[int, int]) -> frozenset[int]:

@@ -21,12 +21,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from core import rle
 from core.errors import Cancelled, UserError
 from core.images import png_of
 from core.png import XMP_KEYWORD, bare, read_texts
 from core.types import Edit
 from formats import draft as drafts
-from formats import rle
 from formats.exporting import export
 from formats.layouts import LAYOUTS
 from formats.reading import read

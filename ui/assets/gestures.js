@@ -77,8 +77,7 @@
     const task = field.closest("[data-task-form]"), said = field.value;
     const command = task ? taskCommand(task) : commandOf(field, field.dataset.do);
     if (!task) command.fields[field.name || "value"] = field.type === "checkbox" ? field.checked : said;
-    if (field.type === "checkbox") awaitAnswer(field, command);
-    else {
+    if (field.type !== "checkbox") {
       field.sent = said;
       command.lost = () => { if (field.sent === said) delete field.sent; };
       command.own = OWN.has(field.type);
@@ -88,6 +87,7 @@
       };
       command.done = () => { studio.accept(field); tryAgain(field); };
     }
+    if (field.type === "checkbox" || field.hidden) awaitAnswer(field, command);
     send(command);
   }
 
@@ -97,10 +97,11 @@
       if (words.of && words.of !== field && typed(words.of)) save(words.of);
   }
 
-  // Until a tick is answered, or given up, the replies to what was sent before it do not take it back.
+  // Until a tick, or a stroke of a brush, is answered or given up, the replies to what was sent before do not take it back.
   function awaitAnswer(field, command) {
-    const until = field.ticked = performance.now() + UNANSWERED;
-    command.done = command.refused = () => { if (field.ticked === until) field.ticked = 0; };
+    const until = field.ticked = performance.now() + UNANSWERED, { done, refused, lost } = command;
+    const over = (then) => (...told) => { if (field.ticked === until) field.ticked = 0; then?.(...told); };
+    Object.assign(command, { done: over(done), refused: over(refused) }, lost && { lost: over(lost) });
   }
 
   function taskCommand(form) {

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from core.types import StageName, to_text
 from services.runs.state import RunState
+from ui.explore.brush import region_card
 from ui.explore.counterfactuals import counterfactuals_card
 from ui.explore.stage import stage_card
 from ui.explore.text_stages import alternatives_card, caption_card, keywords_card
@@ -28,6 +29,7 @@ CARDS: Mapping[StageName, Callable[[RunState], Html]] = {
     "keywords": keywords_card,
     "alternatives": alternatives_card,
     "counterfactuals": counterfactuals_card,
+    "region": region_card,
 }
 """Of the stages whose values have a card of their own."""
 

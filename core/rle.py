@@ -55,14 +55,13 @@ def unpacked(text: str) -> list[int]:
     starts = np.r_[0, ends[:-1] + 1]
     if (ends - starts >= _GROUPS).any():
         raise ValueError("a run length is too large")
-    place = np.arange(len(signs)) - np.repeat(starts, ends - starts + 1)
-    values = np.add.reduceat((signs & 31) << (5 * place), starts)
+    group = np.arange(len(signs)) - np.repeat(starts, ends - starts + 1)
+    values = np.add.reduceat((signs & 31) << (5 * group), starts)
     negative = signs[ends] & 16 != 0
     values = np.where(negative, values - (np.int64(1) << (5 * (ends - starts + 1))), values)
-    counts = [int(value) for value in values]
-    for number in range(3, len(counts)):
-        counts[number] += counts[number - 2]
-    return counts
+    for place in (1, 2):
+        values[place::2] = np.cumsum(values[place::2])
+    return [int(value) for value in values]
 
 
 def region_of(counts: Sequence[int], size: tuple[int, int]) -> NDArray[np.bool_]:

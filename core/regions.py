@@ -1,0 +1,98 @@
+"""Regions: where a source image may change. A person paints one over the image."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from core import rle
+from core.errors import UserError
+from core.figures import percent
+from core.images import MAX_SIDE
+
+INSIDE = 255
+"""The value of a mask where the image may change."""
+_DAMAGED = "The painted region cannot be read, as its run lengths do not add up to its size: paint it anew."
+
+
+@dataclass(frozen=True)
+class Region:
+    """The part of a source image that may change."""
+
+    text: str = ""
+    """Width, height and run lengths, such as "96x64 P2b0": see `core.rle`. "" for the whole image."""
+
+    @property
+    def whole(self) -> bool:
+        """True if the whole image may change."""
+        return not self.text
+
+    @property
+    def share(self) -> float:
+        """The share of the image that may change. Raises UserError if the text is damaged."""
+        return _share(self.text)
+
+    def describe(self) -> str:
+        """Return in words how much may change."""
+        if self.whole:
+            return "the whole picture"
+        try:
+            return f"{percent(self.share)} of the picture"
+        except UserError:
+            return "a region that cannot be read"
+
+    def require_fit(self, size: tuple[int, int]) -> None:
+        """Raise UserError unless it fits a source image of `size` (width, height) and something in it may change."""
+        if self.whole:
+            return
+        if (painted := _size(self.text)) != size:
+            raise UserError(
+                f"The painted region is of a picture of {painted[0]}x{painted[1]} pixels, and this one has "
+                f"{size[0]}x{size[1]}: paint it anew."
+            )
+        if not self.share:
+            raise UserError("Nothing is painted, so nothing could change: paint something, or take the whole picture.")
+
+    def mask(self, size: tuple[int, int]) -> Image.Image | None:
+        """Return an image of mode L and `size` with INSIDE where the source may change, or None for everywhere.
+
+        Raises UserError as `require_fit` does.
+        """
+        self.require_fit(size)
+        return None if self.whole else Image.fromarray(np.where(_pixels(self.text), np.uint8(INSIDE), np.uint8(0)))
+
+
+WHOLE = Region()
+
+
+def region_of(mask: Image.Image) -> Region:
+    """Return the region of a mask of mode L: its pixels from 128 on. One of all pixels is the whole image."""
+    pixels = np.asarray(mask) >= 128
+    if pixels.all():
+        return WHOLE
+    return Region(f"{mask.width}x{mask.height} {rle.packed(rle.counts_of(pixels))}")
+
+
+def _size(text: str) -> tuple[int, int]:
+    found = re.match(r"(\d{1,4})x(\d{1,4}) ", text)
+    if found is None or max(size := (int(found[1]), int(found[2]))) > MAX_SIDE:
+        raise UserError(_DAMAGED)
+    return size
+
+
+def _pixels(text: str) -> NDArray[np.bool_]:
+    size = _size(text)
+    try:
+        return rle.region_of(rle.unpacked(text.partition(" ")[2]), size)
+    except ValueError as error:  # Unicode errors too
+        raise UserError(_DAMAGED) from error
+
+
+@lru_cache(maxsize=1024)
+def _share(text: str) -> float:
+    return float(_pixels(text).mean()) if text else 1.0

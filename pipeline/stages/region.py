@@ -1,0 +1,34 @@
+"""Where the source may change: all of it, until a person paints a region over it."""
+
+from __future__ import annotations
+
+from core.regions import WHOLE, Region
+from core.types import StageValue, Trace, Values
+from pipeline.stages.base import Stage, StageInputs
+
+
+def run(given: StageInputs) -> StageValue[Region]:
+    """Return the whole picture."""
+    return StageValue(WHOLE, Trace("model"))
+
+
+def painted_region(values: Values) -> Region:
+    """Return the region among the values by stage; the whole picture if there is none."""
+    held = values.get("region")
+    return held if isinstance(held, Region) else WHOLE
+
+
+REGION = Stage(
+    name="region",
+    title="Region",
+    value=Region,
+    run=run,
+    reads_source=True,
+    reads_task=False,
+    producer="nothing",
+    fits=Region.require_fit,
+    summary=Region.describe,
+    doing="taking the whole picture",
+    plural=False,
+    again="Whole picture",
+)
