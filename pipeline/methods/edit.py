@@ -7,7 +7,7 @@ images of a caption are equal; what can be varied is how strong the edit is, whi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from types import MappingProxyType
@@ -17,7 +17,7 @@ from PIL import Image
 
 from core.errors import UserError
 from core.images import SIDE_MULTIPLE, fit, image_sha
-from core.lineage import DrawnBatch, MethodSettings, TestCase
+from core.lineage import DrawnBatch, Lineage, MethodSettings, TestCase
 from core.masks import in_mask
 from core.regions import WHOLE, Region
 from core.settings import EditSettings, Settings
@@ -30,6 +30,7 @@ from pipeline.models.batching import AtOnce, judged
 from pipeline.models.inverting import Control, Inversion, steps_of
 from pipeline.profiles.profile import Profile
 from pipeline.prompting import PromptSet
+from pipeline.run_files.webui import MadeWith
 from pipeline.seams import CaseRequest, DrawnImage, DrawRequest, InversionStore, Models, OnStep, Source
 
 GUIDANCES = (1.5, 1.4, 1.3, 1.2, 1.1, 1.0)
@@ -113,7 +114,9 @@ class EditDescription(ControlNetDescription):
 
     def effort(self, settings: MethodSettings, size: tuple[int, int]) -> Effort | None:
         found = super().effort(settings, size)
-        return None if found is None else replace(found, by=self.name)
+        if found is None or not isinstance(settings, EditedSettings):
+            return found
+        return replace(found, by=f"{self.name}, sweep {settings.edit.sweep}, full {settings.edit.full_sweep}")
 
     def preparing(self, settings: MethodSettings) -> float:
         """Beside an image its source is drawn too."""
@@ -127,6 +130,13 @@ class EditDescription(ControlNetDescription):
         inversions: InversionStore | None = None,
     ) -> EditMethod:
         return EditMethod(models.generator, models.embedder, prompts, labels, models.detector, inversions)
+
+    def parameters(self, lineage: Lineage, size: tuple[int, int], made_with: MadeWith) -> Mapping[str, Any]:
+        found, settings = super().parameters(lineage, size, made_with), lineage.settings
+        if not isinstance(settings, EditedSettings):
+            return found
+        own = {"Cross replace": settings.edit.cross_replace, "Self replace": settings.self_replace}
+        return {**found, "CFG scale": settings.guidance, **own}
 
 
 EDIT = EditDescription("edit")

@@ -26,6 +26,7 @@ from pipeline.models.inverting import Inverter
 from pipeline.profiles.profile import load_profile
 from pipeline.recipes import DILLEMA, Recipe, recipes_for
 from pipeline.request import MemoryStore, Request
+from pipeline.run_files.webui import MadeWith
 from pipeline.seams import CaseRequest, Source
 from services.studio import Studio
 from tests.support.demo_server import demo_models
@@ -163,6 +164,8 @@ def test_a_sweep_stops_at_the_first_strength_that_passes_and_drops_those_that_dr
     (found,) = made(full, SUNNY)
     strength = own_settings(found).taken
     assert strength is not None and own_settings(found).drawn_in == DrawnBatch() and "draw the same" not in str(found)
+    words = EDIT.parameters(found.lineage, IMAGE.size, MadeWith("UniPCMultistepScheduler"))
+    assert (words["CFG scale"], words["Self replace"], words["Start"]) == (strength, 0.5, "inverted source")
     (single,) = made(settings(guidance=strength), SUNNY)
     assert np.abs(np.asarray(found.image, int) - np.asarray(single.image, int)).max() <= 1
 
