@@ -234,11 +234,13 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
     ) -> Sequence[DrawnImage]:
         first, own = prepared[0], _own(prepared[0].settings)
         inversion, picture = self._inversion(first), _picture(first)
-        self._at_work = self._generator.on(own.conditioning.kind)
+        self._at_work = generator = self._generator.on(own.conditioning.kind)
         values = len(own.swept) if own.edit.full_sweep and own.swept else 1
-        rows = [(own, wanted[0])] * size  # filled up, so that the pixels do not depend on how many are drawn
+        length, by_length = generator.reading_length, dict[int, list[tuple[EditedSettings, DrawRequest]]]()
         for one, request in zip(prepared, wanted, strict=True):
-            rows[request.place] = _own(one.settings), request
+            read_as = max(length(request.prompt), length(inversion.caption))
+            by_length.setdefault(read_as, []).append((_own(one.settings), request))
+        total, begun, done = len(by_length) * size, 0, dict[int, DrawnImage]()
 
         def draw(part: Sequence[tuple[EditedSettings, DrawRequest]], before: int) -> list[DrawnImage]:
             prompts, drawing = [request.prompt for _, request in part], own.generation
@@ -252,7 +254,7 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
                 )
 
                 def told(step: int, steps: int) -> None:
-                    on_step(before * steps + len(part) * step, size * steps)
+                    on_step((begun + before) * steps + len(part) * step, total * steps)
 
                 guidances = [one.guidance for one, _ in part]
                 latents = inverter.redraw(inversion, read, guidances, control=control, on_step=told)
@@ -262,11 +264,17 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
                 batch = DrawnBatch(size=max(1, len(part) // values), place=at // values)
                 drawn = judged(image, None if flagged is None else bool(flagged[at]), batch)
                 refused = DrawnImage(None, batch, refused=UserError(_UNREAD))
-                found.append(refused if unread[at] else placed(picture, drawn))
+                found.append(refused if unread[at] else drawn)
             return found
 
-        drawn = AtOnce(size).each(rows, draw)
-        return [drawn[request.place] for request in wanted]
+        for alike in by_length.values():  # prompts of other lengths are drawn apart
+            rows = [alike[0]] * size  # filled up, so that pixels do not depend on how many are drawn
+            for settings, request in alike:
+                rows[request.place] = settings, request
+            drawn = AtOnce(size).each(rows, draw)
+            done |= {request.place: placed(picture, drawn[request.place]) for _, request in alike}
+            begun += size
+        return [done[request.place] for request in wanted]
 
 
 def _picture(prepared: ControlNetPrepared) -> Image.Image:

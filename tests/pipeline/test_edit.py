@@ -19,7 +19,8 @@ from demo.render import render
 from demo.scene import PROTECTED_ROAD_CLASSES, random_scene
 from pipeline.checks.drift import FRAMING_KEPT
 from pipeline.checks.images import INVERTED
-from pipeline.driver import Driver
+from pipeline.driver import Driver, SourceWork
+from pipeline.lots import draw
 from pipeline.methods import read_lineage
 from pipeline.methods.edit import EDIT, SWEEP, EditedSettings, EditMethod
 from pipeline.models.inverting import Inverter
@@ -28,6 +29,7 @@ from pipeline.recipes import DILLEMA, Recipe, recipes_for
 from pipeline.request import MemoryStore, Request
 from pipeline.run_files.webui import MadeWith
 from pipeline.seams import CaseRequest, Source
+from pipeline.stages.generation import plan
 from services.studio import Studio
 from tests.support.demo_server import demo_models
 from tests.support.own_recipe import registered
@@ -141,7 +143,11 @@ def test_a_batch_and_single_images_differ_by_at_most_one_grey_value() -> None:
         (alone,) = made(settings(), said)
         assert np.abs(np.asarray(case.image, int) - np.asarray(alone.image, int)).max() <= 1
         assert own_settings(alone).drawn_in == DrawnBatch() and own_settings(case).batch.place == place
+    long = CounterfactualCaption(" ".join([SUNNY.text] * 4), ())
+    together = made(settings(), SUNNY, long, DAY)
     (filled,) = made(settings(), SUNNY, size=3)
+    (other,) = made(settings(), long, size=3)
+    assert np.abs(np.asarray(together[1].image, int) - np.asarray(other.image, int)).max() <= 1
     assert filled.image.tobytes() == together[0].image.tobytes(), "what stands beside it changes nothing"
 
 
@@ -188,6 +194,21 @@ def test_a_second_caption_uses_the_kept_inversion_after_a_restart(
         driver = Driver(DEMO, demo_models(), inversions=workspace.inversions)
         again, other = drawn(driver, SUNNY)[0], drawn(driver, DAY)[0]
     assert again.image.tobytes() == first.image.tobytes() and apart(other, first) > 5
+
+
+@pytest.mark.demo
+@pytest.mark.slow
+def test_images_of_several_sources_are_drawn_beside_their_own(recipe: Recipe) -> None:
+    flipped, works = IMAGE.transpose(Image.Transpose.FLIP_LEFT_RIGHT), list[SourceWork]()
+    for picture in (IMAGE, flipped):
+        asked = settings().model_copy(update={"generation": settings().generation.model_copy(update={"batch": 2})})
+        images = plan(CounterfactualCaptions((SUNNY,)), EDIT.planning(asked), 4).images
+        store = MemoryStore(picture, {"caption": Caption(SAID)})
+        works.append(SourceWork(Request(ROAD, asked, recipe.name, stages=(), images=images), store))
+    draw(Driver(DEMO, demo_models(), inversions=KEPT), works, at_once=2)
+    first, second = (work.store.cases[0] for work in works if isinstance(work.store, MemoryStore))
+    assert first.image.tobytes() == made(settings(), SUNNY, size=2)[0].image.tobytes()
+    assert own_settings(second).drawn_in == DrawnBatch(size=2) and apart(first, second) > 5
 
 
 @pytest.mark.demo
