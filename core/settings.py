@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from core.seeds import LARGEST
-from core.types import EDIT_TYPES
+from core.types import EDIT_TYPES, EditType
 
 ControlKind = Literal["canny", "soft edges", "line art", "depth", "segmentation"]
 Combinations = Literal["spread", "all", "one of each", "at random", "chosen", "model"]
@@ -51,18 +51,11 @@ class LanguageSettings(_Settings):
     attempts: int = Field(4, ge=1, le=10, description="How often a reply that cannot be read is asked for again")
 
 
-class KeywordSettings(LanguageSettings):
-    """Stage 2."""
+class _TypedEdits(LanguageSettings):
+    """Settings of a stage that makes edits of some types only."""
 
-    together: bool = Field(
-        False,
-        description="One request for keywords, alternatives and captions; the model also chooses which edits go "
-        "together",
-    )
     edit_types: str = Field(
-        "",
-        max_length=200,
-        description="Only keywords of these edit types are ticked, such as: weather, time of day; empty: all",
+        "", max_length=200, description="Only edits of these types, such as: weather, time of day; empty: all"
     )
 
     @field_validator("edit_types")
@@ -75,8 +68,18 @@ class KeywordSettings(LanguageSettings):
         return ", ".join(dict.fromkeys(names))
 
     def ticks(self, edit_type: str) -> bool:
-        """Return True if keywords of this edit type are used."""
+        """Return True if edits of this type are made."""
         return not self.edit_types or edit_type in self.edit_types.split(", ")
+
+
+class KeywordSettings(_TypedEdits):
+    """Stage 2. Only keywords of its edit types are ticked."""
+
+    together: bool = Field(
+        False,
+        description="One request for keywords, alternatives and captions; the model also chooses which edits go "
+        "together",
+    )
 
 
 class AlternativeSettings(LanguageSettings):
@@ -110,6 +113,29 @@ class CounterfactualSettings(LanguageSettings):
     chosen: tuple[Combination, ...] = Field(
         (), max_length=MOST_COMBINATIONS, description="The edits of each caption that a person chose"
     )
+
+
+class PerturbationSettings(_TypedEdits):
+    """The stage of a recipe that asks for one edit of a type at a time."""
+
+    temperature: float = Field(0.8, ge=0, le=2, description="How freely the language model words its reply")
+    per_type: int = Field(2, ge=1, le=20, description="Edits asked for of each type")
+    measure: Literal["centred", "raw"] = Field(
+        "centred",
+        description="How alike two phrases are: beyond what all of their kind have in common (centred), or by the "
+        "plain cosine of their sentence vectors (raw)",
+    )
+    too_close: float = Field(
+        0.2,
+        ge=-1,
+        le=1,
+        description="From here the new words are too like those that they replace, or the label",
+    )
+
+    @property
+    def asked(self) -> tuple[EditType, ...]:
+        """The edit type of each caption that is asked for."""
+        return tuple(name for name in EDIT_TYPES if self.ticks(name) for _ in range(self.per_type))
 
 
 class ConditioningSettings(_Settings):
@@ -338,3 +364,9 @@ class SettingsWithEdit(Settings):
     """Settings of a recipe whose images are edits of the inverted source."""
 
     edit: EditSettings = EditSettings()
+
+
+class SettingsWithPerturbations(SettingsWithEdit):
+    """Settings of a recipe whose captions have one typed edit each, which is made in the inverted source."""
+
+    perturbations: PerturbationSettings = PerturbationSettings()

@@ -111,6 +111,26 @@ class Alternatives:
 
 
 @dataclass(frozen=True)
+class Check:
+    """One automatic finding about a value, such as "label kept". `core.check_words` explains each."""
+
+    name: str
+    passed: bool | None
+    """None if the check cannot tell. `note` gives the reason."""
+    value: float | None = None
+    """The measured figure, such as a similarity. None if there is none."""
+    note: str = ""
+    """One sentence for a person: the reason if it failed or cannot tell, otherwise a remark."""
+    threshold: float | None = None
+    """What the figure had to reach; None where there is no figure."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """The finding in words."""
+        return "cannot tell" if self.passed is None else "passed" if self.passed else "failed"
+
+
+@dataclass(frozen=True)
 class Edit:
     """A keyword and the alternative that takes its place."""
 
@@ -129,6 +149,8 @@ class CounterfactualCaption:
     edits: tuple[Edit, ...]
     used: bool = True
     """True if images are drawn from it."""
+    checks: tuple[Check, ...] = field(default=(), compare=False)
+    """Findings of the stage that wrote its text, for which it asked a model. Lost when a person rewrites the text."""
 
 
 @dataclass(frozen=True)
@@ -136,26 +158,6 @@ class CounterfactualCaptions:
     """Stage 4."""
 
     items: tuple[CounterfactualCaption, ...]
-
-
-@dataclass(frozen=True)
-class Check:
-    """One automatic finding about a value, such as "label kept". `core.check_words` explains each."""
-
-    name: str
-    passed: bool | None
-    """None if the check cannot tell. `note` gives the reason."""
-    value: float | None = None
-    """The measured figure, such as a similarity. None if there is none."""
-    note: str = ""
-    """One sentence for a person: the reason if it failed or cannot tell, otherwise a remark."""
-    threshold: float | None = None
-    """What the figure had to reach; None where there is no figure."""
-
-    @property
-    def outcome(self) -> Outcome:
-        """The finding in words."""
-        return "cannot tell" if self.passed is None else "passed" if self.passed else "failed"
 
 
 LONGEST_REASON = 1000

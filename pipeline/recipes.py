@@ -7,7 +7,7 @@ of `SHIPPED`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from core.errors import UserError
 from core.lineage import MethodSettings
 from core.regions import Region
-from core.settings import Settings, SettingsWithEditing
+from core.settings import Settings, SettingsWithEdit, SettingsWithEditing, SettingsWithPerturbations
 from core.types import (
     GENERATION,
     CounterfactualCaption,
@@ -42,7 +42,8 @@ from pipeline.stages.base import Stage
 from pipeline.stages.caption import CAPTION, caption_text
 from pipeline.stages.counterfactuals import COUNTERFACTUALS
 from pipeline.stages.keywords import KEYWORDS
-from pipeline.stages.region import painted_region
+from pipeline.stages.perturbations import PERTURBATIONS
+from pipeline.stages.region import REGION, painted_region
 
 DRAWING_PROMPT = PromptSlot("diffusion", ("caption",), ("shown", "kept"))
 """`$shown` is the label, or the protected classes in the picture. `$kept` is the label, or all protected classes."""
@@ -247,7 +248,25 @@ INSTRUCT = replace(
     settings=SettingsWithEditing,
     control="",  # an editor that is asked to change nothing has no instruction
 )
-SHIPPED = (DILLEMA, RECONSTRUCTION, INSTRUCT)
+LANCE = Recipe(
+    name="lance",
+    title="LANCE",
+    description="Changes one thing of an asked type in each caption, and makes this edit in the inverted source.",
+    stages=(CAPTION, REGION, PERTURBATIONS),
+    captions=lambda values: values.get("counterfactuals"),
+    method="edit",
+    settings=SettingsWithPerturbations,
+    control="lance-reconstruction",
+)
+LANCE_RECONSTRUCTION = replace(
+    RECONSTRUCTION,
+    name="lance-reconstruction",
+    title="Reconstruction, edited",
+    description="Draws the source again from its noise without an edit: the control set of LANCE's images.",
+    method="edit",
+    settings=SettingsWithEdit,
+)
+SHIPPED = (DILLEMA, RECONSTRUCTION, INSTRUCT, LANCE, LANCE_RECONSTRUCTION)
 
 
 class UnknownRecipe(UserError):
@@ -317,14 +336,14 @@ def section_card(section: str) -> StageName | None:
 
 def stage_of_prompt(name: str) -> StageName:
     """Return the stage of any recipe that sends a prompt. Other names are returned as they are."""
-    named = {slot.name: stage.name for stage in known_stages() for slot in stage.prompt_slots}
+    named = {slot.name: stage.name for stage in _every_stage() for slot in stage.prompt_slots}
     return named.get(name, name)
 
 
 def prompt_title(name: str) -> str:
     """Return the title of a prompt of any recipe: the stage's title, or a further prompt's own."""
-    others = {slot.name: slot.title for stage in known_stages() for slot in stage.other_prompts}
-    return others.get(name) or stage_title(name)
+    others = {slot.name: slot.title for stage in _every_stage() for slot in stage.other_prompts}
+    return others.get(name) or stage_title(stage_of_prompt(name))
 
 
 def is_drawn_from(recipe: str, counterfactual: CounterfactualCaption, values: Values) -> bool:
@@ -338,8 +357,13 @@ def edits_in_words(recipe: str, counterfactual: CounterfactualCaption, between: 
     return between.join(edit.alternative for edit in counterfactual.edits) or unedited
 
 
+def _every_stage() -> Iterator[Stage]:
+    """Stages of all recipes. Those of two recipes may share a name and still ask with different prompts."""
+    return (stage for recipe in _known.values() for stage in recipe.stages)
+
+
 def known_stages() -> tuple[Stage, ...]:
-    """Return every stage of every recipe once, in an order that fits all recipes."""
+    """Return one stage for each name of a stage, in an order that fits all recipes."""
     merged: list[Stage] = []
     for recipe in _known.values():
         place = len(merged)

@@ -1,10 +1,12 @@
-"""Text examples for the embedded language model: prompt and wanted reply for the three language stages.
+"""Text examples for the embedded language model: prompt and wanted reply for the language stages of every recipe.
 
 The wanted reply comes from the drawn world (`demo.language`). Half of the captions are the world's own, in all its
 forms and with all its names; the rest are what people make of them: sentences dropped, moved or added, words swapped,
 words that the world does not know.
 A keyword that stands twice (two red cars) is named once, and an edit of it changes both. A snowy caption does not
-say what lies under the snow; where the snow goes, the ground is grassy. Knows nothing of tokens or training.
+say what lies under the snow; where the snow goes, the ground is grassy. A perturbation changes one place and nothing
+that follows from it; where the world has no word of the asked type, the reply is "none". Knows nothing of tokens or
+training.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from string import Template
 
-from core.types import Task
+from core.types import CounterfactualCaption, Edit, EditType, Task, failed
+from core.words import find_phrase
 from demo.language import (
     CANONICAL,
     OTHER_NAMES,
@@ -57,16 +60,33 @@ from demo.train.word_lists import (
     THINGS,
     WORDS,
 )
+from pipeline.checks.single_edit import changes
+from pipeline.checks.texts import counterfactual_checks
 
 PROMPTS = Path(__file__).resolve().parents[2] / "prompts" / "demo"
-STAGES = ("keywords", "alternatives", "counterfactuals")
+STAGES = ("keywords", "alternatives", "counterfactuals", "perturbations")
 HIDDEN_GROUND = GROUNDS[0]
 """What lies under the snow."""
 COUNTS = (1, 2, 3, 3, 3, 4, 5, 6, 8, 10)
 MOST_OPTIONS = 6  # more are never named, however many are asked for
-EDIT_TYPES = {"c": "attribute", "w": "weather", "t": "time of day", "x": "object"} | dict.fromkeys(
-    "glbrh", "background"
-)
+EDIT_TYPES: dict[str, EditType] = {
+    "c": "attribute",
+    "w": "weather",
+    "t": "time of day",
+    "x": "object",
+    **dict.fromkeys("glbrh", "background"),
+}
+ASKED_TYPES: dict[EditType, int] = {
+    "attribute": 4,
+    "background": 4,
+    "weather": 4,
+    "time of day": 4,
+    "object": 3,
+    "subject": 1,
+    "domain": 1,
+}
+"""How often a perturbation of each type is asked for. The world has no words for the last two."""
+NO_EDIT = "none"
 
 
 def _with_names(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -147,6 +167,7 @@ class Example:
     keywords: tuple[str, ...] = ()
     edits: Mapping[str, str] = field(default_factory=dict)
     count: int = 0
+    edit_type: str = ""
 
     def prompt(self, templates: Mapping[str, str]) -> str:
         """The prompt as the pipeline sends it."""
@@ -157,6 +178,7 @@ class Example:
             keywords=", ".join(self.keywords),
             edits=edits,
             count=self.count,
+            type=self.edit_type,
         )
 
 
@@ -316,6 +338,29 @@ def options_of(keyword: str) -> list[str]:
     return [value for value in CHOICES[kinds[0] if kinds else "x"] if canonical(value) != canonical(keyword)]
 
 
+def edit_type_of(old: str, new: str) -> EditType | None:
+    """The type of a change, by the world's words for what came. None if the world does not know them, knows what went
+    as something else, or has both for the same. An article may change too ("a red" to "an orange"), and the first word
+    of a phrase stay ("at dusk" to "at night").
+    """
+    before, after = (re.sub(r"^an? ", "", text.lower()) for text in (old, new))
+    kinds_before, kinds_after = _kinds_of(before), _kinds_of(after)
+    for kind, value in kinds_after.items():
+        if not kinds_before or (kind in kinds_before and canonical(kinds_before[kind]) != canonical(value)):
+            return EDIT_TYPES[kind]
+    return None
+
+
+def _kinds_of(words: str) -> dict[str, str]:
+    """The world's value that words stand for, by the first letter of its slot."""
+    return {
+        kind: value
+        for kind, choices in CHOICES.items()
+        for value in choices
+        if value == words or value.endswith(f" {words}")
+    }
+
+
 def keywords_example(rng: random.Random, draft: Draft, task: Task) -> Example | None:
     """All open slots with their edit types, but for what the task protects."""
     named = " ".join((*draft.kept, *task.kept())).split()
@@ -386,7 +431,38 @@ def apply(draft: Draft, edits: Mapping[str, str]) -> str:
     return draft.with_slots(**{name: edits.get(value, value) for name, value in draft.slots.items()}).text()
 
 
-MAKERS = {"keywords": keywords_example, "alternatives": alternatives_example}
+def perturbation_example(rng: random.Random, draft: Draft, task: Task, edit_type: EditType | None = None) -> Example:
+    """One edit of a type (drawn if not given) at one place of the caption, or "none" if no word of it may change."""
+    edit_type = edit_type or rng.choices(list(ASKED_TYPES), list(ASKED_TYPES.values()))[0]
+    draft, named = _settled(draft), set(" ".join((*draft.kept, *task.kept())).split())
+    text = draft.text()
+    for name in sorted(draft.open_slots(), key=lambda _: rng.random()):
+        old = draft.slots[name]
+        if EDIT_TYPES.get(name[0]) != edit_type or set(old.split()) & named or len(find_phrase(text, old)) != 1:
+            continue
+        options = [value for value in CHOICES[name[0]] if canonical(value) != canonical(old)]
+        for new in rng.sample(options, len(options)):
+            made = apply(draft, {old: new})
+            perturbed = CounterfactualCaption(made, (Edit(old, new, edit_type),))
+            if len(changes(text, made)) == 1 and not failed(counterfactual_checks(text, perturbed, task)):
+                reply = f"{old} -> {new} | {made}"
+                return Example("perturbations", task, text, reply, edits={old: new}, edit_type=edit_type)
+    return Example("perturbations", task, text, NO_EDIT, edit_type=edit_type)
+
+
+def _settled(draft: Draft) -> Draft:
+    """The same caption whose sentences on ground and water stay when the weather changes."""
+    weather = draft.slots["w"]
+    land, water = ground_sentence(weather, "{g}"), water_sentence(weather, "{r}")
+    sentences = tuple(one.replace("{land}", land).replace("{water}", water) for one in draft.sentences)
+    return dataclasses.replace(draft, sentences=sentences)
+
+
+MAKERS: Mapping[str, Callable[[random.Random, Draft, Task], Example | None]] = {
+    "keywords": keywords_example,
+    "alternatives": alternatives_example,
+    "perturbations": perturbation_example,
+}
 
 
 def random_example(rng: random.Random, stage: str, seed: int, own: float = 0.45, nonsense: float = 0.0) -> Example:

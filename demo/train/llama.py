@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import sentencepiece
@@ -28,7 +28,9 @@ CONTEXT = 512
 VOCABULARY = 1280
 SENTENCES = 20_000
 """Examples that the tokenizer is made from."""
-SHARES = {"keywords": 2, "alternatives": 2, "counterfactuals": 6}
+WORDING_SHARES = {"keywords": 2, "alternatives": 2, "counterfactuals": 6}
+"""Of the examples that the tokenizer is made from. They name every word; a further stage changes no token."""
+SHARES = {**WORDING_SHARES, "perturbations": 5}
 POOL = 1024
 """Examples that are sorted by length and cut into batches together."""
 NONSENSE = 0.25
@@ -70,9 +72,9 @@ def new_model() -> LlamaForCausalLM:
     )
 
 
-def random_examples(rng: random.Random, count: int) -> list[Example]:
+def random_examples(rng: random.Random, count: int, shares: Mapping[str, int] = SHARES) -> list[Example]:
     """Examples of all stages, on scenes kept for training."""
-    stages = rng.choices(list(SHARES), list(SHARES.values()), k=count)
+    stages = rng.choices(list(shares), list(shares.values()), k=count)
     seeds = [rng.randrange(TRAIN_SEEDS, 2 * TRAIN_SEEDS) for _ in stages]
     return [random_example(rng, stage, seed, nonsense=NONSENSE) for stage, seed in zip(stages, seeds, strict=True)]
 
@@ -99,7 +101,7 @@ def train_pieces(lines: Iterator[str], vocabulary: int) -> bytes:
 def make_tokenizer(path: Path) -> None:
     """The tokenizer of the corpus, in which the world's words are single tokens."""
     templates = load_templates()
-    examples = random_examples(random.Random(0), SENTENCES)
+    examples = random_examples(random.Random(0), SENTENCES, WORDING_SHARES)
     lines = (line for e in examples for line in f"{e.prompt(templates)} {e.reply}".split("\n"))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(train_pieces(lines, VOCABULARY))
@@ -155,7 +157,7 @@ def load_finished(path: Path, model: LlamaForCausalLM, pieces: sentencepiece.Sen
 
 
 def main() -> None:
-    options = arguments("language model", 75, can_go_on=True)
+    options = arguments("language model", 90, can_go_on=True)
     torch.manual_seed(0)
     tokenizer_file = options.work / "llama-tokenizer.model"
     if options.fresh or not tokenizer_file.exists():

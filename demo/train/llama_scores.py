@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from demo.train.corpus import CHOICES, EDIT_TYPES, Example, load_templates, random_example
+from demo.train.corpus import CHOICES, EDIT_TYPES, NO_EDIT, Example, edit_type_of, load_templates, random_example
+from pipeline.checks.single_edit import changes
 from pipeline.models.language import which_build
 
 MODEL = Path(__file__).resolve().parent.parent / "weights" / "llama" / "model.gguf"
@@ -87,10 +88,24 @@ def _score_counterfactual(tally: Tally, group: str, example: Example, reply: str
     tally.add(f"{group} counterfactual exact", text == example.reply, miss)
 
 
+def _score_perturbation(tally: Tally, group: str, example: Example, reply: str) -> None:
+    """An edit of the asked type is one of a slot of this type: the wanted reply is one of many."""
+    text = reply.strip()
+    miss = f"{example.edit_type}: {example.caption}\n   {text!r}\n   like {example.reply!r}"
+    if example.reply == NO_EDIT:
+        tally.add(f"{group} perturbations left out where there is none", text == NO_EDIT, miss)
+        return
+    found = changes(example.caption, text.partition(" | ")[2])
+    old, new = (found[0].gone, found[0].came) if len(found) == 1 else ("", "")
+    tally.add(f"{group} perturbations change one place", len(found) == 1, miss)
+    tally.add(f"{group} perturbations are one edit of the type", edit_type_of(old, new) == example.edit_type, miss)
+
+
 SCORERS = {
     "keywords": _score_keywords,
     "alternatives": _score_alternatives,
     "counterfactuals": _score_counterfactual,
+    "perturbations": _score_perturbation,
 }
 
 

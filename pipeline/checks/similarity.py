@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.data_files import data_of
-from core.types import Alternative, Alternatives, EditType, KeywordAlternatives, Task
+from core.types import EDIT_TYPES, Alternative, Alternatives, EditType, KeywordAlternatives, Task
+from pipeline.checks.single_edit import Change
 from pipeline.seams import Sentences
 
 
@@ -33,6 +34,14 @@ class References:
 
 
 _REFERENCES = data_of(__file__, dict[EditType, References])
+
+
+_ALSO: dict[EditType, tuple[EditType, ...]] = {"background": ("attribute", "object")}
+"""Types whose words may make an edit of another type too: what stands behind has things and looks."""
+_CLEARLY = 0.08
+"""An edit is of another type from this difference of the nearness on. Of 65 edits of all types written by hand, by
+which it was set, none is taken for another type. Of 327 pairs of such an edit with a wrong type 289 are told. Subject
+and object count as one, and so do looks and backgrounds."""
 
 
 def measured(value: Alternatives, task: Task, sentences: Sentences) -> Alternatives:
@@ -64,20 +73,68 @@ def similarities(
     if not texts:
         return []
     closest = [(similarity, keyword) for similarity in _to(texts, keyword, edit_type, sentences)]
-    for name in task.kept():
-        first = name.partition(",")[0].strip()
-        if first and edit_type in ("subject", "object"):
-            to_name = [(similarity, first) for similarity in _to(texts, first, "object", sentences)]
-            closest = [max(pair) for pair in zip(closest, to_name, strict=True)]
+    for name in _protected(edit_type, task):
+        to_name = [(similarity, name) for similarity in _to(texts, name, "object", sentences)]
+        closest = [max(pair) for pair in zip(closest, to_name, strict=True)]
     return [(round(similarity, 3), like) for similarity, like in closest]
 
 
+def closeness(
+    change: Change, edit_type: EditType, task: Task, sentences: Sentences, raw: bool = False
+) -> tuple[float | None, str]:
+    """Return how close the words that a change put in come to those that went, or to what the task protects, and to
+    which. None if there is nothing to compare. `raw`: by the plain cosine, and to what is protected in any edit.
+    """
+    names = _protected("object" if raw else edit_type, task)
+    others = [change.gone, *names] if change.gone else names
+    if not change.came or not others:
+        return None, ""
+    if raw:
+        one, *vectors = np.array(sentences.vectors([change.came, *others]), dtype=np.float64)
+        similarity, like = max(zip(_cosines(one, np.array(vectors)), others, strict=True))
+    elif change.gone:
+        return similarities([change.came], change.gone, edit_type, task, sentences)[0]
+    else:
+        similarity, like = max((_to([change.came], name, "object", sentences)[0], name) for name in names)
+    return round(similarity, 3), like
+
+
+def is_of_type(change: Change, edit_type: EditType, sentences: Sentences) -> tuple[bool, EditType]:
+    """Return False if the words of a change are clearly nearer to another edit type, and the type that they are nearest
+    to. A type is as near as its phrases are to the words that came and to those that went.
+    """
+    phrases = [phrase for phrase in (change.came, change.gone) if phrase]
+    every = [phrase for kind in EDIT_TYPES for group in _groups(kind) for phrase in group]
+    wanted = list(dict.fromkeys((*phrases, *every)))
+    vectors = dict(zip(wanted, np.array(sentences.vectors(wanted), dtype=np.float64), strict=True))
+
+    def near(kind: EditType) -> float:
+        groups = [np.array([vectors[phrase] for phrase in group]) for group in _groups(kind)]
+        return sum(max(_belongs(vectors[phrase], group) for group in groups) for phrase in phrases) / len(phrases)
+
+    nearness = {kind: near(kind) for kind in EDIT_TYPES}
+    nearest = max(nearness, key=lambda kind: nearness[kind])
+    allowed = max(nearness[kind] for kind in (edit_type, *_ALSO.get(edit_type, ())))
+    return allowed >= nearness[nearest] - _CLEARLY, nearest
+
+
+def _groups(kind: EditType) -> list[list[str]]:
+    return [group.split(", ") for group in _REFERENCES[kind].groups]
+
+
+def _protected(edit_type: EditType, task: Task) -> list[str]:
+    """The names that an edit of things must keep away from: the first name of the label, or of each class."""
+    firsts = (name.partition(",")[0].strip() for name in task.kept())
+    return [first for first in firsts if first] if edit_type in ("subject", "object") else []
+
+
 def _to(texts: Sequence[str], other: str, kind: EditType, sentences: Sentences) -> list[float]:
-    references = _REFERENCES[kind]
-    groups = [group.split(", ") for group in references.groups]
+    groups = _groups(kind)
     known = [phrase for group in groups for phrase in group]
     wanted = list(dict.fromkeys((*known, other, *texts)))
-    vectors = np.array(sentences.vectors([references.sentence.format(phrase) for phrase in wanted]), dtype=np.float64)
+    vectors = np.array(
+        sentences.vectors([_REFERENCES[kind].sentence.format(phrase) for phrase in wanted]), dtype=np.float64
+    )
     place = {phrase: at for at, phrase in enumerate(wanted)}
     rows = [[place[phrase] for phrase in group] for group in groups]
     mean = vectors[max(rows, key=lambda own: _belongs(vectors[place[other]], vectors[own]))].mean(axis=0)

@@ -92,14 +92,19 @@ def alternative_checks(keyword: str, alternative: str, task: Task, forced: bool 
     return tuple(checks)
 
 
-@lru_cache(maxsize=512)  # a reply is looked at when it comes, and again when it is kept
 def counterfactual_checks(source: str, counterfactual: CounterfactualCaption, task: Task) -> tuple[Check, ...]:
-    """Whether a counterfactual caption carries its edits, keeps every protected word, and makes sense.
+    """Whether a counterfactual caption carries its edits, keeps every protected word, and makes sense; and what the
+    stage that wrote it found.
 
     Further words may differ where an edit has consequences (a change of the weather rightly rewrites what lies on the
     ground): that check then passes with a remark, as long as they are few and no thing and no sentence got lost. A
     protected word that a person insists on changing is not lost.
     """
+    return (*_text_checks(source, counterfactual, task), *counterfactual.checks)
+
+
+@lru_cache(maxsize=512)  # a reply is looked at when it comes, and again when it is kept
+def _text_checks(source: str, counterfactual: CounterfactualCaption, task: Task) -> tuple[Check, ...]:
     text = counterfactual.text
     if not tokens(text):
         return (_check("caption not empty", False, "The counterfactual caption is empty: write it, or untick it."),)

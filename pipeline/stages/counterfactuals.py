@@ -86,7 +86,7 @@ def run(given: StageInputs) -> StageValue[CounterfactualCaptions]:
     asks = int(settings.combinations == "model" and choosing is not None and not offered)
     pace = Pace(asks + settings.captions)
     if settings.combinations == "model" and not offered:
-        _tell(given.progress, pace, 0, asks)
+        tell(given.progress, pace, 0, asks)
         choice = choose_by_model(
             caption, pools, at_once, task, language_model, choosing, settings, seed, given.cancelled
         )
@@ -107,7 +107,7 @@ def run(given: StageInputs) -> StageValue[CounterfactualCaptions]:
         prompt,
         [inquiry for number, inquiry in enumerate(inquiries) if number not in ready],
         settings,
-        lambda done: _tell(given.progress, pace, asks + len(ready) + done, asks),
+        lambda done: tell(given.progress, pace, asks + len(ready) + done, asks),
         cancelled,
     )
     still = iter(asked)
@@ -313,20 +313,23 @@ def _inquiry(caption: Caption, edits: tuple[Edit, ...], task: Task, seed: int) -
     )
 
 
-def _tell(on_progress: OnProgress | None, pace: Pace, done: int, before: int = 0) -> None:
+def tell(on_progress: OnProgress | None, pace: Pace, done: int, before: int = 0) -> None:
+    """Report how many captions are done. `before` requests come before the first caption."""
     if on_progress is not None:
         captions = pace.total - before
         note = f"caption {min(done - before + 1, captions)} of {captions}" if done >= before else "choosing the edits"
         on_progress(Progress("counterfactuals", done, pace.total, pace.seconds_left(done), note))
 
 
-def _line(value: CounterfactualCaptions) -> str:
+def captions_line(value: CounterfactualCaptions) -> str:
+    """One line about captions: how many are ticked, and their edits."""
     ticked = sum(item.used for item in value.items)
     edits = "; ".join(", ".join(edit.alternative for edit in item.edits) or "by hand" for item in value.items)
     return f"{ticked} of {len(value.items)} ticked: {edits}"
 
 
-def _remarks(value: CounterfactualCaptions, values: Values, task: Task) -> list[str]:
+def captions_remarks(value: CounterfactualCaptions, values: Values, task: Task) -> list[str]:
+    """A line for each check that a caption fails."""
     return [
         f"{'used all the same' if item.used else 'not used'}: {item.text} {check.note}"
         for item in value.items
@@ -350,7 +353,7 @@ COUNTERFACTUALS = Stage(
     sends=lambda settings: (EDITS_PROMPT.name,) if settings.combinations == "model" else (),
     settings="counterfactuals",
     seen=captions_seen,
-    summary=_line,
-    remarks=_remarks,
+    summary=captions_line,
+    remarks=captions_remarks,
     doing="writing counterfactual captions",
 )

@@ -44,6 +44,7 @@ _TYPE_NAMES: dict[str, EditType] = {
 """What models say for one of the edit types."""
 _EDIT_ARROW = r"\s*(?:-+>|=+>|[→⇒:=]|\bto\b|\bbecomes\b)\s*"
 _BETWEEN_EDITS = re.compile(r"(?:[\s;,+&]|\band\b)*", re.IGNORECASE)
+_NOTHING = re.compile(r"(?:none|nothing|no edit|n/a)\W*", re.IGNORECASE)
 _BEFORE_EDITS = re.compile(
     r"^[\W_]*(?:(?:new |counterfactual )*(?:captions?|changes?|edits?|transformations?|sets?)\s*\d*\s*:?)?[\W_]*",
     re.IGNORECASE,
@@ -196,6 +197,21 @@ def read_caption(reply: str) -> str:
         if len(re.findall(r"[^\W\d_]+", text)) >= 2:
             return text
     raise Unreadable("no caption was found")
+
+
+def read_perturbation(reply: str) -> str:
+    """The caption of `old words -> new words | caption`, or a caption alone; "" for a reply that there is no such edit.
+
+    The words before the bar are not read: what was changed shows in the caption.
+    """
+    lines = _lines(reply)
+    for line in lines:
+        *said, text = (part.strip() for part in _unbullet(line).split("|"))
+        if _NOTHING.fullmatch(said[-1] if said else _clean(text)):
+            return ""
+        if said and text:
+            return read_caption(text)
+    return read_caption("\n".join(line for line in lines if not re.search(r"-+>|→", line)))
 
 
 def _lines(reply: str) -> list[str]:

@@ -1,9 +1,10 @@
 """What a stage wants as a reply: a JSON schema, and how a reply that fits it is written in lines.
 
 The prompts ask for lines, which small models write better than JSON; a server holds its replies to JSON. So a schema of
-one of four forms stands for lines too:
+one of five forms stands for lines too:
 
 - an object with one text: that text, in one line;
+- an object with one edit (type, from, to, caption): `from -> to | caption`, in one line;
 - an object with one list of objects: a line for each of them, its texts with " | " between;
 - an object with one list of lists of texts: a line for each of them, its texts with "; " between;
 - an object of lists of texts: a line for each, its name, a colon, its texts with commas between.
@@ -18,7 +19,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from core.types import EDIT_TYPES, Task
+from core.types import EDIT_TYPES, EditType, Task
 from pipeline.checks.texts import may_change
 
 Schema = Mapping[str, Any]
@@ -28,6 +29,8 @@ LONGEST_KEYWORD = 6
 """In words."""
 LONGEST_ALTERNATIVE = 60
 """In letters."""
+NO_EDIT = "none"
+"""What a reply says where there is no edit of the type that is asked for."""
 _WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
 _OPENINGS = (
     "sure|certainly|of course|absolutely|here|the following|below|based on|given|as requested|as an ai|please|"
@@ -70,6 +73,19 @@ def caption_schema(source: str) -> Schema:
     return _object({"caption": _text(3, 200 + 2 * len(source))})
 
 
+def perturbation_schema(caption: str, task: Task, edit_type: EditType) -> Schema:
+    """Of one edit of a type and the caption with it, or of "none" where nothing of the type may change."""
+    free = [text for text in _phrases(caption) if may_change(text, caption, task)]
+    return _object(
+        {
+            "type": {"type": "string", "enum": [edit_type]},
+            "from": {"type": "string", "enum": [*free, NO_EDIT]},
+            "to": _text(1, LONGEST_ALTERNATIVE),
+            **caption_schema(caption)["properties"],
+        }
+    )
+
+
 def together_schema(caption: str, task: Task, count: int, captions: int, at_once: int) -> Schema | None:
     """Of keywords, each with its edit type and at most `count` alternatives, and of at most so many captions, each with
     at most `at_once` edits. It stands for no lines. None where no word of the caption is free.
@@ -97,6 +113,9 @@ def as_lines(reply: str, schema: Schema | None) -> str:
     if not isinstance(data, dict):
         return reply
     lines: list[str] = []
+    if "from" in parts:
+        old, new, text = (" ".join(str(data.get(name, "")).split()) for name in ("from", "to", "caption"))
+        return NO_EDIT if old == NO_EDIT else f"{old} -> {new} | {text}" if text else reply
     for name, section in parts.items():
         found = data.get(name)
         if section["type"] == "string" and isinstance(found, str):
@@ -122,6 +141,8 @@ def grammar(schema: Schema) -> str | None:
     parts = _parts(schema)
     if parts is None:
         return None
+    if "from" in parts:
+        return _one_edit(parts)
     section = next(iter(parts.values()))
     if section["type"] == "string":
         return _one_text()
@@ -158,6 +179,8 @@ def _parts(schema: Schema | None) -> dict[str, Any] | None:
     if schema is None or schema.get("type") != "object" or not schema.get("properties"):
         return None
     parts: dict[str, Any] = schema["properties"]
+    if list(parts) == ["type", "from", "to", "caption"]:
+        return parts
     kinds = [(part.get("type"), part.get("items", {}).get("type")) for part in parts.values()]
     if len(kinds) == 1 and kinds[0] == ("string", None):
         return parts
@@ -194,6 +217,14 @@ def _one_text() -> str:
             rf"BODY: /[\p{{L}}\p{{N}}][^\n]* [\p{{L}}\p{{N}}][^\n]*/ & ~/{_talk()}/",
         )
     )
+
+
+def _one_edit(parts: Mapping[str, Any]) -> str:
+    old = " | ".join(_literal(text) for text in parts["from"]["enum"] if text != NO_EDIT)
+    new = rf"/ ?-> ?[\p{{L}}\p{{N}}][^\n|>]{{0,{parts['to']['maxLength'] - 1}}}\|/"
+    caption = r"/ ?[\p{L}\p{N}][^\n]* [\p{L}\p{N}][^\n]*/"
+    edit = f"({old}) {new} {caption}" if old else caption
+    return "\n".join(("start: REPLY", rf"REPLY: /[ \n]{{0,4}}/ ({_literal(NO_EDIT)} | {edit})"))
 
 
 def _talk() -> str:

@@ -20,7 +20,7 @@ from core.check_words import CAPTION_WORDS, WORDS
 from core.errors import UserError
 from core.lineage import DEFAULT_RECIPE
 from core.seeds import LARGEST
-from core.settings import Settings
+from core.settings import PerturbationSettings, Settings
 from core.types import EDIT_TYPES, Task, TaskKind
 from core.validation_messages import place_of, reason
 from core.words import count_of
@@ -337,9 +337,10 @@ def settings_of(plan: BatchPlan) -> Settings:
         plain[section][field] = value
     edits = plan.edits
     if recipe.has("counterfactuals"):
-        if edits.types and "keywords.edit_types" not in plan.make.settings:
+        typed = [stage.settings for stage in recipe.stages if "edit_types" in plain.get(stage.settings, ())]
+        if edits.types and typed and f"{typed[0]}.edit_types" not in plan.make.settings:
             wanted = [name for name in EDIT_TYPES if name in edits.types]
-            plain["keywords"]["edit_types"] = ", ".join(wanted)  # no model is asked for what is not drawn
+            plain[typed[0]]["edit_types"] = ", ".join(wanted)  # no model is asked for what is not drawn
     elif edits.types or edits.most_share_of_a_word is not None:
         key = "edits.types" if edits.types else "edits.most_share_of_a_word"
         raise UserError(f"{key} is said, but the recipe {recipe.name} makes no edits: take it out.", field=key)
@@ -364,7 +365,7 @@ def settings_of(plan: BatchPlan) -> Settings:
     if edits.captions_a_source is not None and written is not None and edits.captions_a_source > written:
         raise UserError(
             f"edits.captions_a_source is {edits.captions_a_source}, but of a source image at most "
-            f"{count_of(written, 'caption', 'is')} written: lower it, or raise counterfactuals.captions "
+            f"{count_of(written, 'caption', 'is')} written: lower it, or raise {_number_of_captions(recipe)} "
             "under make.settings.",
             field="edits.captions_a_source",
         )
@@ -373,10 +374,19 @@ def settings_of(plan: BatchPlan) -> Settings:
 
 def most_captions(plan: BatchPlan, settings: Settings) -> int | None:
     """Return the maximum number of captions of a source image, or None if the settings set none."""
-    if not recipe_of(plan.make.recipe).has("counterfactuals"):
+    recipe = recipe_of(plan.make.recipe)
+    if not recipe.has("counterfactuals"):
         return 1
-    counterfactuals = settings.counterfactuals
-    return counterfactuals.captions if counterfactuals.combinations in _SO_MANY else None
+    held = getattr(settings, recipe.stage("counterfactuals").settings)
+    if isinstance(held, PerturbationSettings):
+        return len(held.asked)
+    return held.captions if held.combinations in _SO_MANY else None
+
+
+def _number_of_captions(recipe: Recipe) -> str:
+    """The setting that says how many captions a source image gets."""
+    section = recipe.stage("counterfactuals").settings
+    return f"{section}.{'per_type' if section == 'perturbations' else 'captions'}"
 
 
 def _unknown(what: str, name: str, key: str, known: Iterable[str]) -> UserError:

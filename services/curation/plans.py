@@ -257,7 +257,10 @@ def _alternatives(command: CellCommand) -> dict[EditType, str]:
 
 def _nothing(command: CellCommand) -> str:
     if command.grid == GRIDS[0]:
-        return f"No run has a picture of the class “{command.line[:80]}”: add one in Explore and give it this label."
+        return (
+            f"No run has a picture of the class “{command.line[:80]}”: add one in Explore and give it this label. Runs "
+            "of a recipe without keywords, such as LANCE, do not count."
+        )
     parts = [
         f"{name} other than “{text[:80]}”"
         for name, text in (("a weather", command.line), ("a time of day", command.place))

@@ -16,6 +16,7 @@ from core.settings import MOST_COMBINATIONS, Combination, Combinations, Settings
 from core.stored_runs import Run, StoredValue
 from core.types import Edit
 from pipeline.prompting import PromptSet
+from pipeline.recipes import recipe_of
 from pipeline.stages.counterfactuals import all_combinations, choose_edits, count_combinations, edit_pools
 from pipeline.stages.edit_choice import EDITS_PROMPT
 from services.commands import does
@@ -79,9 +80,9 @@ class Grid:
 def grid_of(
     run: Run, settings: Settings, history: tuple[StoredValue, ...], fresh: bool, prompts: PromptSet
 ) -> Grid | None:
-    """Return the combinations written, or to be written if not `fresh`; None without caption or alternatives."""
+    """Return the combinations written, or to be written if not `fresh`; None without a caption or alternatives."""
     caption, alternatives = run.values.get("caption"), run.values.get("alternatives")
-    if caption is None or alternatives is None:
+    if caption is None or alternatives is None or not recipe_of(run.recipe).has("alternatives"):
         return None
     about = caption.value.value, alternatives.value.value, settings.counterfactuals
     pools, at_once = edit_pools(*about)

@@ -109,7 +109,7 @@ def write_counterfactual(
     """Reword the caption at a place, also where words are lost. It is merged with one of the same words."""
     text = " ".join(text.split())
     require(counterfactual_checks(source, CounterfactualCaption(text, ()), task)[:1])
-    return merged(_at(value, place, was, text=text), source)
+    return merged(_at(value, place, was, text=text, checks=()), source)
 
 
 def add_counterfactual(value: CounterfactualCaptions, text: str, source: str, task: Task) -> CounterfactualCaptions:

@@ -12,17 +12,22 @@ from core.types import Task
 from demo.language import CANONICAL, TIME_PHRASES, caption, keywords, random_wording
 from demo.scene import GROUNDS, Look, Scene, random_scene
 from demo.train.corpus import (
+    EDIT_TYPES,
     HIDDEN_GROUND,
+    NO_EDIT,
     STAGES,
     Draft,
     apply,
     draft_of,
+    edit_type_of,
     keywords_example,
     load_templates,
     open_span,
+    perturbation_example,
     random_draft,
     random_example,
 )
+from pipeline.checks.single_edit import changes
 
 BIRD = Scene("object", 3, Look("sunny", "day", ("red",), "sandy"), label="bird")
 
@@ -111,11 +116,32 @@ def test_examples_hold_together(stage: str) -> None:
             for keyword, line in zip(example.keywords, example.reply.split("\n"), strict=True):
                 options = line.strip().removeprefix(f"{keyword}: ").split(", ")
                 assert 1 <= len(options) <= example.count and keyword not in options
+        elif stage == "perturbations":
+            assert f"Type: {example.edit_type}\n" in prompt
+            if example.reply == NO_EDIT:
+                assert not example.edits
+                continue
+            said, _, text = example.reply.partition(" | ")
+            (change,) = changes(example.caption, text)
+            assert edit_type_of(change.gone, change.came) == example.edit_type not in ("subject", "domain")
+            assert [said] == [f"{old} -> {new}" for old, new in example.edits.items()]
         else:
             for old, new in example.edits.items():
                 assert old in example.caption
                 covered = "Snow covers the ground." in example.reply
                 assert new in example.reply or covered
+
+
+def test_an_own_caption_has_a_perturbation_of_each_type_that_the_world_has_words_for() -> None:
+    rng, scene = random.Random(0), random_scene(7, "road")
+    for edit_type in EDIT_TYPES.values():
+        for weather in ("snowy", "rainy", "sunny"):
+            draft = draft_of(scene.with_look(weather=weather))
+            example = perturbation_example(rng, draft, Task("segmentation", protected=("road",)), edit_type)
+            assert (example.reply == NO_EDIT) == (edit_type == "object")
+            if edit_type == "weather":
+                (old, new) = next(iter(example.edits.items()))
+                assert example.reply.endswith(example.caption.replace(old, new)), "what follows from it stays"
 
 
 def test_keywords_leave_out_the_label_and_the_protected() -> None:

@@ -15,7 +15,7 @@ from demo.scene import COLOURS, GROUNDS, PROTECTED_ROAD_CLASSES, TIMES, WEATHERS
 from demo.train.corpus import HIDDEN_GROUND, STAGES, Example, load_templates, options_of
 from demo.train.llama_scores import MODEL, SAMPLING, load
 from pipeline.profiles.profile import load_profile
-from pipeline.recipes import DILLEMA
+from pipeline.recipes import DILLEMA, LANCE
 
 pytestmark = pytest.mark.demo
 SCENES = [random_scene(seed) for seed in range(900_000, 900_020)]
@@ -55,7 +55,8 @@ def test_every_prompt_and_its_longest_reply_fit_the_context(model: Any, name: st
     get, all protected classes, an edit of every keyword.
     """
     profile = load_profile(name)
-    section, prompts, settings = profile.language, DILLEMA.prompts(profile.prompts), profile.settings
+    section, settings = profile.language, LANCE.settings_in(profile)
+    prompts = {**DILLEMA.prompts(profile.prompts).prompts, **LANCE.prompts(profile.prompts).prompts}
     least = max((len(caption(scene)) for scene in SCENES), default=0) if name == "demo" else 1200
     text, words = "", tuple[str, ...]()
     for scene in sorted(SCENES, key=lambda scene: len(caption(scene)), reverse=True):
@@ -67,6 +68,7 @@ def test_every_prompt_and_its_longest_reply_fit_the_context(model: Any, name: st
         "keywords": ", ".join(dict.fromkeys(words)),
         "edits": "; ".join(f"{word} -> another {word}" for word in dict.fromkeys(words)),
         "count": settings.alternatives.per_keyword,
+        "type": "time of day",
     }
     for stage in STAGES:
         asked = f"{getattr(section, 'system', '')} {prompts[stage].evaluate(**filled)}"

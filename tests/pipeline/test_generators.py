@@ -229,7 +229,7 @@ def test_without_its_tiny_vae_an_image_is_drawn_and_shown_as_before(small: Path)
 
 
 def test_the_tiny_vae_is_one_of_the_models_of_a_profile() -> None:
-    for name in ("paper", "fast", "cpu", "sdxl", "modern", "edit"):
+    for name in ("paper", "fast", "cpu", "sdxl", "modern", "edit", "lance"):
         weights = load_profile(name).weights()["preview VAE"]
         assert weights.hub and weights.bytes and weights.memory_full and weights.licence == "MIT"
     assert "preview VAE" not in load_profile("demo").weights(), "its own VAE is as small"

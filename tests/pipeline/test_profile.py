@@ -97,7 +97,7 @@ def test_the_models_of_the_other_profiles_are_told_as_about() -> None:
 
     of_paper = {row("", weights) for weights in load_profile("paper").weights().values()}
     expected: dict[tuple[str, ...], list[str]] = {}
-    for name in ("fast", "sdxl", "modern", "edit", "cpu"):
+    for name in ("fast", "sdxl", "modern", "edit", "lance", "cpu"):
         for role, weights in load_profile(name).weights().items():
             if weights.hub and row("", weights) not in of_paper:
                 assert weights.bytes and 0 < weights.memory_half <= weights.memory_full
@@ -105,7 +105,7 @@ def test_the_models_of_the_other_profiles_are_told_as_about() -> None:
     lines = [line.strip("| ").split(" | ") for line in (ROOT / "docs/models.md").read_text().splitlines()]
     told = {tuple(line[1:]): line[0] for line in lines if len(line) == 7 and line[0].startswith("`")}
     assert told == {one: ", ".join(names) for one, names in expected.items()}
-    assert {"demo", "paper", "fast", "sdxl", "modern", "edit", "cpu"} == set(profile_names())
+    assert {"demo", "paper", "fast", "sdxl", "modern", "edit", "lance", "cpu"} == set(profile_names())
 
 
 def test_the_own_profile_of_the_docs_loads_and_says_what_it_lacks(tmp_path: Path) -> None:

@@ -11,19 +11,33 @@ from tokenizers import Tokenizer
 
 from core.model_sections import ROOT
 from core.settings import AlternativeSettings, CounterfactualSettings, KeywordSettings
-from core.types import Alternative, Alternatives, Caption, KeywordAlternatives, Keywords, PromptSlot, Task, failed
+from core.types import (
+    Alternative,
+    Alternatives,
+    Caption,
+    CounterfactualCaption,
+    Edit,
+    KeywordAlternatives,
+    Keywords,
+    PromptSlot,
+    Task,
+    failed,
+)
 from core.types import Keyword as Key
+from pipeline.checks.single_edit import changes
 from pipeline.checks.texts import alternative_checks, caption_checks, counterfactual_checks, keyword_checks
 from pipeline.profiles.profile import load_profile
 from pipeline.prompting import PROMPTS_FOLDER, Prompt
-from pipeline.recipes import DILLEMA, DRAWING_PROMPT, known_recipes
+from pipeline.recipes import DILLEMA, DRAWING_PROMPT, LANCE, known_recipes
 from pipeline.stages import counterfactuals, keywords
 from pipeline.stages.edit_choice import EDITS_PROMPT, choose_by_model
+from pipeline.stages.parsing import read_perturbation
 from pipeline.stages.reply_schema import (
     alternatives_schema,
     caption_schema,
     edits_schema,
     keywords_schema,
+    perturbation_schema,
     together_schema,
 )
 from tests.pipeline.test_reply_schema import taken
@@ -32,7 +46,9 @@ from tests.support.stages import run_alternatives, run_counterfactuals
 
 SETS = sorted(path.name for path in PROMPTS_FOLDER.iterdir() if path.is_dir())
 PROFILES = [load_profile(path.stem) for path in sorted((ROOT / "pipeline/profiles").glob("*.toml"))]
-PROMPTS = [pytest.param(name, slot, id=f"{name}/{slot}") for name in SETS for slot in DILLEMA.prompts(name).prompts]
+SENT = {name: {**DILLEMA.prompts(name).prompts, **LANCE.prompts(name).prompts} for name in SETS}
+"""The prompts of all shipped text stages, by set."""
+PROMPTS = [pytest.param(name, slot, id=f"{name}/{slot}") for name in SETS for slot in SENT[name]]
 WORKED = [name for name in SETS if "\nExample\n" in DILLEMA.prompts(name)["keywords"].template]
 """The sets for models that were not made for these prompts, each of which shows them an example."""
 MODELS = (
@@ -66,7 +82,7 @@ def models_in(text: str) -> list[str]:
 
 
 def template(name: str, stage: str) -> str:
-    return DILLEMA.prompts(name)[stage].template
+    return SENT[name][stage].template
 
 
 def example(name: str, stage: str) -> dict[str, str]:
@@ -102,8 +118,8 @@ def kinds(name: str) -> dict[str, str]:
 
 @pytest.mark.parametrize(("name", "stage"), PROMPTS)
 def test_a_shipped_prompt_uses_what_its_stage_fills_and_nothing_else(name: str, stage: str) -> None:
-    slot = next(slot for slot in DILLEMA.prompt_slots if slot.name == stage)
-    used = DILLEMA.prompts(name)[stage].variables()
+    slot = next(slot for slot in (*DILLEMA.prompt_slots, *LANCE.prompt_slots) if slot.name == stage)
+    used = SENT[name][stage].variables()
     assert set(slot.required) <= set(used) <= {*slot.required, *slot.optional}
     assert "count" in used or "count" not in slot.optional, "so many alternatives are asked for"
     assert len(used) == len(set(used)), "each stands once"
@@ -247,8 +263,21 @@ def test_the_example_of_the_one_request_is_a_reply_that_we_take_whole(name: str)
 
 
 @pytest.mark.parametrize("name", WORKED)
+def test_the_example_of_the_perturbations_changes_one_place_and_keeps_its_label(name: str) -> None:
+    shown = example(name, "perturbations")
+    old, new = shown["reply"].partition(" | ")[0].split(" -> ")
+    text = read_perturbation(shown["reply"])
+    assert [(change.gone, change.came) for change in changes(shown["caption"], text)] == [(old, new)]
+    made = CounterfactualCaption(text, (Edit(old, new, "weather"),))
+    task = task_in(shown["task"])
+    assert shown["type"] == "weather" and not failed(counterfactual_checks(shown["caption"], made, task))
+    assert taken(perturbation_schema(shown["caption"], task, "weather"), shown["reply"])
+
+
+@pytest.mark.parametrize("name", WORKED)
 def test_the_examples_speak_of_one_picture_and_of_a_label_that_they_keep(name: str) -> None:
-    shown = [example(name, stage) for stage in ("keywords", "alternatives", "counterfactuals", "edits", "together")]
+    stages = ("keywords", "alternatives", "counterfactuals", "edits", "together", "perturbations")
+    shown = [example(name, stage) for stage in stages]
     (task,) = {task_in(each["task"]) for each in shown}
     assert all(task.label in each["caption"] for each in shown)
     assert task.label in shown[2]["reply"] and task.label not in shown[0]["reply"] + shown[1]["reply"]

@@ -339,9 +339,21 @@ class ScriptedModels:
         return InvertingDetector()
 
 
+PERTURBED = {
+    "attribute": ("red", "blue"),
+    "background": ("grassy", "sandy"),
+    "weather": ("sunny", "snowy"),
+    "time of day": ("by day", "at night"),
+}
+"""The edit of `SUNNY_BIRD` for each type that it has one of."""
+
+
 def answer(prompt: str) -> str:
     """Sensible replies about `SUNNY_BIRD` to the prompts of any shipped set."""
     caption = re.findall(r"Caption: (.*)", prompt)[-1]
+    if edit_type := re.findall(r"\nType: (.*)", prompt):
+        old, new = PERTURBED.get(edit_type[-1], ("", ""))
+        return f"{old} -> {new} | {caption.replace(old, new)}" if old and old in caption else "none"
     if edits := re.findall(r"(?:Edits|Transformations): (.*)", prompt):
         for edit in edits[-1].split("; "):
             old, new = edit.split(" -> ")

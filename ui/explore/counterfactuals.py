@@ -23,6 +23,9 @@ FAILED = {
     "nothing lost": "something lost",
     "no repetition": "repeats itself",
     "no contradiction": "contradiction",
+    "one change": "not one change",
+    "of its type": "another edit type",
+    "meaning changed": "nearly the same",
 }
 """What a check is called that did not pass."""
 REMARKS = {
@@ -43,7 +46,8 @@ def counterfactuals_card(state: RunState) -> Html:
     """Stage 4."""
     stored = state.run.values.get("counterfactuals")
     value = stored.value.value if stored else CounterfactualCaptions(())
-    settings, source = state.settings.counterfactuals, state.caption
+    stage, source = state.recipe.stage("counterfactuals"), state.caption
+    settings = getattr(state.settings, stage.settings)
     # Made from another caption: what differs now says little, and the words for it would fill the page.
     stale = "counterfactuals" in state.stale
     lines = []
@@ -55,6 +59,7 @@ def counterfactuals_card(state: RunState) -> Html:
     body = render(
         "explore/counterfactuals.html",
         state=state,
+        section=stage.settings,
         settings=settings,
         fields=type(settings).model_fields,
         setting_input=setting_input,
@@ -62,7 +67,8 @@ def counterfactuals_card(state: RunState) -> Html:
         combinations=combinations_part(state),
         lines=lines,
         ticked=sum(item.used for item in value.items),
-        source=source if "alternatives" in state.run.values else "",  # a value says what it was made from
+        # A value says what it was made from.
+        source=source if all(read in state.run.values for read in stage.reads) else "",
         near=NEAR,
     )
     return stage_card("counterfactuals", state, body)

@@ -17,6 +17,7 @@ HIDDEN = {
     "counterfactuals.combinations",
     "counterfactuals.chosen",
     "alternatives.too_close",
+    "perturbations.per_type",
 }
 """Settings that stand in the open, in the body of their card."""
 

@@ -1,0 +1,185 @@
+"""Compare ways to write captions with one edit of an asked type: `python -m experiments.perturbers`.
+
+The captions are of drawn scenes that no training saw: the world's own, and as people may have changed them. The drawn
+world says of which type a change of words is. Ways: the three text stages of DILLEMA; the language model asked freely,
+and held to the form of a reply; the stage of the recipe `lance`, which checks and asks again; and random replacement of
+a word (LANCE-R), which knows no types. All of them ask the embedded language model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from PIL import Image
+from tqdm import tqdm
+
+from core.errors import UserError
+from core.settings import LanguageSettings, Settings
+from core.types import Caption, CounterfactualCaption, EditType, failed
+from core.words import protected_spans, says_something, token_spans
+from demo.train.corpus import NO_EDIT, Example, edit_type_of, random_example
+from pipeline.checks.single_edit import changes
+from pipeline.checks.texts import counterfactual_checks
+from pipeline.driver import Driver
+from pipeline.models import load_models
+from pipeline.profiles.profile import load_profile
+from pipeline.recipes import DILLEMA, LANCE, Recipe
+from pipeline.seams import LanguageRequest
+from pipeline.stages.parsing import Unreadable, read_perturbation
+from pipeline.stages.reply_schema import as_lines, perturbation_schema
+from study.intervals import wilson
+
+FIRST_SEED = 6_000_000
+"""Below the seeds that training draws from, and beside those that it is scored on."""
+COUNT = 100
+GROUPS = {"own": 1.0, "changed": 0.0}
+"""Captions, with the share of them that are the world's own."""
+NO_SOURCE = Image.new("RGB", (8, 8))
+Perturber = Callable[[Example, int], str]
+"""Returns a caption for an example and a seed. "" if it gives none."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """What one caption is."""
+
+    edit: bool
+    """It has an edit of the asked type, and lost nothing that the task protects."""
+    one_place: bool
+
+    @property
+    def both(self) -> bool:
+        """One edit of the asked type, and no other."""
+        return self.edit and self.one_place
+
+
+def held_out(count: int, own: float) -> Iterator[Example]:
+    """Captions with a type of which the world has an edit there."""
+    rng, number = random.Random(FIRST_SEED), 0
+    while count:
+        example = random_example(rng, "perturbations", FIRST_SEED + number, own)
+        number += 1
+        if example.reply != NO_EDIT:
+            count -= 1
+            yield example
+
+
+def score(example: Example, text: str) -> Score:
+    """Judge a caption by the world's words."""
+    found = changes(example.caption, text)
+    kept = not failed(counterfactual_checks(example.caption, CounterfactualCaption(text, ()), example.task))
+    edit = any(edit_type_of(change.gone, change.came) == example.edit_type for change in found)
+    return Score(kept and edit, len(found) == 1)
+
+
+class Perturbers:
+    """The ways, with the models of the demo."""
+
+    def __init__(self) -> None:
+        profile = load_profile("demo")
+        self._driver = Driver(profile, load_models(profile))
+        self._model = self._driver.models.language
+        self._prompt = self._driver.prompts(LANCE)["perturbations"]
+        self._settings = LANCE.settings_in(profile)
+        self._free: LanguageSettings = getattr(self._settings, "perturbations")  # noqa: B009
+
+    def ways(self) -> Mapping[str, Perturber]:
+        """Each way by its name."""
+        return {
+            "three stages": self.three_stages,
+            "asked freely": lambda example, seed: self._asked(example, seed, hold=False),
+            "held to a form": lambda example, seed: self._asked(example, seed, hold=True),
+            "the stage: held, checked, asked again": self.stage,
+            "LANCE-R: a random word": self.random_word,
+        }
+
+    def three_stages(self, example: Example, seed: int) -> str:
+        """Keywords of the type only, and one caption with one edit."""
+        plain: dict[str, dict[str, object]] = {
+            "keywords": {"edit_types": example.edit_type},
+            "counterfactuals": {"captions": 1},
+        }
+        settings = Settings.model_validate(_merged(DILLEMA.settings_in(self._driver.profile), plain))
+        return self._last(DILLEMA, example, settings, seed)
+
+    def stage(self, example: Example, seed: int) -> str:
+        """The stage of the recipe, for one caption of the type. A rejected one counts as none."""
+        plain: dict[str, dict[str, object]] = {"perturbations": {"edit_types": example.edit_type, "per_type": 1}}
+        return self._last(LANCE, example, LANCE.settings.model_validate(_merged(self._settings, plain)), seed)
+
+    def random_word(self, example: Example, seed: int) -> str:
+        """A random word that says something and is not protected, replaced by how the model would go on there."""
+        rng, text = random.Random(seed), example.caption
+        kept = protected_spans(text, example.task)
+        spans = [
+            (start, end)
+            for start, end in token_spans(text)
+            if says_something(text[start:end]) and not any(a <= start and end <= b for a, b in kept)
+        ]
+        start, end = rng.choice(spans)
+        lead = f"\n### Keywords\nTask: {example.task.describe()}\nCaption: {text[:start].rstrip()}"
+        settings = LanguageSettings(temperature=1.0, max_new_tokens=8)
+        for attempt in range(10):
+            said = self._model.complete(LanguageRequest(lead, seed + attempt, ()), settings).split()
+            word = said[0].strip(".,;:") if said else ""
+            if word and word.lower() != text[start:end].lower():
+                return text[:start] + word + text[end:]
+        return text
+
+    def _asked(self, example: Example, seed: int, hold: bool) -> str:
+        kind: EditType = example.edit_type  # type: ignore[assignment]
+        schema = perturbation_schema(example.caption, example.task, kind) if hold else None
+        values = {"task": example.task.describe(), "type": kind, "caption": example.caption}
+        request = LanguageRequest(self._prompt.evaluate(**values), seed, self._prompt.stop, schema)
+        try:
+            return read_perturbation(as_lines(self._model.complete(request, self._free), schema))
+        except Unreadable:
+            return ""
+
+    def _last(self, recipe: Recipe, example: Example, settings: Settings, seed: int) -> str:
+        values: dict[str, object] = {"caption": Caption(example.caption)}
+        try:
+            for stage in recipe.stages[1:]:
+                made = self._driver.produce(recipe, stage.name, NO_SOURCE, example.task, values, settings, seed)
+                values[stage.name] = made.value
+        except UserError:
+            return ""
+        captions = recipe.captions(values)
+        used = [item.text for item in captions.items if item.used] if captions is not None else []
+        return used[0] if used else ""
+
+
+def _merged(settings: Settings, plain: Mapping[str, Mapping[str, object]]) -> dict[str, dict[str, object]]:
+    held = settings.model_dump(mode="json")
+    return held | {section: held[section] | dict(changed) for section, changed in plain.items()}
+
+
+def figure(hits: list[bool]) -> str:
+    """A share with its interval (Wilson, 95 %)."""
+    found = wilson(sum(hits), len(hits))
+    return f"{found.value:.0%} ({found.low:.0%} to {found.high:.0%})"
+
+
+def main() -> int:
+    """Print a table, a row a way and group of captions."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.perturbers", description=__doc__)
+    parser.add_argument("--count", type=int, default=COUNT, help="captions of each group (default: %(default)s)")
+    options = parser.parse_args()
+    perturbers = Perturbers()
+    print(f"{options.count} held-out captions of each group; 95 % intervals (Wilson).\n")
+    print("| way | captions | edit of the type | one place | one edit of the type and no other |")
+    print("| --- | --- | --- | --- | --- |")
+    for name, way in perturbers.ways().items():
+        for group, own in GROUPS.items():
+            examples = enumerate(tqdm(held_out(options.count, own), total=options.count, desc=name, leave=False))
+            scores = [score(example, way(example, seed)) for seed, example in examples]
+            cells = ([one.edit for one in scores], [one.one_place for one in scores], [one.both for one in scores])
+            print(f"| {name} | {group} | {' | '.join(map(figure, cells))} |", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,189 @@
+"""Caption to perturbations: counterfactual captions with one edit each, of a type that is asked for.
+
+Nothing that a reply says of its edit is believed. The edit is what differs between the two captions, and it is checked:
+that it is at one place, of the asked type, and unlike what it replaces and what the task protects.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+
+from core.progress import Pace
+from core.seeds import derive_seed
+from core.settings import MOST_EDITS, PerturbationSettings
+from core.types import (
+    EDIT_TYPES,
+    Caption,
+    Check,
+    CounterfactualCaption,
+    CounterfactualCaptions,
+    Edit,
+    EditType,
+    PromptSlot,
+    StageValue,
+    Task,
+    Trace,
+    failed,
+)
+from core.words import tokens
+from pipeline.checks.similarity import closeness, is_of_type
+from pipeline.checks.single_edit import Change, changes
+from pipeline.checks.texts import caption_checks, counterfactual_checks, require, task_checks
+from pipeline.seams import Sentences
+from pipeline.stages.asking import BETWEEN, Inquiry, ask_all
+from pipeline.stages.base import Stage, StageInputs
+from pipeline.stages.counterfactuals import captions_line, captions_remarks, captions_seen, tell
+from pipeline.stages.parsing import read_perturbation
+from pipeline.stages.reply_schema import perturbation_schema
+
+Typed = tuple[EditType, CounterfactualCaption]
+
+
+def run(given: StageInputs) -> StageValue[CounterfactualCaptions]:
+    """Counterfactual captions with one edit each, `settings.per_type` asked for of each edit type.
+
+    A caption that fails a check is asked for again. One that fails after every attempt is kept but not used, with its
+    findings. Captions that came out alike are kept once. Caption k is asked for with `derive_seed(seed, k)` and the
+    seeds after it. The trace says of how many captions each type and each check kept how many.
+
+    Raises UnreadableReply when a caption never came, and Cancelled between two replies.
+    """
+    caption: Caption = given.values["caption"]
+    settings: PerturbationSettings = given.settings
+    task, prompt, language_model = given.task, given.prompt, given.models.language
+    assert prompt is not None
+    require(task_checks(task))
+    require(caption_checks(caption.text, task)[:1])
+    start, pace = time.monotonic(), Pace(len(settings.asked))
+
+    @cache
+    def perturbed(text: str, edit_type: EditType) -> CounterfactualCaption:
+        return _checked(caption.text, text, edit_type, task, settings, given.models.sentences)
+
+    def inquiry(edit_type: EditType, seed: int) -> Inquiry[str]:
+        def shortcomings(text: str) -> int:
+            found = perturbed(text, edit_type) if text else None
+            return len(_failed(caption.text, found, task)) if found is not None else 0
+
+        values = {"task": task.describe(), "type": edit_type, "caption": caption.text}
+        schema = perturbation_schema(caption.text, task, edit_type)
+        return Inquiry(values, read_perturbation, seed, shortcomings, schema)
+
+    answers = ask_all(
+        "a caption with one edit",
+        language_model,
+        prompt,
+        [inquiry(edit_type, derive_seed(given.seed, number)) for number, edit_type in enumerate(settings.asked)],
+        settings,
+        lambda done: tell(given.progress, pace, done),
+        given.cancelled,
+    )
+    made = [
+        (edit_type, perturbed(answer.value, edit_type))
+        for edit_type, answer in zip(settings.asked, answers, strict=True)
+        if answer.value
+    ]
+    notes = (*_kept(caption.text, made, task), *_left_out(settings, made), *(n for a in answers for n in a.notes))
+    trace = Trace(
+        author="model",
+        model=language_model.name,
+        prompt=BETWEEN.join(answer.prompt for answer in answers),
+        raw_reply=BETWEEN.join(answer.raw_reply for answer in answers),
+        settings=settings.model_dump(mode="json"),
+        seed=given.seed,
+        attempts=max(answer.attempts for answer in answers),
+        seconds=time.monotonic() - start,
+        notes=tuple(dict.fromkeys(notes)),
+    )
+    return StageValue(CounterfactualCaptions(_each_once(made)), trace)
+
+
+def _checked(
+    source: str,
+    text: str,
+    edit_type: EditType,
+    task: Task,
+    settings: PerturbationSettings,
+    sentences: Sentences,
+) -> CounterfactualCaption:
+    found = changes(source, text)
+    edits = tuple(Edit(change.keyword, change.alternative, edit_type) for change in found[:MOST_EDITS])
+    told = f"{len(found)} places of the caption were changed" if found else "Nothing was changed"
+    checks = [_check("one change", len(found) == 1, f"{told}: one edit was asked for.")]
+    if len(found) == 1:
+        checks.append(_of_its_type(found[0], edit_type, sentences))
+        checks.append(_meaning(found[0], edit_type, task, settings, sentences))
+    made = CounterfactualCaption(text, edits, checks=tuple(checks))
+    return replace(made, used=not _failed(source, made, task))
+
+
+def _of_its_type(change: Change, edit_type: EditType, sentences: Sentences) -> Check:
+    fits, likelier = is_of_type(change, edit_type, sentences)
+    note = f"“{change.keyword}” to “{change.alternative}” is rather an edit of the type {likelier} than {edit_type}."
+    return _check("of its type", fits, note)
+
+
+def _meaning(
+    change: Change, edit_type: EditType, task: Task, settings: PerturbationSettings, sentences: Sentences
+) -> Check:
+    similarity, like = closeness(change, edit_type, task, sentences, raw=settings.measure == "raw")
+    if similarity is None:
+        return Check("meaning changed", True)
+    note = f"“{change.came}” comes close to “{like}”: {similarity:.2f}, and the line is {settings.too_close:g}."
+    passed = similarity < settings.too_close
+    return Check("meaning changed", passed, similarity, "" if passed else note, settings.too_close)
+
+
+def _check(name: str, passed: bool, note: str) -> Check:
+    return Check(name, passed, note="" if passed else note)
+
+
+def _failed(source: str, made: CounterfactualCaption, task: Task) -> tuple[Check, ...]:
+    return failed(counterfactual_checks(source, made, task))
+
+
+def _each_once(made: Sequence[Typed]) -> tuple[CounterfactualCaption, ...]:
+    best: dict[tuple[str, ...], CounterfactualCaption] = {}
+    for _, item in made:
+        words = tuple(tokens(item.text))
+        if item.edits and (words not in best or (item.used and not best[words].used)):
+            best[words] = item
+    return tuple(best.values())
+
+
+def _kept(source: str, made: Sequence[Typed], task: Task) -> list[str]:
+    """How many were kept, of each type, and how many each check rejected."""
+    if not made:
+        return []
+    asked, kept = Counter(kind for kind, _ in made), Counter(kind for kind, item in made if item.used)
+    by_type = ", ".join(f"{kind} {kept[kind]} of {number}" for kind, number in asked.items())
+    rejected = Counter(check.name for _, item in made for check in _failed(source, item, task))
+    by_check = ", ".join(f"“{name}” {number}" for name, number in rejected.most_common())
+    told = f"Kept {kept.total()} of {len(made)}: {by_type}."
+    return [f"{told} Rejected by check: {by_check}." if by_check else told]
+
+
+def _left_out(settings: PerturbationSettings, made: Sequence[Typed]) -> list[str]:
+    without = [name for name in EDIT_TYPES if settings.ticks(name) and name not in {kind for kind, _ in made}]
+    if not without:
+        return []
+    return [f"The language model knows no edit of this caption of these types: {', '.join(without)}."]
+
+
+PERTURBATIONS = Stage(
+    name="counterfactuals",
+    title="Counterfactual captions",
+    value=CounterfactualCaptions,
+    run=run,
+    reads=("caption",),
+    prompt=PromptSlot("perturbations", ("task", "type", "caption")),
+    settings="perturbations",
+    seen=captions_seen,
+    summary=captions_line,
+    remarks=captions_remarks,
+    doing="writing captions with one edit",
+)
