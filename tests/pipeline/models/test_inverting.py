@@ -56,13 +56,13 @@ def edges(size: tuple[int, int] = (64, 32)) -> Image.Image:
     return Image.fromarray(rng.integers(0, 2, (8, 16), np.uint8) * 255).convert("RGB").resize(size)
 
 
-def sd_at(models: Path, dtype: str = "auto") -> Any:
+def sd_at(models: Path, dtype: str = "auto", checked: bool = False) -> Any:
     data = load_profile("demo").model_dump()
     data["generator"] = {
         "kind": "stable-diffusion-controlnet",
         "path": str(models / "generator"),
         "variant": "fp16",
-        "safety_checker": False,
+        "safety_checker": checked,
         "dtype": dtype,
         "controlnets": {"canny": {"path": str(models / "controlnet"), "variant": "fp16"}},
     }
@@ -253,6 +253,16 @@ def test_controlled_attention_computes_what_the_own_processors_compute(model: An
         with AttentionControl([alike], 4, [0]).on(model._pipe.unet, latents):
             explicit = inverter.ask(latents, inverter.steps[0], texts)
     assert not explicit.equal(free) and (explicit - free).abs().max() < 1e-4 * free.std()
+
+
+@pytest.mark.slow
+def test_edited_pictures_are_shown_to_the_safety_checker(sd: Any, tmp_path: Path) -> None:
+    tiny.save_stable_diffusion(tmp_path / "generator", tmp_path / "controlnet", safety_checker=True)
+    with sd_at(tmp_path, checked=True).inverting(ROUGH) as inverter:
+        pictures, flagged = inverter.images(inverter.encode(noise_picture()).repeat(2, 1, 1, 1))
+    assert [one.size for one in pictures] == [(64, 32)] * 2 and list(flagged) == [True, True], "it refuses everything"
+    with sd.inverting(ROUGH) as inverter:
+        assert inverter.images(inverter.encode(noise_picture()))[1] is None
 
 
 @pytest.mark.slow
