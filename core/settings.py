@@ -185,7 +185,10 @@ class GenerationSettings(_Settings):
         description="Share of fresh noise beside the inverted source's; without it all images of a caption are equal",
     )
     inversion_evaluations: int = Field(
-        3, ge=1, le=20, description="How often the model is asked at each step of the inversion; more is more exact"
+        3,
+        ge=1,
+        le=20,
+        description="How often the model is asked at each step of the inversion at most; more is more exact",
     )
     negative_prompt: str = Field("", max_length=500, description="What the image should not show")
     short_side: int = Field(512, ge=64, le=1024, multiple_of=8, description="Short side of the image, in pixels")
@@ -213,7 +216,13 @@ class InversionSettings(_Settings):
 
     steps: int = Field(10, ge=1, le=150, description="Steps from the source to the noise, and back")
     evaluations: int = Field(
-        3, ge=1, le=20, description="How often the image generator is asked at each step; more is more exact"
+        3, ge=1, le=20, description="How often the image generator is asked at each step at most; more is more exact"
+    )
+    close_enough: float = Field(
+        0.02,
+        ge=0,
+        le=1,
+        description="A step is solved once its latents change by less than this share of their spread; 0 is never",
     )
     null_text_updates: int = Field(
         0, ge=0, le=50, description="Updates of the empty text at each step (null-text inversion); 0 is off"

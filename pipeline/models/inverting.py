@@ -183,21 +183,25 @@ def ddim_steps(scheduler: Any, count: int) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def invert(clean: torch.Tensor, steps: Sequence[Step], predict: Predict, evaluations: int) -> torch.Tensor:
+def invert(clean: torch.Tensor, steps: Sequence[Step], predict: Predict, settings: InversionSettings) -> torch.Tensor:
     """Return the latents at every level above the clean ones, in the order of inversion: (steps, n, c, h, w).
 
-    `steps` are in the order of drawing. Each is solved by as many evaluations of the network.
+    `steps` are in the order of drawing. Each begins with the answer of the step before it, which is close to its own,
+    and is solved by at most as many evaluations of the network as the settings say. Rows share their number.
     """
     import torch
 
-    latents, found = clean, []
+    latents, answer, found = clean, torch.zeros_like(clean), list[torch.Tensor]()
     for step in reversed(steps):
-        guess, last = latents, None
-        for _ in range(evaluations):
-            better = (latents - step.add * predict(guess, step)) / step.keep
+        guess, last = (latents - step.add * answer) / step.keep if found else latents, None
+        for _ in range(settings.evaluations):
+            answer = predict(guess, step)
+            better = (latents - step.add * answer) / step.keep
             change = better - guess
             guess = better if last is None else _mixed(last, (better, change))
             last = (better, change)
+            if change.std() < settings.close_enough * latents.std():
+                break
         latents = guess
         found.append(latents)
     return torch.stack(found)
@@ -339,7 +343,7 @@ class Inverter:
             raise UserError("Null-text optimisation needs full precision: set dtype to float32 in the profile.")
         predict = guided(ask, text, lambda _step: text, [1.0])
         # In half precision, as it is stored, so that a stored inversion draws the same pixels as a fresh one.
-        trajectory = invert(clean, self.steps, predict, settings.evaluations).half().cpu()
+        trajectory = invert(clean, self.steps, predict, settings).half().cpu()
         if not trajectory.isfinite().all():
             raise UserError("The numbers overflow in half precision: set dtype to float32 in the profile.")
         inversion = Inversion(caption, clean.cpu(), trajectory, 0.0)

@@ -25,7 +25,7 @@ from pipeline.seams import DrawRequest
 from tests.support import tiny
 from tests.support.made_once import MadeOnce
 
-EXACT = InversionSettings(steps=4, evaluations=12)
+EXACT = InversionSettings(steps=4, evaluations=12, close_enough=0)
 ROUGH = InversionSettings(steps=4, evaluations=1)
 EPSILON = Scheduler(
     name="DDIMScheduler",
