@@ -209,6 +209,12 @@ def edited_slots(walk: Walk, edit: Edit) -> list[tuple[str, str]]:
             return [(f"colour {place}", new) for place in edited_things(walk, edit)]
 
 
+def can_be_judged(edit: Edit) -> bool:
+    """Return True if the judges know both words of an edit."""
+    words = _WORLD.get(edit.edit_type, ())
+    return canonical(edit.keyword) in words and canonical(edit.alternative) in words
+
+
 def expected_facts(facts: Facts, edits: Sequence[Edit]) -> Facts:
     """What a right counterfactual caption says."""
     for edit in edits:
@@ -229,11 +235,9 @@ def _edits(walk: Walk, alternatives: Alternatives, kind: str) -> list[Edit]:
         Edit(item.keyword, option.text, item.edit_type)
         for item in alternatives.items
         for option in item.options
-        if item.edit_type == kind
-        and canonical(item.keyword) in _WORLD[kind]
-        and canonical(option.text) in _WORLD[kind]
-        and option.used
+        if item.edit_type == kind and option.used
     ]
+    edits = [edit for edit in edits if can_be_judged(edit)]
     if kind == "background":  # one part of the scene to another look of the same part
         return [edit for edit in edits if any(_both(words, edit) for words in PARTS.values())]
     if kind != "attribute":

@@ -109,10 +109,11 @@ def found(seeds: Sequence[int], edits: int, shift: float = 0.0, zoom: float = 1.
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--scenes", type=int, default=100)
+    parser.add_argument("--first", type=int, default=8_000_000, help="seed of the first scene")
     parser.add_argument("--side", type=int, default=256)
     parser.add_argument("--edits", type=int, nargs="+", default=[1, 2, 3])
     options = parser.parse_args()
-    seeds = range(8_000_000, 8_000_000 + options.scenes)
+    seeds = range(options.first, options.first + options.scenes)
     print("edits  shift  zoom  told  cannot tell  IoU of masks (5th percentile)")
     for edits in options.edits:
         for shift, zoom in ((0.0, 1.0), *((one, 1.0) for one in SHIFTS), *((0.0, one) for one in ZOOMS)):
