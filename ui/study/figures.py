@@ -16,17 +16,6 @@ from ui.templating import render
 
 FOLDED = 12
 """So many rows of a table of classes are shown at once; the others unfold."""
-_MEANINGS = (
-    ("raw", "share of pairs of votes on the same image that are equal; chance is not allowed for"),
-    (
-        "alpha",
-        "Krippendorff's alpha: 1 is full agreement, 0 what chance would give. When nearly all votes are the same, "
-        "chance alone agrees nearly always, and alpha is low by construction",
-    ),
-    ("AC1", "Gwet's AC1: beyond chance too, but not pulled down by one frequent answer"),
-    ("kappa", "Fleiss' kappa: for comparison with older studies; it has alpha's weakness"),
-    ("ordinal alpha", "for scales: 4 against 5 is a smaller disagreement than 1 against 5"),
-)
 NamedSlices = list[tuple[str, Slice]]
 
 
@@ -90,7 +79,7 @@ def agreement_box(report: StudyReport) -> Html:
     on = f"{count_of(found.raw.n_items, 'item')} with two votes or more, {found.raw.raters:.3g} votes each on average"
     if found.prevalence is not None:
         on += f"; {percent(found.prevalence)} of votes are “{found.frequent}”"
-    return render("study/agreement.html", axis=AGREEMENT, found=found, on=on, meanings=_MEANINGS)
+    return render("study/agreement.html", axis=AGREEMENT, found=found, on=on)
 
 
 def timeline(report: StudyReport, times: Sequence[datetime]) -> Html | None:

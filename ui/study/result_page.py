@@ -15,19 +15,6 @@ from ui.study.words import ends, figure, same_share, share
 from ui.study.workers import workers_box
 from ui.templating import render
 
-EXPORTS = (
-    ("study.zip", "The whole study", "votes, results, rules and pictures, with a manifest"),
-    ("votes.csv", "Votes", "task, worker, label: as crowd-kit reads them"),
-    ("answers.csv", "Answers", "every answer, counted or not and why not, with times and comments"),
-    ("turk.csv", "Mechanical Turk's columns", "as a batch result file, so that existing scripts run"),
-    ("results.csv", "Results, CSV", "a row for every figure, with interval and n"),
-    ("results.parquet", "Results, Parquet", "the same, typed"),
-    ("results.json", "Results, JSON", "the same, nested"),
-    ("payment.csv", "Payment", "who did how much, in minutes, and what was approved, with the ids of a panel"),
-    ("people.csv", "About the people", "what they said of themselves, if they were asked"),
-    ("truth.csv", "Sheet of true answers", "to fill in, for simulated annotators"),
-)
-"""File, name, what is in it."""
 COLUMNS = (("questions", "agreement"), ("divided", "timeline"))
 """What stands in two columns, where there is room."""
 
@@ -79,7 +66,7 @@ def sent(found: Mapping[str, Html | None]) -> Mapping[str, Mapping[str, str]]:
 
 def result_buttons(study: Study) -> Html:
     """The buttons in the head of the page, with a menu of what can be taken away."""
-    return render("study/result_buttons.html", study=study, exports=EXPORTS, away=False)
+    return render("study/result_buttons.html", study=study, away=False)
 
 
 def progress(report: StudyReport) -> Html:

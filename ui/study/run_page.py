@@ -8,7 +8,6 @@ from datetime import datetime
 from core.panel import Panel, written_questions
 from core.studies import Question, Rules, Study, Worker
 from core.study_report import further_people_words
-from core.words import count_of
 from services.studies.life_cycle import NewCodes
 from services.studies.templates import task_of
 from ui.frame import page
@@ -51,7 +50,6 @@ def run_page(
         draw=draw_form(models, recipes, task_of(study.rules.template), "Add them …"),
         files=files_form(study),
         questions=[(question, _question(question)) for question in study.rules.questions],
-        rules=_rules(study),
         history=history,
     )
     return page(
@@ -91,46 +89,6 @@ def _record(worker: Worker) -> str:
 def codes_part(made: NewCodes) -> Html:
     """New codes, shown once; prints as a list that can be cut up."""
     return render("study/codes.html", made=made)
-
-
-def _rules(study: Study) -> list[tuple[str, str]]:
-    """The frozen rules, in words."""
-    rules, wanted, policy = study.rules, study.rules.eligibility, study.rules.controls
-    beside = (("the source image, side drawn", rules.show_source), ("both captions", rules.show_captions))
-    training = f", {study.training:,} training items" if study.training else ""
-    return [
-        ("Votes", f"{rules.votes} of different workers an image, consensus {rules.consensus}"),
-        ("A person judges", f"{rules.most_items:,} images at most" if rules.most_items else "as many as there are"),
-        ("Shown", ", ".join(["the image", *(words for words, on in beside if on)])),
-        ("Images", f"{study.items:,}, {study.controls:,} control items, {study.quiz:,} quiz items{training}"),
-        (
-            "Control items",
-            f"{100 * policy.share:.4g} % of what is shown; from {policy.min_seen} on, below "
-            f"{100 * policy.min_right:.4g} % right excludes"
-            if policy.share
-            else "none",
-        ),
-        (
-            "Who may vote",
-            f"approval above {100 * wanted.min_approval:.4g} % of at least {wanted.min_finished} decided assignments"
-            if wanted.min_finished or wanted.min_approval
-            else "everybody",
-        ),
-        (
-            "Quiz",
-            f"{wanted.quiz} questions, {100 * wanted.quiz_pass:.4g} % right, in place of a record"
-            if wanted.quiz
-            else "none",
-        ),
-        (
-            "Training",
-            f"{count_of(rules.training, 'image')} with feedback, of everybody, before all else"
-            if rules.training
-            else "none",
-        ),
-        ("An image is held", f"{rules.lease_minutes:g} minutes"),
-        ("Seed", str(rules.seed)),
-    ]
 
 
 def _question(question: Question) -> str:
