@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from core.evaluation_results import BUDGETS, Order
 from core.words import count_of
 from services.evaluation.ranking import ENTROPY, GINI, OURS, RANDOM, RankedCase, Ranking
-from ui.evaluate.plots import found_plot
+from ui.evaluate.plots import found_points
 from ui.evaluate.render import render
 from ui.explore.parts import box, problem
 from ui.markup import Html, el
@@ -97,9 +97,11 @@ def _sentence(orders: dict[str, Order], found: Ranking) -> str:
     )
 
 
-def _curves(orders: Sequence[Order], images: int) -> Html:
+def _curves(orders: Sequence[Order], images: int) -> tuple[list[tuple[str, str]], str]:
+    """The line of each order with its look, and all of them in words."""
+    most = max(one.all_faults for one in orders)
     words = "; ".join(f"{_WORDS[one.name]}: {one.found(images // 10):,} faults in the first tenth" for one in orders)
-    return found_plot([(_LOOKS[one.name], one) for one in orders], images, words)
+    return [(_LOOKS[one.name], found_points(one, images, most)) for one in orders], words
 
 
 def _share(share: float) -> str:

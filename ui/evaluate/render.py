@@ -17,6 +17,7 @@ _NAMED = {
     "Cell": Cell,
     "explained": explained,
     "in_bytes": in_bytes,
+    "zip": zip,
 }
 
 

@@ -13,7 +13,7 @@ from core.figures import Figure, Floats
 from core.words import count_of
 from services.evaluation.types import Evaluated
 from ui.evaluate.edits import SHOWN_ROWS, edit_tables, first_table, newly_wrong, rows_standing, worst_few
-from ui.evaluate.plots import change_axis, change_plot, confusion_table
+from ui.evaluate.plots import change_axis, change_plot, confusion
 from ui.evaluate.render import render
 from ui.evaluate.words import Links, clipped
 from ui.markup import Html
@@ -58,7 +58,7 @@ def _of_classifier(found: Evaluated, held: Effectiveness, links: Links) -> dict[
     return {
         "classes": [(row.cases, (row, change_plot([row.difference], axis))) for row in rows],
         "worst_classes": worst_few("wrong", [(row.label, row.wrong_cases, row.cases) for row in rows]),
-        "confusions": _confusions(after.labels, (before.shares, after.shares), there, links),
+        "confusions": _confusions(after.labels, (before.shares, after.shares), there),
         "sources": together.all_wrong + together.some_wrong + together.none_wrong,
         "columns": _columns(found, rows_standing(one.cases for one in held.classes), len(there)),
     }
@@ -89,7 +89,7 @@ def _of_segmenter(found: Evaluated, held: SegmentationEffect, losses: LossEffect
     return {
         "classes": rows,
         "worst_classes": worst_few("lost in", [(one.name, one.lost, one.cases) for one in most_lost]),
-        "confusions": _confusions(found.labels, matrices, there, links),
+        "confusions": _confusions(found.labels, matrices, there),
         "columns": _columns(found, len(held.classes), len(there)),
     }
 
@@ -101,9 +101,7 @@ def change_of(one: SegmentedClass) -> Figure:
     return Figure(one.iou_generated - one.iou_original)
 
 
-def _confusions(
-    labels: Sequence[str], shares: tuple[Floats, Floats], there: Sequence[int], links: Links
-) -> dict[str, object]:
+def _confusions(labels: Sequence[str], shares: tuple[Floats, Floats], there: Sequence[int]) -> dict[str, object]:
     """Confusion matrices of originals and generated images, for the labels `there`; of many, those that lose most."""
     before, after = shares
     chosen, left_out = list(there), ""
@@ -112,8 +110,8 @@ def _confusions(
         chosen = sorted(sorted(there, key=lambda number: -lost[number])[:MOST_LABELS])
         left_out = f"; the {MOST_LABELS} of {len(there)} classes that lose most"
     tables = [
-        confusion_table("original", labels, before, chosen, links.opened, "any other", "confusion before"),
-        confusion_table("generated", labels, after, chosen, links.opened, "any other"),
+        confusion("original", labels, before, chosen, "confusion before"),
+        confusion("generated", labels, after, chosen),
     ]
     return {"tables": tables if there else (), "left_out": left_out, "wide": len(chosen) > MOST_NARROW}
 
