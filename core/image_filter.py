@@ -18,6 +18,7 @@ from urllib.parse import parse_qsl, urlencode
 
 import numpy as np
 
+from core.data_files import data_of
 from core.errors import UserError
 from core.model_identity import without_hashes
 from core.types import EDIT_TYPES
@@ -37,36 +38,8 @@ FACETS: tuple[Facet, ...] = get_args(Facet)
 
 NONE, SCORE = "none", "score"
 PARTS: Mapping[str, str] = {
-    "kind": "classification or segmentation",
-    "class": "the label, or a protected class",
-    "edit type": ", ".join(EDIT_TYPES),
-    "edits": "how many edits, in digits",
-    "profile": "the profile of the run",
-    "recipe": "the recipe that made it",
-    "method": "the method that drew it",
-    "review": "accepted, rejected or open",
-    "weather": "the weather that an edit gives it",
-    "time of day": "the time of day that an edit gives it",
-    "study": "the outcome of votes: valid, invalid, no consensus, too few votes, undecided",
-    "tag": "a tag",
-    "import": "the name of the import that brought it in",
-    "split": "train, validation or test, of what was imported",
-    "batch": "the batch that made it, such as “Birds #3”",
-    NONE: "the name of a part that it must have no value of, such as none=weather; none=score: without a score",
-    "check": "CHECK:OUTCOME; the outcome is passed, failed or cannot tell",
-    "range": "CHECK:LOW:HIGH, the figure of a check, both ends included",
-    "model": f"MODEL:STANDING; the standing is {', '.join(STANDINGS)} or {UNREAD}; without a MODEL it is the one "
-    "that has read most of the images",
-    SCORE: "LOW:HIGH, the validity score from LOW up to and without HIGH; either may be left out",
-    "run": "the id of its run",
-    "source": "the SHA-256 of its source image",
-    "image": "the SHA-256 of the image itself",
-    "text": "words of its captions and edits, in any order",
-    "edited": "words of its edits",
-    "role": "generated or source; the catalogue has generated images alone, a test set both",
-    "test_cases": "1: made in this workspace, not imported",
-    "not_in_study": "the id of a study that it must not be an item of",
-    "entries": "a list of images, packed by the studio",
+    name: words.format(edit_types=", ".join(EDIT_TYPES), standings=f"{', '.join(STANDINGS)} or {UNREAD}")
+    for name, words in data_of(__file__, dict[str, str]).items()
 }
 """Names of the parts of a filter, with their values. Of a name that is given several times one value has to hold;
 “-NAME” excludes a value of a facet."""

@@ -59,23 +59,7 @@ SIMULATED = "This study is an example. Its votes are simulated: no person gave t
 NOTE = "Made by the example workspace from drawn scenes. Its reviews are no person's."
 ACCEPTED, REJECTED = 0.65, 0.15
 """Shares of the test cases that are accepted and rejected. The others are left for whoever tries the review."""
-_PLAN = """
-name = "{name}"
-note = "Made by the example workspace."
-[data]
-root = {root}
-layout = "csv"
-[task]
-kind = "{kind}"
-{task}
-[make]
-profile = "{profile}"
-seed = {seed}
-settings = {{ "generation.steps" = {steps} }}
-[edits]
-captions_a_source = {captions}
-{types}
-"""
+_PLAN = Path(__file__).with_name("plan.txt")
 TYPES: Mapping[TaskKind, str] = {"classification": 'types = { weather = 2, "time of day" = 1 }', "segmentation": ""}
 """Edits that are drawn. The classifier saw fair days alone, so that its example asks where it may be weak."""
 Tell = Callable[[float], None]
@@ -346,7 +330,7 @@ class ExampleWorkspace:
 
     def _plan(self, kind: TaskKind, seed: int) -> str:
         protected = ", ".join(f'"{name}"' for name in self._profile.tasks.protected)
-        return _PLAN.format(
+        return _PLAN.read_text(encoding="utf-8").format(
             name=NAMES[kind],
             root=_toml_text(str(self._folder(kind, seed))),
             kind=kind,

@@ -13,6 +13,7 @@ import io
 import zipfile
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import IO, Any
 
 from PIL import Image
@@ -22,6 +23,7 @@ from core.errors import UserError
 from core.images import png_of
 from core.masks import UNLABELLED, resized
 from core.stored_runs import Run, StoredTestCase
+from core.text_templates import TextTemplates
 from core.types import to_plain
 from formats.naming import name_of_file
 from services.runs.edited_share import FILE as EDITED
@@ -78,36 +80,14 @@ def _table(lines: Sequence[dict[str, Any]]) -> bytes:
 
 def _card(lines: Sequence[dict[str, Any]], name: str) -> str:
     """Return the README. `datasets` reads its head, and takes the folder for images because of it."""
-    masks = any("mask_file_name" in line for line in lines)
-    data = [METADATA, "images/*", *(["masks/*"] if masks else [])]
-    files = [
-        ("images/", "the images; each carries its run, which DILLEMA Studio opens"),
-        *([("masks/", "a class number a pixel, of the image of the same name")] if masks else []),
-        (METADATA, "a row an image: label, caption, edits, seed and more"),
-        (EDITED, "how many of the values of each stage people changed"),
-    ]
-    head = ["configs:", "- config_name: default", "  data_files:", "  - split: train", "    path:"]
-    return "\n".join(
-        [
-            "---",
-            *head,
-            *(f'    - "{path}"' for path in data),
-            "---",
-            "# Accepted images",
-            "",
-            f"Accepted images: {len(lines)}. Runs they are from: {len({line['run'] for line in lines})}.",
-            "",
-            "| file | what it holds |",
-            "| --- | --- |",
-            *(f"| `{file}` | {holds} |" for file, holds in files),
-            "",
-            "```python",
-            "from datasets import load_dataset",
-            "",
-            f'images = load_dataset("imagefolder", data_files="{name}", split="train")',
-            "```",
-            "",
-        ]
+    return TextTemplates(Path(__file__).with_name("templates")).lines(
+        "accepted.md",
+        metadata=METADATA,
+        edited=EDITED,
+        name=name,
+        images=len(lines),
+        runs=len({line["run"] for line in lines}),
+        masks=any("mask_file_name" in line for line in lines),
     )
 
 

@@ -11,11 +11,12 @@ import re
 import secrets
 import sqlite3
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlite_utils import Database as Db
 
+from core.data_files import data_of
 from core.errors import UserError
 from core.panel import Panel, check_panel
 from core.studies import NewItem, Rules
@@ -25,54 +26,17 @@ from storage.studies.rows import append_log, require_study
 Records = Mapping[str, Any]
 """Table to rows; under "study" the one row of the study."""
 _STUDY = "id name state rules created changed"
-_COLUMNS: Mapping[str, str] = {
-    "rules": "version rules created",
-    "items": "id public kind place image source content created",
-    "workers": "id created blocked",
-    "exclusions": "id worker excluded reason author created",
-    "enrolments": "worker consented exclusion readmitted given reached created",
-    "decisions": "id worker verdict reason created",
-    "assignments": (
-        "id worker item kind side number state counts imported accepted expires first_vote vote submitted changes "
-        "was_right verdict decision"
-    ),
-    "votes": "id assignment event key answers comment seconds created",
-    "adjudications": "id item question answer reason created",
-    "log": "worker event detail created",
-    "archive": "archived created",
-    "browsers": "worker browser created",
-    "training_read": "assignment created",
-    "panels": "settings created",
-}
-_QUERIES: Mapping[str, str] = {
-    "rules": "SELECT * FROM study_rules WHERE study = ? ORDER BY version",
-    "items": "SELECT * FROM study_items WHERE study = ? ORDER BY id",
-    "workers": "SELECT workers.* FROM workers JOIN enrolments ON worker = workers.id WHERE study = ? ORDER BY id",
-    "exclusions": "SELECT * FROM exclusions WHERE study = ? ORDER BY id",
-    "enrolments": "SELECT * FROM enrolments WHERE study = ? ORDER BY created, worker",
-    "decisions": "SELECT * FROM decisions WHERE study = ? ORDER BY id",
-    "assignments": "SELECT * FROM assignments WHERE study = ? ORDER BY id",
-    "votes": (
-        "SELECT study_votes.* FROM study_votes JOIN assignments ON assignments.id = assignment WHERE study = ? "
-        "ORDER BY study_votes.id"
-    ),
-    "adjudications": "SELECT * FROM adjudications WHERE study = ? ORDER BY id",
-    "log": "SELECT * FROM study_log WHERE study = ? ORDER BY id",
-    "archive": "SELECT * FROM study_archive WHERE study = ? ORDER BY id",
-    "browsers": (
-        "SELECT worker_browsers.* FROM worker_browsers JOIN enrolments ON enrolments.worker = worker_browsers.worker "
-        "WHERE study = ? ORDER BY worker_browsers.worker, browser"
-    ),
-    "training_read": (
-        "SELECT training_read.* FROM training_read JOIN assignments ON assignments.id = assignment WHERE study = ? "
-        "ORDER BY assignment"
-    ),
-    # Since when its link takes only people of a panel; the completion code is for them alone.
-    "panels": (
-        "SELECT json_object('parameter', json_extract(settings, '$.parameter')) AS settings, created "
-        "FROM study_panels WHERE study = ? ORDER BY id"
-    ),
-}
+
+
+@dataclass(frozen=True)
+class RecordTable:
+    """A table of the records of a study."""
+
+    columns: str
+    query: str
+
+
+_TABLES = data_of(__file__, dict[str, RecordTable])
 _WHOLE = frozenset(
     "version place blocked excluded exclusion readmitted given reached id number counts imported first_vote vote "
     "changes was_right decision assignment item archived".split()
@@ -86,8 +50,8 @@ _NOT_OURS = "This file is not one that the studio wrote, or it was changed"
 def records_of(db: Db, study_id: str) -> dict[str, Any]:
     """All rows of a study. Raises UserError for an unknown one."""
     found: dict[str, Any] = {"study": _only(require_study(db, study_id), _STUDY)}
-    for table, columns in _COLUMNS.items():
-        found[table] = [_only(row, columns) for row in db.query(_QUERIES[table], [study_id])]
+    for name, table in _TABLES.items():
+        found[name] = [_only(row, table.columns) for row in db.query(table.query, [study_id])]
     return found
 
 
@@ -155,7 +119,7 @@ class _Restoring:
         return {"study": self._study_id}
 
     def _rows(self, table: str) -> list[dict[str, Any]]:
-        return [_checked(row, _COLUMNS[table]) for row in self._records[table]]
+        return [_checked(row, _TABLES[table].columns) for row in self._records[table]]
 
     def _insert(self, table: str, row: Row) -> None:
         self._db.table(table).insert(dict(row))

@@ -5,6 +5,7 @@ in the document itself, since Gradio's `head` and title come by those scripts.
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from ui.security.guard import Application, Message, Receive, Scope, Send
 from ui.theme import MISSING
@@ -14,27 +15,7 @@ PATIENCE = 8
 """Seconds after which a page that shows nothing says so."""
 _PAGE, _HEAD = "/", b"<head>"
 # The style is inline because the style sheets come by Gradio's scripts too.
-_FIRST = """<title>DILLEMA Studio</title><script>(() => {
-  const shown = () => document.querySelector("gradio-app [data-part]");
-  let words = null;
-  const say = (text) => {
-    if (shown() || document.querySelector(".missing")) return;
-    words = document.createElement("p");
-    Object.assign(words, { className: "problem missing", role: "alert", textContent: text });
-    words.style.cssText = "font: 15px/1.5 system-ui, sans-serif; max-width: 640px; margin: 24px auto;"
-      + "padding: 14px 18px; border: 1px solid currentColor; border-radius: 10px";
-    document.body.prepend(words);
-    const arrived = new MutationObserver(() => { if (shown()) { arrived.disconnect(); words.remove(); } });
-    arrived.observe(document.body, { childList: true, subtree: true });
-  };
-  const soon = (text) => {
-    if (document.body) say(text); else addEventListener("DOMContentLoaded", () => say(text));
-  };
-  addEventListener("error", ({ target }) => {
-    if (target instanceof HTMLScriptElement && target.type === "module") soon(MISSING_WORDS);
-  }, true);
-  setTimeout(() => soon(LOADING_WORDS), PATIENCE);
-})();</script>"""
+_FIRST = Path(__file__).with_suffix(".html").read_text(encoding="utf-8")
 for _name, _value in (("MISSING_WORDS", MISSING), ("LOADING_WORDS", STILL_LOADING), ("PATIENCE", 1000 * PATIENCE)):
     _FIRST = _FIRST.replace(_name, json.dumps(_value))
 
