@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from core.evaluation_results import PairedDifference, Weighing
 from core.figures import Figure
-from core.words import count_of
 from evaluation.by_source import MeansOfSources
 from evaluation.effectiveness import UNKNOWN, WRONG
-from evaluation.report import per_cent, with_interval
+from evaluation.report import TEMPLATES
 
 
 def paired_difference(
@@ -49,27 +48,10 @@ def paired_difference(
 
 def comparison_answer(names: tuple[str, str], found: PairedDifference, wrong: str = "is wrong") -> str:
     """Which model is better, or why that cannot be told, in a few sentences; `wrong` says what an error of both is."""
-    first, second = names
     gap = found.difference
-    if gap.value is None:
-        return f"Which of them is better cannot be told: no test case can be compared with both ({gap.why})."
-    told = (
-        f"{first} {wrong} on {per_cent(found.first.value)} and {second} on {per_cent(found.second.value)} of the same "
-        f"{found.cases:,} test cases, where each {'test case' if found.weighing == 'case' else 'source'} weighs the "
-        f"same ({count_of(found.sources, 'source')}). "
+    turned = None
+    if gap.value is not None and gap.low is not None and gap.high is not None:
+        turned = Figure(-gap.value, -gap.high, -gap.low, gap.n, gap.sources)
+    return TEMPLATES.paragraph(
+        "comparison.txt", first=names[0], second=names[1], found=found, wrong=wrong, turned=turned
     )
-    if gap.low is None or gap.high is None:
-        return f"{told}The difference is {with_interval(gap, points=True)}: too little to say which is better."
-    if not found.only_first and not found.only_second:
-        ends = f"{100 * gap.low:+.1f} to {100 * gap.high:+.1f} points"
-        return f"{told}They are wrong about the same ones: a difference of {ends} could go unseen in so few."
-    if not gap.clear_of_zero:
-        return f"{told}The difference, {with_interval(gap, points=True)}, may be chance."
-    better, worse = (first, second) if gap.low > 0 else (second, first)
-    shown = gap if gap.low > 0 else _turned(gap)
-    return f"{told}{better} is better: {worse} {wrong} on {with_interval(shown, points=True)} more."
-
-
-def _turned(gap: Figure) -> Figure:
-    assert gap.value is not None and gap.low is not None and gap.high is not None
-    return Figure(-gap.value, -gap.high, -gap.low, gap.n, gap.sources)

@@ -77,7 +77,7 @@ def answer(model: str, found: Effectiveness, validity: ValidityEffect | None, ed
     if found.error_generated.value is None:
         return f"{model}: {CANNOT_TELL}; {found.error_generated.why}."
     values = {"model": model, "found": found, "losses": None, "validity": validity, "hurting": _hurting(edits)}
-    return _TEMPLATES.paragraph("answer.txt", **values)
+    return TEMPLATES.paragraph("answer.txt", **values)
 
 
 def segmentation_answer(
@@ -93,7 +93,7 @@ def segmentation_answer(
         return f"{model}: {CANNOT_TELL}; {why}."
     most = sorted((one for one in losses.classes if one.lost), key=lambda one: (-(one.share or 0.0), one.name))
     values = {"model": model, "found": found, "losses": losses, "validity": validity, "hurting": _hurting(edits)}
-    return _TEMPLATES.paragraph("answer.txt", most=[one.name for one in most[:2]], **values)
+    return TEMPLATES.paragraph("answer.txt", most=[one.name for one in most[:2]], **values)
 
 
 def _hurting(edits: Sequence[SensitivityRow]) -> list[str]:
@@ -179,7 +179,7 @@ def segmentation_markdown(
 ) -> str:
     """The report of a segmenter as Markdown."""
     first = next(iter((edits or {}).values()), ())
-    return _TEMPLATES.lines(
+    return TEMPLATES.lines(
         "report.md",
         model=model,
         test_set=test_set,
@@ -276,7 +276,7 @@ def markdown(
 ) -> str:
     """The report as Markdown."""
     first = next(iter((edits or {}).values()), ())
-    return _TEMPLATES.lines(
+    return TEMPLATES.lines(
         "report.md",
         model=model,
         test_set=test_set,
@@ -293,7 +293,7 @@ def markdown(
 
 def edits_markdown(tables: Tables, what: str = "the true class", wrong: str = "") -> str:
     """Tables of edits as Markdown. `what` changes; `wrong` heads a column with the share of newly wrong cases."""
-    return _TEMPLATES.lines("edits.md", tables=tables, what=what, wrong=wrong)
+    return TEMPLATES.lines("edits.md", tables=tables, what=what, wrong=wrong)
 
 
 def _change(figure: Figure) -> str:
@@ -317,7 +317,7 @@ def segmentation_latex(model: str, found: SegmentationEffect, losses: LossEffect
 
 
 def _tabular(heads: Sequence[str], model: str, figures: Sequence[str]) -> str:
-    return _TEMPLATES.lines("table.tex", heads=heads, model=model, figures=figures)
+    return TEMPLATES.lines("table.tex", heads=heads, model=model, figures=figures)
 
 
 def _cell(figure: Figure, sign: bool = False) -> str:
@@ -334,7 +334,7 @@ def _plain(text: str) -> str:
     return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", " ".join(text.split()))
 
 
-_TEMPLATES = TextTemplates(
+TEMPLATES = TextTemplates(
     Path(__file__).with_name("templates"),
     bounds=bounds,
     cannot_tell=CANNOT_TELL,

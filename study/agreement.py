@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from core.figures import percent
 from core.study_report import Agreement, Measure
+from core.text_templates import TextTemplates
 
 Ratings = Sequence[Sequence[str]]
 NO_PAIRS = "undefined: no item has two votes to compare"
@@ -112,7 +114,7 @@ def agreement(ratings: Ratings, answers: Sequence[str] = (), ordered: bool = Fal
     ordinal = alpha(ratings, answers) if ordered and answers else None
     frequent = prevalence(ratings)
     found = Agreement(*figures, ordinal, frequent[1] if frequent else None, frequent[0] if frequent else "", "")
-    return replace(found, words=_words(found))
+    return replace(found, words=_TEMPLATES.paragraph("agreement.txt", found=found))
 
 
 def level(value: float) -> str:
@@ -168,27 +170,4 @@ def _ordinal(answers: Sequence[str], margins: Counter[str]) -> dict[tuple[str, s
     return found
 
 
-def _words(found: Agreement) -> str:
-    if found.prevalence is None:
-        return "No vote counts yet."
-    observed, nominal, first, ordinal, answer = found.raw, found.alpha, found.ac1, found.ordinal, found.frequent
-    if observed.value is None or first.value is None:
-        return "No item has two votes yet, so nothing can be said of agreement."
-    sentence = f"Two votes on the same image are equal in {percent(observed.value)} of pairs"
-    if nominal.value is None:
-        return (
-            f"{sentence}: every vote is “{answer}”. Alpha and kappa are undefined, because they compare with "
-            "chance and there is only one answer to compare."
-        )
-    if ordinal is not None and ordinal.value is not None:
-        return (
-            f"{sentence}. On a scale, near misses count for something: ordinal alpha is {ordinal.value:.2f}, "
-            f"{level(ordinal.value)} agreement beyond chance."
-        )
-    if found.pulled_down:
-        return (
-            f"{sentence}, and {percent(found.prevalence)} of all votes are “{answer}”. With one answer so frequent, "
-            f"alpha and kappa are low by construction; AC1 ({level(first.value)} agreement beyond chance) allows for "
-            "it. Report them together."
-        )
-    return f"{sentence}. Beyond chance, agreement is {level(nominal.value)} by alpha and {level(first.value)} by AC1."
+_TEMPLATES = TextTemplates(Path(__file__).with_name("templates"), level=level, percent=percent)

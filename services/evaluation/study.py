@@ -8,6 +8,7 @@ import json
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from core.errors import UserError
 from core.figures import Numbers
 from core.masks import numbers_of
 from core.studies import Rules, asked
+from core.text_templates import TextTemplates
 from core.types import TaskKind
 from core.words import and_list
 from evaluation.effectiveness import UNKNOWN, WRONG
@@ -68,25 +70,10 @@ class StudyPlan:
     @property
     def words(self) -> str:
         """In a sentence or two."""
-        standing = " or ".join(STANDING[self.kind])
-        wrong = "is wrong" if self.kind == "classification" else "loses a class"
-        said = (
-            f"{self.judged:,} images, drawn at random within {len(self.rows):,} groups ({standing}, by edit type): "
-            f"the share that {wrong} and is valid will be known to about ± {50 * self.width:.1f} points, if some "
-            f"{LIKELY_VALID:.0%} are valid."
-        )
-        if self.kind == "segmentation":
-            said += f" Asked is what the template knows to ask: are {and_list(_asked_of())} kept?"
         left = [f"{row.stratum} ({row.images:,})" for row in self.rows if row.images and not row.judged]
-        if left:
-            said += f" Too few are judged for some of each group: none of {and_list(left)}."
-        said += (
-            " More votes an image do not mend errors that annotators share, such as always saying yes: control items "
-            "show these, and more control items show them better."
-        )
-        if self.not_asked:
-            said += f" {self.not_asked:,} test cases show none of them and are left out."
-        return said
+        values = {"likely_valid": LIKELY_VALID, "standing": STANDING[self.kind], "asked_of": _asked_of()}
+        templates = TextTemplates(Path(__file__).with_name("templates"))
+        return templates.paragraph("study-plan.txt", plan=self, left=left, **values)
 
 
 def plan_study(found: EvaluationResult, judged: int) -> StudyPlan:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from core.csv_tables import cells
 from core.evaluation_results import BEFORE, ON_GENERATED, ON_ORIGINAL, ON_SHIFT, ON_UNSEEN, ORIGINAL, ArmRow
 from core.figures import Figure, Floats
+from core.text_templates import TextTemplates
 from core.twins import RATES
 from core.types import TaskKind, to_plain
 from evaluation.report import per_cent, with_interval
@@ -170,48 +172,8 @@ class RetrainingResult:
         base, before = self.row(ORIGINAL, ON_GENERATED), self.row(BEFORE, ON_GENERATED)
         if base is None or on_made is None:
             return "Nothing is compared: every arm but the originals is left out."
-        as_it_is = f" (as it is, about {per_cent(before.accuracy.value)})" if before is not None else ""
-        chance = "" if on_made.gain.low is None or on_made.gain.clear_of_zero else ", which may be chance"
-        pixels = "pixels of the " if self.kind == "segmentation" else ""
-        said = [
-            f"Trained further with “{main}”, {self.model} is right about {per_cent(on_made.accuracy.value)} of the "
-            f"{pixels}generated images of sources that it has not learnt from, and with the originals alone about "
-            f"{per_cent(base.accuracy.value)}{as_it_is}: {with_interval(on_made.gain, points=True)}{chance}."
-        ]
-        on_original = self.row(main, ON_ORIGINAL)
-        if on_original is not None:
-            said.append(f"On originals it is {with_interval(on_original.gain, points=True)}.")
-        won = next((one for one in self.won_back if one.arm == main), None)
-        if won is not None and won.share.value is not None:
-            said.append(f"That wins back {with_interval(won.share)} of what the generated images cost.")
-        beaten = [one for one in self.beside if (one.arm, one.set) == (main, ON_GENERATED)]
-        if beaten:
-            words = "; ".join(f"{with_interval(one.gain, points=True)} beside “{one.control}”" for one in beaten)
-            said.append(f"At equal updates: {words}.")
-        return " ".join([*said, *self._elsewhere()])
-
-    def _elsewhere(self) -> Iterator[str]:
-        """On unseen edits and on a natural shift: a sentence each on whether the arm does better than its controls."""
-        unseen = f"edits of the type “{self.unseen}”, which no arm learnt from,"
-        for name, where in ((ON_UNSEEN, unseen), (ON_SHIFT, "the natural shift")):
-            row = self.row(self.main, name)
-            if row is None:
-                continue
-            held = {one.control: one.gain for one in self.beside if (one.arm, one.set) == (self.main, name)}
-            words = [_compared(control, gain) for control, gain in (held or {ORIGINAL: row.gain}).items()]
-            yield f"On {where} “{self.main}” {'; it '.join(words)}."
-
-
-def _compared(other: str, gain: Figure) -> str:
-    """Whether an arm does better or worse than another one, by its gain over it."""
-    figure = with_interval(gain, points=True)
-    if gain.value is None:
-        return f"cannot be compared with “{other}”: {gain.why}"
-    if gain.low is None or gain.high is None:
-        return f"is {figure} beside “{other}”"
-    if not gain.clear_of_zero:
-        return f"does neither better nor worse than “{other}” for certain: {figure}"
-    return f"does {'better' if gain.value > 0 else 'worse'} than “{other}”: {figure}"
+        values = {"found": self, "main": main, "on_made": on_made, "base": base, "before": before}
+        return _TEMPLATES.paragraph("retraining-answer.txt", **values)
 
 
 def result_of(
@@ -308,15 +270,16 @@ def result_facts(found: RetrainingResult, entries: bool = True) -> dict[str, Any
 
 def sides_words(found: RetrainingResult) -> str:
     """How the sources are parted, in a sentence or two."""
-    learn, tune, test = (found.sources.get(one, 0) for one in ("train", "tune", "test"))
-    split = f" of the split “{found.split}”" if found.split else ""
-    unseen = f" No arm learns from an edit of the type “{found.unseen}”." if found.unseen else ""
-    copies = (
-        "Copies of a source, such as its mirror image, are on its side as far as they are found."
-        if found.twins_together
-        else "Mirrored and cropped copies of a source were not looked for: they may be on another side."
-    )
-    return (
-        f"Sources{split}: {learn:,} to learn from, {tune:,} to tune with, {test:,} to measure with. What was made of a "
-        f"source is on its side, and no image is on two or looks like one of another. {copies}{unseen}"
-    )
+    return _TEMPLATES.paragraph("retraining-sides.txt", found=found)
+
+
+_TEMPLATES = TextTemplates(
+    Path(__file__).parents[1] / "templates",
+    on_generated=ON_GENERATED,
+    on_originals=ON_ORIGINAL,
+    on_shift=ON_SHIFT,
+    on_unseen=ON_UNSEEN,
+    original=ORIGINAL,
+    per_cent=per_cent,
+    with_interval=with_interval,
+)
