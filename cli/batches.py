@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 
-from cli.common import INTERRUPTED, SOME_FAILED, TERMINATED, WAITS, WRONG, whole_number
+from cli.common import INTERRUPTED, SOME_FAILED, TEMPLATES, TERMINATED, WAITS, WRONG, whole_number
 from cli.terminal import ProgressLine, Terminated, remaining, stop_on_signals
 from core.batches import Pass
 from core.errors import UserError
@@ -172,8 +172,7 @@ def status(service: BatchService, workspace: Workspace, options: argparse.Namesp
         return 0
     batches = [service.status(batch.id) for batch in workspace.batches.all()]
     for one in batches:
-        done, total = one.images.number("done"), one.images.total
-        print(f"{one.batch.id:>4}  {one.batch.name}: {_words(one)}; {done:,} of {total:,} images")
+        _print(one, short=True)
     if not batches:
         print("No batch yet: python -m pipeline batch plan PLAN.toml")
     return 0
@@ -208,47 +207,14 @@ def retry_failed(service: BatchService, workspace: Workspace, options: argparse.
 def report(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
     """Tell what was made, what it took, and all that failed, by reason."""
     number = _number(service, options.batch)
-    held = service.status(number)
-    _print(held)
-    for one in held.passes:
-        if one.seconds_each is not None:
-            print(f"  {one.title}: {one.seconds_each:.3g} s of a worker each")
-    if held.cost is not None:
-        print(f"  Cost so far: {held.cost:.2f} {held.currency}".rstrip())
-    for group in workspace.batches.failures(number)[:LISTED]:
-        what = "failed" if group.state == "failed" else "not done"
-        examples = ", ".join(group.examples)
-        print(f"  {group.number:,} {what} ({group.stage}): {group.reason} Such as {examples}.")
+    failures = workspace.batches.failures(number)[:LISTED]
+    _print(service.status(number), "batch-report.txt", failures=failures)
     return 0
 
 
-def _print(status: BatchStatus) -> None:
-    print(f"Batch {status.batch.id}, {status.batch.name}: {_words(status)}.")
-    print(f"  {status.sources:,} source images")
-    for one in status.passes:
-        if not one.total:
-            continue
-        parts = [f"{one.number('done'):,} of {one.total:,} done"]
-        parts += [f"{one.number(state):,} {state}" for state in ("failed", "skipped") if one.number(state)]
-        parts += [remaining(one.seconds_left)] if status.batch.running else []
-        print(f"  {one.title}: {', '.join(part for part in parts if part)}")
-    for note in status.batch.notes:
-        print(f"  {note}")
-
-
-def _words(status: BatchStatus) -> str:
-    stage = TITLES[status.batch.stage].lower()
-    return {
-        "unplanned": "its planning was interrupted",
-        "new": "planned, not begun",
-        "running": f"at the {stage}",
-        "stopping": f"about to stop at the {stage}",
-        "approval": "waits for your yes to its captions",
-        "paused": f"paused at the {stage}",
-        "stopped": f"stopped at the {stage}",
-        "cancelled": "cancelled",
-        "done": f"done; {status.failed:,} failed" if status.failed else "done",
-    }[status.state]
+def _print(status: BatchStatus, template: str = "batch.txt", short: bool = False, **values: object) -> None:
+    values |= {"status": status, "short": short, "titles": TITLES, "remaining": remaining}
+    print(TEMPLATES.lines(template, **values), end="")
 
 
 def _print_estimate(service: BatchService, number: int) -> None:

@@ -12,10 +12,13 @@ from typing import NoReturn
 
 from core.errors import UserError
 from core.progress import OnCount
+from core.text_templates import TextTemplates
 from storage.workspace import DATABASE, Workspace
 
 DIFFERENT, WRONG, SOME_FAILED, WAITS, INTERRUPTED, PIPE_CLOSED, TERMINATED = 1, 2, 3, 4, 130, 141, 143
 """Exit codes. 0 means that all went well."""
+TEMPLATES = TextTemplates(Path(__file__).with_name("templates"))
+"""What is printed that is longer than a line."""
 
 
 class Parser(argparse.ArgumentParser):

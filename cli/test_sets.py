@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from pathlib import Path
 
-from cli.common import add_workspace_option, counting, in_workspace, printable
+from cli.common import TEMPLATES, add_workspace_option, counting, in_workspace, printable
 from core.errors import UserError
 from core.progress import Progress
 from core.test_sets import SetEntry, SetVersion
@@ -67,17 +67,7 @@ def list_sets(workspace: Workspace, options: argparse.Namespace) -> Said:
 def show(workspace: Workspace, options: argparse.Namespace) -> Said:
     """A version, and with --images a line for each of its images."""
     version = version_of(workspace, options.version)
-    thresholds = ", ".join(f"{name} {value:g}" for name, value in sorted(version.thresholds.items()))
-    splits = ", ".join(f"{split or 'no split'} {number}" for split, number in version.splits.items())
-    lines = [
-        version.words,
-        f"id          {version.id or '(a draft has none)'}",
-        f"parent      {version.parent or 'none'}",
-        f"released    {version.released.isoformat(timespec='seconds') if version.released is not None else 'not yet'}",
-        f"images      {version.entries}" + (f" ({splits})" if version.entries else ""),
-        f"thresholds  {thresholds or 'none'}",
-        *(f"note        {line}" for line in version.note.splitlines()),
-    ]
+    lines = TEMPLATES.lines("version.txt", version=version).splitlines()
     if options.images:
         lines += [_image(entry) for entry in workspace.test_sets.entries(version.number)]
     return lines, 0
@@ -189,18 +179,7 @@ def leaks(workspace: Workspace, options: argparse.Namespace) -> Said:
         found = check_folder(workspace, version, Path(options.folder), on_count)
     lines = [_leak(row) for row in found.rows]
     same, copies = (sum(row.found == kind for row in found.leaks) for kind in ("same", "copy"))
-    not_compared = len(found.rows) - len(found.leaks)
-    lines.append(
-        f"{found.files} images were compared with {found.compared} of “{version.words}” and their sources: {same} are "
-        f"the same, {len(found.leaks) - same - copies} look alike, {copies} are mirrored, cropped or marked copies, "
-        f"{not_compared} could not be compared."
-    )
-    if not found.copies:
-        lines.append("Copies were not looked for: the version has too many images.")
-    if version.splits.get("train"):
-        lines.append("Images of the split “train” are meant to be trained on, and were left out.")
-    if found.others:
-        lines.append(f"{found.others} files have no ending of an image and were not looked at.")
+    lines += TEMPLATES.paragraphs("leaks.txt", found=found, version=version, same=same, copies=copies)
     return lines, bool(found.leaks)
 
 
