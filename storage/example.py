@@ -16,6 +16,7 @@ from typing import Any
 
 from sqlite_utils import Database as Db
 
+from core.data_files import data_of
 from core.studies import Rules
 from core.types import from_plain
 from storage.engine.database import Repository, read, write
@@ -116,13 +117,15 @@ class Example(Repository):
         kept_sets = {
             name: set_id
             for name, set_id in sets.items()
-            if set_id in trained_on or db.execute(_WORKED_ON_SET, {**own, "id": set_id}).fetchone()
+            if set_id in trained_on or db.execute(_QUERIES["worked_on_set"], {**own, "id": set_id}).fetchone()
         }
         gone_sets = [set_id for set_id in sets.values() if set_id not in kept_sets.values()]
         study = next(iter(db.execute("SELECT name FROM studies WHERE id = ?", [held.study])), None)
-        kept_study = study is not None and db.execute(_VOTED_BY_PEOPLE, {"study": held.study}).fetchone() is not None
+        kept_study = (
+            study is not None and db.execute(_QUERIES["voted_by_people"], {"study": held.study}).fetchone() is not None
+        )
         gone = {"sets": pack(gone_sets), "study": "" if kept_study else held.study}
-        used = dict(db.execute(_USED_RUNS, {**own, **gone}).fetchall())
+        used = dict(db.execute(_QUERIES["used_runs"], {**own, **gone}).fetchall())
         for run in json.loads(own["runs"]):
             if run not in used and not _is_removed(db, run):
                 change_state(db, run, removed=1)
@@ -139,91 +142,14 @@ class Example(Repository):
 
 
 _SETS = "SELECT id, name FROM test_sets WHERE id IN (SELECT value FROM json_each(?))"
-# A person's own: another version, a draft of one, or an image that the example did not make.
-_WORKED_ON_SET = """
-    SELECT 1 FROM test_set_versions WHERE test_set = :id AND place > 1
-    UNION ALL
-    SELECT 1 FROM test_set_entries JOIN test_set_versions ON number = version
-        LEFT JOIN test_cases ON test_cases.id = test_case
-    WHERE test_set = :id AND role = 'generated'
-        AND coalesce(run, '') NOT IN (SELECT value FROM json_each(:runs))
-    LIMIT 1
-"""
-_VOTED_BY_PEOPLE = """
-    SELECT 1 FROM assignments WHERE study = :study AND NOT imported
-    UNION ALL SELECT 1 FROM adjudications WHERE study = :study
-    UNION ALL SELECT 1 FROM decisions WHERE study = :study
-    UNION ALL SELECT 1 FROM exclusions WHERE study = :study
-    LIMIT 1
-"""
-_USED_RUNS = """
-    SELECT own.id, CASE
-        WHEN EXISTS (
-            SELECT 1 FROM test_set_entries JOIN test_set_versions ON number = version
-                LEFT JOIN test_cases ON test_cases.id = test_case
-            WHERE test_set NOT IN (SELECT value FROM json_each(:sets))
-                AND (test_cases.run = own.id OR test_set_entries.image = own.source)
-        ) THEN 'in a test set'
-        WHEN EXISTS (
-            SELECT 1 FROM study_items LEFT JOIN test_cases ON test_cases.id = test_case
-            WHERE study <> :study
-                AND (test_cases.run = own.id OR own.source IN (study_items.image, study_items.source))
-        ) THEN 'in a study'
-        WHEN EXISTS (
-            SELECT 1 FROM test_cases JOIN reviews ON test_case = test_cases.id
-            WHERE run = own.id AND author <> :author
-        ) OR EXISTS (
-            SELECT 1 FROM catalogue WHERE run = own.id AND (
-                id IN (SELECT entry FROM catalogue_tags) OR id IN (SELECT entry FROM catalogue_labels)
-            )
-        ) THEN 'reviewed'
-        WHEN (SELECT count(*) - 1 - max(mask IS NOT NULL) FROM run_states WHERE run = own.id) > 0
-            OR EXISTS (SELECT 1 FROM stage_values WHERE run = own.id AND author = 'person')
-            OR (SELECT count(*) - count(DISTINCT stage) FROM stage_values WHERE run = own.id) > 0
-            OR EXISTS (
-                SELECT 1 FROM test_cases WHERE run = own.id AND recipe <> 'reconstruction' AND NOT EXISTS (
-                    SELECT 1 FROM batch_sources AS from_batch
-                        JOIN batch_work ON batch_work.source = from_batch.id AND batch_work.test_case = test_cases.id
-                    WHERE from_batch.run = own.id
-                )
-            )
-        THEN 'changed'
-    END AS reason
-    FROM runs AS own JOIN run_summaries ON run_summaries.run = own.id
-    WHERE own.id IN (SELECT value FROM json_each(:runs)) AND NOT removed AND reason NOT NULL
-"""
-_ASSIGNED = "assignment IN (SELECT id FROM assignments WHERE study = :study)"
-_STUDY = {
-    **dict.fromkeys(("training_read", "study_votes"), _ASSIGNED),
-    **dict.fromkeys(
-        (
-            *("assignments", "adjudications", "participants", "person_answers", "study_panels", "study_archive"),
-            *("study_rules", "study_items", "enrolments", "exclusions", "decisions"),
-        ),
-        "study = :study",
-    ),
-    "studies": "id = :study",
-    "workers": "id LIKE :imported AND id NOT IN (SELECT worker FROM enrolments)",
-}
-"""Tables with the rows of a study, in the order in which they go, and which rows."""
-_VERSION = "version IN (SELECT number FROM test_set_versions WHERE test_set = :set)"
-_TEST_SET = {"test_set_entries": _VERSION, "test_set_versions": "test_set = :set", "test_sets": "id = :set"}
-_BATCH = {
-    **dict.fromkeys(("batch_minutes", "batch_counts", "batch_work", "batch_sources"), "batch = :batch"),
-    "batches": "id = :batch",
-}
-# The facet of a batch comes with its work, and no trigger takes it away, since work is kept.
-_UNMARK_BATCH = """
-    INSERT INTO catalogue_marks SELECT DISTINCT catalogue.id, 'batch', batches.name || ' #' || batches.id, 0
-    FROM batches JOIN batch_work ON batch_work.batch = batches.id
-        JOIN catalogue ON catalogue.test_case = batch_work.test_case
-    WHERE batches.id = :batch
-"""
+_QUERIES = data_of(__file__, dict[str, str], "queries")
+_STUDY, _TEST_SET, _BATCH = (data_of(__file__, dict[str, str], table) for table in ("study", "test_set", "batch"))
+"""Tables with rows of each, in the order in which they go, and which rows."""
 
 
 def _drop(db: Db, tables: Mapping[str, str], meant: dict[str, Any]) -> None:
     if tables is _BATCH:
-        db.execute(_UNMARK_BATCH, meant)
+        db.execute(_QUERIES["unmark_batch"], meant)
     for table, where in tables.items():
         db.execute(f"DELETE FROM {table} WHERE {where}", meant)
 
