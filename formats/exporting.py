@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from core.data_files import data_of
 from core.errors import UserError
 from core.progress import OnProgress
 from formats.draft import Complete, drafted, require_names_of_their_own
@@ -12,21 +13,8 @@ from formats.layouts import LAYOUTS
 from formats.pages import CARD, CROISSANT, card, croissant
 from formats.types import SPLITS, Example, TestSet
 
-_COLUMNS = {
-    "name": "The name of the image, its own in the set.",
-    "label": "The class of the image; empty where it has none.",
-    "split": "train, validation or test; empty where the set is not split.",
-    "role": "source: an image that others were made from; generated: any other image, also an imported one.",
-    "file": "The image file, from the folder of this description.",
-    "sha256": "sha256 of the image's PNG file as the studio keeps it, without what an export writes into it.",
-    "source_sha256": "The same of the image that this one was made from.",
-    "caption": "What the source image shows.",
-    "new_caption": "What the image was made to show.",
-    "edits": "What was changed, as JSON text: keyword, alternative, edit type.",
-    "edit_types": "The kinds of the edits.",
-    "mask_classes": "The class numbers of the mask and their names, as JSON text.",
-    "facts": "How the image was made, checked and judged, as JSON text.",
-}
+_COLUMNS = data_of(__file__, dict[str, str])
+"""What the columns of the records hold, by their names."""
 
 
 def export(

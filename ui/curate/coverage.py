@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal, get_args
 from urllib.parse import urlencode
 
@@ -15,6 +16,7 @@ from fastapi.responses import HTMLResponse, Response
 from core.catalogue import GRIDS, CoverageGrid
 from core.figures import Proportion
 from core.image_filter import ImageFilter
+from core.text_templates import TextTemplates
 from core.types import EDIT_TYPES
 from core.words import count_of
 from services.commands import Commands
@@ -238,17 +240,8 @@ def _share(share: Proportion, words: str, nothing: str) -> str:
 
 def _told(what: str, figures: Figures, model: str) -> str:
     """All that is known of a cell, in sentences."""
-    said = [
-        f"{what}: {count_of(figures.images, 'image')}, {figures.open:,} open.",
-        f"Accepted, of those decided: {figures.accepted.words}.",
-    ]
-    if model and not figures.read:
-        said.append(f"{short_model(model, {})} has read none of them.")
-    elif model:
-        said.append(
-            f"Newly wrong, of those that {short_model(model, {})} gets right or newly wrong: {figures.wrong.words}."
-        )
-    return " ".join(said)
+    name = short_model(model, {}) if model else ""
+    return _TEXTS.paragraph("cell.txt", what=what, figures=figures, model=name)
 
 
 def _counted_words(table: CoverageTable) -> str:
@@ -257,17 +250,8 @@ def _counted_words(table: CoverageTable) -> str:
     named = [(table.lines, table.all_lines, PLURALS[line]), (table.places, table.all_places, PLURALS[place])]
     shown = [(sum(bool(head.value) for head in heads), number, words) for heads, number, words in named]
     left = [f"the {some:,} most common of {number:,} {words}" for some, number, words in shown if some < number]
-    if table.grid == GRIDS[0]:
-        counted = "An image with several edit types or classes counts in each: "
-        counted += "cells do not add up to the numbers at the names."
-    elif table.neither:
-        counted = (
-            f"An image stands in one cell; {count_of(table.neither, 'image', 'has')} an edit of neither, "
-            "which this table leaves out."
-        )
-    else:
-        counted = "An image stands in one cell."
-    if not left:
-        return counted
-    find = f" Find any {line} by its name above." if shown[0][0] < shown[0][1] else ""
-    return f"Shown are {' and '.join(left)}.{find} {counted}"
+    can_find, several = shown[0][0] < shown[0][1], table.grid == GRIDS[0]
+    return _TEXTS.paragraph("counted.txt", table=table, left=left, can_find=can_find, several=several)
+
+
+_TEXTS = TextTemplates(Path(__file__).with_name("texts"), count_of=count_of)

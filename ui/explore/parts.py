@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
+from core.data_files import data_of
 from core.model_identity import without_hashes
 from ui.diff import Piece
 from ui.markup import Attribute, Child, Html, el, join
@@ -23,37 +24,7 @@ MODELS_PAGE = "/docs/models.md"
 WORTH_A_MARK = 3
 """Fewer words than this are shown wherever they stand."""
 _POINTS = (".", ",", ";", ":", "!", "?")
-_ICONS = {
-    "check": '<path d="M3.5 8.5l3 3 6-7"/>',
-    "lock": '<rect x="3.5" y="7" width="9" height="6.5" rx="1.5"/><path d="M5.5 7V5a2.5 2.5 0 015 0v2"/>',
-    "pencil": '<path d="M3 13l.7-2.8 7-7a1.2 1.2 0 011.7 0l.4.4a1.2 1.2 0 010 1.7l-7 7L3 13z"/>',
-    "cross": '<path d="M4 4l8 8M12 4l-8 8"/>',
-    "full": '<path d="M3 6V3h3M10 3h3v3M13 10v3h-3M6 13H3v-3"/>',
-    "plus": '<path d="M8 3.5v9M3.5 8h9"/>',
-    "ask": '<path d="M2.5 3h11v7.5H8l-3 3v-3H2.5z"/><path d="M8 4.8v4M6 6.8h4"/>',
-    "down": '<path d="M8 2.5v8M4.5 7.5L8 11l3.5-3.5M3 13.5h10"/>',
-    "up": '<path d="M8 13V3.5M4 7.5L8 3.5l4 4"/>',
-    "alert": '<path d="M8 2l6.3 11.2H1.7z"/><path d="M8 6.5v3M8 11.4v.1"/>',
-    "question": '<path d="M5.5 6a2.5 2.5 0 114 2c-1 .7-1.5 1.2-1.5 2M8 12.5v.1"/>',
-    "target": '<circle cx="8" cy="8" r="5.5"/><circle cx="8" cy="8" r="1.8"/>',
-    "rows": '<path d="M3 3.5h10M3 6.5h10M3 9.5h10M3 12.5h10"/>',
-    "pair": '<rect x="2" y="3.5" width="5" height="9" rx="1"/><rect x="9" y="3.5" width="5" height="9" rx="1"/>',
-    "half": '<circle cx="8" cy="8" r="5.5"/><path d="M8 2.5a5.5 5.5 0 010 11z" fill="currentColor"/>',
-    "dots": '<path d="M3.5 8h.1M8 8h.1M12.5 8h.1" stroke-width="2.4"/>',
-    "undo": '<path d="M6.5 3.5L3 7l3.5 3.5"/><path d="M3 7h6.5a3.5 3.5 0 010 7H7"/>',
-    "redo": '<path d="M9.5 3.5L13 7l-3.5 3.5"/><path d="M13 7H6.5a3.5 3.5 0 000 7H9"/>',
-    "again": '<path d="M13 8a5 5 0 11-1.6-3.7"/><path d="M13 2.5V5.5H10"/>',
-    "clock": '<circle cx="8" cy="8" r="5.5"/><path d="M8 5v3.2l2 1.3"/>',
-    "empty": '<circle cx="8" cy="8" r="5.5" stroke-dasharray="2.2 2.2"/>',
-    "turn": '<path d="M8 2.5A5.5 5.5 0 1113.5 8"/>',
-    "forward": '<path d="M3 4l4.5 4L3 12M8.5 4L13 8l-4.5 4"/>',
-    "unfold": '<path d="M4 6l4 4 4-4"/>',
-    "brush": '<path d="M13.5 2.5L7 9M6.8 8.8a2.4 2.4 0 00-3.3 1c-.5 1-.3 2-2 3 2 1 4.5.4 5.6-.7a2.4 2.4 0 00-.6-3z"/>',
-    "eraser": '<path d="M6 13.5L2.5 10 9 3.5 13.5 8 8 13.5zM5.8 6.7l4.5 4.5M8 13.5h5.5"/>',
-    "move": '<path d="M8 2v12M2 8h12M6 4l2-2 2 2M6 12l2 2 2-2M4 6L2 8l2 2M12 6l2 2-2 2"/>',
-    "minus": '<path d="M3.5 8h9"/>',
-    "list": '<path d="M3 4.5h10M3 8h10M3 11.5h10"/>',
-}
+_ICONS = data_of(__file__, dict[str, str], "icons")
 
 
 def icon(name: str) -> Html:
