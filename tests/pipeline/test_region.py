@@ -22,6 +22,7 @@ from pipeline.recipes import RECONSTRUCTION, Recipe
 from pipeline.request import MemoryStore, Request
 from pipeline.run_files.embedded import read_run_in
 from services.studio import Studio
+from tests.services.runs.test_predictions import Bright
 from tests.support.own_region import painting
 from tests.support.scripted import SUNNY_BIRD, ScriptedModels, parts_of, performed
 from tests.support.workspaces import workspace_in
@@ -93,6 +94,7 @@ def test_a_region_outdates_no_text_and_the_task_outdates_no_region(recipe: Recip
 def studio(tmp_path: Path) -> Iterator[Studio]:
     with workspace_in(tmp_path / "workspace") as workspace:
         made = Studio(load_profile("demo"), ScriptedModels(), workspace)
+        made.predictions.load = lambda wanted: Bright("classification", wanted.title)
         yield made
         made.close()
 
