@@ -37,31 +37,31 @@
     return counts;
   }
 
-  // The text of what is inside, "" for the whole picture; nothing inside is the whole picture too.
-  function textOf(inside, width, height) {
+  // Of a mask, column by column: how many pixels are out, in, out, and so on.
+  function countsOf(mask) {
     const counts = [];
-    let now = 0, length = 0, painted = 0;
-    for (let x = 0; x < width; x++) {
-      for (let y = 0, at = x; y < height; y++, at += width) {
-        if (inside[at] !== now) { counts.push(length); length = 0; now = inside[at]; }
-        length += 1;
-        painted += now;
-      }
+    for (let at = 0, now = 0; at < mask.length; now = 1 - now) {
+      const next = mask.indexOf(1 - now, at), end = next < 0 ? mask.length : next;
+      counts.push(end - at);
+      at = end;
     }
-    counts.push(length);
-    return painted && painted < width * height ? `${width}x${height} ${packed(counts)}` : "";
+    return counts;
   }
 
-  // What is inside, or null for the whole picture and for what is no region of this size.
-  function insideOf(text, width, height) {
+  const painted = (counts) => counts.reduce((sum, count, place) => sum + (place % 2 ? count : 0), 0);
+
+  // The text of counts, "" for the whole picture; nothing painted is the whole picture too.
+  function textOf(counts, width, height) {
+    const sum = painted(counts);
+    return sum && sum < width * height ? `${width}x${height} ${packed(counts)}` : "";
+  }
+
+  // The counts of a text; none for the whole picture, and null for what is no region of this size.
+  function countsIn(text, width, height) {
+    if (!text) return [];
     const [size, lengths = ""] = text.split(" "), counts = unpacked(lengths);
     const sum = counts.reduce((all, count) => (count < 0 ? NaN : all + count), 0);
-    if (size !== `${width}x${height}` || sum !== width * height) return null;
-    const columns = new Uint8Array(sum), inside = new Uint8Array(sum);
-    let at = 0;
-    counts.forEach((count, place) => { if (place % 2) columns.fill(1, at, at + count); at += count; });
-    for (let x = 0, from = 0; x < width; x++) for (let y = 0; y < height; y++) inside[y * width + x] = columns[from++];
-    return inside;
+    return size === `${width}x${height}` && sum === width * height ? counts : null;
   }
 
   // ---- A brush: made once for each frame, which is never patched
@@ -72,34 +72,60 @@
     const paint = canvas.getContext("2d", { willReadFrequently: true });
     const field = () => root.querySelector("textarea");
     const cursor = { x: width / 2, y: height / 2 }, pointers = new Map();
-    let shown = null;       // the text that the canvas shows
-    let stroke = null;      // { tool, version } while something is painted
+    const mask = new Uint8Array(width * height);   // column by column; empty where the whole picture is meant
+    let shown = null;       // the text that canvas and mask show
+    let stroke = null;      // while something is painted: what it has touched, and the version that it began on
     let tool = "brush", zoom = 1, left = 0, top = 0, gesture = null;
 
     // ---- What is painted
 
     function show(text) {
-      const inside = text ? insideOf(text, width, height) : null, image = paint.createImageData(width, height);
-      const pixels = new Uint32Array(image.data.buffer);
-      let painted = 0;
-      for (let at = 0; inside && at < inside.length; at++) if (inside[at]) { painted += 1; pixels[at] = PIXEL; }
-      paint.putImageData(image, 0, 0);
-      const percent = Math.min(Math.max((100 * painted) / (width * height), 0.1), 99.9).toFixed(1);
-      const what = inside ? `${percent} % of the picture` : text ? "A region that cannot be shown" : "The whole picture";
+      const counts = countsIn(text, width, height);
+      mask.fill(0);
+      paint.clearRect(0, 0, width, height);
+      paint.fillStyle = PAINT;
+      let at = 0;
+      counts?.forEach((count, place) => { if (place % 2) fill(at, count); at += count; });
+      tell(text, counts);
+    }
+
+    // One run: parts of columns, and whole columns at once.
+    function fill(at, count) {
+      mask.fill(1, at, at + count);
+      for (const end = at + count; at < end;) {
+        const x = Math.floor(at / height), y = at % height, columns = y ? 0 : Math.floor((end - at) / height);
+        const length = columns * height || Math.min(end - at, height - y);
+        paint.fillRect(x, y, columns || 1, columns ? height : length);
+        at += length;
+      }
+    }
+
+    function tell(text, counts) {
+      const percent = Math.min(Math.max((100 * painted(counts ?? [])) / mask.length, 0.1), 99.9).toFixed(1);
+      const what = !text ? "The whole picture" : counts ? `${percent} % of the picture` : "A region that cannot be shown";
       const said = document.getElementById(`painted-${field().dataset.stage}`), words = `${what} ${frame.dataset.words}.`;
       if (said.textContent !== words) said.textContent = words;
       shown = text;
     }
 
-    function inside() {
-      const pixels = new Uint32Array(paint.getImageData(0, 0, width, height).data.buffer);
-      return Uint8Array.from(pixels, (pixel) => pixel >>> 31);   // at least half painted
+    // What a stroke has touched goes from the canvas into the mask: a pixel is in if at least half of it is painted.
+    function take({ left, top, right, bottom }) {
+      const x = Math.max(0, Math.floor(left)), y = Math.max(0, Math.floor(top));
+      const wide = Math.min(width, Math.ceil(right)) - x, high = Math.min(height, Math.ceil(bottom)) - y;
+      const image = paint.getImageData(x, y, wide, high), pixels = new Uint32Array(image.data.buffer);
+      for (let row = 0, at = 0; row < high; row++) for (let column = 0; column < wide; column++, at++) {
+        const inside = pixels[at] >>> 31;
+        mask[(x + column) * height + y + row] = inside;
+        pixels[at] = inside ? PIXEL : 0;
+      }
+      paint.putImageData(image, x, y);
     }
 
-    // Into the field, as if it had been typed.
-    function save(text, version = root.closest(".stage").dataset.version) {
+    // The mask goes into the field, as if it had been typed.
+    function save(version = root.closest(".stage").dataset.version) {
+      const counts = countsOf(mask), text = textOf(counts, width, height);
+      if (text) tell(text, counts); else show("");
       const place = field();
-      show(text);
       if (text === place.value && !window.fields.typed(place)) return;
       place.value = text;
       if (version) place.dataset.beganVersion ??= version;
@@ -110,15 +136,22 @@
 
     function start() {
       if (stroke) return;
-      stroke = { tool, version: root.closest(".stage").dataset.version };
+      stroke = { version: root.closest(".stage").dataset.version, left: width, top: height, right: 0, bottom: 0 };
       paint.globalCompositeOperation = "source-over";
       paint.fillStyle = paint.strokeStyle = PAINT;
-      if (!shown && tool === "erase") paint.fillRect(0, 0, width, height);   // from the whole picture
+      if (!shown && tool === "erase") fill(0, mask.length);   // from the whole picture
       if (tool === "erase") paint.globalCompositeOperation = "destination-out";
       Object.assign(paint, { lineCap: "round", lineWidth: Number(size.value) });
       paint.beginPath();
       paint.arc(cursor.x, cursor.y, size.value / 2, 0, 2 * Math.PI);
       paint.fill();
+      touched(cursor);
+    }
+
+    function touched({ x, y }) {
+      const by = size.value / 2 + 2;
+      Object.assign(stroke, { left: Math.min(stroke.left, x - by), right: Math.max(stroke.right, x + by) });
+      Object.assign(stroke, { top: Math.min(stroke.top, y - by), bottom: Math.max(stroke.bottom, y + by) });
     }
 
     function line(to) {
@@ -126,15 +159,17 @@
       paint.moveTo(cursor.x, cursor.y);
       paint.lineTo(to.x, to.y);
       paint.stroke();
+      touched(to);
     }
 
     function end(keep = true) {
       if (!stroke) return;
-      const { version } = stroke;
+      const done = stroke;
       stroke = null;
       paint.globalCompositeOperation = "source-over";
-      if (keep) save(textOf(inside(), width, height), version); else show(shown);
-      adopt();
+      if (!keep) return void show(field().value);
+      take(done);
+      save(done.version);
     }
 
     function adopt() {
@@ -241,9 +276,9 @@
     const ACTS = {
       brush: () => choose("brush"), erase: () => choose("erase"), move: () => choose("move"),
       closer: () => look(zoom * 1.5), farther: () => look(zoom / 1.5), all: () => look(1),
-      invert: () => { end(); if (shown) save(textOf(inside().map((one) => 1 - one), width, height)); },
-      clear: () => { end(); save(""); },
-      save: () => save(field().value),
+      invert: () => { end(); if (shown) { show(textOf(countsOf(mask.map((one) => 1 - one)), width, height)); save(); } },
+      clear: () => { end(); show(""); save(); },
+      save: () => save(),
       swap: () => choose(tool === "erase" ? "brush" : "erase"),
       smaller: () => sized(Math.min(size.value - 1, Math.round(size.value / 1.25))),
       larger: () => sized(Math.max(Number(size.value) + 1, Math.round(size.value * 1.25))),
