@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from core.errors import UserError
+from core.settings import SettingsWithPerturbations
 from core.types import Task
 from pipeline.profiles.profile import load_profile
 from services.batches.estimate import images_at_most
-from services.batches.plan_file import PLANS, BatchPlan, plan_from_text, read_plan, settings_of
+from services.batches.plan_file import PLANS, BatchPlan, most_captions, plan_from_text, read_plan, settings_of
 
 SMALL = """
 [data]
@@ -118,6 +119,19 @@ def test_what_the_plan_says_becomes_settings() -> None:
     assert settings.generation.images_per_caption == 3 and settings.generation.seed_mode == "next"
     own = '[make.settings]\n"keywords.edit_types" = "weather"\n[edits.types]\nweather = 1\nobject = 1'
     assert settings_of(plan_of(SMALL + own)).keywords.edit_types == "weather", "what a person says holds"
+
+
+def test_typed_edits_of_lance_are_asked_for_and_counted() -> None:
+    lance = SMALL.replace('"demo"', '"demo"\nrecipe = "lance"')
+    typed = plan_of(lance + '[edits]\ntypes = { weather = 3, "time of day" = 1 }\n')
+    settings = settings_of(typed)
+    assert isinstance(settings, SettingsWithPerturbations)
+    assert settings.perturbations.edit_types == "weather, time of day" and settings.keywords.edit_types == ""
+    assert most_captions(typed, settings) == 2 * settings.perturbations.per_type
+    with pytest.raises(UserError, match=r"or raise perturbations\.per_type under make\.settings"):
+        settings_of(plan_of(lance + "[edits]\ncaptions_a_source = 99"))
+    with pytest.raises(UserError, match=r"counterfactuals\.captions"):
+        settings_of(plan_of(lance + "[make.settings]\ncounterfactuals.captions = 3"))
 
 
 def test_what_the_inverted_source_cannot_give_is_refused() -> None:
