@@ -192,7 +192,7 @@ def measured(one: Asked, ways: Ways, wanted: Mapping[str, Drawing], judges: Judg
 
 def report(lines: Sequence[Mapping[str, Any]]) -> str:
     """Return the figures by way and by kind, and the floors."""
-    names = list(lines[0]["ways"])
+    names = [name for name in lines[0]["ways"] if all(name in line["ways"] for line in lines)]
     figures = ("shows", "unbroken", "whole", "colours", "air", "good")
     text = [f"| n = {len(lines)} | " + " | ".join((*figures, "L1", "nearer than from noise", "CPU s")) + " |"]
     text.append("|---" * (len(figures) + 4) + "|")
