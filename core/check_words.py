@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from core.data_files import data_of
+from core.data_files import DataTable
 from core.types import Check, to_plain
 
 
@@ -18,9 +18,9 @@ class CheckWords:
     """What it looks at and what its figure means, in a sentence or two."""
 
 
-WORDS = data_of(__file__, dict[str, CheckWords], "images")
+WORDS = DataTable(__file__, CheckWords, "images")
 """By the name of the check, which is what is recorded."""
-CAPTION_WORDS = data_of(__file__, dict[str, str], "captions")
+CAPTION_WORDS = DataTable(__file__, str, "captions")
 """What it means that a check of a caption did not pass, by its name."""
 
 

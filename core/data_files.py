@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import tomllib
-from functools import cache
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import TypeAdapter
 
-T = TypeVar("T")
+V = TypeVar("V")
 
 
-def data_of(module_file: str, kind: type[T], table: str = "") -> T:
-    """Return the data of a module, or one table of them, as a type: `data_of(__file__, dict[str, int], "ages")`."""
-    data = _read(Path(module_file).with_suffix(".toml"))
-    return TypeAdapter(kind).validate_python(data[table] if table else data)
+class DataTable(Mapping[Any, V], Generic[V]):
+    """The file of a module, or one table of it, read when it is first asked for: a fault in it stops nothing before."""
 
+    def __init__(self, module_file: str, kind: type[V], table: str = "") -> None:
+        """`kind` is the type of a value: `DataTable(__file__, int, "ages")`."""
+        self._file, self._kind, self._table = Path(module_file).with_suffix(".toml"), kind, table
 
-@cache
-def _read(file: Path) -> dict[str, Any]:
-    return tomllib.loads(file.read_text(encoding="utf-8"))
+    @cached_property
+    def _values(self) -> dict[str, V]:
+        data = tomllib.loads(self._file.read_text(encoding="utf-8"))
+        read = TypeAdapter(self._kind).validate_python
+        return {name: read(value) for name, value in (data[self._table] if self._table else data).items()}
+
+    def __getitem__(self, name: Any) -> V:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)

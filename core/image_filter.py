@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, urlencode
 
 import numpy as np
 
-from core.data_files import data_of
+from core.data_files import DataTable
 from core.errors import UserError
 from core.model_identity import without_hashes
 from core.types import EDIT_TYPES
@@ -39,7 +39,7 @@ FACETS: tuple[Facet, ...] = get_args(Facet)
 NONE, SCORE = "none", "score"
 PARTS: Mapping[str, str] = {
     name: words.format(edit_types=", ".join(EDIT_TYPES), standings=f"{', '.join(STANDINGS)} or {UNREAD}")
-    for name, words in data_of(__file__, dict[str, str]).items()
+    for name, words in DataTable(__file__, str).items()
 }
 """Names of the parts of a filter, with their values. Of a name that is given several times one value has to hold;
 “-NAME” excludes a value of a facet."""

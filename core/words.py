@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 
-from core.data_files import data_of
+from core.data_files import DataTable
 from core.types import Task
 
 _SHOWN = 5
@@ -19,11 +19,10 @@ _SHOWN = 5
 Span = tuple[int, int]
 """Start and end in a text, end not included."""
 
-_SYNONYMS = data_of(__file__, dict[str, tuple[str, ...]], "synonyms")
-_SAME_CLASS = data_of(__file__, dict[str, str], "same_class")
-_IRREGULAR = data_of(__file__, dict[str, str], "irregular")
+_SYNONYMS = DataTable(__file__, tuple[str, ...], "synonyms")
+_SAME_CLASS = DataTable(__file__, str, "same_class")
+_IRREGULAR = DataTable(__file__, str, "irregular")
 _PLURAL_VERBS = {"is": "are", "was": "were", "has": "have"}
-_SINGULAR = {plural: single for single, plural in _IRREGULAR.items()}
 _SMALL = frozenset(
     "a an the this that these those its his her their some any no one two three four five six seven eight "
     "nine ten several many few couple pair group of".split()
@@ -193,9 +192,14 @@ def _plural_word(word: str) -> str:
     return word + "s"
 
 
+@cache
+def _singulars() -> dict[str, str]:
+    return {plural: single for single, plural in _IRREGULAR.items()}
+
+
 def _singular_word(word: str) -> str:
-    if word in _SINGULAR:
-        return _SINGULAR[word]
+    if word in _singulars():
+        return _singulars()[word]
     if word.endswith("ies") and len(word) > 4:
         return word[:-3] + "y"
     if word.endswith(("sses", "xes", "zes", "ches", "shes", "buses")):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from core.data_files import data_of
+from core.data_files import DataTable
 from core.errors import UserError
 from core.progress import OnProgress
 from formats.draft import Complete, drafted, require_names_of_their_own
@@ -13,7 +13,7 @@ from formats.layouts import LAYOUTS
 from formats.pages import CARD, CROISSANT, card, croissant
 from formats.types import SPLITS, Example, TestSet
 
-_COLUMNS = data_of(__file__, dict[str, str])
+_COLUMNS = DataTable(__file__, str)
 """What the columns of the records hold, by their names."""
 
 

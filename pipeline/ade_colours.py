@@ -6,13 +6,13 @@ single objects need. A name that is not here is black, as unlabelled pixels are 
 
 from __future__ import annotations
 
-from core.data_files import data_of
+from core.data_files import DataTable
 
 Colour = tuple[int, int, int]
 
 UNLABELLED: Colour = (0, 0, 0)
-COLOURS = data_of(__file__, dict[str, Colour], "colours")
-SAME = data_of(__file__, dict[str, str], "same")
+COLOURS = DataTable(__file__, tuple[int, int, int], "colours")
+SAME = DataTable(__file__, str, "same")
 """Names that other data sets give to what ADE20K calls otherwise, or counts to something larger."""
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from sqlite_utils import Database as Db
 
-from core.data_files import data_of
+from core.data_files import DataTable
 from core.studies import Rules
 from core.types import from_plain
 from storage.engine.database import Repository, read, write
@@ -142,8 +142,8 @@ class Example(Repository):
 
 
 _SETS = "SELECT id, name FROM test_sets WHERE id IN (SELECT value FROM json_each(?))"
-_QUERIES = data_of(__file__, dict[str, str], "queries")
-_STUDY, _TEST_SET, _BATCH = (data_of(__file__, dict[str, str], table) for table in ("study", "test_set", "batch"))
+_QUERIES = DataTable(__file__, str, "queries")
+_STUDY, _TEST_SET, _BATCH = (DataTable(__file__, str, table) for table in ("study", "test_set", "batch"))
 """Tables with rows of each, in the order in which they go, and which rows."""
 
 

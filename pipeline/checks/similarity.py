@@ -12,13 +12,13 @@ these from other colours: the model hardly knows them. Of 94 pairs of the other 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from core.data_files import data_of
+from core.data_files import DataTable
 from core.types import EDIT_TYPES, Alternative, Alternatives, EditType, KeywordAlternatives, Task
 from pipeline.checks.single_edit import Change
 from pipeline.seams import Sentences
@@ -33,7 +33,7 @@ class References:
     """Phrases with commas between."""
 
 
-_REFERENCES = data_of(__file__, dict[EditType, References])
+_REFERENCES: Mapping[EditType, References] = DataTable(__file__, References)
 
 
 _ALSO: dict[EditType, tuple[EditType, ...]] = {"background": ("attribute", "object")}

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from core.csv_tables import cells
-from core.data_files import data_of
+from core.data_files import DataTable
 from core.studies import Question, Rules
-
-CONSENT = data_of(__file__, str, "consent")
-"""What a worker agrees to, unless the lead writes something else."""
 
 
 @dataclass(frozen=True)
@@ -24,19 +20,22 @@ class Template:
     show_source: bool
     show_captions: bool
     instructions: str
-    consent: str = CONSENT
     task: str = "any"
     """The kind of task whose images it is about, "classification" or "segmentation"; "any" for no one kind."""
+
+    @property
+    def consent(self) -> str:
+        """What a worker agrees to, unless the lead writes something else: the same for all templates."""
+        return _TEXTS["consent"]
 
     def rules(self) -> Rules:
         """Draft rules that begin with this template; all else is the paper's (5 votes, 4 equal, 95 %, 50 finished)."""
         return Rules(template=self.name, **cells(self, "questions show_source show_captions instructions consent"))
 
 
-TEMPLATES: Mapping[str, Template] = MappingProxyType(
-    {template.name: template for template in data_of(__file__, tuple[Template, ...], "templates")}
-)
+TEMPLATES: Mapping[str, Template] = DataTable(__file__, Template, "templates")
 """By name, in the order in which a lead is offered them."""
+_TEXTS = DataTable(__file__, str, "texts")
 
 
 def task_of(template: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 from sqlite_utils import Database as Db
 
-from core.data_files import data_of
+from core.data_files import DataTable
 from core.errors import UserError
 from core.panel import Panel, check_panel
 from core.studies import NewItem, Rules
@@ -36,7 +36,7 @@ class RecordTable:
     query: str
 
 
-_TABLES = data_of(__file__, dict[str, RecordTable])
+_TABLES = DataTable(__file__, RecordTable)
 _WHOLE = frozenset(
     "version place blocked excluded exclusion readmitted given reached id number counts imported first_vote vote "
     "changes was_right decision assignment item archived".split()

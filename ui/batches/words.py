@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from core.data_files import data_of
+from core.data_files import DataTable
 from core.words import count_of, duration
 from services.batches.service import BatchStatus, PassStatus, State
 from services.runs.words import recipe_title
@@ -26,7 +27,7 @@ class StateWords:
     """What it means, and what can be done in it."""
 
 
-STATES = data_of(__file__, dict[State, StateWords])
+STATES: Mapping[State, StateWords] = DataTable(__file__, StateWords)
 
 
 def batch_address(number: int) -> str:

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from core.catalogue import Bar, Order, ScoreCounts
 from core.check_words import WORDS
-from core.data_files import data_of
+from core.data_files import DataTable
 from core.figures import percent
 from core.image_filter import CHECK_OUTCOMES, HIGHEST, LOWEST, NONE, SCORE, STANDINGS, UNREAD, Between, Facet, ScoreBand
 from core.validity_score import FEWEST, Agreement, ScoreRun
@@ -26,11 +26,11 @@ from ui.templating import render
 
 SHOWN = 8
 """Values of a facet that stand in sight; the rest is behind a press."""
-TITLES = data_of(__file__, dict[Facet, str], "titles")
+TITLES: Mapping[Facet, str] = DataTable(__file__, str, "titles")
 """The facets in the order in which they stand, with their words."""
 _RARE: frozenset[Facet] = frozenset({"kind", "profile", "recipe", "method", "edits"})
 """Not in sight where all images agree."""
-_USED = data_of(__file__, dict[str, str], "used")
+_USED = DataTable(__file__, str, "used")
 """Words of parts that no chip shows, or, for a batch, that its page has led to."""
 _STANDING_WORDS = {"newly wrong": "newly wrong", "wrong": "wrong before too", UNREAD: "not asked yet"}
 Chip = tuple[tuple[str, str], str, int | None, str]

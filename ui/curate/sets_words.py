@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
-from core.data_files import data_of
+from core.data_files import DataTable
 from core.image_filter import ImageFilter
 from core.test_sets import SPLITS, EntryCount, Review, SetVersion, ShownEntry, Split, TestSet, split_to_load
 from services.test_sets.drafts import Readiness
@@ -57,7 +57,7 @@ class FormatWords:
         return self.line.replace("test", self.folders.get(split, split)).replace("SET", folder)
 
 
-FORMATS = data_of(__file__, dict[str, FormatWords])
+FORMATS = DataTable(__file__, FormatWords)
 """Of each format that is written: what loads it, and how."""
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
-from core.data_files import data_of
+from core.data_files import DataTable
 from core.model_identity import without_hashes
 from ui.diff import Piece
 from ui.markup import Attribute, Child, Html, el, join
@@ -24,7 +24,7 @@ MODELS_PAGE = "/docs/models.md"
 WORTH_A_MARK = 3
 """Fewer words than this are shown wherever they stand."""
 _POINTS = (".", ",", ";", ":", "!", "?")
-_ICONS = data_of(__file__, dict[str, str], "icons")
+_ICONS = DataTable(__file__, str, "icons")
 
 
 def icon(name: str) -> Html:
