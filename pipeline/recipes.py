@@ -261,7 +261,7 @@ LANCE = Recipe(
 LANCE_RECONSTRUCTION = replace(
     RECONSTRUCTION,
     name="lance-reconstruction",
-    title="Reconstruction, edited",
+    title="LANCE’s reconstruction",
     description="Draws the source again from its noise without an edit: the control set of LANCE's images.",
     method="edit",
     settings=SettingsWithEdit,

@@ -59,7 +59,7 @@ def _doing(job: JobView, waiting_for: str, run_id: str) -> str:
 
 def start_page(samples: tuple[Sample, ...], below: bool = False, example: Html | None = None) -> Html:
     """Where a run begins: the `example`, and the samples. The field for an upload stands below it."""
-    stages = [(stage_title(name), plain, EXPLAINED[name]) for name, plain in PLAIN.items()]
+    stages = [(stage_title(name), plain, EXPLAINED[name]) for name, plain in PLAIN.items() if name in EXPLAINED]
     lead = " ".join(COUNTERFACTUAL_TESTING)
     return render("explore/start.html", samples=samples, below=below, example=example, stages=stages, lead=lead)
 

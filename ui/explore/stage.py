@@ -67,7 +67,7 @@ def stage_card(name: StageName, state: RunState, body: Html) -> Html:
         else None,
         prompt=prompt_panel(name, state) if has_prompt(name, state) else None,
         settings=settings_form({stage.settings: getattr(state.settings, stage.settings)}) if stage.settings else None,
-        missing=next((before for before in state.recipe.before(name) if before.name not in state.run.values), None),
+        missing=next((state.recipe.stage(read) for read in stage.reads if read not in state.run.values), None),
         several=state.recipe.asked_ahead(name, state.settings, state.prompts),
     )
 

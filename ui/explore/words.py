@@ -8,6 +8,7 @@ from core.types import GENERATION, StageName
 
 PLAIN: Mapping[StageName, str] = {
     "caption": "what the picture shows",
+    "region": "where it may change",
     "keywords": "what may change",
     "alternatives": "into what",
     "counterfactuals": "the new captions",
@@ -20,7 +21,7 @@ EXPLAINED: Mapping[StageName, str] = {
     "keywords": "The words of the caption that may change, such as weather, colour or time of day. What the task "
     "needs, such as its label, is protected and stays.",
     "alternatives": "What each keyword may become: snowy or foggy instead of sunny.",
-    "counterfactuals": "The caption again, with one or more of these changes made, and checked word by word.",
+    "counterfactuals": "The caption again, with one or more things changed, and checked word by word.",
     GENERATION: "One image for each new caption. It keeps the shapes of the source, and is drawn only when you say so.",
 }
 """What a stage does, in a sentence or two, for somebody who reads of it for the first time."""
