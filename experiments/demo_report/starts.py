@@ -52,14 +52,17 @@ Made = list[tuple[CounterfactualCaption, list[tuple[str, str]]]]
 
 
 def ways_of(settings: Settings, wanted: Sequence[str]) -> Ways:
-    """Return the settings of each way: `noise`, or `share/evaluations/steps/guidance` of the inverted source."""
+    """Return the settings of each way: `noise`, or `fresh noise/evaluations/steps/guidance[/control strength]`
+    of the inverted source.
+    """
     found = {}
     for way in wanted:
         changes: dict[str, Any] = {}
         if way != NOISE:
-            share, evaluations, steps, guidance = (float(part) for part in way.split("/"))
+            share, evaluations, steps, guidance, *strength = (float(part) for part in way.split("/"))
             changes = {"start": "inverted", "fresh_noise": share, "inversion_evaluations": int(evaluations)}
             changes |= {"steps": int(steps), "guidance": guidance}
+            changes |= {"control_strength": strength[0]} if strength else {}
         found[way] = settings.model_copy(update={"generation": settings.generation.model_copy(update=changes)})
     return found
 
@@ -204,7 +207,10 @@ def main() -> None:
     parser.add_argument("--scenes", type=int, default=500)
     parser.add_argument("--true-captions", action="store_true")
     parser.add_argument(
-        "--ways", nargs="+", default=[NOISE, "0/3/5/1"], help="noise, or fresh noise/evaluations/steps/guidance"
+        "--ways",
+        nargs="+",
+        default=[NOISE, "0/3/5/1"],
+        help="noise, or fresh noise/evaluations/steps/guidance, and /control strength",
     )
     options = parser.parse_args()
     profile = load_profile("demo")
