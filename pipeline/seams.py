@@ -111,6 +111,19 @@ class BatchLanguageModel(Protocol):
         """
 
 
+@runtime_checkable
+class ScoringLanguageModel(Protocol):
+    """A language model that tells how likely a text is."""
+
+    name: str
+
+    def score(self, text: str) -> float:
+        """Return the mean negative log-likelihood of the tokens of a text behind its start: its perplexity's logarithm.
+
+        What does not fit the context is cut off.
+        """
+
+
 class Embedder(Protocol):
     """Embeds images and texts in one space as unit vectors, whose product is the cosine similarity."""
 

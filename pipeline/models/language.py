@@ -17,6 +17,7 @@ from string import Template
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from core.errors import CannotLoad, UserError, out_of_memory
 from core.settings import LanguageSettings
@@ -75,6 +76,20 @@ class GgufModel:
         """How many tokens a text has, the start token included."""
         with self._lock:
             return len(self._tokenize(text))
+
+    def score(self, text: str) -> float:
+        """As `ScoringLanguageModel.score`. The library tells the probabilities behind the last token that it read, so
+        the text is read token by token.
+        """
+        with self._lock:
+            tokens, llm, total = self._tokenize(text)[: self._section.context_length], self._llm, 0.0
+            read = llm.prepare_inputs_for_generation(tokens[:1], reset=True)
+            for token in tokens[1:]:
+                llm.eval(read)
+                logits = self._logits().astype(np.float64)
+                total += float(np.logaddexp.reduce(logits) - logits[token])
+                read = [token]
+            return total / max(1, len(tokens) - 1)
 
     def _tokenize(self, text: str) -> list[int]:
         return self._tokenize_bytes(text.replace("\0", " ").encode("utf-8", errors="replace"))
@@ -140,9 +155,13 @@ class GgufModel:
         return reply
 
     def _leave_only(self, form: Form) -> None:
+        logits = self._logits()
+        logits[~form.allowed(len(logits))] = -np.inf
+
+    def _logits(self) -> NDArray[np.float32]:
+        """The library's own numbers, which the next token is drawn by."""
         size = self._llm.ctransformers_llm_logits_size()
-        logits = np.ctypeslib.as_array(self._llm.ctransformers_llm_logits_data(), (size,))
-        logits[~form.allowed(size)] = -np.inf
+        return np.ctypeslib.as_array(self._llm.ctransformers_llm_logits_data(), (size,))
 
 
 def require_room(tokens: int, settings: LanguageSettings, context: int) -> None:

@@ -173,6 +173,15 @@ class ChatLanguageModel:
         told = {"enable_thinking": self._section.thinking > 0}  # a template that does not know the word passes over it
         return str(self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **told))
 
+    def score(self, text: str) -> float:
+        """As `ScoringLanguageModel.score`."""
+        import torch
+
+        with self._lock, torch.inference_mode():
+            tokens = self._tokenizer(text, return_tensors="pt").input_ids[:, : self._context].to(self._device)
+            # One token alone says nothing of any other.
+            return float(self._model(input_ids=tokens, labels=tokens).loss) if tokens.shape[1] > 1 else 0.0
+
     def _encode(self, text: str) -> list[int]:
         return list(self._tokenizer(text, add_special_tokens=False).input_ids)
 

@@ -56,6 +56,10 @@ class GgufProcess:
         """How many tokens a text has, the start token included."""
         return int(self._call("count", text))
 
+    def score(self, text: str) -> float:
+        """As `GgufModel.score`."""
+        return float(self._call("score", text))
+
     def close(self) -> None:
         """End the process, and free its memory. The next call starts another one."""
         with self._lock:
@@ -185,8 +189,8 @@ def main() -> None:
 
 
 def _done(model: GgufModel, name: str, arguments: list[Any]) -> Any:
-    if name == "count":
-        return model.count(*arguments)
+    if name in ("count", "score"):
+        return getattr(model, name)(*arguments)
     request, settings = arguments
     return model.complete(LanguageRequest(**request), LanguageSettings.model_validate(settings))
 

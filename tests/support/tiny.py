@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tests.support.made_once import MadeOnce
 
 if TYPE_CHECKING:
-    from transformers import CLIPTokenizer, PreTrainedTokenizerFast
+    from transformers import CLIPTokenizer, LlamaForCausalLM, PreTrainedTokenizerFast
 
 CORPUS = [
     "a red bird sits on a twig in sunny weather at night",
@@ -201,8 +201,8 @@ def _checker() -> object:
     return checker
 
 
-def save_llama(file: Path, positions: int = 4096, width: int = 64, layers: int = 2) -> None:
-    """A LLaMA of random weights with a sentencepiece tokenizer with byte fallback, as GGUF."""
+def save_llama(file: Path, positions: int = 4096, width: int = 64, layers: int = 2) -> LlamaForCausalLM:
+    """A LLaMA of random weights with a sentencepiece tokenizer with byte fallback, as GGUF. Return it as it was."""
     import sentencepiece
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -233,7 +233,9 @@ def save_llama(file: Path, positions: int = 4096, width: int = 64, layers: int =
         tie_word_embeddings=False,
         initializer_range=0.2,
     )
-    export(LlamaForCausalLM(config), pieces, file, "tiny")
+    model = LlamaForCausalLM(config)
+    export(model, pieces, file, "tiny")
+    return model
 
 
 THINKING = (

@@ -21,7 +21,7 @@ from pipeline.models.language_chat import ChatLanguageModel
 from pipeline.profiles.profile import PROFILES, Profile
 from pipeline.prompting import Prompt
 from pipeline.replies import read_reply
-from pipeline.seams import BatchLanguageModel, LanguageRequest
+from pipeline.seams import BatchLanguageModel, LanguageRequest, ScoringLanguageModel
 from pipeline.stages import keywords
 from pipeline.stages.counterfactuals import edit_pools
 from pipeline.stages.edit_choice import choose_by_model
@@ -268,3 +268,14 @@ def test_a_model_that_was_not_made_to_chat_is_refused(folder: Path, tmp_path: Pa
     with pytest.raises(CannotLoad, match=r"cannot be loaded .*get them again, or correct the profile"):
         (tmp_path / "base" / "config.json").write_text('{"model_type": "none-such"}')
         named(tmp_path / "base")
+
+
+def test_a_text_is_as_likely_as_its_tokens(model: ChatLanguageModel) -> None:
+    import torch
+
+    tokens = model._tokenizer(SUNNY_BIRD, return_tensors="pt").input_ids
+    with torch.inference_mode():
+        said = torch.log_softmax(model._model(input_ids=tokens).logits[0].float(), -1)
+    wanted = -said[:-1].gather(1, tokens[0, 1:, None]).mean()
+    assert isinstance(model, ScoringLanguageModel) and model.score(SUNNY_BIRD) == pytest.approx(float(wanted), rel=1e-4)
+    assert model.score("") == 0.0

@@ -185,3 +185,23 @@ def test_libraries_of_cuda_12_are_opened_where_their_packages_put_them(tmp_path:
         [sys.executable, "-c", code], cwd=ROOT, env=paths, capture_output=True, text=True, check=True
     )
     assert all(str(tmp_path / "nvidia" / package / "lib" / name) in opened.stdout for package, name in language.CUDA_12)
+
+
+def test_a_text_is_as_likely_as_torch_says(tmp_path: Path) -> None:
+    import sentencepiece
+    import torch
+
+    weights = tiny.save_llama(tmp_path / "tiny.gguf").eval()
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "pieces.model"))
+    section = GgufLanguage(kind="llama-gguf", path=str(tmp_path / "tiny.gguf"), context_length=64, threads=1)
+    model = GgufProcess(section)
+    try:
+        for text in ("a red bird on a twig", SUNNY_BIRD, "bird " * 100):
+            tokens = torch.tensor([[1, *pieces.encode(text)]])[:, :64]
+            with torch.inference_mode():
+                said = torch.log_softmax(weights(input_ids=tokens).logits[0].float(), -1)
+            wanted = -said[:-1].gather(1, tokens[0, 1:, None]).mean()
+            assert model.score(text) == pytest.approx(float(wanted), abs=0.02), "weights of half precision"
+        assert model.score("") == 0.0
+    finally:
+        model.close()
