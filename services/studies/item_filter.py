@@ -210,8 +210,7 @@ def _left_out(reconstructions: int) -> str:
     if not reconstructions:
         return ""
     number = count_of(reconstructions, "reconstruction", "is")
-    titles = " or ".join(f"“{recipe.title}”" for recipe in control_recipes())
-    return f" {number} left out: choose the recipe {titles} to draw them."
+    return f" {number} left out: choose their recipe, such as “{RECONSTRUCTION.title}”, to draw them."
 
 
 def recipes_in(catalogue: Catalogue) -> tuple[tuple[str, str], ...]:

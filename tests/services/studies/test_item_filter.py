@@ -138,11 +138,11 @@ def test_reconstructions_are_drawn_only_where_the_filter_names_their_recipe(work
     everything = ItemDraw(filter=ImageFilter.read(f"recipe=dillema&recipe={RECONSTRUCTION.name}"))
     assert {one.test_case for one in drawable(workspace, everything)} == {*edited, *unedited}
     told = note_of(pool_of(workspace.catalogue, ItemDraw()), ItemDraw())
-    assert told.endswith("3 reconstructions are left out: choose the recipe “Reconstruction” to draw them.")
+    assert told.endswith("3 reconstructions are left out: choose their recipe, such as “Reconstruction”, to draw them.")
     assert "reconstruction" not in note_of(pool_of(workspace.catalogue, everything), everything)
     study = workspace.studies.create("Birds", CLASSIFICATION)
     alone = ItemDraw(filter=ImageFilter(entries=listed[len(edited) :]))
-    with pytest.raises(UserError, match="3 reconstructions are left out: choose the recipe “Reconstruction”"):
+    with pytest.raises(UserError, match="3 reconstructions are left out: choose their recipe, such as “Reconstruction”"):
         drafts.drawn(workspace.studies.get(study), alone)
     new, words = drafts.drawn(workspace.studies.get(study), ItemDraw())
     assert len(new) == len(edited) and words.endswith(", without 3 reconstructions")
