@@ -254,7 +254,9 @@ def _application(settings: ServerSettings, studio: Studio, annotators: FastAPI) 
     services = (studio.gallery, studio.test_sets, studio.imports, studio.image_map, studio.meaning)
     add_curate_routes(app, studio.commands, *services)
     add_batch_routes(app, studio.commands, studio.batches, studio.revisions, studio.profile.name)
-    add_evaluate_routes(app, studio.commands, studio.evaluations, studio.retrainings, workspace.thumbnails.webp)
+    add_evaluate_routes(
+        app, studio.commands, studio.evaluations, studio.retrainings, studio.likeness, workspace.thumbnails.webp
+    )
     add_retraining_routes(app, studio.commands, studio.evaluations, studio.retrainings)
     add_scripts_page(app, studio.commands, studio.tokens, settings.mcp)
     with warnings.catch_warnings():

@@ -14,9 +14,11 @@ import numpy as np
 from core.figures import Figure, Floats, Numbers
 from evaluation.by_source import FEWEST_SOURCES, adjusted, means_of_groups
 
-SMALLEST = 5
-"""Test cases that a group has at least."""
+SMALLEST, SMALLEST_SHARE = 5, 0.03
+"""Test cases that a group has at least, and the share of those of its class: so a class has at most 33 groups."""
 PERMUTATIONS = 1_999
+"""Exchanges of a test, and as many more for each five classes, up to five times as many: p has to be small where many
+groups are tested together."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +46,12 @@ def edit_clusters(
     """
     length = np.linalg.norm(differences, axis=1)
     usable = np.isfinite(change) & (length > 1e-9)
-    found = list[EditCluster]()
-    for one in np.unique(label[usable]).tolist():
-        cases = np.flatnonzero(usable & (label == one))
+    found, classes = list[EditCluster](), np.unique(label[usable]).tolist()
+    exchanges = PERMUTATIONS * min(5, 1 + len(classes) // 5)
+    for one in classes:
+        cases, fate = np.flatnonzero(usable & (label == one)), np.random.default_rng((seed, one))
         directions = differences[cases] / length[cases, None]
-        found += _of_class(one, cases, directions, change[cases], source[cases], np.random.default_rng((seed, one)))
+        found += _of_class(one, cases, directions, change[cases], source[cases], fate, exchanges)
     p_adjusted = adjusted(np.array([np.nan if each.p_value is None else each.p_value for each in found]))
     with_all = [
         EditCluster(each.label, each.cases, each.change, each.p_value, None if np.isnan(p) else float(p))
@@ -58,13 +61,22 @@ def edit_clusters(
 
 
 def _of_class(
-    label: int, cases: Numbers, directions: Floats, change: Floats, source: Numbers, fate: np.random.Generator
+    label: int,
+    cases: Numbers,
+    directions: Floats,
+    change: Floats,
+    source: Numbers,
+    fate: np.random.Generator,
+    exchanges: int,
 ) -> Iterator[EditCluster]:
     from sklearn.cluster import HDBSCAN
 
     if len(cases) < 2 * SMALLEST:  # two groups, or there is nothing to tell apart
         return
-    group = HDBSCAN(min_cluster_size=SMALLEST, copy=False).fit_predict(directions.copy())
+    least = max(SMALLEST, round(SMALLEST_SHARE * len(cases)))
+    # Leaves: otherwise all kinds of weather are one group, as they lie together beside the times of day.
+    finder = HDBSCAN(min_cluster_size=least, cluster_selection_method="leaf", copy=False)
+    group = finder.fit_predict(directions.copy())
     groups = int(group.max()) + 1
     inside = np.flatnonzero(group >= 0)
     if not groups:
@@ -78,7 +90,7 @@ def _of_class(
     figures, _ = means_of_groups(means, np.ones(len(cell)), of_cell, groups, n, lowest=-1.0)
     weights = np.zeros((groups, len(cases)))
     weights[group[inside], inside] = 1 / (count * np.bincount(of_cell)[of_cell])[place]
-    p_values = _permuted(weights, change, number, fate)
+    p_values = _permuted(weights, change, number, fate, exchanges)
     for each, figure in enumerate(figures):
         own = np.flatnonzero(group == each)
         typical = own[np.argsort(-directions[own] @ directions[own].mean(axis=0), kind="stable")]
@@ -86,7 +98,7 @@ def _of_class(
         yield EditCluster(label, tuple(cases[typical].tolist()), figure, told, None)
 
 
-def _permuted(weights: Floats, change: Floats, source: Numbers, fate: np.random.Generator) -> Floats:
+def _permuted(weights: Floats, change: Floats, source: Numbers, fate: np.random.Generator, exchanges: int) -> Floats:
     """The p-value of each row of `weights` (groups, test cases): how often its weighed mean is as far from the mean of
     the class once changes are exchanged among edits.
 
@@ -103,8 +115,8 @@ def _permuted(weights: Floats, change: Floats, source: Numbers, fate: np.random.
     away = np.abs(weights @ change - expected)
     further = np.ones(len(weights))
     exchanged = np.empty_like(change)
-    for _ in range(PERMUTATIONS):
+    for _ in range(exchanges):
         for block in blocks:
             exchanged[block] = fate.permuted(change[fate.permutation(block)], axis=1)
         further += np.abs(weights @ exchanged - expected) >= away - 1e-12
-    return np.asarray(further / (PERMUTATIONS + 1))
+    return np.asarray(further / (exchanges + 1))

@@ -1,4 +1,5 @@
-"""How far generated images as a whole are from originals: KID with an interval, and FID, from vectors of images. Pure.
+"""How far generated images as a whole are from originals: KID with an interval, and FID, from vectors of images; and
+how much more perplexing changed captions are. Pure.
 
 Figures of one extractor and one number of images can be compared, no others.
 """
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from core.figures import Figure, Floats, Numbers
-from evaluation.by_source import CONFIDENCE
+from evaluation.by_source import CONFIDENCE, FEWEST_SOURCES
 
 BLOCKS = 8
 FEWEST_OF_BLOCK = 10
@@ -79,6 +80,20 @@ def fid(originals: Floats, generated: Floats) -> Figure:
     means = float(((one.mean(axis=0) - other.mean(axis=0)) ** 2).sum())
     value = max(0.0, means + float(np.trace(spread) + np.trace(other_spread) - 2 * both))
     return Figure(value, n=n, why="no interval: its bias hangs on the number of images")
+
+
+def perplexity_ratio(before: Floats, after: Floats) -> Figure:
+    """Return how many times as perplexing texts are after a change: the geometric mean over pairs, with a t interval of
+    its logarithm. `before` and `after` are mean negative log-likelihoods, a pair a source.
+    """
+    n = len(before)
+    if n < FEWEST_SOURCES:
+        return Figure(None, n=n, sources=n, why="too few pairs of captions")
+    from scipy import stats
+
+    mean = float((after - before).mean())
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1) * np.std(after - before, ddof=1) / np.sqrt(n))
+    return Figure(float(np.exp(mean)), float(np.exp(mean - half)), float(np.exp(mean + half)), n, n)
 
 
 def _alike(one: Floats, source: Numbers, other: Floats, other_source: Numbers) -> float:

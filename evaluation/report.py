@@ -7,7 +7,7 @@ What is undefined is said in words; no NaN reaches a page.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -294,6 +294,11 @@ def markdown(
 def edits_markdown(tables: Tables, what: str = "the true class", wrong: str = "") -> str:
     """Tables of edits as Markdown. `what` changes; `wrong` heads a column with the share of newly wrong cases."""
     return TEMPLATES.lines("edits.md", tables=tables, what=what, wrong=wrong)
+
+
+def rows_markdown(title: str, rows: Iterable[Row], notes: Sequence[str]) -> str:
+    """Some figures as a part of a report."""
+    return TEMPLATES.lines("rows.md", title=title, rows=list(rows), notes=notes)
 
 
 def _change(figure: Figure) -> str:

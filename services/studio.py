@@ -21,6 +21,7 @@ from services.curation.meaning import Meaning
 from services.curation.near_duplicates import NearDuplicates
 from services.curation.plans import CellPlans
 from services.curation.thumbnails import ThumbnailFill
+from services.evaluation.likeness import Likeness
 from services.evaluation.retraining.jobs import Retrainings
 from services.evaluation.scoring import ScoreImages, score_workspace, scoring_facts
 from services.evaluation.service import EvaluationService
@@ -103,6 +104,7 @@ class Studio:
         """Whole data sets on their way to test cases."""
         self.evaluations = EvaluationService(profile, workspace, self.predictions.require_known, changes, execution)
         """What test sets say of models under test."""
+        self.likeness = Likeness(workspace, self.evaluations, self.meaning, models, changes)
         self.retrainings = Retrainings(workspace, self.evaluations, changes)
         self.example = ExampleWorkspace(workspace, profile, commands, jobs, self.batches, self.evaluations, changes)
         """An example of everything, made by one press."""
@@ -124,6 +126,7 @@ class Studio:
             self.image_map,
             self.batches,
             self.evaluations,
+            self.likeness,
             self.retrainings,
             self.example,
         ):
@@ -144,6 +147,7 @@ class Studio:
         self.example.close()
         self.batches.close()
         self.retrainings.close()
+        self.likeness.work.close()
         self.evaluations.close()
         self.thumbnails.close()
         self.imports.close()

@@ -6,13 +6,15 @@ at a time and the newest first; nothing is loaded before there is an image to em
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 from pydantic import Field
 
@@ -115,9 +117,41 @@ class Meaning:
         """What the vectors are kept under."""
         return embedder_key(self._section)
 
+    @property
+    def title(self) -> str:
+        """The name of the embedder for people."""
+        return self._section.title
+
     def table(self) -> VectorTable:
         """The vectors that are there."""
         return self._workspace.vectors.of(self.embedder)
+
+    def vectors_of(self, entries: Numbers) -> NDArray[np.float64]:
+        """Return the vectors of entries, NaN for those that have none."""
+        return _rows(self.table(), entries)
+
+    def placed(self, wanted: Sequence[str | Picture]) -> NDArray[np.float64]:
+        """Return the vectors of texts, and of pictures that are no entries such as sources, NaN for those not yet
+        placed. They are kept beside the vectors of entries.
+        """
+        keys = np.array([_key(one) for one in wanted], np.int64)
+        return _rows(self._workspace.vectors.of(f"{self.embedder} (beside)"), keys)
+
+    def place(self, wanted: Sequence[str | Picture]) -> None:
+        """Work out and keep the vectors of texts and pictures, apart from pictures that cannot be read.
+
+        Raises UserError if the embedder cannot be loaded.
+        """
+        texts, embedder, images = [one for one in wanted if isinstance(one, str)], self._models.embedder, {}
+        read = embedder.texts(texts) if isinstance(embedder, BatchEmbedder) and texts else map(embedder.text, texts)
+        for one in (one for one in wanted if isinstance(one, Picture)):
+            try:
+                images[one] = self._workspace.images.load(one.sha).convert("RGB")
+            except (UserError, OSError, ValueError):
+                log.exception("the image %s cannot be embedded", one.sha)
+        keys, vectors = [*map(_key, texts), *map(_key, images)], [*read, *self._vectors(list(images.values()))]
+        if keys:
+            self._workspace.vectors.add(f"{self.embedder} (beside)", keys, np.array(vectors, np.float32))
 
     # Embedding
 
@@ -200,14 +234,14 @@ class Meaning:
         _ = self._models.embedder  # loading it is not what a batch takes
         began = time.monotonic()
         batch = missing[: -self._batch - 1 : -1]
-        self._embed(batch)
+        self.embed(batch.tolist())
         seconds = (time.monotonic() - began) / len(batch)
         self._batch = min(max(int(BATCH_SECONDS / max(seconds, 1e-6)), 1), LARGEST_BATCH, 2 * self._batch)
         return len(missing) > len(batch)
 
-    def _embed(self, entries: Numbers) -> None:
+    def embed(self, entries: Sequence[int]) -> None:
         """Embed and save these; what has no readable image is left out from then on."""
-        shas = self._workspace.vectors.images_of(entries.tolist())
+        shas = self._workspace.vectors.images_of(entries)
         images: dict[str, Image.Image] = {}
         hashed, hashes = self._workspace.test_sets.hashes(shas.values()), dict[str, ImageHashes]()
         for entry, sha in shas.items():
@@ -296,6 +330,23 @@ class Meaning:
         if sha not in self._workspace.images.sizes([sha]):
             raise UserError("The picture of this filter is not in this workspace: choose it again.", field="filter")
         return _unit(self._vectors([self._workspace.images.load(sha).convert("RGB")])[0])
+
+
+def _key(wanted: str | Picture) -> int:
+    """The number under which the vector of a text or a picture is kept."""
+    sha = wanted.sha if isinstance(wanted, Picture) else hashlib.sha256(wanted.encode()).hexdigest()
+    return int(sha[:15], 16)
+
+
+def _rows(table: VectorTable, keys: Numbers) -> NDArray[np.float64]:
+    """Return the rows of a table by their numbers, NaN for those that are not there."""
+    found = np.full((len(keys), table.rows.shape[1]), np.nan)
+    if len(table.entries):
+        order = np.argsort(table.entries)
+        at = order[np.minimum(np.searchsorted(table.entries, keys, sorter=order), len(order) - 1)]
+        there = table.entries[at] == keys
+        found[there] = table.rows[at[there]]
+    return found
 
 
 def _unit(vector: object) -> Floats:

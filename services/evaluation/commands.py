@@ -123,6 +123,22 @@ class RankTestCases(OnModel, name="rank-test-cases", looks=True):
     most: int = Field(100, ge=1, le=MOST_RANKED, description="So many of them are told, the first ones")
 
 
+class ShowLikeness(OnModel, name="show-likeness", looks=True):
+    """Tell how like the originals the images of a test set are (KID, FID), which groups of edits of one meaning hurt
+    the model, and how much more perplexing the changed captions are; as far as the models have read images and words.
+    """
+
+
+class BeginLikeness(OnModel, name="begin-likeness"):
+    """Have the embedder read the images and edited words that show_likeness lacks, and the language model captions."""
+
+
+class CancelLikeness(Command, name="cancel-likeness"):
+    """Stop to read images and words; what was read by the embedder is kept."""
+
+    work: int = Field(ge=1, le=LARGEST_ID, description="As begin_likeness gives it")
+
+
 class BeginRetraining(OnModel, name="begin-retraining"):
     """Train a model further with images of a test set, arm by arm at equal updates, and measure what that gains on
     sources that it has not learnt from. What was trained before is not trained again.

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any, Literal
 
 from core.csv_tables import Kind, csv_text, facts
 from core.model_identity import ModelIdentity
 from evaluation import report
-from services.evaluation.types import Evaluated, ModelComparison, SubjectView
+from services.evaluation.types import Evaluated, LikenessFigures, ModelComparison, SubjectView
 from services.studies.exports import parquet
 
 FileKind = Literal["markdown", "latex", "csv", "parquet", "json"]
@@ -41,6 +41,25 @@ def rows_of(found: Evaluated) -> Iterator[report.Row]:
         yield from report.rows(found.effectiveness, found.validity, found.sensitivity)
     if found.segmentation is not None and found.losses is not None:
         yield from report.segmentation_rows(found.segmentation, found.losses, found.validity, found.sensitivity)
+
+
+def likeness_rows(likeness: LikenessFigures) -> Iterator[report.Row]:
+    """Yield all figures of a likeness, one a row."""
+    named = [("likeness", f"captions, by {likeness.language or 'no model'}", "perplexity ratio", likeness.perplexity)]
+    for name, one in likeness.fidelity.items():
+        named += [("likeness", f"{name}, by {one.extractor}", *of) for of in (("KID", one.kid), ("FID", one.fid))]
+    for group in likeness.groups:
+        name = ": ".join(filter(None, (group.label, group.edits)))
+        named.append(("groups of edits", name, f"change of {likeness.changed}", group.cluster.change))
+    for part, name, what, of in named:
+        yield report.Row(part, name, what, of.value, of.low, of.high, of.n, of.sources, of.why)
+
+
+def likeness_facts(likeness: LikenessFigures) -> dict[str, Any]:
+    """A likeness, JSON-ready."""
+    groups = [facts(one, "label edits entries") | facts(one.cluster, "p_value p_adjusted") for one in likeness.groups]
+    rows = list(_finite_rows(likeness_rows(likeness)))
+    return {**facts(likeness, "missing notes"), "figures": rows, "groups": groups}
 
 
 def facts_of(found: Evaluated, beside: ModelComparison | None = None) -> dict[str, Any]:
@@ -77,17 +96,20 @@ def assumption_facts(identity: ModelIdentity) -> list[dict[str, str]]:
     return [{"name": name, "value": value} for name, value in identity.assumptions]
 
 
-def file_of(found: Evaluated, kind: FileKind) -> bytes:
-    """A file of an evaluation."""
+def file_of(found: Evaluated, kind: FileKind, likeness: LikenessFigures | None = None) -> bytes:
+    """A file of an evaluation, with its likeness if there is one."""
     if kind == "markdown":
         notes = [f"- {' '.join(note.split())}" for note in found.notes]
-        return (_markdown(found) + ("\n".join(["", "## Notes", "", *notes, ""]) if notes else "")).encode()
+        title = "Likeness to the originals, and groups of edits"
+        more = report.rows_markdown(title, likeness_rows(likeness), likeness.notes) if likeness is not None else ""
+        return (_markdown(found) + more + ("\n".join(["", "## Notes", "", *notes, ""]) if notes else "")).encode()
     if kind == "latex":
         return _latex(found).encode()
+    rows = [*_plain_rows(found), *_finite_rows(likeness_rows(likeness) if likeness is not None else ())]
     if kind == "csv":
-        return csv_text(_plain_rows(found), COLUMNS).encode()
+        return csv_text(rows, COLUMNS).encode()
     if kind == "parquet":
-        return parquet(_plain_rows(found), COLUMNS)
+        return parquet(rows, COLUMNS)
     return json_text(facts_of(found)).encode()
 
 
@@ -136,5 +158,9 @@ def finite(number: Any) -> float | None:
 
 
 def _plain_rows(found: Evaluated) -> Iterator[dict[str, Any]]:
-    for row in rows_of(found):
+    yield from _finite_rows(rows_of(found))
+
+
+def _finite_rows(rows: Iterable[report.Row]) -> Iterator[dict[str, Any]]:
+    for row in rows:
         yield {name: finite(one) if isinstance(one, float) else one for name, one in asdict(row).items()}

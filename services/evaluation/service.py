@@ -265,7 +265,7 @@ class EvaluationService:
 
     def evaluate(self, asked: EvaluationQuestion) -> Evaluated:
         """All figures of what the model has read. Raises UserError for a subject or a model that gives none."""
-        return self._figures(asked).evaluated
+        return self.result(asked).evaluated
 
     def compare(self, first: EvaluationQuestion, second: EvaluationQuestion) -> ModelComparison | None:
         """The second model beside the first on the same test cases; None where the two are asked of different images.
@@ -274,20 +274,20 @@ class EvaluationService:
         """
         if first.subject != second.subject:
             return None
-        return compared(self._figures(first), self._figures(second), first.weighing)
+        return compared(self.result(first), self.result(second), first.weighing)
 
     def entries(self, asked: EvaluationQuestion, cell: Cell) -> tuple[int, ...]:
         """The entries of the catalogue behind a number of `evaluate`, ascending."""
-        return entries_of(self._figures(asked), cell)
+        return entries_of(self.result(asked), cell)
 
     def rank(self, asked: EvaluationQuestion, most: int = 100) -> Ranking:
         """In which order to look at the test cases, the first `most` of them. Raises UserError as `evaluate`."""
-        found, votes = self._figures(asked), self._workspace.case_columns.outcomes()
+        found, votes = self.result(asked), self._workspace.case_columns.outcomes()
         return self._ranking(asked, found, self._scored(found.cases, votes), votes, most)
 
     def ranked(self, asked: EvaluationQuestion, entries: Numbers, votes: Sequence[Outcome]) -> tuple[int, ...]:
         """Entries of some test cases in the order of `rank`, learnt from these cases and votes alone."""
-        found = self._figures(asked)
+        found = self.result(asked)
         table = found.cases.table
         part = part_of(found, np.flatnonzero(np.isin(table.entry[found.cases.generated.row], entries)))
         score: Scored | str = NOT_JUDGED
@@ -312,7 +312,7 @@ class EvaluationService:
 
     def rank_captions(self, asked: EvaluationQuestion, runs: Sequence[str]) -> CaptionRanking:
         """Order of the captions of runs that are not drawn yet. Raises UserError as `rank`, and for an unknown run."""
-        found = self._figures(asked)
+        found = self.result(asked)
         waiting = [self._workspace.runs.get(run) for run in dict.fromkeys(runs)]
         return rank_captions(found, self._workspace.case_columns.outcomes(), waiting)
 
@@ -320,18 +320,19 @@ class EvaluationService:
 
     def study_plan(self, asked: EvaluationQuestion, judged: int = acts.STUDY_IMAGES) -> StudyPlan:
         """What a study of so many images would say. Raises UserError where none can be drafted."""
-        return plan_study(self._figures(asked), judged)
+        return plan_study(self.result(asked), judged)
 
     def draft_study(
         self, asked: EvaluationQuestion, judged: int = acts.STUDY_IMAGES, create: Create | None = None
     ) -> str:
         """The id of a new draft with such a sample; `create` saves it. Raises UserError as `study_plan`."""
-        found = self._figures(asked)
+        found = self.result(asked)
         return draft_study(self._workspace, found, plan_study(found, judged), self._stored(asked.model).key, create)
 
     # How it is done
 
-    def _figures(self, asked: EvaluationQuestion) -> EvaluationResult:
+    def result(self, asked: EvaluationQuestion) -> EvaluationResult:
+        """The figures with the columns behind them. Raises UserError as `evaluate`."""
         return self._found.once((repr(asked), self._workspace.saved()), lambda: self._evaluated(asked))
 
     def _evaluated(self, asked: EvaluationQuestion) -> EvaluationResult:

@@ -10,11 +10,14 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from core import evaluation_results as results
+from core.figures import Figure
 from core.image_filter import ImageFilter
 from core.model_identity import ModelIdentity
 from core.settings import UnderTestSettings
 from core.types import TaskKind
 from core.validity_score import Agreement
+from evaluation.edit_clusters import EditCluster
+from evaluation.fidelity import Fidelity
 from evaluation.sensitivity import SensitivityRow
 from evaluation.validity import ValidityEffect
 
@@ -178,6 +181,40 @@ class ModelComparison:
     answer: str
     """Which is better, in a few sentences."""
     paired: results.PairedDifference
+
+
+@dataclass(frozen=True)
+class EditGroup:
+    """Test cases of one class whose edits mean the same."""
+
+    label: str
+    """"" for a segmenter, where all images are one class."""
+    edits: str
+    """The most frequent edits in words, such as "red → blue"."""
+    cluster: EditCluster
+    entries: tuple[int, ...]
+    """In the catalogue, the most typical first."""
+    pictures: tuple[str, ...]
+    """SHA-256 of the most typical images."""
+
+
+@dataclass(frozen=True)
+class LikenessFigures:
+    """All figures, of what the models have read."""
+
+    missing: int
+    """Images, words and captions that the embedder or the language model has still to read."""
+    changed: str
+    """The figure that edits change: the probability of the true class, or the share of right pixels."""
+    groups: tuple[EditGroup, ...]
+    """What hurts most first."""
+    fidelity: Mapping[str, Fidelity]
+    """Of the test cases and of the reconstructions, against the originals."""
+    perplexity: Figure
+    """How many times as perplexing the language model finds the changed captions as those of the sources."""
+    language: str
+    """The name of that model; "" until it has read a caption."""
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import linalg
+from scipy import linalg, stats
 
 from core.figures import Floats
-from evaluation.fidelity import BLOCKS, FEWEST_OF_BLOCK, fid, fidelity, kid
+from evaluation.fidelity import BLOCKS, FEWEST_OF_BLOCK, fid, fidelity, kid, perplexity_ratio
 
 
 def unit(vectors: Floats) -> Floats:
@@ -71,3 +71,14 @@ def test_too_few_are_said() -> None:
     assert "too few to say: 8 images" in fid(np.eye(8), np.eye(8)).why
     nothing = kid(np.zeros((0, 8)), np.zeros((0, 8)), np.zeros(0, int), np.zeros(0, int))
     assert nothing.value is None and nothing.n == 0
+
+
+def test_the_perplexity_ratio_is_that_of_paired_logarithms() -> None:
+    """Against scipy's paired t test, whose interval is of the mean difference."""
+    fate = np.random.default_rng(5)
+    before, after = fate.normal(3.0, 0.4, 40), fate.normal(3.1, 0.4, 40)
+    test = stats.ttest_rel(after, before)
+    found, ends = perplexity_ratio(before, after), test.confidence_interval(0.95)
+    assert found.value == pytest.approx(np.exp(np.mean(after - before))) and (found.n, found.sources) == (40, 40)
+    assert (found.low, found.high) == pytest.approx((np.exp(ends.low), np.exp(ends.high)))
+    assert perplexity_ratio(before[:1], after[:1]).why == "too few pairs of captions"

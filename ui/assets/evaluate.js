@@ -56,7 +56,16 @@
     try { study.fit((await wire.patient(`${api("ranking")}?${query}`)).parts); }
     catch (error) { document.getElementById("ranking-said").textContent = error.message; }
   }
-  rank();
+  // So do the groups of edits and the likeness to originals; while models read for them, the part says how far they are.
+  async function compareWithOriginals() {
+    try {
+      for (let part; (part = document.querySelector("#part-likeness:is([data-wanted], [data-work])")); ) {
+        if ("work" in part.dataset) await new Promise((go) => setTimeout(go, QUICK));
+        study.fit((await wire.patient(`${api("likeness")}?${query}`)).parts);
+      }
+    } catch (error) { document.getElementById("likeness-said").textContent = error.message; }
+  }
+  rank().then(compareWithOriginals);
 
   // A control set is drawn: how far it is, and then its figures.
   async function watchDrawing() {

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from core.types import TaskKind
 from services.evaluation.facts import SUFFIXES
 from services.evaluation.ranking import Ranking
-from services.evaluation.types import WITHOUT_SPLIT, Evaluated, ModelChoice, SubjectView
+from services.evaluation.types import WITHOUT_SPLIT, Evaluated, LikenessFigures, ModelChoice, SubjectView
 from ui.evaluate.choosing import Stand, subjects_part, work_part
 from ui.evaluate.explained import explanations_folded, explanations_window
 from ui.evaluate.ranking import ranking_part, ranking_waited_for
@@ -101,8 +101,16 @@ def _page(title: str, content: Html, signed_in: bool) -> str:
 # The report as one file
 
 
-def report_html(found: Evaluated, ranking: Ranking | None, thumbnail: Callable[[str], bytes]) -> str:
+def report_html(
+    found: Evaluated,
+    ranking: Ranking | None,
+    thumbnail: Callable[[str], bytes],
+    likeness: LikenessFigures | None = None,
+) -> str:
     """Return the report as one HTML file that holds its styles and pictures, no script and no address."""
+
+    def nowhere(entries: Sequence[int], image: int) -> None:
+        """The address of a list of images: a report has none."""
 
     def picture(sha: str) -> str | None:
         data = thumbnail(sha)
@@ -123,7 +131,9 @@ def report_html(found: Evaluated, ranking: Ranking | None, thumbnail: Callable[[
         found=found,
         style=Html(style.replace("</", "<\\/") + dark),
         result=Html(result_part(found, Links(picture=picture)).replace(" hidden>", ">")),  # all tables, as none opens
-        ranking=ranking_part(ranking, lambda _entries, _image: None, picture) if ranking is not None else None,
+        ranking=ranking_part(ranking, nowhere, picture) if ranking is not None else None,
+        likeness=likeness
+        and render("likeness", found=likeness, work=None, listed=nowhere, picture=picture, acts=False),
         model=model,
         explanations_folded=explanations_folded,
     )

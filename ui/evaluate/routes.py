@@ -11,12 +11,14 @@ from fastapi.responses import RedirectResponse, Response
 
 from core.errors import UserError
 from core.types import TaskKind
-from services.commands import Commands, Missing
+from services.commands import Command, Commands, Missing
 from services.curation.views import list_address
 from services.edit_conflicts import LARGEST_ID
 from services.evaluation.commands import (
+    BeginLikeness,
     BeginPredictions,
     CancelControlSet,
+    CancelLikeness,
     CancelPredictions,
     DraftEvaluationStudy,
     MakeControlSet,
@@ -24,6 +26,7 @@ from services.evaluation.commands import (
     ShowEvaluation,
 )
 from services.evaluation.facts import file_of
+from services.evaluation.likeness import Likeness
 from services.evaluation.retraining.jobs import Retrainings, TrainedModel
 from services.evaluation.service import LOOKING, EvaluationService, about, about_control, model_choice_key
 from services.evaluation.study import StudyPlan
@@ -33,6 +36,7 @@ from ui.evaluate.choosing import INPUT, LONGEST_MAPPING, Stand, chosen_part, con
 from ui.evaluate.comparing import comparison_part
 from ui.evaluate.page import FILES, evaluation_page, list_page, report_html, state_parts, subject_page
 from ui.evaluate.ranking import most_shown, ranking_part, ranking_refused
+from ui.evaluate.render import render
 from ui.evaluate.result import result_part
 from ui.evaluate.words import EVALUATE, Links, Place, weighing_link
 from ui.explore.parts import thumb_url
@@ -80,8 +84,8 @@ def to_evaluation(place: Place, **_: Any) -> tuple[str, str]:
 class _Pages:
     """What the routes show, of the services."""
 
-    def __init__(self, evaluations: EvaluationService, retrainings: Retrainings) -> None:
-        self.evaluations, self.retrainings = evaluations, retrainings
+    def __init__(self, evaluations: EvaluationService, retrainings: Retrainings, likeness: Likeness) -> None:
+        self.evaluations, self.retrainings, self.like = evaluations, retrainings, likeness
 
     def asked(self, place: Place) -> EvaluationQuestion:
         """Raises UserError for what cannot be asked."""
@@ -156,6 +160,13 @@ class _Pages:
         except UserError as error:
             return ranking_refused(str(error))
 
+    def likeness(self, place: Place) -> Html:
+        """Groups of edits and the likeness to originals, or how far the work for them is. The figures wait for it."""
+        asked = self.asked(place)
+        work = next(iter(self.like.work.of(about(asked))), None)
+        found = self.like.figures(asked) if work is None or not work.active else None
+        return render("likeness", found=found, work=work, listed=_listed, picture=thumb_url, acts=True)
+
     def _study(self, stand: Stand, found: Evaluated) -> StudyPlan | str | None:
         if found.validity is not None and found.validity.by_strata.value is not None:
             return None
@@ -192,10 +203,11 @@ def add_evaluate_routes(
     commands: Commands,
     evaluations: EvaluationService,
     retrainings: Retrainings,
+    likeness: Likeness,
     thumbnail: Callable[[str], bytes],
 ) -> None:
     """Add the pages below /evaluate/. `thumbnail` gives the WebP file of an image's thumbnail."""
-    pages = _Pages(evaluations, retrainings)
+    pages = _Pages(evaluations, retrainings, likeness)
     _add_pages(app, pages)
     _add_files(app, pages, thumbnail)
     _add_sent(app, commands, pages)
@@ -231,6 +243,10 @@ def _add_pages(app: FastAPI, pages: _Pages) -> None:
     @fetched_at(app, f"{API}ranking")
     def ranking(place: At) -> Mapping[str, Any]:
         return {"parts": {"part-ranking": pages.ranking(place)}}
+
+    @fetched_at(app, f"{API}likeness")
+    def likeness(place: At) -> Mapping[str, Any]:
+        return {"parts": {"part-likeness": pages.likeness(place)}}
 
     @fetched_at(app, f"{API}trained")
     def trained(kind: TaskKind) -> Mapping[str, Any]:
@@ -290,11 +306,11 @@ def _add_files(app: FastAPI, pages: _Pages, thumbnail: Callable[[str], bytes]) -
     @page_at(app, f"{EVALUATE}report/{{kind}}", to_evaluation)
     def report(request: Request, place: At, kind: Literal["html", "markdown", "latex", "csv", "parquet"]) -> Response:
         asked = pages.asked(place)
-        found = evaluations.evaluate(asked)
+        found, likeness = evaluations.evaluate(asked), pages.like.figures(asked)
         if kind == "html":
-            data = report_html(found, evaluations.rank(asked), thumbnail).encode()
+            data = report_html(found, evaluations.rank(asked), thumbnail, likeness).encode()
         else:
-            data = file_of(found, kind)
+            data = file_of(found, kind, likeness)
         name = plain_name(f"{found.subject.title} {found.model}") or "evaluation"
         return Response(data, media_type=_TYPES[kind], headers=attached(f"{name}{FILES[kind]}"))
 
@@ -312,11 +328,16 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
         commands.do(BeginPredictions.of(place.fields))
         return _state(pages, place)
 
-    def check_masks(data: dict[str, Any]) -> Mapping[str, Any]:
-        """The same, from within the answer: the page comes anew, with the work on top."""
-        place = _sent_place(data)
-        commands.do(BeginPredictions.of(place.fields))
-        return {"go": place.to()}
+    def then_here(command: type[Command]) -> Callable[[dict[str, Any]], Mapping[str, Any]]:
+        """Send a command from within the answer, about the place or a piece of work; then the page comes anew."""
+
+        def act(data: dict[str, Any]) -> Mapping[str, Any]:
+            work = data.pop("work", None)
+            place = _sent_place(data)
+            commands.do(command.of(place.fields if work is None else {"work": work}))
+            return {"go": place.to()}
+
+        return act
 
     def cancel(data: dict[str, Any]) -> Mapping[str, Any]:
         work = data.pop("work", None)
@@ -343,23 +364,21 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
         commands.send(CONTROL, fields)
         return {"go": place.to()}
 
-    def stop_control(data: dict[str, Any]) -> Mapping[str, Any]:
-        commands.do(CancelControlSet.of({"work": data.pop("work", None)}))
-        return {"go": _sent_place(data).to()}
-
     def study(data: dict[str, Any]) -> Mapping[str, Any]:
         drafted = commands.do(DraftEvaluationStudy.of(_sent_place(data).fields))
         return {"go": f"/study/{drafted['study']}"}
 
     acts: Mapping[str, Callable[[dict[str, Any]], Mapping[str, Any]]] = {
         BeginPredictions.name: begin,
-        "check-masks": check_masks,
+        "check-masks": then_here(BeginPredictions),
         DraftEvaluationStudy.name: study,
         CancelPredictions.name: cancel,
         "look": look,
         "keep-trained": keep_trained,
         CONTROL: control,
-        CancelControlSet.name: stop_control,
+        CancelControlSet.name: then_here(CancelControlSet),
+        BeginLikeness.name: then_here(BeginLikeness),
+        CancelLikeness.name: then_here(CancelLikeness),
     }
     for name, act in acts.items():
         add_posted(app, f"{API}{name}", act)

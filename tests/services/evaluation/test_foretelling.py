@@ -54,7 +54,7 @@ def run_with(workspace: Workspace, label: str, captions: list[CounterfactualCapt
 
 def best_and_worst(service: EvaluationService) -> tuple[Kind, Kind]:
     """Edit type, alternative and label of which most test cases are wrong, and of which fewest are."""
-    found = service._figures(BIRDS)
+    found = service.result(BIRDS)
     kinds, kind, _ = kinds_of(found.cases)
     wrong = {name: (found.right[kind == number] == WRONG).mean() for number, name in enumerate(kinds)}
     ordered = sorted(wrong, key=lambda name: wrong[name])
@@ -130,7 +130,7 @@ def test_a_script_and_the_command_line_get_the_same(
 def test_captions_of_a_segmentation_are_foretold_by_what_was_lost(
     service: EvaluationService, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = service._figures(ROADS)
+    found = service.result(ROADS)
     kinds, kind, _ = kinds_of(found.cases)
     known = found.right != UNKNOWN
     there = [number for number in range(len(kinds)) if known[kind == number].any()]

@@ -46,7 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         fill(workspace, 5, controls=False, seed=6)
         service = service_of(workspace)
         read_all(service, BIRDS)
-        found = service._figures(BIRDS)
+        found = service.result(BIRDS)
         case = found.cases.table.test_case[found.cases.generated.row]
         # Only wrong images are judged, and each of the two annotators finds all of them valid.
         judged(workspace, dict.fromkeys(case[found.right == WRONG].tolist()[::2], "yes"))
@@ -71,7 +71,7 @@ def wrong_of_sources(found: EvaluationResult) -> tuple[np.ndarray, np.ndarray, n
 
 
 def test_the_figures_are_those_of_the_sources(service: EvaluationService) -> None:
-    found = service._figures(BIRDS)
+    found = service.result(BIRDS)
     before, shares, size = wrong_of_sources(found)
     held = found.evaluated.effectiveness
     assert held is not None and sorted(size.tolist()) == [2] * 6 + [10] * 5

@@ -50,14 +50,14 @@ def service(folder: Path) -> Iterator[EvaluationService]:
 
 def parts(service: EvaluationService) -> tuple[EvaluationResult, Floats, Floats, Floats]:
     """The figures, how unsure the model is in two ways, and no check."""
-    found, stored = service._figures(BIRDS), service.predicting.stored(BIRDS.model)
+    found, stored = service.result(BIRDS), service.predicting.stored(BIRDS.model)
     assert stored is not None
     unsure, gini = service._answers.doubts(stored, found.cases, found.cases.generated)
     return found, unsure, gini, np.full(len(unsure), np.nan)
 
 
 def test_all_test_cases_are_in_the_order_once_and_faults_come_first(service: EvaluationService) -> None:
-    found = service._figures(BIRDS)
+    found = service.result(BIRDS)
     ranking = service.rank(BIRDS, 1000)
     table, images = found.cases.table, found.cases.generated
     assert sorted(one.entry for one in ranking.first) == sorted(table.entry[images.row].tolist())
@@ -209,7 +209,7 @@ def test_by_script_and_from_the_command_line(
 
 
 def test_of_a_segmenter_a_fault_is_the_class_that_is_lost_and_the_edit(service: EvaluationService) -> None:
-    found = service._figures(ROADS)
+    found = service.result(ROADS)
     ranking = service.rank(ROADS, 1000)
     table, images = found.cases.table, found.cases.generated
     assert sorted(one.entry for one in ranking.first) == sorted(table.entry[images.row].tolist())
@@ -237,7 +237,7 @@ def test_of_a_segmenter_a_fault_is_the_class_that_is_lost_and_the_edit(service: 
 
 
 def test_where_a_segmenter_does_not_tell_how_unsure_it_is_that_is_said(service: EvaluationService) -> None:
-    found, stored = service._figures(ROADS), service.predicting.stored(ROADS.model)
+    found, stored = service.result(ROADS), service.predicting.stored(ROADS.model)
     assert stored is not None
     unsure, gini = service._answers.doubts(stored, found.cases, found.cases.generated)
     none = np.full(len(unsure), np.nan)
@@ -253,7 +253,7 @@ def test_where_a_segmenter_does_not_tell_how_unsure_it_is_that_is_said(service: 
 
 
 def test_half_of_a_segmenters_test_cases_are_ranked_alone(service: EvaluationService) -> None:
-    found = service._figures(ROADS)
+    found = service.result(ROADS)
     some = np.flatnonzero(found.cases.generated.source < READ_STREETS // 2)
     entries = found.cases.table.entry[found.cases.generated.row[some]]
     order = service.ranked(ROADS, entries, ())

@@ -198,7 +198,7 @@ def test_a_segmenter_is_measured_by_the_masks(whole: EvaluationService) -> None:
 
 
 def test_a_segmenter_is_wrong_where_the_studio_says_so_of_each_image(whole: EvaluationService) -> None:
-    workspace, found = whole._workspace, whole._figures(ROADS)
+    workspace, found = whole._workspace, whole.result(ROADS)
     stored = whole.predicting.stored(SEGMENTER)
     assert stored is not None
     generated, table, masks = found.cases.generated, found.cases.table, RunMasks(workspace)
@@ -224,7 +224,7 @@ def test_a_segmenter_is_wrong_where_the_studio_says_so_of_each_image(whole: Eval
 
 
 def test_every_number_of_a_segmenter_opens_its_images(whole: EvaluationService) -> None:
-    evaluated, found = whole.evaluate(ROADS), whole._figures(ROADS)
+    evaluated, found = whole.evaluate(ROADS), whole.result(ROADS)
     effect, losses, cases = evaluated.segmentation, evaluated.losses, found.cases
     assert effect is not None and losses is not None and losses.generated.value is not None
 
@@ -272,7 +272,7 @@ def test_every_number_of_a_segmenter_opens_its_images(whole: EvaluationService) 
 
 
 def test_masks_hold_where_the_segmenter_of_the_checks_finds_them(whole: EvaluationService) -> None:
-    evaluated, found = whole.evaluate(ROADS), whole._figures(ROADS)
+    evaluated, found = whole.evaluate(ROADS), whole.result(ROADS)
     checks = load_profile("demo").checks
     wanted = checks.own_segmenter()
     assert wanted is not None and evaluated.segmentation is not None
@@ -356,7 +356,7 @@ def test_a_mask_of_an_image_that_cannot_be_read_waits_for_no_check(
 
 
 def test_edits_of_a_segmenter_are_measured_by_right_pixels(whole: EvaluationService) -> None:
-    evaluated, found = whole.evaluate(ROADS), whole._figures(ROADS)
+    evaluated, found = whole.evaluate(ROADS), whole.result(ROADS)
     assert evaluated.against_control and set(evaluated.edits) == {"edit type", "keyword", "alternative"}
     cases, model, load = found.cases, ModelUnderTest(SEGMENTER), whole._workspace.images.load
     names = list(model.identity.classes)
@@ -516,7 +516,7 @@ def test_votes_say_how_many_faults_are_valid(workspace: Workspace, service: Eval
     read_all(service, BIRDS)
     before = service.evaluate(BIRDS)
     assert before.validity is None and any(note.startswith("No study has judged") for note in before.notes)
-    found, cases = service._figures(BIRDS), service.cases(OBJECTS)
+    found, cases = service.result(BIRDS), service.cases(OBJECTS)
     test_case = cases.table.test_case[cases.generated.row]
     wrong, right = (test_case[found.right == standing].tolist() for standing in (WRONG, RIGHT))
     assert len(wrong) >= 8 and len(right) >= 8
@@ -629,7 +629,7 @@ def test_predictions_of_before_there_were_identities_are_used(workspace: Workspa
     evaluated = service.evaluate(asked)
     assert evaluated.effectiveness is not None and evaluated.effectiveness.cases == 2
     assert any(note.startswith("Of 3 images only the likeliest classes are kept") for note in evaluated.notes)
-    found = service._figures(asked)
+    found = service.result(asked)
     says = [model.predict(workspace.images.load(sha)).top[0].label for sha in service.cases(OBJECTS).generated.shas]
     assert found.right.tolist() == [RIGHT if one == "bird" else WRONG for one in says]
 

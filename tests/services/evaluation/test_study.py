@@ -106,7 +106,7 @@ def test_the_draft_has_the_sample_with_one_question_and_its_groups(
     assert Counter(item.group for item in items) == {row.stratum: row.judged for row in plan.rows if row.judged}
     assert len({item.test_case for item in items}) == 40
 
-    found = service._figures(BIRDS)
+    found = service.result(BIRDS)
     generated = found.cases.generated
     wrong = set(found.cases.table.test_case[generated.row[found.right == WRONG]].tolist())
     assert {item.test_case for item in items if str(item.group).startswith("wrong")} <= wrong
@@ -127,7 +127,7 @@ def test_what_a_script_asks_is_a_draft_of_its_own(service: EvaluationService, wo
 def test_of_a_segmenter_images_are_asked_that_lose_a_class_and_that_do_not(
     workspace: Workspace, service: EvaluationService
 ) -> None:
-    plan, found = service.study_plan(ROADS, 20), service._figures(ROADS)
+    plan, found = service.study_plan(ROADS, 20), service.result(ROADS)
     assert plan.judged == 20 and not plan.not_asked
     assert sum(row.images for row in plan.rows) == (found.right != UNKNOWN).sum()
     assert {row.stratum.partition(", ")[0] for row in plan.rows} == {"loses no class", "loses a class"}
@@ -149,7 +149,7 @@ def test_votes_say_how_many_images_that_lose_a_class_are_valid(tmp_path: Path, m
         service = service_of(workspace)
         before = service.evaluate(ROADS)
         assert before.validity is None and any(note.startswith("No study has judged") for note in before.notes)
-        found = service._figures(ROADS)
+        found = service.result(ROADS)
         case = found.cases.table.test_case[found.cases.generated.row]
         wrong, right = (case[found.right == standing].tolist() for standing in (WRONG, RIGHT))
         answers = {one: "yes" if place % 2 else "no" for place, one in enumerate(wrong)}

@@ -39,7 +39,7 @@ def workspace(tmp_path: Path, made_once: MadeOnce) -> Iterator[Workspace]:
 
 def cases_of(service: EvaluationService) -> tuple[list[int], list[int]]:
     """The test cases that the model gets wrong, and right."""
-    found = service._figures(BIRDS)
+    found = service.result(BIRDS)
     case = found.cases.table.test_case[found.cases.generated.row]
     return case[found.right == WRONG].tolist(), case[found.right == RIGHT].tolist()
 

@@ -142,7 +142,7 @@ def test_reconstructions_are_drawn_only_where_the_filter_names_their_recipe(work
     assert "reconstruction" not in note_of(pool_of(workspace.catalogue, everything), everything)
     study = workspace.studies.create("Birds", CLASSIFICATION)
     alone = ItemDraw(filter=ImageFilter(entries=listed[len(edited) :]))
-    with pytest.raises(UserError, match="3 reconstructions are left out: choose their recipe, such as “Reconstruction”"):
+    with pytest.raises(UserError, match="3 reconstructions are left out: choose their recipe, such as"):
         drafts.drawn(workspace.studies.get(study), alone)
     new, words = drafts.drawn(workspace.studies.get(study), ItemDraw())
     assert len(new) == len(edited) and words.endswith(", without 3 reconstructions")

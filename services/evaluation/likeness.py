@@ -1,0 +1,185 @@
+"""Likeness of test cases to their originals, groups of edits of one meaning, and how usual the changed captions are.
+
+The figures come from vectors of the profile's embedder and from probabilities of its language model. What is missing of
+both is worked out on request. Vectors are kept in the workspace, scores of captions until the studio ends.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from core.evaluation_results import OF_PIXELS, OF_TRUE_CLASS
+from core.figures import Figure, Numbers
+from core.latest import Latest
+from evaluation.edit_clusters import edit_clusters
+from evaluation.fidelity import Fidelity, fidelity, perplexity_ratio
+from pipeline.recipes import known_recipes
+from pipeline.seams import Models, ScoringLanguageModel
+from services.changes import Changes
+from services.commands import Commands
+from services.curation.meaning import Meaning, Picture
+from services.evaluation import commands as acts
+from services.evaluation.facts import likeness_facts
+from services.evaluation.results import EvaluationResult
+from services.evaluation.service import EvaluationService, about, cancelled, work_facts
+from services.evaluation.types import EditGroup, EvaluationQuestion, LikenessFigures
+from services.work_queue import OnWork, WorkQueue, WorkView
+from storage.workspace import Workspace
+
+MOST_SOURCES = 1_000
+"""Sources that the figures are of: of more, so many by chance."""
+CAPTIONS = 100
+"""Sources whose captions the language model reads, each with the caption of one of its test cases."""
+AT_ONCE = 16
+"""Images or texts between two looks at whether the work has to stop."""
+NAMED_EDITS, PICTURES = 3, 4
+"""Edits that name a group, and its images that are shown: the most frequent and the most typical ones."""
+
+
+class _Needs:
+    """What the figures of one evaluation need of the models."""
+
+    def __init__(self, found: EvaluationResult, workspace: Workspace) -> None:
+        cases, fate = found.cases, np.random.default_rng(0)
+        table, images = cases.table, cases.generated
+        self.sources = np.sort(fate.permutation(len(cases.originals))[:MOST_SOURCES])
+        self.originals = [Picture(cases.originals.shas[place]) for place in self.sources.tolist()]
+        self.images = dict[str, tuple[Numbers, Numbers]]()
+        """Source and entry of test cases and of reconstructions."""
+        for name, own in (("test cases", images), ("reconstructions", cases.controls)):
+            if len(of := np.flatnonzero(np.isin(own.source, self.sources))):
+                self.images[name] = own.source[of], table.entry[own.row[of]]
+        place = np.full(len(table), -1)
+        place[images.row] = np.where(np.isin(images.source, self.sources), np.arange(len(images)), -1)
+        case = place[table.edits.row]
+        rows = np.flatnonzero(
+            (case >= 0) & (table.edits.keywords.numbers >= 0) & (table.edits.alternatives.numbers >= 0)
+        )
+        self.edits = list(
+            zip(case[rows].tolist(), table.edits.keywords.of(rows), table.edits.alternatives.of(rows), strict=True)
+        )
+        """The place of a test case, the old and the new words of an edit of it."""
+        self.words = list(dict.fromkeys(word for _, *pair in self.edits for word in pair))
+        self.captions = list[tuple[str, str]]()
+        """The caption of a source, and that of one of its test cases."""
+        edited, known = fate.permutation(np.unique(case[rows])), {recipe.name: recipe for recipe in known_recipes()}
+        _, first = np.unique(images.source[edited], return_index=True)
+        for test_case in table.test_case[images.row[edited[np.sort(first)[:CAPTIONS]]]].tolist():
+            made = workspace.test_cases.get(test_case) if test_case >= 0 else None
+            recipe = known.get(made.lineage.recipe) if made is not None else None
+            if made is not None and recipe is not None:
+                values = {name: held.value.value for name, held in workspace.runs.get(made.run_id).values.items()}
+                caption = recipe.source_caption(values)
+                self.captions += [(caption, made.lineage.counterfactual.text)] if caption else []
+
+
+class Likeness:
+    """The likeness of the test sets of a workspace. All methods may be called from any thread."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        evaluations: EvaluationService,
+        meaning: Meaning,
+        models: Models,
+        changes: Changes | None = None,
+    ) -> None:
+        self._workspace, self._evaluations, self._meaning, self._models = workspace, evaluations, meaning, models
+        self.work = WorkQueue(changes, name="likeness of a test set")
+        """What is worked out; `of(about(asked))` finds that of a question."""
+        self._scores, self._language, self._no_score = dict[str, float](), "", ""
+        self._found = Latest[LikenessFigures](4)
+
+    def register(self, commands: Commands) -> None:
+        asked = self._evaluations.asked
+        commands.add(acts.ShowLikeness, lambda sent: likeness_facts(self.figures(asked(sent))))
+        commands.add(acts.BeginLikeness, lambda sent: work_facts(self.begin(asked(sent))))
+        commands.add(acts.CancelLikeness, lambda sent: cancelled(self.work, sent.work))
+
+    def begin(self, asked: EvaluationQuestion) -> WorkView:
+        """Begin to work out what is missing, or return the work that goes on. Raises UserError as `evaluate`."""
+        needs = _Needs(self._evaluations.result(asked), self._workspace)
+        return self.work.begin("working out vectors", about(asked), partial(self._work_out, needs))
+
+    def figures(self, asked: EvaluationQuestion) -> LikenessFigures:
+        """Return the figures as far as they are worked out. That takes seconds for a large test set. Raises UserError
+        as `evaluate`.
+        """
+        found, key = self._evaluations.result(asked), (repr(asked), self._workspace.saved(), len(self._scores))
+        return self._found.once((*key, self._no_score), lambda: self._made(found, _Needs(found, self._workspace)))
+
+    def _missing(self, needs: _Needs) -> tuple[Sequence[Any], ...]:
+        """Entries, and originals and words, without a vector; and captions without a score."""
+        entries = np.unique(np.concatenate([entries for _, entries in needs.images.values()]))
+        beside: list[str | Picture] = [*needs.originals, *needs.words]
+        captions = dict.fromkeys(text for pair in needs.captions for text in pair if text not in self._scores)
+        return (
+            entries[np.isnan(self._meaning.vectors_of(entries)[:, 0])].tolist(),
+            [beside[place] for place in np.flatnonzero(np.isnan(self._meaning.placed(beside)[:, 0])).tolist()],
+            () if self._no_score else tuple(captions),
+        )
+
+    def _work_out(self, needs: _Needs, on_work: OnWork) -> None:
+        missing = self._missing(needs)
+        done, total = 0, sum(map(len, missing))
+        read: tuple[Callable[[Any], None], ...] = self._meaning.embed, self._meaning.place, self._score
+        for act, doing, wanted in zip(read, ("images", "originals and words", "captions"), missing, strict=True):
+            for first in range(0, len(wanted), AT_ONCE):
+                on_work(done, total, doing)
+                act(wanted[first : first + AT_ONCE])
+                done += len(wanted[first : first + AT_ONCE])
+
+    def _score(self, captions: Sequence[str]) -> None:
+        model = self._models.language
+        self._language = model.name
+        if isinstance(model, ScoringLanguageModel):
+            self._scores |= {text: model.score(text) for text in captions}
+        else:
+            self._no_score = f"the language model {model.name} does not tell how likely a text is"
+
+    def _made(self, found: EvaluationResult, needs: _Needs) -> LikenessFigures:
+        missing, compared, before = self._missing(needs), dict[str, Fidelity](), self._meaning.placed(needs.originals)
+        seen, sources = np.isfinite(before[:, 0]), len(found.cases.originals)
+        for name, (source, entries) in needs.images.items():
+            after = self._meaning.vectors_of(entries)
+            if seen.any() and (there := np.isfinite(after[:, 0])).any():
+                both = before[seen], after[there], needs.sources[seen], source[there]
+                compared[name] = fidelity(*both, self._meaning.title)
+        pairs = [(self._scores[old], self._scores[new]) for old, new in needs.captions if {old, new} <= {*self._scores}]
+        perplexity = perplexity_ratio(*np.array(pairs or np.zeros((0, 2)), float).T)
+        if not pairs:
+            why = self._no_score or ("they are not read yet" if needs.captions else "no test case has a source caption")
+            perplexity = Figure(None, why=why)
+        left, notes = sum(map(len, missing)), list[str]()
+        if sources > MOST_SOURCES:
+            notes.append(f"The figures are of {MOST_SOURCES:,} of {sources:,} sources, by chance.")
+        if left:
+            notes.append(f"Not read yet: {left:,} of the images, words and captions. The figures leave them out.")
+        changed = OF_TRUE_CLASS if found.cases.task == "classification" else OF_PIXELS
+        groups = self._groups(found, needs)
+        return LikenessFigures(left, changed, groups, compared, perplexity, self._language, tuple(notes))
+
+    def _groups(self, found: EvaluationResult, needs: _Needs) -> tuple[EditGroup, ...]:
+        cases, images, vectors = found.cases, found.cases.generated, self._meaning.placed(needs.words)
+        place = {word: number for number, word in enumerate(needs.words)}
+        grouped, case = np.unique([case for case, *_ in needs.edits], return_inverse=True)
+        differences, of_case = np.zeros((len(grouped), vectors.shape[1])), [list[str]() for _ in grouped]
+        for number, (_, old, new) in zip(case.tolist(), needs.edits, strict=True):
+            differences[number] += vectors[place[new]] - vectors[place[old]]
+            of_case[number].append(f"{old} → {new}")
+        made, grouped = [], grouped.astype(np.int64)
+        label = np.maximum(images.label[grouped], 0)
+        for one in edit_clusters(differences, found.change[grouped], images.source[grouped], label):
+            own, counted = grouped[list(one.cases)], Counter(words for at in one.cases for words in of_case[at])
+            named = ", ".join(words for words, _ in counted.most_common(NAMED_EDITS))
+            more = f" and {len(counted) - NAMED_EDITS} more" if len(counted) > NAMED_EDITS else ""
+            title = cases.labels[one.label] if cases.task == "classification" else ""
+            entries = tuple(cases.table.entry[images.row[own]].tolist())
+            pictures = tuple(images.shas[at] for at in own[:PICTURES].tolist())
+            made.append(EditGroup(title, named + more, one, entries, pictures))
+        return tuple(made)
