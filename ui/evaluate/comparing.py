@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Literal
 
+from core.data_files import DataTable
 from core.figures import Figure
 from services.evaluation.types import EDIT_TABLES, EditTable, Evaluated, ModelComparison
 from ui.evaluate.edits import SHOWN_ROWS
@@ -14,7 +16,8 @@ from ui.evaluate.words import Place, ends_of, per_cent, points, signed
 from ui.markup import Html, el
 
 Pair = tuple[Evaluated, Evaluated]
-Say = Callable[[Figure], str]
+Unit = Literal["share", "points", "times"]
+_ROWS = {kind: DataTable(__file__, tuple[str, Unit], kind) for kind in ("effectiveness", "segmentation")}
 Dots = tuple[str, list[tuple[int, tuple[str, Html, list[tuple[str, str]]]]]]
 """The title of a table and its rows: test cases, and a name with its plot, and the words of each model with why."""
 
@@ -33,7 +36,7 @@ def comparison_part(pair: Pair, places: tuple[Place, Place], compared: ModelComp
         compared=compared,
         by_error=first.effectiveness is not None,
         answer=second.answer,
-        figures=[(words, [_cell(one, say) for one in figures]) for words, figures, say in _figures(pair)],
+        figures=_figures(pair),
         sources=_same_sources(pair),
         tables=[table for table in (*tables, _classes(pair)) if table is not None],
         SHOWN_ROWS=SHOWN_ROWS,
@@ -47,56 +50,32 @@ def _names(pair: Pair) -> tuple[str, str]:
     return first.subject.title, second.subject.title
 
 
-def _figures(pair: Pair) -> list[tuple[str, tuple[Figure | None, Figure | None], Say]]:
-    def both(get: Callable[[Evaluated], Figure | None]) -> tuple[Figure | None, Figure | None]:
-        return get(pair[0]), get(pair[1])
-
-    if pair[0].effectiveness is not None and pair[1].effectiveness is not None:
-        one, two = pair[0].effectiveness, pair[1].effectiveness
-        return [
-            ("error on originals", (one.error_original, two.error_original), _share),
-            ("error on generated images", (one.error_generated, two.error_generated), _share),
-            ("error on reconstructions", (one.error_reconstructed, two.error_reconstructed), _share),
-            ("generated less original", (one.difference, two.difference), _points),
-            ("in excess of reconstruction", (one.excess, two.excess), _points),
-            ("error, times the original", (one.factor, two.factor), _times),
-            ("wrong and valid", both(lambda held: held.validity.by_strata if held.validity else None), _share),
-        ]
-    if pair[0].segmentation is not None and pair[1].segmentation is not None:
-        a, b = pair[0].segmentation, pair[1].segmentation
-        return [
-            ("mIoU on originals", (a.miou_original, b.miou_original), _share),
-            ("mIoU on generated images", (a.miou_generated, b.miou_generated), _share),
-            ("mIoU on reconstructions", (a.miou_reconstructed, b.miou_reconstructed), _share),
-            ("generated less original", (a.difference, b.difference), _points),
-            ("in excess of reconstruction", (a.excess, b.excess), _points),
-            ("test cases that lose a class", both(lambda held: held.losses.generated if held.losses else None), _share),
-            ("reconstructions that do", both(lambda held: held.losses.reconstructed if held.losses else None), _share),
-            ("loses a class, in excess", both(lambda held: held.losses.excess if held.losses else None), _points),
-            ("loses a class and valid", both(lambda held: held.validity.by_strata if held.validity else None), _share),
-        ]
+def _figures(pair: Pair) -> list[tuple[str, list[tuple[str, str]]]]:
+    """The figures that both have, each with its cells."""
+    for kind, rows in _ROWS.items():
+        if all(getattr(held, kind) is not None for held in pair):
+            return [
+                (words, [_cell(_figure_of(held, place), unit) for held in pair])
+                for words, (place, unit) in rows.items()
+            ]
     return []
 
 
-def _share(figure: Figure) -> str:
-    return per_cent(figure.value)
+def _figure_of(held: Evaluated, place: str) -> Figure | None:
+    part, name = place.split(".")
+    return getattr(getattr(held, part), name, None)
 
 
-def _points(figure: Figure) -> str:
-    return f"{points(figure.value)} points"
-
-
-def _times(figure: Figure) -> str:
-    return f"{figure.value:.1f}"
-
-
-def _cell(figure: Figure | None, say: Say) -> tuple[str, str]:
+def _cell(figure: Figure | None, unit: Unit) -> tuple[str, str]:
     """A figure, "" where there is none, and its interval or why there is none."""
     if figure is None or figure.value is None:
         return "", figure.why if figure is not None else ""
-    if say is _times and figure.low is not None and figure.high is not None:
-        return say(figure), f"{figure.low:.1f} to {figure.high:.1f}"
-    return say(figure), figure.why if say is _times else ends_of(figure, say is _points)
+    if unit == "share":
+        return per_cent(figure.value), ends_of(figure)
+    if unit == "points":
+        return f"{points(figure.value)} points", ends_of(figure, True)
+    known = figure.low is not None and figure.high is not None
+    return f"{figure.value:.1f}", f"{figure.low:.1f} to {figure.high:.1f}" if known else figure.why
 
 
 def _same_sources(pair: Pair) -> str:

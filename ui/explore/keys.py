@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from core.check_words import CAPTION_WORDS, WORDS
+from core.data_files import DataTable
 from core.types import stage_title
 from services.runs.words import DEFAULT_ARTIFACTS
 from ui.explore.counterfactuals import FAILED
@@ -15,37 +16,11 @@ from ui.markup import Html
 from ui.templating import render
 
 Keys = tuple[str, ...]
-_MODES = modes(DEFAULT_ARTIFACTS)
-GROUPS: dict[str, tuple[tuple[Keys, str], ...]] = {
-    "Review of the shown result": (
-        (("A",), "accept"),
-        (("R",), "reject: 1 to 4 pick a reason"),
-        (("U",), "take the verdict back"),
-        (("S",), "draw it again with a new seed, and show it"),
-        (("E",), "edit its caption and go round again"),
-        (("N",), "the next result that is not reviewed"),
-        (("→",), "the next result, an earlier one"),
-        (("←",), "the result before it, a later one"),
-    ),
-    "Ways to look": (
-        *(((str(number),), mode.words) for number, mode in enumerate(_MODES.values(), 1)),
-        (("B",), "beside the source, or alone"),
-        (("F",), "full window, and back"),
-        (("Z",), "one to one, or fitted"),
-    ),
-    "Work": (
-        (("G",), "make the images that wait for your yes; it asks first"),
-        (("Ctrl", "↵"), "the same, also while typing"),
-        (("Ctrl", "⇧", "↵"), "run all stages of text"),
-        (("Ctrl", "Z"), "undo the last thing done"),
-        (("Ctrl", "⇧", "Z"), "do it again; Ctrl Y as well"),
-    ),
-    "Fields and windows": (
-        (("↵",), "save what was typed"),
-        (("⇧", "↵"), "a new line"),
-        (("Esc",), "take back what was typed, or close what is open"),
-        (("?",), "this list"),
-    ),
+_LOOKS = "Ways to look"
+_DIGITS = tuple(((str(number),), mode.words) for number, mode in enumerate(modes(DEFAULT_ARTIFACTS).values(), 1))
+GROUPS = {
+    name: (*_DIGITS, *rows) if name == _LOOKS else rows
+    for name, rows in DataTable(__file__, tuple[tuple[Keys, str], ...]).items()
 }
 """The name of each group, and its keys with what they do. Keys that belong together are pressed together."""
 
