@@ -13,8 +13,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Literal, NamedTuple
 
+from core.text_templates import TextTemplates
 from core.types import EDIT_TYPES, CounterfactualCaption, CounterfactualCaptions, Edit
 from core.words import says_something, tokens
 from services.batches.item_selection import rank_of
@@ -69,26 +71,11 @@ class SharingReport:
 
     def sentences(self) -> tuple[str, ...]:
         """The report in plain sentences."""
-        said = [f"{self.captions:,} of {self.offered:,} captions are drawn, from {self.sources:,} source images."]
-        if self.sources_without:
-            said.append(f"{self.sources_without:,} of the source images have no caption that is drawn.")
-        if self.shares:
-            said.append(f"Edit types: {'; '.join(_in_words(share) for share in self.shares)}.")
-        if self.words:
-            most = ", ".join(f"{word} ({number:,})" for word, number in self.words)
-            limit = f", at most {self.most_of_a_word:,} each" if self.most_of_a_word is not None else ""
-            said.append(f"The most frequent words of edits{limit}: {most}.")
-        left = [f"{_REASONS[why]} ({number:,})" for why, number in self.left_out.items() if number]
-        said += [f"Left out: {'; '.join(left)}."] if left else []
+        least = None
         if self.least_share_of_a_word is not None:
             # Rounded up to three digits, so that what a person types is enough.
             least = math.ceil(self.least_share_of_a_word * 1000 - _NEARLY) / 1000
-            said.append(
-                "For the limit of a word to leave none out, edits.most_share_of_a_word would have to be "
-                f"{least:g} at least with these words; more alternatives "
-                "(alternatives.per_keyword) bring more words."
-            )
-        return tuple(said)
+        return _TEXTS.paragraphs("selection.txt", report=self, least=least)
 
 
 _REASONS: Mapping[LeftOut, str] = {
@@ -393,3 +380,6 @@ class _CaptionSelection:
 def _in_words(share: TypeShare) -> str:
     wished = "" if share.wished is None else f", wished {share.wished:.1%}"
     return f"{share.edit_type} {share.reached:.1%}{wished}"
+
+
+_TEXTS = TextTemplates(Path(__file__).with_name("texts"), in_words=_in_words, reasons=_REASONS)

@@ -72,8 +72,7 @@ class StudyPlan:
         """In a sentence or two."""
         left = [f"{row.stratum} ({row.images:,})" for row in self.rows if row.images and not row.judged]
         values = {"likely_valid": LIKELY_VALID, "standing": STANDING[self.kind], "asked_of": _asked_of()}
-        templates = TextTemplates(Path(__file__).with_name("templates"))
-        return templates.paragraph("study-plan.txt", plan=self, left=left, **values)
+        return _TEXTS.paragraph("study-plan.txt", plan=self, left=left, **values)
 
 
 def plan_study(found: EvaluationResult, judged: int) -> StudyPlan:
@@ -169,3 +168,6 @@ def _is_asked(cases: Cases, places: Numbers) -> np.ndarray:
     texts = cases.table.protected.of(cases.generated.row[places])
     known = {text: any(numbers_of(name, json.loads(text)) for name in _asked_of()) for text in set(texts) if text}
     return np.array([known.get(text, False) for text in texts], bool)
+
+
+_TEXTS = TextTemplates(Path(__file__).with_name("templates"))

@@ -80,7 +80,7 @@ def _table(lines: Sequence[dict[str, Any]]) -> bytes:
 
 def _card(lines: Sequence[dict[str, Any]], name: str) -> str:
     """Return the README. `datasets` reads its head, and takes the folder for images because of it."""
-    return TextTemplates(Path(__file__).with_name("templates")).lines(
+    return _TEXTS.lines(
         "accepted.md",
         metadata=METADATA,
         edited=EDITED,
@@ -117,3 +117,6 @@ def _about(run: Run, case: StoredTestCase, name: str) -> dict[str, Any]:
         **facts(lineage, "recipe method model seed"),
         "accepted": case.review.created.isoformat() if case.review is not None else "",
     }
+
+
+_TEXTS = TextTemplates(Path(__file__).with_name("templates"))

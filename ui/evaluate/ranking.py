@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from core.evaluation_results import BUDGETS, Order
+from core.text_templates import TextTemplates
 from core.words import count_of
 from services.evaluation.ranking import ENTROPY, GINI, OURS, RANDOM, RankedCase, Ranking
 from ui.evaluate.plots import found_points
@@ -79,22 +81,10 @@ def _opens(found: Ranking, images: int, listed: Listed) -> str | None:
 
 
 def _sentence(orders: dict[str, Order], found: Ranking) -> str:
-    segments = found.kind == "segmentation"
-    if not orders:
-        return (
-            f"Of fewer than {FEW_KNOWN} test cases that were read no order is shown to be better than another. These "
-            f"are the likeliest to {'lose a class and be' if segments else 'be wrong and'} valid."
-        )
-    ours, chance = orders[OURS], orders[RANDOM]
-    if not ours.all_faults:
-        return "No valid fault is known among these test cases: no order is better than another."
-    budget = next((one for one in BUDGETS[1:] if ours.images[one] >= FEW_IMAGES), BUDGETS[-1])
-    images, faults = ours.images[budget], count_of(ours.all_faults, "different fault")
-    return (
-        f"The first {images:,} of {count_of(found.known, 'test case')} ({_share(budget)}) show "
-        f"{ours.faults[budget]:,} of the {faults}; as many at random show {chance.faults[budget]:,}. A fault is "
-        f"{'the class that is lost' if segments else 'a class, what is said instead,'} and the edit."
-    )
+    ours = orders.get(OURS)
+    budget = next((one for one in BUDGETS[1:] if ours and ours.images[one] >= FEW_IMAGES), BUDGETS[-1])
+    values = {"found": found, "ours": ours, "chance": orders.get(RANDOM), "budget": budget, "few_known": FEW_KNOWN}
+    return _TEXTS.paragraph("ranking.txt", **values)
 
 
 def _curves(orders: Sequence[Order], images: int) -> tuple[list[tuple[str, str]], str]:
@@ -119,3 +109,6 @@ def _said_of(one: RankedCase, found: Ranking) -> tuple[str, str]:
         said += " → none of these"
     wrong = "to lose a class" if found.kind == "segmentation" else "wrong"
     return said, f"{one.edits or 'no edit'}; likely {wrong}: {_share(one.wrong)}, likely valid: {_share(one.valid)}"
+
+
+_TEXTS = TextTemplates(Path(__file__).with_name("texts"), count_of=count_of, share=_share)
