@@ -11,6 +11,9 @@ from core.types import Caption, CounterfactualCaption, CounterfactualCaptions, E
 from demo.language import caption
 from demo.scene import random_scene
 from pipeline.profiles.profile import load_profile
+from pipeline.recipes import control_of, recipe_of
+from pipeline.request import MemoryStore, Request
+from pipeline.stages import generation
 from services.evaluation.types import EvaluationQuestion, Subject
 from services.studio import Studio
 from tests.support.demo_server import demo_models
@@ -22,7 +25,8 @@ ALL = Subject(filter=ImageFilter())
 SOURCES, SECONDS = 3, 300
 
 
-def test_three_sources_get_their_reconstructions_and_an_excess(tmp_path: Path) -> None:
+@pytest.mark.parametrize("recipe", ["dillema", "lance"])
+def test_three_sources_get_their_reconstructions_and_an_excess(tmp_path: Path, recipe: str) -> None:
     with workspace_in(tmp_path) as workspace:
         studio = Studio(load_profile("demo"), demo_models(), workspace)
         for number in range(SOURCES):
@@ -34,7 +38,12 @@ def test_three_sources_get_their_reconstructions_and_an_excess(tmp_path: Path) -
             workspace.runs.append_value(run, "caption", said)
             snowy = caption(scene.with_look(weather="snowy"))
             edited = CounterfactualCaption(snowy, (Edit("sunny", "snowy", "weather"),))
-            (case,) = studio.driver.draw(drawn(scene), task, CounterfactualCaptions((edited,)), seed=40 + number)
+            made, settings = recipe_of(recipe), recipe_of(recipe).settings_in(studio.profile)
+            seeds = made.drawing_method.planning(settings)
+            images = generation.plan(CounterfactualCaptions((edited,)), seeds, 40 + number).images
+            store = MemoryStore(drawn(scene), {"caption": said.value})
+            studio.driver.run(Request(task, settings, recipe, 40 + number, stages=(), images=images), store)
+            (case,) = store.cases
             workspace.test_cases.append(run, None, case)
         assert (studio.evaluations.view(ALL).cases, studio.evaluations.view(ALL).controls) == (SOURCES, 0)
 
@@ -42,6 +51,9 @@ def test_three_sources_get_their_reconstructions_and_an_excess(tmp_path: Path) -
         work = studio.evaluations.controls.work.wait(studio.evaluations.make_control(ALL).id, SECONDS)
         assert work.state == "done" and work.result.drawn == SOURCES, work.error or work.result
         assert studio.evaluations.view(ALL).controls == SOURCES
+        control = control_of(recipe)
+        drawn_by = [one.origin["recipe"] for one in workspace.test_cases.candidates()]
+        assert control is not None and sorted(drawn_by) == sorted([recipe, control.name] * SOURCES)
 
         asked = EvaluationQuestion(ALL, model_of("classification"))
         read = studio.evaluations.work.wait(studio.evaluations.begin(asked).id, SECONDS)
