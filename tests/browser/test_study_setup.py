@@ -143,7 +143,7 @@ def test_reconstructions_are_drawn_only_when_their_recipe_is_chosen(desk: Desk) 
     page = desk.page
     desk.new()
     expect(page.locator("#draw-note")).to_contain_text("48 fit. You ask for 100")
-    expect(page.locator("#draw-note")).to_contain_text("2 reconstructions are left out: choose the recipe")
+    expect(page.locator("#draw-note")).to_contain_text("2 reconstructions are left out: choose their recipe")
     desk.draw(100)
     assert desk.study.items == 48
     page.select_option("[name='draw.recipe']", label="Reconstruction")
