@@ -119,14 +119,14 @@ class Perturbers:
             for start, end in token_spans(text)
             if says_something(text[start:end]) and not any(a <= start and end <= b for a, b in kept)
         ]
-        start, end = rng.choice(spans)
-        lead = f"\n### Keywords\nTask: {example.task.describe()}\nCaption: {text[:start].rstrip()}"
         settings = LanguageSettings(temperature=1.0, max_new_tokens=8)
-        for attempt in range(10):
-            said = self._model.complete(LanguageRequest(lead, seed + attempt, ()), settings).split()
-            word = said[0].strip(".,;:") if said else ""
-            if word and word.lower() != text[start:end].lower():
-                return text[:start] + word + text[end:]
+        for start, end in rng.sample(spans, len(spans)):  # the model knows no other word for some of them
+            lead = f"\n### Keywords\nTask: {example.task.describe()}\nCaption: {text[:start].rstrip()}"
+            for attempt in range(10):
+                said = self._model.complete(LanguageRequest(lead, seed + attempt, ()), settings).split()
+                word = said[0].strip(".,;:") if said else ""
+                if word and word.lower() != text[start:end].lower():
+                    return text[:start] + word + text[end:]
         return text
 
     def _asked(self, example: Example, seed: int, hold: bool) -> str:
