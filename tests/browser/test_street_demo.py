@@ -108,6 +108,44 @@ def test_all_that_is_decided_of_a_town_fits_one_screen_of_a_laptop(desk: Desk) -
         page.click("#tool-open")
 
 
+def test_an_edit_of_a_painted_part_by_lance_is_accepted(desk: Desk) -> None:
+    page = desk.empty(STREET)
+    page.click("#recipes label:has-text('LANCE')")
+    page.click("#run-caption")
+    expect(page.locator("#state-caption")).to_have_text("ready", timeout=DEMO_SECONDS * 1000)
+    settled(page)
+    page.click("#brush-region summary")
+    page.locator("#stage-region input[type=range]").fill("60")
+    canvas = page.locator("#stage-region canvas")
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 2, box["y"] + 0.1 * box["height"])
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 2, box["y"] + 0.1 * box["height"], steps=4)
+    page.mouse.up()
+    expect(page.locator("#state-region")).to_have_text("edited by you")
+    settled(page)
+    page.click("#run-counterfactuals")
+    expect(page.locator("#state-counterfactuals")).to_have_text("ready", timeout=DEMO_SECONDS * 1000)
+    settled(page, DEMO_SECONDS)
+    texts = lines(page).all_inner_texts()
+    weather = next(place for place, text in enumerate(texts) if "sunny" in text)
+    tick(page, lambda place: place == weather)
+    generate(page, 1)
+    page.click("#tile-source")
+    page.wait_for_selector("#big-source")
+    source = pixels(page, "#big-source").astype(float)
+    page.click("#tile-result")
+    page.wait_for_selector("#big-result")
+    changed = np.abs(pixels(page, "#big-result") - source).mean(axis=2)
+    height = len(changed)
+    assert changed[: height // 8].mean() > 12, "the painted sky shows another weather"
+    assert changed[height // 2 :].mean() < 6, "what is not painted stays"
+    press(page, "a")
+    expect(page.locator("#results-count")).to_have_text("1 result, 1 accepted")
+
+
 @pytest.mark.soak
 def test_a_street_at_night_misleads_the_embedded_segmenter(desk: Desk) -> None:
     page = desk.at_gate(STREET)
