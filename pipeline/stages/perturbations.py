@@ -156,10 +156,10 @@ def _each_once(made: Sequence[Typed]) -> tuple[CounterfactualCaption, ...]:
 
 
 def _kept(source: str, made: Sequence[Typed], task: Task) -> list[str]:
-    """How many were kept, of each type, and how many each check rejected."""
-    if not made:
-        return []
+    """How many were kept, of each type, and how many each check rejected. Nothing where all were kept."""
     asked, kept = Counter(kind for kind, _ in made), Counter(kind for kind, item in made if item.used)
+    if asked == kept:
+        return []
     by_type = ", ".join(f"{kind} {kept[kind]} of {number}" for kind, number in asked.items())
     rejected = Counter(check.name for _, item in made for check in _failed(source, item, task))
     by_check = ", ".join(f"“{name}” {number}" for name, number in rejected.most_common())

@@ -105,7 +105,7 @@ def test_a_reply_without_a_caption_is_unreadable(reply: str) -> None:
 # The stage
 
 
-def test_each_type_gives_its_edit_and_the_note_tells_what_was_kept() -> None:
+def test_each_type_gives_its_edit_and_the_note_names_types_without_one() -> None:
     model = ScriptedLanguageModel(answer)
     made = perturbed(model)
     found = {item.edits[0].edit_type: item for item in made.value.items}
@@ -114,7 +114,6 @@ def test_each_type_gives_its_edit_and_the_note_tells_what_was_kept() -> None:
         (edit,) = found[cast(EditType, kind)].edits
         assert (edit.keyword, edit.alternative) == (old, new) and found[cast(EditType, kind)].used
     assert made.trace.notes == (
-        "Kept 4 of 4: attribute 1 of 1, background 1 of 1, weather 1 of 1, time of day 1 of 1.",
         "The language model knows no edit of this caption of these types: subject, object, domain.",
     )
     assert len(model.prompts) == len(EDIT_TYPES) and len(set(model.seeds)) == len(EDIT_TYPES)
@@ -171,7 +170,7 @@ def test_words_that_mean_the_same_are_rejected_with_their_similarity() -> None:
 def test_captions_that_came_out_alike_are_kept_once() -> None:
     made = perturbed(ScriptedLanguageModel(answer), per_type=3, edit_types="weather, attribute")
     assert [item.edits[0].edit_type for item in made.value.items] == ["attribute", "weather"]
-    assert made.trace.notes == ("Kept 6 of 6: attribute 3 of 3, weather 3 of 3.",)
+    assert made.trace.notes == ()
 
 
 def test_captions_that_are_written_together_come_out_as_one_by_one() -> None:
