@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import io
 import json
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -33,6 +32,7 @@ from evaluation.by_source import MeansOfSources, Unseen
 from evaluation.models import ModelUnderTest
 from evaluation.outcomes import FOUND
 from evaluation.report import with_interval
+from experiments.demo_report.speed import processor_seconds
 from experiments.demo_report.walk import PLANNED, Walk, can_be_judged, edited_slots
 from pipeline.driver import Driver
 from pipeline.models import load_models
@@ -87,12 +87,12 @@ def source(number: int) -> tuple[Walk, Scene]:
 
 def made(driver: Driver, recipe: str, walk: Walk) -> tuple[list[TestCase], MemoryStore, float]:
     """The images of a source, and the seconds of one core that they took: text, inversion and drawing."""
-    own, begun, store = recipe_of(recipe), time.process_time(), MemoryStore(walk.image)
+    own, begun, store = recipe_of(recipe), processor_seconds(), MemoryStore(walk.image)
     try:
         driver.run(Request(walk.task, own.settings_in(driver.profile), recipe, walk.number), store)
     except UserError:  # its captions are unreadable, or none passes its checks
-        return [], store, time.process_time() - begun
-    return store.cases, store, time.process_time() - begun
+        return [], store, processor_seconds() - begun
+    return store.cases, store, processor_seconds() - begun
 
 
 def measured(driver: Driver, walk: Walk, scene: Scene, judges: Judges, models: ModelsUnderTest) -> dict[str, Any]:
@@ -193,8 +193,10 @@ def _per(lines: Sequence[Mapping[str, Any]], recipe: str, above: str, below: str
 
     pairs = np.array([[total(line, above), total(line, below)] for line in lines])
     drawn = pairs[np.random.default_rng(0).integers(0, len(pairs), (4000, len(pairs)))].sum(1)
-    low, high = np.quantile(times * drawn[:, 0] / drawn[:, 1], (0.025, 0.975))
     whole = pairs.sum(0)
+    if not whole[1]:
+        return "no image"
+    low, high = np.quantile(times * drawn[:, 0] / drawn[:, 1], (0.025, 0.975))
     return f"{times * whole[0] / whole[1]:.2f} ({low:.2f} to {high:.2f})"
 
 

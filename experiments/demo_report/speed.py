@@ -15,6 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import psutil
+
 from core.settings import Settings
 from demo.scene import random_scene
 from experiments.demo_report.rows import Row
@@ -24,6 +26,12 @@ from pipeline.request import MemoryStore, Request
 
 IMAGES, THREADS = 4, 2
 FLOOR_SECONDS, FLOOR_GB = 20.0, 3.0
+
+
+def processor_seconds() -> float:
+    """Return the processor time of this process and of those that it started, such as the language model's."""
+    me = psutil.Process()
+    return sum(sum(one.cpu_times()[:2]) for one in (me, *me.children(recursive=True)))
 
 
 def measure() -> dict[str, float]:

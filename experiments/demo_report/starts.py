@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -34,6 +33,7 @@ from demo.render import render
 from demo.scene import Scene
 from evaluation.by_source import MeansOfSources
 from evaluation.report import with_interval
+from experiments.demo_report.speed import processor_seconds
 from experiments.demo_report.walk import PLANNED, Walk, can_be_judged, edited_slots
 from pipeline.driver import Driver
 from pipeline.models import load_models
@@ -119,9 +119,9 @@ def judged(scene: Scene, slots: list[tuple[str, str]], image: np.ndarray, judges
 
 def measured(number: int, driver: Driver, ways: Ways, judges: Judges, true_captions: bool) -> dict[str, Any]:
     """One line of the results: the images of a scene by each way."""
-    walk, begun = source(number, driver.profile), time.process_time()
+    walk, begun = source(number, driver.profile), processor_seconds()
     made = with_true_captions(walk) if true_captions else with_captions(walk, driver)
-    text = time.process_time() - begun
+    text = processor_seconds() - begun
     captions = CounterfactualCaptions(tuple(item for item, _ in made))
     line: dict[str, Any] = {"number": number, "text": text, "images": []}
     line["kinds"] = [item.edits[0].edit_type for item, _ in made]
@@ -129,11 +129,11 @@ def measured(number: int, driver: Driver, ways: Ways, judges: Judges, true_capti
     for way, settings in ways.items():
         if not made:
             break
-        begun = time.process_time()
+        begun = processor_seconds()
         images = generation.plan(captions, settings.generation, number).images
         store = MemoryStore(walk.image, {"caption": Caption(walk.caption), "counterfactuals": captions})
         driver.run(Request(walk.task, settings, seed=number, stages=(), images=images), store)
-        line["seconds"][way] = time.process_time() - begun
+        line["seconds"][way] = processor_seconds() - begun
         for place, (case, (_, slots)) in enumerate(zip(store.cases, made, strict=True)):
             found = judged(walk.scene, slots, np.asarray(case.image), judges)
             line["images"].append({"way": way, "edit": place, **found})
