@@ -20,6 +20,7 @@ from tests.support.drifted import drifted, found
 SEEDS = range(41_000, 41_006)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shift", "zoom"), [(0.01, 1.0), (0.05, 1.0), (0.2, 1.0), (0.0, 0.9), (0.0, 1.1)])
 def test_a_planted_drift_is_found_and_masks_fit_once_it_is_undone(shift: float, zoom: float) -> None:
     """`python -m tests.support.drifted` measures the same on many more scenes."""
@@ -27,6 +28,7 @@ def test_a_planted_drift_is_found_and_masks_fit_once_it_is_undone(shift: float, 
     assert measured.moved == 1 and np.mean(measured.overlaps) >= 0.95
 
 
+@pytest.mark.slow
 def test_of_an_edit_that_stayed_in_its_place_no_drift_is_told() -> None:
     for edits in (1, 2):
         assert found(SEEDS, edits).moved == 0

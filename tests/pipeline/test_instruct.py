@@ -149,6 +149,7 @@ def test_a_picture_that_shifted_a_little_is_moved_back_and_its_record_says_so() 
     assert INSTRUCT.drawn_alike(recorded, settings) and "moved_back" not in settings.plain()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(150, 100), (61, 200), (1300, 333), (16, 64), (4096, 1024), (1024, 1024)])
 def test_a_result_has_the_size_of_its_source_whatever_the_editor_takes(size: tuple[int, int]) -> None:
     editor = Painter()
@@ -211,6 +212,7 @@ def drawn_by(studio: Studio) -> str:
     return run_id
 
 
+@pytest.mark.slow
 def test_the_page_offers_it_with_an_editor_and_shows_nothing_of_a_control_image(studio: Studio) -> None:
     run_id = drawn_by(studio)
     run = studio.states.of(run_id).run

@@ -413,6 +413,7 @@ def test_steps_follow_the_levels_of_the_scheduler() -> None:
     assert ddim_steps(UniPCMultistepScheduler.from_config(config), 4)[0].time == 999
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options", "reason"),
     [
