@@ -14,7 +14,9 @@ def workspace_in(folder: str | Path) -> Workspace:
     path = Path(folder) / DATABASE
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(_empty_database())
+        whole = path.with_suffix(".new")
+        whole.write_bytes(_empty_database())
+        whole.replace(path)  # another process may look at it already, and must not see half a database
     return Workspace(folder)
 
 
