@@ -6,11 +6,13 @@ for scripts. Page and command line send the same ones through one `Commands`.
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated, Any, ClassVar, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Self, TypeVar, get_type_hints
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 
 from core.errors import UserError
 from core.types import GENERATION, StageName, stage_kinds
@@ -97,6 +99,21 @@ class Missing(UserError):
 
 class UnknownCommand(ValueError):
     """No command has this name: a mistake of the program that sent it."""
+
+
+def command_of(function: Callable[..., Any], base: type[C], *passed: str, **class_values: str | bool) -> type[C]:
+    """Return a command whose fields are the parameters of a function, without those that are `passed` from elsewhere.
+
+    The docstring of the function, up to what it raises, says what it does. `class_values` stand in the class: its name.
+    """
+    hints = get_type_hints(function, include_extras=True)
+    fields: dict[str, Any] = {
+        name: (hints[name], ... if one.default is one.empty else one.default)
+        for name, one in inspect.signature(function).parameters.items()
+        if name not in passed
+    }
+    words = re.split(r"\s+Raises ", inspect.getdoc(function) or "")[0]
+    return create_model(str(class_values["name"]), __base__=base, __doc__=words, __cls_kwargs__=class_values, **fields)
 
 
 def does(method: Method) -> Method:

@@ -13,18 +13,7 @@ from pydantic import Field
 
 from core.errors import UserError
 from core.stored_runs import Run
-from core.types import (
-    Alternatives,
-    Caption,
-    CounterfactualCaptions,
-    EditType,
-    Keyword,
-    Keywords,
-    StageName,
-    StageValue,
-    Trace,
-    from_text,
-)
+from core.types import StageName, StageValue, Trace, from_text
 from pipeline.freshness import with_producer
 from pipeline.recipes import recipe_of
 from services.commands import Commands, KnownStage, RunCommand, does
@@ -37,116 +26,11 @@ LONGEST_VALUE = 400_000
 """Characters in the value of a stage that is written as text."""
 
 
-class WriteCaption(ValueEdit, name="caption", stage_of_command="caption"):
-    """Write the caption."""
-
-    text: str = Field(description="The whole caption")
-
-
 class WriteValue(ValueEdit, name="value"):
     """Write the value of a stage as text, whatever its type: see `core.types.from_text`."""
 
     stage: KnownStage = Field(description="The stage")
     text: str = Field(max_length=LONGEST_VALUE, description="The whole value")
-
-
-class KeywordEdit(ValueEdit, stage_of_command="keywords"):
-    """An edit of the list of keywords."""
-
-
-class UseKeyword(KeywordEdit, name="keyword-use"):
-    """Tick or untick a keyword."""
-
-    text: str = Field(description="The keyword")
-    used: bool = Field(description="Whether it may be changed")
-
-
-class AddKeyword(KeywordEdit, name="keyword-add"):
-    """Add a keyword."""
-
-    new: str = Field(description="Words of the caption")
-    edit_type: EditType = Field(description="What a change of it would be")
-    force: bool = Field(False, description="Also where the task protects it")
-
-
-class RewordKeyword(KeywordEdit, name="keyword-reword"):
-    """Give a keyword other words or another edit type."""
-
-    text: str = Field(description="The keyword as it is")
-    new: str = Field(description="Words of the caption")
-    edit_type: EditType = Field(description="What a change of it would be")
-    force: bool = Field(False, description="Also where the task protects it")
-
-
-class DeleteKeyword(KeywordEdit, name="delete-keyword"):
-    """Delete a keyword."""
-
-    text: str = Field(description="The keyword")
-
-
-class AlternativeEdit(ValueEdit, stage_of_command="alternatives"):
-    """An edit of the alternatives of a keyword."""
-
-    keyword: str = Field(description="The keyword")
-
-
-class UseAlternative(AlternativeEdit, name="alternative-use"):
-    """Tick or untick an alternative."""
-
-    text: str = Field(description="The alternative")
-    used: bool = Field(description="Whether captions are made with it")
-
-
-class AddAlternative(AlternativeEdit, name="alternative-add"):
-    """Add an alternative."""
-
-    new: str = Field(description="What the keyword may become")
-
-
-class RewordAlternative(AlternativeEdit, name="alternative-reword"):
-    """Give an alternative other words."""
-
-    text: str = Field(description="The alternative as it is")
-    new: str = Field(description="What the keyword may become")
-
-
-class DeleteAlternative(AlternativeEdit, name="delete-alternative"):
-    """Delete an alternative."""
-
-    text: str = Field(description="The alternative")
-
-
-class CounterfactualEdit(ValueEdit, stage_of_command="counterfactuals"):
-    """An edit of the list of counterfactual captions."""
-
-
-class AddCounterfactual(CounterfactualEdit, name="counterfactual-add"):
-    """Add a counterfactual caption."""
-
-    new: str = Field(description="The whole caption")
-
-
-class PlacedCounterfactualEdit(CounterfactualEdit):
-    """An edit of one counterfactual caption."""
-
-    place: int = Field(ge=0, le=10_000, description="Its place in the list, from 0")
-    text: str = Field(description="Its text as the person saw it")
-
-
-class UseCounterfactual(PlacedCounterfactualEdit, name="counterfactual-use"):
-    """Tick or untick a counterfactual caption."""
-
-    used: bool = Field(description="Whether an image is made of it")
-
-
-class WriteCounterfactual(PlacedCounterfactualEdit, name="counterfactual-write"):
-    """Write another text for a counterfactual caption."""
-
-    new: str = Field(description="The whole caption")
-
-
-class DeleteCounterfactual(PlacedCounterfactualEdit, name="delete-counterfactual"):
-    """Delete a counterfactual caption."""
 
 
 class KeepValue(RunCommand, name="keep"):
@@ -181,42 +65,8 @@ class Editing:
         """Which page saved which version, so that no page is told of its own as of another one's."""
 
     def register(self, commands: Commands) -> None:
-        """Take on the edits of lists, each as what it makes of the value: `c` is the command, `v` the value, `k` the
-        keyword that it names.
-        """
-        commands.add(
-            WriteCaption, lambda c: self._change(c, "caption", lambda run: edits.write_caption(c.text, run.task))
-        )
-        keywords: dict[type[Any], Callable[[Any, Keywords, Run], Keywords]] = {
-            UseKeyword: lambda c, v, _: edits.use_keyword(v, c.text, c.used),
-            DeleteKeyword: lambda c, v, _: edits.delete_keyword(v, c.text),
-            AddKeyword: lambda c, v, run: edits.add_keyword(
-                v, c.new, c.edit_type, caption_of(run), run.task, force=c.force
-            ),
-            RewordKeyword: lambda c, v, run: edits.reword_keyword(
-                v, c.text, c.new, c.edit_type, caption_of(run), run.task, force=c.force
-            ),
-        }
-        alternatives: dict[type[Any], Callable[[Any, Alternatives, Keyword, Run], Alternatives]] = {
-            UseAlternative: lambda c, v, k, _: edits.use_alternative(v, k, c.text, c.used),
-            AddAlternative: lambda c, v, k, run: edits.add_alternative(v, k, c.new, run.task),
-            RewordAlternative: lambda c, v, k, run: edits.reword_alternative(v, k, c.text, c.new, run.task),
-            DeleteAlternative: lambda c, v, k, _: edits.delete_alternative(v, k, c.text),
-        }
-        captions: dict[type[Any], Callable[[Any, CounterfactualCaptions, Run], CounterfactualCaptions]] = {
-            UseCounterfactual: lambda c, v, _: edits.use_counterfactual(v, c.place, c.text, c.used),
-            WriteCounterfactual: lambda c, v, run: edits.write_counterfactual(
-                v, c.place, c.text, c.new, caption_of(run), run.task
-            ),
-            AddCounterfactual: lambda c, v, run: edits.add_counterfactual(v, c.new, caption_of(run), run.task),
-            DeleteCounterfactual: lambda c, v, _: edits.delete_counterfactual(v, c.place, c.text),
-        }
-        for kind, of_keywords in keywords.items():
-            commands.add(kind, partial(self._keywords, of_keywords))
-        for kind, of_alternatives in alternatives.items():
-            commands.add(kind, partial(self._alternatives, of_alternatives))
-        for kind, of_captions in captions.items():
-            commands.add(kind, partial(self._counterfactuals, of_captions))
+        for kind, edit in edits.EDITS.items():
+            commands.add(kind, partial(self._edit, edit))
         commands.add(Dismiss, lambda command: self._notes.solved(command.run, command.stage))
 
     @does
@@ -263,28 +113,12 @@ class Editing:
             key = with_producer(self._runs.inputs_key(stage, run, settings), producers[stage])
         self._workspace.runs.append_value(run.id, stage, StageValue(value, trace, key))
 
-    def _keywords(self, change: Callable[[Any, Keywords, Run], Keywords], command: KeywordEdit) -> None:
+    def _edit(self, edit: Callable[..., Any], command: ValueEdit) -> None:
+        stage, fields = command.stage_of_command, command.model_dump(exclude=set(ValueEdit.model_fields))
         try:
-            self._change(command, "keywords", lambda run: change(command, _held(run, "keywords", Keywords(())), run))
+            self._change(command, stage, lambda run: edit(edits.value_of(run, stage), run, **fields))
         except edits.ProtectedKeyword as error:
             raise CanBeInsistedOn(str(error), command.model_copy(update={"force": True})) from error
-
-    def _alternatives(
-        self, change: Callable[[Any, Alternatives, Keyword, Run], Alternatives], command: AlternativeEdit
-    ) -> None:
-        def changed(run: Run) -> Alternatives:
-            value = _held(run, "alternatives", Alternatives(()))
-            return change(command, value, keyword_of(run, command.keyword), run)
-
-        self._change(command, "alternatives", changed)
-
-    def _counterfactuals(
-        self, change: Callable[[Any, CounterfactualCaptions, Run], CounterfactualCaptions], command: CounterfactualEdit
-    ) -> None:
-        def changed(run: Run) -> CounterfactualCaptions:
-            return change(command, _held(run, "counterfactuals", CounterfactualCaptions(())), run)
-
-        self._change(command, "counterfactuals", changed)
 
     def _change(self, command: ValueEdit, stage: StageName, change: Callable[[Run], Any]) -> None:
         """Save what `change` makes of the latest version; the lock keeps a second page from doing so in between."""
@@ -310,23 +144,3 @@ class Editing:
             version = self._workspace.runs.append_value(run.id, stage, StageValue(value, Trace(author="person"), key))
         self._notes.solved(run.id, stage)
         return version
-
-
-def keyword_of(run: Run, text: str) -> Keyword:
-    """A keyword of the third or the second stage, by its text. Raises UserError when it is in neither."""
-    for item in _held(run, "alternatives", Alternatives(())).items:
-        if item.keyword == text:
-            return Keyword(item.keyword, item.edit_type, forced=item.forced)
-    for keyword in _held(run, "keywords", Keywords(())).items:
-        if keyword.text == text:
-            return Keyword(keyword.text, keyword.edit_type, forced=keyword.forced)
-    raise UserError(f"The keyword “{text}” is no longer there: the list was changed meanwhile.")
-
-
-def caption_of(run: Run) -> str:
-    """The caption of a run, or ""."""
-    return str(_held(run, "caption", Caption("")).text)
-
-
-def _held(run: Run, stage: StageName, empty: Any) -> Any:
-    return run.values[stage].value.value if stage in run.values else empty

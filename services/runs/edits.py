@@ -1,15 +1,19 @@
-"""What a person can do to the values of the text stages: pure functions from a value to the next one.
+"""What a person can do to the values of the text stages: pure functions, each of them a command.
 
 Each raises UserError, in one sentence that says what to do, for what would make no sense; the value is then as it was.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field
 
 from core.errors import UserError
+from core.stored_runs import Run
 from core.types import (
-    EDIT_TYPES,
     Alternative,
     Alternatives,
     Caption,
@@ -19,131 +23,228 @@ from core.types import (
     Keyword,
     KeywordAlternatives,
     Keywords,
+    StageName,
     Task,
     failed,
 )
 from core.words import find_phrase, is_protected, tokens
 from pipeline.checks.texts import alternative_checks, caption_checks, counterfactual_checks, keyword_checks, require
 from pipeline.stages.counterfactuals import merged
+from services.commands import command_of
+from services.edit_conflicts import ValueEdit
 
 
 class ProtectedKeyword(UserError):
     """The task protects the word: only a person who insists may have it changed."""
 
 
-def write_caption(text: str, task: Task) -> Caption:
-    """A caption without its label is taken: the page warns of it."""
+EDITS: dict[type[ValueEdit], Callable[..., Any]] = {}
+"""Each edit by its command. It gets the latest value of its stage, the run, and the fields of the command by name."""
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_KeywordText = Annotated[str, Field(description="The keyword")]
+_CaptionWords = Annotated[str, Field(description="Words of the caption")]
+_EditType = Annotated[EditType, Field(description="What a change of it would be")]
+_Force = Annotated[bool, Field(description="Also where the task protects it")]
+_AlternativeText = Annotated[str, Field(description="The alternative")]
+_NewAlternative = Annotated[str, Field(description="What the keyword may become")]
+_WholeCaption = Annotated[str, Field(description="The whole caption")]
+_Place = Annotated[int, Field(ge=0, le=10_000, description="Its place in the list, from 0")]
+_SeenText = Annotated[str, Field(description="Its text as the person saw it")]
+
+
+def edit(name: str, stage: StageName) -> Callable[[Function], Function]:
+    """Make a function the command that edits the value of a stage."""
+
+    def add(function: Function) -> Function:
+        command = command_of(function, ValueEdit, "value", "run", name=name, stage_of_command=stage)
+        EDITS[command] = function
+        return function
+
+    return add
+
+
+@edit("caption", "caption")
+def write_caption(value: Caption, run: Run, text: _WholeCaption) -> Caption:
+    """Write the caption."""
     text = " ".join(text.split())
-    require(caption_checks(text, task)[:1])
+    require(caption_checks(text, run.task)[:1])  # one without its label is taken: the page warns of it
     return Caption(text)
 
 
-def use_keyword(value: Keywords, text: str, used: bool) -> Keywords:
+@edit("keyword-use", "keywords")
+def use_keyword(
+    value: Keywords, run: Run, text: _KeywordText, used: Annotated[bool, Field(description="Whether it may be changed")]
+) -> Keywords:
+    """Tick or untick a keyword."""
     _held(value, text)
     return Keywords(tuple(replace(item, used=used) if item.text == text else item for item in value.items))
 
 
-def add_keyword(value: Keywords, text: str, edit_type: str, caption: str, task: Task, force: bool = False) -> Keywords:
-    """One more, in caption order. Raises ProtectedKeyword for what the task protects, unless it is forced."""
-    text = _fit_keyword(value, text, caption, task, force)
-    keyword = Keyword(text, _edit_type(edit_type), forced=force and is_protected(text, task))
-    return _in_caption_order((*value.items, keyword), caption)
+@edit("keyword-add", "keywords")
+def add_keyword(value: Keywords, run: Run, new: _CaptionWords, edit_type: _EditType, force: _Force = False) -> Keywords:
+    """Add a keyword. Raises ProtectedKeyword for what the task protects, unless it is forced."""
+    text = _fit_keyword(value, new, run, force)
+    keyword = Keyword(text, edit_type, forced=force and is_protected(text, run.task))
+    return _in_caption_order((*value.items, keyword), caption_of(run))
 
 
+@edit("keyword-reword", "keywords")
 def reword_keyword(
-    value: Keywords, old: str, text: str, edit_type: str, caption: str, task: Task, force: bool = False
+    value: Keywords,
+    run: Run,
+    text: Annotated[str, Field(description="The keyword as it is")],
+    new: _CaptionWords,
+    edit_type: _EditType,
+    force: _Force = False,
 ) -> Keywords:
-    """Other words or another edit type for one that is there. Raises ProtectedKeyword as `add_keyword` does."""
-    before = _held(value, old)
-    rest = Keywords(tuple(item for item in value.items if item.text != old))
+    """Give a keyword other words or another edit type. Raises ProtectedKeyword as `add_keyword` does."""
+    before = _held(value, text)
+    rest = Keywords(tuple(item for item in value.items if item.text != text))
     # One that was forced stays so while only its edit type is changed.
-    force = force or (before.forced and tokens(text) == tokens(old))
-    new = _fit_keyword(rest, text, caption, task, force)
-    reworded = replace(before, text=new, edit_type=_edit_type(edit_type), forced=force and is_protected(new, task))
-    items = (reworded if item.text == old else item for item in value.items)
-    return _in_caption_order(tuple(items), caption)
+    force = force or (before.forced and tokens(new) == tokens(text))
+    new = _fit_keyword(rest, new, run, force)
+    reworded = replace(before, text=new, edit_type=edit_type, forced=force and is_protected(new, run.task))
+    items = (reworded if item.text == text else item for item in value.items)
+    return _in_caption_order(tuple(items), caption_of(run))
 
 
-def delete_keyword(value: Keywords, text: str) -> Keywords:
+@edit("delete-keyword", "keywords")
+def delete_keyword(value: Keywords, run: Run, text: _KeywordText) -> Keywords:
+    """Delete a keyword."""
     _held(value, text)
     return Keywords(tuple(item for item in value.items if item.text != text))
 
 
-def use_alternative(value: Alternatives, keyword: Keyword, text: str, used: bool) -> Alternatives:
-    item = _of(value, keyword)
+@edit("alternative-use", "alternatives")
+def use_alternative(
+    value: Alternatives,
+    run: Run,
+    keyword: _KeywordText,
+    text: _AlternativeText,
+    used: Annotated[bool, Field(description="Whether captions are made with it")],
+) -> Alternatives:
+    """Tick or untick an alternative."""
+    item = _of(value, run, keyword)
     _option(item, text)
     options = tuple(replace(option, used=used) if option.text == text else option for option in item.options)
     return _with(value, replace(item, options=options))
 
 
-def add_alternative(value: Alternatives, keyword: Keyword, text: str, task: Task) -> Alternatives:
-    """One more for a keyword; the keyword need not have any yet."""
-    item = _of(value, keyword)
-    return _with(value, replace(item, options=(*item.options, Alternative(_fit_alternative(item, text, task)))))
+@edit("alternative-add", "alternatives")
+def add_alternative(value: Alternatives, run: Run, keyword: _KeywordText, new: _NewAlternative) -> Alternatives:
+    """Add an alternative."""
+    item = _of(value, run, keyword)  # which need not have any yet
+    return _with(value, replace(item, options=(*item.options, Alternative(_fit_alternative(item, new, run.task)))))
 
 
-def reword_alternative(value: Alternatives, keyword: Keyword, old: str, text: str, task: Task) -> Alternatives:
-    """Other words for one that is there; how close they come is to be measured anew."""
-    item = _of(value, keyword)
-    _option(item, old)
-    others = replace(item, options=tuple(option for option in item.options if option.text != old))
-    new = _fit_alternative(others, text, task)
-    options = tuple(Alternative(new, option.used) if option.text == old else option for option in item.options)
+@edit("alternative-reword", "alternatives")
+def reword_alternative(
+    value: Alternatives,
+    run: Run,
+    keyword: _KeywordText,
+    text: Annotated[str, Field(description="The alternative as it is")],
+    new: _NewAlternative,
+) -> Alternatives:
+    """Give an alternative other words."""
+    item = _of(value, run, keyword)
+    _option(item, text)
+    others = replace(item, options=tuple(option for option in item.options if option.text != text))
+    new = _fit_alternative(others, new, run.task)
+    # How close the new words come is to be measured anew.
+    options = tuple(Alternative(new, option.used) if option.text == text else option for option in item.options)
     return _with(value, replace(item, options=options))
 
 
-def delete_alternative(value: Alternatives, keyword: Keyword, text: str) -> Alternatives:
-    item = _of(value, keyword)
+@edit("delete-alternative", "alternatives")
+def delete_alternative(value: Alternatives, run: Run, keyword: _KeywordText, text: _AlternativeText) -> Alternatives:
+    """Delete an alternative."""
+    item = _of(value, run, keyword)
     _option(item, text)
     return _with(value, replace(item, options=tuple(option for option in item.options if option.text != text)))
 
 
-def use_counterfactual(value: CounterfactualCaptions, place: int, was: str, used: bool) -> CounterfactualCaptions:
-    """Tick or untick the one at a place. `was` is its text as the person saw it."""
-    return _at(value, place, was, used=used)
-
-
-def write_counterfactual(
-    value: CounterfactualCaptions, place: int, was: str, text: str, source: str, task: Task
+@edit("counterfactual-use", "counterfactuals")
+def use_counterfactual(
+    value: CounterfactualCaptions,
+    run: Run,
+    place: _Place,
+    text: _SeenText,
+    used: Annotated[bool, Field(description="Whether an image is made of it")],
 ) -> CounterfactualCaptions:
-    """Reword the caption at a place, also where words are lost. It is merged with one of the same words."""
-    text = " ".join(text.split())
-    require(counterfactual_checks(source, CounterfactualCaption(text, ()), task)[:1])
-    return merged(_at(value, place, was, text=text, checks=()), source)
+    """Tick or untick a counterfactual caption."""
+    return _at(value, place, text, used=used)
 
 
-def add_counterfactual(value: CounterfactualCaptions, text: str, source: str, task: Task) -> CounterfactualCaptions:
-    """One more, written by hand: nothing is known of its edits."""
-    new = CounterfactualCaption(" ".join(text.split()), ())
-    require(counterfactual_checks(source, new, task)[:1])
-    if tokens(new.text) == tokens(source):
+@edit("counterfactual-write", "counterfactuals")
+def write_counterfactual(
+    value: CounterfactualCaptions, run: Run, place: _Place, text: _SeenText, new: _WholeCaption
+) -> CounterfactualCaptions:
+    """Write another text for a counterfactual caption."""
+    new, source = " ".join(new.split()), caption_of(run)
+    require(counterfactual_checks(source, CounterfactualCaption(new, ()), run.task)[:1])
+    return merged(_at(value, place, text, text=new, checks=()), source)
+
+
+@edit("counterfactual-add", "counterfactuals")
+def add_counterfactual(value: CounterfactualCaptions, run: Run, new: _WholeCaption) -> CounterfactualCaptions:
+    """Add a counterfactual caption."""
+    added, source = CounterfactualCaption(" ".join(new.split()), ()), caption_of(run)  # nothing is known of its edits
+    require(counterfactual_checks(source, added, run.task)[:1])
+    if tokens(added.text) == tokens(source):
         raise UserError("This is the caption as it was: change what the new image should show differently.")
-    if any(tokens(new.text) == tokens(item.text) for item in value.items):
+    if any(tokens(added.text) == tokens(item.text) for item in value.items):
         raise UserError("This caption is there already: change it, or tick the one that is there.")
-    return CounterfactualCaptions((*value.items, new))
+    return CounterfactualCaptions((*value.items, added))
 
 
-def delete_counterfactual(value: CounterfactualCaptions, place: int, was: str) -> CounterfactualCaptions:
-    _at(value, place, was)
+@edit("delete-counterfactual", "counterfactuals")
+def delete_counterfactual(
+    value: CounterfactualCaptions, run: Run, place: _Place, text: _SeenText
+) -> CounterfactualCaptions:
+    """Delete a counterfactual caption."""
+    _at(value, place, text)
     return CounterfactualCaptions(value.items[:place] + value.items[place + 1 :])
 
 
-def _fit_keyword(value: Keywords, text: str, caption: str, task: Task, force: bool) -> str:
-    text = " ".join(text.split())
-    require(keyword_checks(text, caption, task, forced=True))
+def keyword_of(run: Run, text: str) -> Keyword:
+    """A keyword of the third or the second stage, by its text. Raises UserError when it is in neither."""
+    for item in value_of(run, "alternatives").items:
+        if item.keyword == text:
+            return Keyword(item.keyword, item.edit_type, forced=item.forced)
+    for keyword in value_of(run, "keywords").items:
+        if keyword.text == text:
+            return Keyword(keyword.text, keyword.edit_type, forced=keyword.forced)
+    raise UserError(f"The keyword “{text}” is no longer there: the list was changed meanwhile.")
+
+
+def caption_of(run: Run) -> str:
+    """The caption of a run, or ""."""
+    return str(value_of(run, "caption").text)
+
+
+def value_of(run: Run, stage: StageName) -> Any:
+    """The latest value of a stage, or an empty one."""
+    return run.values[stage].value.value if stage in run.values else _EMPTY[stage]
+
+
+_EMPTY: Mapping[StageName, Any] = {
+    "caption": Caption(""),
+    "keywords": Keywords(()),
+    "alternatives": Alternatives(()),
+    "counterfactuals": CounterfactualCaptions(()),
+}
+
+
+def _fit_keyword(value: Keywords, text: str, run: Run, force: bool) -> str:
+    text, caption = " ".join(text.split()), caption_of(run)
+    require(keyword_checks(text, caption, run.task, forced=True))
     if not force:
-        for check in failed(keyword_checks(text, caption, task)):
+        for check in failed(keyword_checks(text, caption, run.task)):
             raise ProtectedKeyword(check.note)
     if any(tokens(item.text) == tokens(text) for item in value.items):
         raise UserError(f"The keyword “{text}” is there already.")
     return text
-
-
-def _edit_type(name: str) -> EditType:
-    for known in EDIT_TYPES:
-        if name == known:
-            return known
-    raise UserError(f"There is no edit type {name!r}: choose one of {', '.join(EDIT_TYPES)}.")
 
 
 def _in_caption_order(items: tuple[Keyword, ...], caption: str) -> Keywords:
@@ -158,7 +259,8 @@ def _held(value: Keywords, text: str) -> Keyword:
     raise UserError(f"The keyword “{text}” is no longer there: the list was changed meanwhile.")
 
 
-def _of(value: Alternatives, keyword: Keyword) -> KeywordAlternatives:
+def _of(value: Alternatives, run: Run, text: str) -> KeywordAlternatives:
+    keyword = keyword_of(run, text)
     for item in value.items:
         if item.keyword == keyword.text:
             return item

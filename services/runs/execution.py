@@ -32,7 +32,8 @@ from pipeline.stages.generation import PlannedImage
 from services.commands import Command, Commands, KnownStage, RunCommand, does
 from services.edit_conflicts import LARGEST_ID
 from services.jobs import JobHandle, JobQueue, Part
-from services.runs.editing import Editing, keyword_of
+from services.runs.editing import Editing
+from services.runs.edits import keyword_of
 from services.runs.estimates import Estimates
 from services.runs.life_cycle import RunService, case_of, require_task
 from services.runs.live_images import ControlImages, Previews, draw_with

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from core.settings import AlternativeSettings, CaptionSettings, Settings
-from core.stored_runs import StoredValue
+from core.stored_runs import Run, StoredValue
 from core.types import (
     Author,
     Caption,
@@ -156,11 +157,13 @@ def test_another_caption_still_names_the_label() -> None:
 
 
 def test_a_protected_keyword_needs_a_person_who_insists() -> None:
-    empty = Keywords(())
+    now, empty = datetime.now(UTC), Keywords(())
+    caption = StoredValue(1, "run", "caption", StageValue(Caption(SOURCE), Trace("model"), "key"), now, None)
+    run = Run("run", "bird", BIRD, "demo", {}, "", (), "0", Path("0.png"), now, {"caption": caption}, (), ())
     with pytest.raises(ProtectedKeyword, match="protected by the task"):
-        add_keyword(empty, "bird", "subject", SOURCE, BIRD)
-    forced = add_keyword(empty, "bird", "subject", SOURCE, BIRD, force=True)
+        add_keyword(empty, run, "bird", "subject")
+    forced = add_keyword(empty, run, "bird", "subject", force=True)
     assert forced.items == (Keyword("bird", "subject", forced=True),)
-    assert reword_keyword(forced, "bird", "bird", "object", SOURCE, BIRD).items[0].forced
-    assert not reword_keyword(forced, "bird", "red", "attribute", SOURCE, BIRD).items[0].forced
-    assert not add_keyword(empty, "red", "attribute", SOURCE, BIRD, force=True).items[0].forced
+    assert reword_keyword(forced, run, "bird", "bird", "object").items[0].forced
+    assert not reword_keyword(forced, run, "bird", "red", "attribute").items[0].forced
+    assert not add_keyword(empty, run, "red", "attribute", force=True).items[0].forced
