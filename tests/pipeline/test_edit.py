@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -196,6 +198,39 @@ def test_a_second_caption_uses_the_kept_inversion_after_a_restart(
     assert again.image.tobytes() == first.image.tobytes() and apart(other, first) > 5
 
 
+@contextmanager
+def evaluations() -> Iterator[list[int]]:
+    """Count evaluations of the denoising network: the rows of each, in order."""
+    generator: Any = demo_models().generator.on("canny")
+    rows = list[int]()
+    with generator._pipe.unet.register_forward_pre_hook(
+        lambda _unet, given, named: rows.append(len(given[0] if given else named["sample"])), with_kwargs=True
+    ):
+        yield rows
+
+
+@pytest.mark.demo
+@pytest.mark.slow
+def test_a_second_edit_after_a_restart_of_the_studio_evaluates_the_network_for_the_edit_alone(tmp_path: Path) -> None:
+    with workspace_in(tmp_path / "workspace") as workspace:
+        run_id = workspace.runs.create(IMAGE, ROAD, "demo", "road", DEMO.settings.model_dump(mode="json"))
+
+    def drawn(*commands: tuple[str, dict[str, str]]) -> tuple[list[int], list[str]]:
+        with workspace_in(tmp_path / "workspace") as workspace, evaluations() as rows:
+            studio = Studio(DEMO, demo_models(), workspace)
+            for name, fields in (*commands, ("generate", {})):
+                assert not performed(studio, run_id, name, **fields).problem
+            studio.close()
+            return rows, [case.image_sha for case in workspace.runs.get(run_id).test_cases]
+
+    begun = ("recipe", {"recipe": "lance"}), ("run", {"stage": "region"}), ("caption", {"text": SAID})
+    first, (sunny,) = drawn(*begun, ("counterfactual-add", {"new": SUNNY.text}))
+    steps = DEMO.settings.generation.steps
+    assert first[-steps:] == [2] * steps and set(first[:-steps]) == {1} and len(first) >= 3 * steps
+    second, (again, day) = drawn(("counterfactual-add", {"new": DAY.text}))
+    assert second == [2] * steps and again == sunny != day, "the source beside its picture, at each step"
+
+
 @pytest.mark.demo
 @pytest.mark.slow
 def test_images_of_several_sources_are_drawn_beside_their_own(recipe: Recipe) -> None:
@@ -219,8 +254,12 @@ def test_what_cannot_be_edited_is_refused_in_one_sentence() -> None:
     prepared = method.prepare(Source(IMAGE, ROAD, SAID), EDIT.settings_of(settings(), SAID))
     wanted = [CaseRequest(SUNNY, 0, 0), CaseRequest(shouted, 0, 1)]
     finish, refused = method.make([prepared] * 2, wanted, 2, lambda *_: None)
-    with pytest.raises(UserError, match="reads no difference between this caption and that of the source"):
-        refused()
+    with evaluations() as rows:
+        (alone,) = method.make([prepared], wanted[1:], 2, lambda *_: None)
+    assert not rows, "it is found before anything is drawn"
+    for unread in (refused, alone):
+        with pytest.raises(UserError, match="reads no difference between this caption and that of the source"):
+            unread()
     assert finish().image.size == IMAGE.size
 
     rough = settings(steps=2)

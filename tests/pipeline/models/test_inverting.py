@@ -14,14 +14,17 @@ import torch
 from PIL import Image
 
 from core.errors import Cancelled, UserError
-from core.settings import EditSettings, GenerationSettings, InversionSettings
+from core.settings import EditSettings, GenerationSettings, InversionSettings, Settings, SettingsWithEdit
+from core.types import CounterfactualCaption, Task
+from pipeline.methods.edit import EDIT, EditMethod
 from pipeline.models import load_models
 from pipeline.models.attention import Alignment, AttentionControl
 from pipeline.models.generator import make_scheduler
 from pipeline.models.inverting import Control, Inversion, ddim_steps, stored_inversion
 from pipeline.profiles.image_sections import Scheduler
 from pipeline.profiles.profile import Profile, load_profile
-from pipeline.seams import DrawRequest
+from pipeline.recipes import LANCE
+from pipeline.seams import CaseRequest, DrawRequest, Source
 from tests.support import tiny
 from tests.support.made_once import MadeOnce
 
@@ -237,6 +240,46 @@ def test_attention_control_changes_pictures_and_leaves_the_network_as_it_was(mod
                 drawn(fail(error), cross_replace=1, self_replace=1)
             assert untouched()
         assert drawn().equal(free)
+
+
+@pytest.mark.slow
+def test_the_method_edit_draws_its_batch_and_leaves_the_network_as_it_was_also_after_a_stop_and_an_error(
+    model: Any,
+) -> None:
+    """End to end, from the source to test cases."""
+    own = dict(model._pipe.unet.attn_processors)
+    drawing = GenerationSettings(steps=4, guidance=1.5, short_side=64, inversion_evaluations=12)
+    shared = {name: getattr(load_profile("demo").settings, name) for name in Settings.model_fields}
+    settings = EDIT.settings_of(SettingsWithEdit.model_validate(shared | {"generation": drawing}), "a red bird")
+    method = EditMethod(model, None, LANCE.prompts("demo"))
+    source = Source(noise_picture(size=(64, 64)), Task("classification", label="bird"), "a red bird")
+    prepared = method.prepare(source, settings)
+    texts = ("a blue bird", "a red bird", "a very red bird at night")
+    wanted = [CaseRequest(CounterfactualCaption(text, ()), 0, place) for place, text in enumerate(texts)]
+
+    def drawn(on_step: Any = unheard) -> Any:
+        made = method.make([prepared] * 3, wanted, 3, on_step)
+        assert model._pipe.unet.attn_processors == own
+        return np.stack([np.asarray(finish().image, int) for finish in made])
+
+    def fail(error: Exception) -> Any:
+        def on_step(done: int, total: int) -> None:
+            assert model._pipe.unet.attn_processors != own
+            if done > total / 2:
+                raise error
+
+        return on_step
+
+    first = drawn()
+    assert prepared.inversion is not None and len({one.tobytes() for one in first}) == 3
+    with model.inverting(drawing.inversion()) as inverter:
+        (round_trip,), _ = inverter.images(prepared.inversion.clean)
+    assert np.abs(first[1] - np.asarray(round_trip)).max() <= 1, "its own caption gives the source through the VAE"
+    for error in (Cancelled("Stopped."), ValueError("broken")):
+        with pytest.raises(type(error)):
+            drawn(fail(error))
+        assert model._pipe.unet.attn_processors == own
+    assert np.array_equal(drawn(), first)
 
 
 @pytest.mark.slow
