@@ -32,8 +32,7 @@ from pipeline.driver import Driver
 from pipeline.methods import method_of
 from pipeline.models import load_models
 from pipeline.models.machine import share_cores, without_gpu
-from pipeline.profiles.notices import notice_for
-from pipeline.profiles.profile import Profile, load_profile, profile_names
+from pipeline.profiles.profile import Profile, load_profile, notice_for, profile_names
 from pipeline.recipes import known_recipes, recipe_of
 from pipeline.request import Event, ImageDone, ImageFailed, Request
 from pipeline.run_files import run_file

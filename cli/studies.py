@@ -13,9 +13,8 @@ from pathlib import Path
 
 from cli.common import add_workspace_option, in_workspace
 from core.errors import UserError
-from services.studies.exports import zipped
+from services.studies.exports import restore_study, zipped
 from services.studies.imports import MOST_LIST, FolderFiles, ImportFiles, files_of, import_items, import_votes
-from services.studies.restore import restore_study
 from storage.workspace import Workspace
 
 

@@ -15,7 +15,7 @@ from PIL import Image
 from demo.language import caption
 from demo.render import render
 from demo.scene import PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES, TIMES, WEATHERS, Look, Scene, random_scene
-from pipeline.profiles.notices import SKIES, sky_of
+from pipeline.profiles.profile import SKIES, sky_of
 
 FOLDER = Path(__file__).resolve().parent / "samples"
 FIRST_SKY = 5_300_000

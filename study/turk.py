@@ -1,16 +1,28 @@
-"""Mechanical Turk's result file: a study's votes in its columns, so that existing scripts run.
+"""Mechanical Turk's result file: a study's votes in its columns, so that existing scripts run, and back.
 
 The columns are those of a batch's result download, in its order; `Answer.` and the question's short name hold the
-answers. What Turk has no column for stands in columns of ours that begin with `Answer._`.
+answers. What Turk has no column for stands in columns of ours that begin with `Answer._`. A file that is read is a
+stranger's.
 """
 
 from __future__ import annotations
 
+import json
 import math
-from datetime import UTC, datetime
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import PurePosixPath
+from typing import Any, Literal
+from urllib.parse import unquote, urlsplit
 
-from core.csv_tables import Row, cells
-from core.studies import WORK, ApprovalVerdict, Item, Rules, StudyData, Vote, Worker
+from core.csv_tables import Row, Table, as_written, cells
+from core.stored_studies import ImportedVote
+from core.studies import WORK, ApprovalVerdict, Item, Question, Rules, Side, StudyData, Vote, Worker
+from core.words import composed, count_of
+from study.questions import check_answers
 from study.tables import about_item, counted_assignments
 
 HEAD = (
@@ -29,6 +41,24 @@ TAIL = ("Approve", "Reject")
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_ZONES = {"UTC": 0, "GMT": 0, "PST": -8, "PDT": -7, "EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6}
+_TIME = re.compile(r"[A-Z][a-z]{2} ([A-Z][a-z]{2}) (\d{1,2}) (\d\d):(\d\d):(\d\d) ([A-Z]{3}) (\d{4})")
+_YES, _NO = frozenset({"yes", "y", "true", "1"}), frozenset({"no", "n", "false", "0"})
+_WORKER = re.compile(r"[\w.:@-]{1,64}")
+_JSON = "taskAnswers"
+"""The column in which Turk's newer forms put all answers as JSON."""
+_CHOSEN = frozenset(("label", "labels"))
+"""The name under which Turk's forms of classification put the answer: {"valid": {"label": "Yes"}}."""
+_TICKED = "on"
+"""The name under which Turk's check box puts true or false."""
+MAX_SECONDS = 24 * 3600.0
+MAX_COMMENT = 2000
+SHOWN_PROBLEMS = 5
+_MOST_NAMED = 1000
+"""Names of answers that are told apart: JSON may hold any number of them."""
+_LOOKED_AT = 1000
+"""Rows that tell which column names the images."""
+_OWN = frozenset(f"Answer.{name}" for name in OURS)
 
 
 def turk_columns(rules: Rules) -> list[str]:
@@ -109,3 +139,280 @@ def turk_time(time: datetime) -> str:
     time = time.astimezone(UTC)
     day, month = DAYS[time.weekday()], MONTHS[time.month - 1]
     return f"{day} {month} {time.day:02} {time:%H:%M:%S} UTC {time.year}"
+
+
+@dataclass(frozen=True)
+class TurkVotes:
+    """What was found in a file."""
+
+    votes: tuple[ImportedVote, ...]
+    """Checked against rules and items."""
+    excluded: Mapping[str, tuple[Literal["rule", "person"], str]]
+    """Whom the study excluded that wrote the file: by what, and why. Empty for a file by Mechanical Turk."""
+    notes: tuple[str, ...]
+    """What a person should know: columns that were not used, rows that were left out."""
+    problems: tuple[str, ...]
+    """Rows that cannot be votes, a sentence each, at most `SHOWN_PROBLEMS` and one that counts the others."""
+
+
+def read_time(text: str) -> datetime:
+    """Turk's way of writing a time, or ISO 8601 (UTC where it names no zone). Raises ValueError."""
+    if found := _TIME.fullmatch(text):
+        month, day, hour, minute, second, zone, year = found.groups()
+        if month in MONTHS and zone in _ZONES:
+            return datetime(
+                int(year),
+                MONTHS.index(month) + 1,
+                int(day),
+                int(hour),
+                int(minute),
+                int(second),
+                tzinfo=timezone(timedelta(hours=_ZONES[zone])),
+            ).astimezone(UTC)
+    time = datetime.fromisoformat(text)
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
+
+
+def turk_votes(table: Table, rules: Rules, items: Sequence[Item]) -> TurkVotes:
+    """The votes of a result file on the items of a study.
+
+    An item is found by `HITId` (its public name) or by the `Input.` column that names the most images: public name, or
+    the name of the file that the item came from, with or without folders, address and ending. Answers are columns
+    `Answer.QUESTION`, `Answer.QUESTION.label` as Turk's form of classification has it, `Answer.QUESTION.OPTION` with
+    true or false, or JSON of these in `Answer.taskAnswers`; upper case, underscores and spaces in the name do not
+    matter. Rows that Turk calls rejected are left out: it had them replaced.
+    Raises ValueError with a sentence when the file is none of these.
+    """
+    _check_columns(table)
+    known = _named(items)
+    column = _image_column(table, known)
+    ours = "Answer._excluded" in table.columns
+    questions = {_plain_name(question.id): question for question in rules.questions}
+    votes: list[ImportedVote] = []
+    seen: set[tuple[int, str]] = set()
+    excluded: dict[str, tuple[Literal["rule", "person"], str]] = {}
+    # The names of answers as a note calls them, and whether a question belongs to each.
+    named = {f"“{name[:60]}”": False for name in table.columns if name.startswith("Answer.") and name not in _OWN}
+    named.pop(f"“Answer.{_JSON}”", None)
+    left: Counter[str] = Counter()
+    problems: list[str] = []
+    for number, row in enumerate(table.rows, start=1):
+        verdict, reason = _verdict(row)
+        if verdict == "rejected" and not ours:
+            left["that Mechanical Turk calls rejected"] += 1
+            continue
+        try:
+            item = _find(row.get("HITId", ""), known) or _find(row.get(column, ""), known)
+            if item is None:
+                raise ValueError(f"no item of this study is called “{row.get(column, '')[:80]}”")
+            vote = _vote(row, item, rules, _answers(row, questions, named), verdict, reason)
+        except ValueError as error:
+            problems.append(f"Row {number}: {str(error).rstrip('.')}.")
+            continue
+        if (item.id, vote.worker) in seen:
+            left["by a worker who had voted on the same image before"] += 1
+            continue
+        seen.add((item.id, vote.worker))
+        votes.append(vote)
+        by, _, why = as_written(row.get("Answer._excluded", "")).partition(": ")
+        if why:
+            excluded[vote.worker] = ("rule" if by == "rule" else "person", why[:500])
+    unused = [name for name, belongs in named.items() if not belongs]
+    notes = [
+        f"{count_of(count, 'row')} {what} {'was' if count == 1 else 'were'} left out." for what, count in left.items()
+    ]
+    if unused:
+        asked_for = [f"“{question.id}”" for question in rules.questions]
+        asked = f"question is {asked_for[0]}" if len(asked_for) == 1 else f"questions are {', '.join(asked_for)}"
+        notes.append(f"No question of this study belongs to {', '.join(unused[:8])}: its {asked}.")
+    more = len(problems) - SHOWN_PROBLEMS
+    shown = [*problems[:SHOWN_PROBLEMS], f"{count_of(more, 'more row')} like these."] if more > 0 else problems
+    return TurkVotes(tuple(votes), excluded, tuple(notes), tuple(shown))
+
+
+def _check_columns(table: Table) -> None:
+    missing = [name for name in ("WorkerId", "SubmitTime") if name not in table.columns]
+    if missing:
+        raise ValueError(f"The file has no column {' and no column '.join(missing)}: it is no result of Turk.")
+    if not any(name.startswith("Answer.") for name in table.columns):
+        raise ValueError("The file has no column that begins with “Answer.”: there are no votes in it.")
+
+
+def _named(items: Sequence[Item]) -> dict[str, Item]:
+    """Items by all that a file may call them; what two of them are called is left out."""
+    names: dict[str, Item] = {}
+    doubled: set[str] = set()
+    for item in items:
+        for name in {*_keys(item.public), *_keys(str(item.origin.get("file", "")))}:
+            if name in names:
+                doubled.add(name)
+            names[name] = item
+    return {name: item for name, item in names.items() if name not in doubled}
+
+
+def _keys(name: str) -> tuple[str, ...]:
+    """A file or an address in small letters and composed form: with its folders and without, with its ending and
+    without.
+    """
+    plain = composed(unquote(urlsplit(name).path if "://" in name else name))
+    path = PurePosixPath(plain.replace("\\", "/").strip("/"))
+    if not path.name:
+        return ()
+    names = (str(path), str(path.with_suffix("")), path.name, path.stem)
+    return tuple(dict.fromkeys(name.casefold() for name in names))
+
+
+def _find(name: str, known: Mapping[str, Item]) -> Item | None:
+    return next((known[key] for key in _keys(name) if key in known), None)
+
+
+def _image_column(table: Table, known: Mapping[str, Item]) -> str:
+    found = {
+        name: sum(_find(row.get(name, ""), known) is not None for row in table.rows[:_LOOKED_AT])
+        for name in table.columns
+        if name == "HITId" or name.startswith("Input.")
+    }
+    best = max(found, key=lambda name: found[name], default="")
+    if not best or not found[best]:
+        raise ValueError(
+            "No row of the file names an image of this study: its column HITId, or one that begins with “Input.”, has "
+            "to hold the items' names or the names of the files that they came from."
+        )
+    return best
+
+
+def _verdict(row: Mapping[str, str]) -> tuple[ApprovalVerdict, str]:
+    status, feedback = row.get("AssignmentStatus", "").casefold(), as_written(row.get("RequesterFeedback", ""))
+    if status == "rejected" or row.get("Reject", ""):
+        return "rejected", (feedback or row.get("Reject", ""))[:500]
+    if status == "approved" or row.get("Approve", ""):
+        return "approved", feedback[:500]
+    return "pending", feedback[:500]
+
+
+def _answers(row: Mapping[str, str], questions: Mapping[str, Question], named: dict[str, bool]) -> dict[str, str]:
+    """The answers in a row, by question. Notes in `named` to which names a question belongs."""
+    found: dict[str, str] = {}
+    for column, cell in row.items():
+        if not column.startswith("Answer.") or column in _OWN:
+            continue
+        name = column.removeprefix("Answer.")
+        given = _from_json(cell) if name == _JSON else {name: cell}
+        for place, text in given.items():
+            question, option = _asked_by(place, questions)
+            called = f"“{column[:60]}”" if name != _JSON else f"“{place[:60]}” in {column}"
+            if called in named or len(named) < _MOST_NAMED:
+                named[called] = question is not None or named.get(called, False)
+            if question is None:
+                continue
+            if option and text.casefold() in _YES:
+                answer = _answer(question, option)
+            elif not option and text:
+                answer = _answer(question, as_written(text))
+            else:
+                continue
+            if found.setdefault(question.id, answer) != answer:
+                raise ValueError(f"it answers “{question.id}” with both “{found[question.id]}” and “{answer}”")
+    return found
+
+
+def _asked_by(name: str, questions: Mapping[str, Question]) -> tuple[Question | None, str]:
+    """The question that a column belongs to, and the option if it stands for one: valid, valid.label, or valid.yes."""
+    if question := questions.get(_plain_name(name)):
+        return question, ""
+    before, _, option = name.rpartition(".")
+    question = questions.get(_plain_name(before))
+    if question is None or (option not in question.answers() and _holds_answer(question, option)):
+        return question, ""
+    return question, option
+
+
+def _holds_answer(question: Question, name: str) -> bool:
+    """Whether the column QUESTION.NAME holds the answer itself, and NAME is none of its options."""
+    return name in _CHOSEN or (name == _TICKED and question.kind == "yes-no")
+
+
+def _plain_name(name: str) -> str:
+    return re.sub(r"[\s_]+", "-", name.strip()).casefold()
+
+
+def _from_json(cell: str) -> dict[str, str]:
+    """{"valid": {"yes": true}}, {"valid": {"label": "yes"}} or {"valid": "yes"}, alone or in a list, as names and
+    texts.
+    """
+    try:
+        value = json.loads(cell) if cell else []
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"Answer.{_JSON} is no JSON") from error
+    found: dict[str, str] = {}
+    for part in value if isinstance(value, list) else [value]:
+        for name, held in part.items() if isinstance(part, dict) else ():
+            if isinstance(held, dict):
+                found |= {f"{name}.{option}": _text(chosen) for option, chosen in held.items()}
+            else:
+                found[name] = _text(held)
+    return found
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _only(text: str) -> str:
+    """The label in a list of one, as Turk's form for several labels writes it: ["Yes"]."""
+    try:
+        value = json.loads(text) if text.startswith("[") else None
+    except (ValueError, RecursionError):
+        return text
+    return value[0] if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str) else text
+
+
+def _answer(question: Question, text: str) -> str:
+    """As the question offers it: "Yes" for yes, "4.0" for 4. Unknown text stays, and is refused later."""
+    if question.kind == "text":
+        return text
+    text = composed(_only(text))
+    if question.kind == "yes-no" and text.casefold() in _YES | _NO:
+        return "yes" if text.casefold() in _YES else "no"
+    if question.kind == "scale":
+        return text.removesuffix(".0")
+    return next((option for option in question.answers() if composed(option).casefold() == text.casefold()), text)
+
+
+def _vote(
+    row: Mapping[str, str],
+    item: Item,
+    rules: Rules,
+    answers: Mapping[str, str],
+    verdict: ApprovalVerdict,
+    reason: str,
+) -> ImportedVote:
+    worker = row.get("WorkerId", "")
+    if not _WORKER.fullmatch(worker):
+        raise ValueError(f"“{worker[:80]}” is no worker's name: letters, digits, and . : @ - _ only, at most 64")
+    try:
+        submitted = read_time(row.get("SubmitTime", ""))
+        accepted = read_time(row["AcceptTime"]) if row.get("AcceptTime") else None
+        text = row.get("Answer._seconds") or row.get("WorkTimeInSeconds") or ""
+        seconds = float(text) if text else (submitted - accepted).total_seconds() if accepted else 0.0
+    except (ValueError, OverflowError) as error:
+        raise ValueError("SubmitTime, AcceptTime or WorkTimeInSeconds is no time") from error
+    if not 0 <= seconds < math.inf:
+        raise ValueError("WorkTimeInSeconds has to be 0 or more")
+    seconds = min(seconds, MAX_SECONDS)
+    try:
+        accepted = min(accepted or submitted - timedelta(seconds=seconds), submitted)
+    except OverflowError as error:
+        raise ValueError("SubmitTime is no time that a vote can have") from error
+    side, changes = row.get("Answer._side") or "left", row.get("Answer._changes") or "0"
+    if side not in ("left", "right"):
+        raise ValueError(f"Answer._side is “{side[:40]}”; left and right are sides")
+    if not re.fullmatch("[0-9]{1,6}", changes):
+        raise ValueError(f"Answer._changes is “{changes[:40]}”; it has to be a number")
+    comment = as_written(row.get("Answer._comment", ""))[:MAX_COMMENT]
+    checked = check_answers(rules, item, answers)
+    placed: Side = "right" if side == "right" else "left"
+    vote = ImportedVote(item.id, worker, checked, comment, accepted, submitted, seconds, verdict, reason)
+    return vote._replace(side=placed, changes=int(changes))

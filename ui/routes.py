@@ -15,8 +15,7 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, PlainTex
 
 from core.errors import DiskTrouble, UserError
 from services.pictures import StoredPictures
-from services.runs.accepted import MOST_RUNS
-from services.runs.exchange import Exchange
+from services.runs.exchange import MOST_RUNS, Exchange
 from services.runs.samples import Sample, sample_named
 from ui.frame import not_there, signed_in
 from ui.replies import attached

@@ -11,7 +11,7 @@ import base64
 import binascii
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from PIL import Image
@@ -22,12 +22,12 @@ from core.images import MAX_SIDE, image_sha, opened, png_of
 from core.lineage import TestCase, UnreadSettings
 from core.masks import UNLABELLED, numbers_in
 from core.png import XMP_KEYWORD, read_texts, with_texts
-from core.run_record import RunRecord, image_record
-from core.types import LONGEST_REASON, ReviewDecision, Task, from_plain, read_json, to_plain
+from core.run_record import ImageRecord, RunRecord, image_record
+from core.types import LONGEST_REASON, Check, ReviewDecision, Task, from_plain, read_json, to_plain
 from core.version import version
-from pipeline.methods import method_of
+from pipeline.methods import method_of, read_lineage
+from pipeline.recipes import known_recipes, recipe_of, values_from_plain
 from pipeline.run_files.provenance import PARAMETERS_KEYWORD, parameters, xmp
-from pipeline.run_files.run_record import FORMAT, read_image, read_run
 from pipeline.run_files.webui import MadeWith
 
 KEYWORD = "dillema-studio"
@@ -41,6 +41,9 @@ LONGEST_NAME = 60
 """Characters in the name of an artifact."""
 _NO_RUN = "There is no run in this file."
 _CHANGED = "The run in this file is damaged or was changed by hand: it cannot be restored."
+FORMAT = 2
+MOST_ATTEMPTS = 2**63 - 1
+"""A column of a table holds no more."""
 
 
 @dataclass(frozen=True)
@@ -221,3 +224,32 @@ def _decoded(data: bytes) -> Image.Image:
         raise UserError("The image is damaged or cut short: save or download it again.") from error
     image.info = {}
     return image
+
+
+def read_run(plain: Mapping[str, Any]) -> RunRecord:
+    """The run of plain data. Raises KeyError, TypeError or ValueError (pydantic's too) for what is none, and
+    UnknownRecipe.
+    """
+    values = values_from_plain(plain["values"])
+    record: RunRecord = from_plain(RunRecord, {**plain, "values": {}})
+    recipe_of(record.recipe)
+    if record.prompts.keys() - {slot.name for recipe in known_recipes() for slot in recipe.prompt_slots}:
+        raise ValueError("there is no such prompt")
+    if any(not 0 <= number <= 255 for number in record.mask_classes):
+        raise ValueError("a class number is out of range")
+    if any(not 0 <= value.trace.attempts <= MOST_ATTEMPTS for value in values.values()):
+        raise ValueError("a number of attempts is out of range")
+    return RunRecord(**{**vars(record), "values": values})
+
+
+def read_image(plain: Mapping[str, Any], artifacts: Mapping[str, str], task: Task) -> ImageRecord:
+    """The image of plain data; `artifacts` are the hashes of its artifacts, and `task` is that of its run, for records
+    that do not say theirs. Raises as `read_run` does.
+    """
+    lineage = read_lineage(plain["lineage"])
+    if lineage.task is None:
+        lineage = replace(lineage, task=task)
+    sha, checks = plain["sha256"], from_plain(tuple[Check, ...], plain["checks"])
+    if not all(isinstance(one, str) for one in (sha, *artifacts.values())):
+        raise TypeError("a hash is no text")
+    return ImageRecord(sha, lineage, dict(artifacts), checks)

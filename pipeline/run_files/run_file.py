@@ -32,9 +32,8 @@ from core.version import version
 from pipeline.profiles.profile import Profile
 from pipeline.prompting import PromptSet, prompts_from_plain, prompts_to_plain
 from pipeline.recipes import Recipe, recipe_of
-from pipeline.run_files.embedded import with_run
+from pipeline.run_files.embedded import FORMAT, read_image, read_run, with_run
 from pipeline.run_files.provenance import made_with
-from pipeline.run_files.run_record import FORMAT, read_image, read_run
 
 FILE = "run.json"
 SOURCE = "source.png"

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from core.batches import Batch, BatchSource
 from core.errors import UserError
-from pipeline.profiles.notices import notice_for
-from pipeline.profiles.profile import Profile, load_profile
+from pipeline.profiles.profile import Profile, load_profile, notice_for
 from services.batches.io_workers import data_set_of, read_item
 from services.batches.plan_file import BatchPlan
 from storage.workspace import Workspace

@@ -17,17 +17,15 @@ from core.figures import Flags, Floats, Numbers, ratio
 from core.types import TaskKind
 from core.words import few_names
 from evaluation.class_mapping import ClassMap, report_of
-from evaluation.comparison import comparison_answer, paired_difference
-from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, effectiveness
+from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, comparison_answer, effectiveness, paired_difference
 from evaluation.report import answer, segmentation_answer
 from evaluation.samples import all_of_a_part
 from evaluation.segmentation import Losses, Pixels, loss_effect, right_pixels, segmentation_effect
 from evaluation.sensitivity import Changes, SensitivityRow, sensitivity
 from evaluation.validity import Judged, ValidityEffect, validity_effect
 from services.evaluation.blas_threads import without_blas_threads
-from services.evaluation.mask_validity import MaskValidity
 from services.evaluation.scoring import Scored, judged_of, worth_words
-from services.evaluation.segmented import PixelCells, SegmentedLosses, cells_of, losses_of
+from services.evaluation.segmented import MaskValidity, PixelCells, SegmentedLosses, cells_of, losses_of
 from services.evaluation.stored_predictions import ModelAnswers
 from services.evaluation.study_votes import StudyVotes, chosen_words, votes_on
 from services.evaluation.subjects import Cases, Images

@@ -31,13 +31,13 @@ from services.evaluation.caption_ranking import CaptionRanking, caption_ranking_
 from services.evaluation.commands import ListModelsUnderTest, ShowEvaluation
 from services.evaluation.control import ControlSets
 from services.evaluation.facts import assumption_facts, facts_of, image_counts
-from services.evaluation.mask_validity import MaskChecks, MaskValidity
 from services.evaluation.model_choice import chosen_model
 from services.evaluation.model_files import found_here, keep_upload
 from services.evaluation.predicting import Predicting, Read
 from services.evaluation.ranking import Ranking, part_of, rank, ranking_facts
 from services.evaluation.results import Evaluation, EvaluationResult, compared, entries_of
 from services.evaluation.scoring import NOT_JUDGED, Scored, score_images
+from services.evaluation.segmented import MaskChecks, MaskValidity
 from services.evaluation.stored_predictions import ModelAnswers
 from services.evaluation.study import Create, StudyPlan, draft_study, plan_study
 from services.evaluation.study_votes import StudyVotesReader

@@ -22,8 +22,7 @@ from core.types import StageName, Task, TaskKind, failed
 from pipeline.checks.texts import task_checks
 from pipeline.driver import Driver
 from pipeline.freshness import inputs_key, stale_stages
-from pipeline.profiles.notices import notice_for
-from pipeline.profiles.profile import Profile
+from pipeline.profiles.profile import Profile, notice_for
 from pipeline.prompting import PromptError, PromptSet
 from pipeline.recipes import recipe_of
 from services.commands import Command, Commands, RunCommand, RunIds, Texts, does

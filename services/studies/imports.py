@@ -27,7 +27,7 @@ from storage.studies.imported_votes import IMPORTED
 from storage.workspace import Workspace
 from study.listed_items import ListedItem, by_folder, listed_items
 from study.readiness import check_more
-from study.turk_reading import TurkVotes, turk_votes
+from study.turk import TurkVotes, turk_votes
 
 MOST_FILES = 20_000
 MOST_UNPACKED = 8_000_000_000

@@ -11,11 +11,10 @@ from services.studies.annotation import AnnotationService
 from services.studies.annotators import AnnotatorSessions, Pictures
 from services.studies.decisions import StudyDecisions
 from services.studies.drafts import AskModel, StudyDrafts
-from services.studies.exports import opened, zipped
+from services.studies.exports import opened, restore_study, zipped
 from services.studies.imports import import_items, import_votes, preview_votes
 from services.studies.life_cycle import StudyLifeCycle
 from services.studies.preview import PreviewStep, preview_step
-from services.studies.restore import restore_study
 from storage.workspace import Workspace
 
 

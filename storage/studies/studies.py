@@ -28,8 +28,7 @@ from storage.studies.next_items import look_again
 from storage.studies.panels import Panels, ways_in
 from storage.studies.records import Records, insert_records, records_of
 from storage.studies.rows import append_log, item_of, require_study, rules_of, touch, update_study
-from storage.studies.sessions import Sessions
-from storage.studies.workers import Workers, checked_reason, read_workers
+from storage.studies.workers import Sessions, Workers, checked_reason, read_workers
 
 LONGEST_NAME = 200
 """Characters in the name of a study."""

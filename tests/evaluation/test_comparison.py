@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from evaluation.comparison import comparison_answer, paired_difference
-from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
+from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, comparison_answer, paired_difference
 
 NAMES = ("ResNet-50", "ViT-B")
 

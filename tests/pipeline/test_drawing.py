@@ -53,7 +53,7 @@ from tests.support.serving import until
 from tests.support.workspaces import workspace_in
 from ui.explore.drawing_routes import add_drawing_routes
 from ui.explore.generation import generation_card
-from ui.explore.queue import queue_part
+from ui.explore.runs import queue_part
 
 BIRD = Task("classification", label="bird")
 RED = Image.new("RGB", (60, 40), (200, 40, 40))

@@ -13,8 +13,7 @@ from core.images import read_image
 from demo.make_samples import FOLDER, skies
 from demo.render import render
 from demo.scene import TIMES, WEATHERS, random_scene
-from pipeline.profiles.notices import SKIES, notice_for
-from pipeline.profiles.profile import load_profile
+from pipeline.profiles.profile import SKIES, load_profile, notice_for
 from tests.support.photographs import PHOTOGRAPHS
 
 DEMO = load_profile("demo")

@@ -18,7 +18,7 @@ from core.image_filter import ImageFilter
 from core.types import to_plain
 from pipeline.run_files import run_file
 from pipeline.run_files.embedded import require_run_in
-from services.studies.restore import restore_study
+from services.studies.exports import restore_study
 from storage.backup import restore
 from storage.curation.catalogue_check import catalogue_faults
 from storage.workspace import DATABASE, Workspace

@@ -411,6 +411,6 @@ def parts_of(studio: Studio, run_id: str, picked: tuple[str, ...] = ()) -> dict[
     """The markup of all parts of an explore page that shows a run, or on its start page those that are picked."""
     from app import explorer_of
     from ui.explore.page import render
-    from ui.explore.pictures import View
+    from ui.explore.strip import View
 
     return render(explorer_of(studio).read(run_id, View(), picked=picked))

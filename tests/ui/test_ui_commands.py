@@ -21,7 +21,7 @@ from tests.ui.explore.test_ui_studio import new_run, wait
 from ui.curate.imports import add_imports
 from ui.curate.sets import add_test_sets
 from ui.curate.sets_page import WORK_WORDS
-from ui.explore.example import example_card
+from ui.explore.page_frame import example_card
 
 NO_FIELDS = {"do", "draft", "key", "edit", "form", "own", "server", "fresh", "lines", "control"}
 """What `gestures.js` does not send."""

@@ -23,9 +23,8 @@ from services.batches.shipped import layouts_in_words, shipped_plans
 from services.changes import Revisions
 from services.commands import Command, Commands
 from services.work_queue import WorkView
-from ui.batches.listing import list_page, list_part, new_page, planning_part, starts
 from ui.batches.metrics import CONTENT_TYPE, metrics_text
-from ui.batches.pages import batch_page, parts
+from ui.batches.pages import batch_page, list_page, list_part, new_page, parts, planning_part, starts
 from ui.batches.words import BATCHES, batch_address
 from ui.frame import signed_in
 from ui.replies import FRESH, add_posted, fetched_at, page_at, watched

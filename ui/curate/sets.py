@@ -23,9 +23,19 @@ from services.test_sets.versions import DRAFT, VerifyTestSet, version_facts
 from services.work_queue import WorkView
 from ui.curate.frame import curate_page
 from ui.curate.requests import Show, add_command, given
-from ui.curate.sets_difference import difference_page
-from ui.curate.sets_list import SCRIPTS, SHEETS, list_page, shown_version
-from ui.curate.sets_page import exports_part, large_window, preview_words, set_page, split_words, verified_part
+from ui.curate.sets_page import (
+    SCRIPTS,
+    SHEETS,
+    difference_page,
+    exports_part,
+    large_window,
+    list_page,
+    preview_words,
+    set_page,
+    shown_version,
+    split_words,
+    verified_part,
+)
 from ui.curate.sets_words import (
     OBSTACLE_WORDS,
     PAGE,

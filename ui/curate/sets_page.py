@@ -1,4 +1,4 @@
-"""One test set: its versions beside the images of one of them, and what can be done with that one. Pure."""
+"""The list of test sets, one set with the images of a version, and the difference of two versions. Pure."""
 
 from __future__ import annotations
 
@@ -7,16 +7,27 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from core.image_filter import Facet, ImageFilter
 from core.model_sections import in_bytes
-from core.test_sets import SPLITS, SetVersion, Split
+from core.test_sets import SPLITS, SetEntry, SetVersion, Split, TestSet
 from core.words import count_of
 from services.test_sets.drafts import SplitResult, SplitTestSet, two_tasks
 from services.test_sets.exports import FORMAT_TITLES
-from services.test_sets.versions import ImageOfSet, Verified
+from services.test_sets.versions import Difference, ImageOfSet, Verified
 from services.work_queue import WorkView
 from ui.curate import sets_words
-from ui.curate.sets_words import REVIEW_WORDS, SPLIT_WORDS, ShownVersion, pages, set_address, version_key
+from ui.curate.frame import curate_page
+from ui.curate.sets_words import (
+    PAGE,
+    REVIEW_WORDS,
+    SPLIT_WORDS,
+    ShownVersion,
+    pages,
+    reference,
+    set_address,
+    splits_in_words,
+    version_key,
+)
 from ui.evaluate.words import evaluate_address
-from ui.markup import Html
+from ui.markup import Html, el
 from ui.study.words import image_url
 from ui.templating import render
 
@@ -34,6 +45,15 @@ _SHARES: Mapping[Split, int] = {"train": 80, "validation": 0, "test": 20}
 _SMALL_SHARES: Mapping[Split, int] = {"train": 0, "validation": 0, "test": 100}
 Cell = tuple[int, str, bool]
 """A number of images, the address that shows them, and whether they are shown already."""
+SHEETS, SCRIPTS = ("curate-sets.css",), ("curate-sets.js",)
+KINDS: Mapping[str, tuple[str, str]] = {
+    "added": ("added", "in the new one only"),
+    "removed": ("removed", "in the old one only"),
+    "relabelled": ("relabelled", "with another label"),
+    "remasked": ("other mask", "another mask, or other names of its classes"),
+    "resplit": ("re-split", "in another split"),
+}
+"""Words and meaning of each kind of difference, by its name in a `Difference` and in the address."""
 
 
 def set_page(shown: ShownVersion) -> Html:
@@ -174,3 +194,58 @@ def _groups_of(split: SplitResult) -> str:
     if split.groups == 1:
         return "All of them stay together: they are of one source, or of sources that look alike."
     return f"There are {split.groups:,} groups of images that stay together."
+
+
+def list_page(sets: Sequence[TestSet], labels: Mapping[str, int], signed_in: bool) -> str:
+    """All test sets, the latest first; `labels` says how many the shown version of each has, by its id."""
+    shown = render("curate/sets.html", sets=[_line(one, labels.get(one.id, 0)) for one in sets])
+    return curate_page("Test sets", "sets", shown, signed_in=signed_in, sheets=SHEETS, scripts=SCRIPTS)
+
+
+def shown_version(held: TestSet) -> SetVersion:
+    """The version of a set that is looked at first: its draft, or else the latest."""
+    version = held.draft or held.latest
+    assert version is not None  # a set goes with its last version
+    return version
+
+
+def _line(held: TestSet, labels: int) -> tuple[TestSet, str, SetVersion, list[SetVersion], str]:
+    """The set, its address, the version that is looked at first, the released ones from the latest, and facts."""
+    version = shown_version(held)
+    facts = [count_of(version.entries, "image"), count_of(labels, "label") if labels else "", splits_in_words(version)]
+    released = [one for one in reversed(held.versions) if not one.is_draft]
+    return held, set_address(held.id), version, released, " · ".join(filter(None, facts))
+
+
+def difference_page(
+    old: SetVersion, new: SetVersion, found: Difference, kind: str, at: int, sets: Sequence[TestSet]
+) -> Html:
+    """The page without its frame. `kind` is a name of KINDS, or "" for the first that has any; `at` a page, from 1."""
+    changes: dict[str, Sequence[tuple[SetEntry, SetEntry]]] = {
+        "added": [(entry, entry) for entry in found.added],
+        "removed": [(entry, entry) for entry in found.removed],
+        "relabelled": found.relabelled,
+        "remasked": found.remasked,
+        "resplit": found.resplit,
+    }
+    if kind not in changes:
+        kind = next((name for name, held in changes.items() if held), "added")
+    query = {"old": reference(old), "new": reference(new)}
+    address = set_address(new.test_set, "/compare")
+    return render(
+        "curate/set_difference.html",
+        words=sets_words,
+        old=old,
+        new=new,
+        found=found,
+        kind=kind,
+        kinds=KINDS,
+        sets=sets,
+        changes=changes,
+        title=el("h1", "What is different"),
+        address=address,
+        addresses={name: set_address(new.test_set, "/compare", **query, kind=name) for name in KINDS},
+        other_way=set_address(old.test_set, "/compare", old=query["new"], new=query["old"]),
+        shown=changes[kind][(at - 1) * PAGE : at * PAGE],
+        places=pages(address, {**query, "kind": kind}, at, len(changes[kind])),
+    )

@@ -35,15 +35,12 @@ from services.runs.similarity import Similarities
 from services.runs.state import CanBeInsistedOn, ProfileOptions, RunState, RunStates, StageNotes, profile_options
 from services.runs.undoing import Undone
 from ui.explore.bulk_runs import together_part
-from ui.explore.example import example_card
 from ui.explore.generation import generation_card
 from ui.explore.keys import keys_window
-from ui.explore.page_frame import header, source_card, start_page, upload_note
-from ui.explore.pictures import View, picture_column
-from ui.explore.queue import queue_part
-from ui.explore.runs import run_list
+from ui.explore.page_frame import example_card, header, source_card, start_page, upload_note
+from ui.explore.runs import queue_part, run_list
 from ui.explore.stage_cards import card_of
-from ui.explore.strip import strip_of
+from ui.explore.strip import View, picture_column, strip_of
 from ui.markup import Html, fingerprint, stamped
 from ui.scripts.endpoints import token_of
 from ui.scripts.uploads import keep_to_uploads, uploaded

@@ -1,24 +1,30 @@
-"""The header, the start page, the note below the field for an upload, and the card of the source and its task."""
+"""The header, the start page with the example, the note below the field for an upload, and the card of the source."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
+from core.masks import classes_text, colour
 from core.run_steps import RunSteps
 from core.types import stage_doing, stage_title
 from core.words import count_of
+from services.curation.views import gallery_address
 from services.edit_conflicts import clock
+from services.example.service import ExampleView
 from services.jobs import JobView
 from services.runs.life_cycle import task_problem
-from services.runs.samples import Sample
+from services.runs.samples import Sample, known_classes, sample_of
 from services.runs.state import ProfileOptions, RunState
 from services.runs.undoing import words_of
 from ui import frame
-from ui.explore.large import image_url
-from ui.explore.masks import mask_row
+from ui.batches.words import BATCHES
+from ui.curate.sets_words import SETS
+from ui.evaluate.words import evaluate_address
+from ui.explore.large import image_url, overlay_url
 from ui.explore.parts import CONTROL, button, icon, left
 from ui.explore.words import COUNTERFACTUAL_TESTING, EXPLAINED, PLAIN
 from ui.markup import Html
+from ui.study.addresses import study_address
 from ui.templating import render
 
 
@@ -99,3 +105,31 @@ def _in_short(state: RunState) -> str:
         words = [task.kind, count_of(number, "protected class")]
         words += ["with its mask"] if run.mask_sha is not None else []
     return " · ".join([*words, state.recipe.title])
+
+
+def mask_row(state: RunState, samples: tuple[Sample, ...]) -> Html:
+    """The mask in the card of the source; how to give one where there is none."""
+    run, sample = state.run, sample_of(samples, state.run)
+    masked, there = run.mask_sha is not None, {name.casefold() for name in run.mask_classes.values()}
+    kept = {name.casefold() for name in run.task.protected}
+    return render(
+        "explore/mask.html",
+        state=state,
+        source=image_url(run.source_sha),
+        over=overlay_url(run.mask_sha) if run.mask_sha is not None else None,
+        legend=[(number, name, name.casefold() in kept) for number, name in sorted(run.mask_classes.items())],
+        colour=colour,
+        classes=classes_text(run.mask_classes if masked else known_classes(samples)),
+        offered=not masked and sample is not None and sample.mask is not None,
+        missing=[f"“{name}”" for name in run.task.protected if masked and name.casefold() not in there],
+    )
+
+
+def example_card(view: ExampleView, offered: bool) -> Html | None:
+    """The card of the example. None where none is offered and none is there."""
+    if not offered and view.state == "none":
+        return None
+    links = [("Batches", BATCHES), ("Images", gallery_address()), ("Test sets", SETS)]
+    links += [(f"Evaluation: {one.title}", evaluate_address(version=one.version, key=one.model)) for one in view.sets]
+    links += [("Study", study_address(view.study))] if view.study else []
+    return render("explore/example.html", view=view, offered=offered, links=links)

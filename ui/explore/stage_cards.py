@@ -1,17 +1,26 @@
-"""The cards of a recipe's text stages: each that has one of its own, and a general one for any other type of value."""
+"""The cards of a recipe's text stages: each that has one of its own, and a general one for any other type of value.
+
+`assets/brush.js` is the brush of the card on which a person paints a region over the source image.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
-from core.types import StageName, to_text
+from core.regions import WHOLE
+from core.types import Check, KeywordAlternatives, Keywords, StageName, Task, failed, to_text
+from core.words import protected_spans, protected_words_in
+from services.runs.life_cycle import task_problem
 from services.runs.state import RunState
-from ui.explore.brush import region_card
 from ui.explore.counterfactuals import counterfactuals_card
+from ui.explore.forms import setting_input
+from ui.explore.large import image_url
 from ui.explore.stage import stage_card
-from ui.explore.text_stages import alternatives_card, caption_card, keywords_card
-from ui.markup import Html
+from ui.markup import Child, Html, el
 from ui.templating import render
+
+T = TypeVar("T")
 
 
 def general_card(name: StageName, state: RunState) -> Html:
@@ -22,6 +31,82 @@ def general_card(name: StageName, state: RunState) -> Html:
     remarks = stage.remarks(stored.value.value, values, state.run.task) if stored is not None else []
     shown = render("explore/value.html", state=state, stage=stage, text=text, remarks=remarks)
     return stage_card(name, state, shown)
+
+
+def region_card(state: RunState) -> Html:
+    """Where the source may change."""
+    return brush_card("region", state, "may change")
+
+
+def brush_card(name: StageName, state: RunState, words: str) -> Html:
+    """The card of a stage whose value is a `Region`. `words` say what the painted part does, such as "may change"."""
+    stored, undone = state.run.values.get(name), state.steps.next_redo
+    shown = render(
+        "explore/brush.html",
+        name=name,
+        state=state,
+        title=state.recipe.stage(name).title,
+        region=stored.value.value if stored is not None else WHOLE,
+        words=words,
+        source=image_url(state.run.source_sha),
+        can_redo=undone is not None and undone.stages == (name,),
+    )
+    return stage_card(name, state, shown)
+
+
+def caption_card(state: RunState) -> Html:
+    """Stage 1: a text, and which of its words the task protects."""
+    wrong = failed(state.caption_checks()) if state.caption else ()
+    marked = _marked(state.caption, state.run.task)
+    return stage_card("caption", state, render("explore/caption.html", state=state, marked=marked, wrong=wrong))
+
+
+def _marked(text: str, task: Task) -> list[Child]:
+    """The text with a mark around every word that the task protects."""
+    parts: list[Child] = []
+    at = 0
+    for start, end in protected_spans(text, task):
+        parts += [text[at:start], el("mark", text[start:end])]
+        at = end
+    return [*parts, text[at:]]
+
+
+def keywords_card(state: RunState) -> Html:
+    """Stage 2: chips to tick, reword and drop, and one to add."""
+    items = _value(state, "keywords", Keywords(())).items
+    chips = [(item, _warning(failed(state.keyword_checks(item)))) for item in items]
+    locked = protected_words_in(state.caption, state.run.task)
+    return stage_card("keywords", state, render("explore/keywords.html", state=state, chips=chips, locked=locked))
+
+
+def alternatives_card(state: RunState) -> Html:
+    """Stage 3: a row for each keyword that is ticked, with chips."""
+    value, own = state.alternatives, state.settings.alternatives
+    rows = {item.keyword: item for item in value.items}
+    for keyword in _value(state, "keywords", Keywords(())).items:
+        if keyword.used and "keywords" not in state.stale:
+            rows.setdefault(keyword.text, KeywordAlternatives(keyword.text, keyword.edit_type, (), keyword.forced))
+    shown = render(
+        "explore/alternatives.html",
+        state=state,
+        rows=list(rows.values()),
+        asked=bool(value.items),
+        field=type(own).model_fields["too_close"],
+        close=sum(option.is_close(own.too_close) for item in value.items for option in item.options),
+        shut=state.active or task_problem(state.run.task) != "",
+        warning_of=lambda item, option: _warning(failed(state.alternative_checks(item, option))),
+        setting_input=setting_input,
+    )
+    return stage_card("alternatives", state, shown)
+
+
+def _warning(wrong: tuple[Check, ...]) -> str:
+    return wrong[0].note if wrong else ""
+
+
+def _value(state: RunState, stage: StageName, empty: T) -> T:
+    stored = state.run.values.get(stage)
+    return stored.value.value if stored else empty
 
 
 CARDS: Mapping[StageName, Callable[[RunState], Html]] = {

@@ -37,8 +37,7 @@ from services.curation.imports import ImportService
 from services.edit_conflicts import LARGEST_ID
 from services.jobs import JobQueue, JobView
 from services.queries import Query, RunQuery, ShowJob, job_facts
-from services.runs.accepted import MOST_RUNS
-from services.runs.exchange import Exchange
+from services.runs.exchange import MOST_RUNS, Exchange
 from services.runs.life_cycle import OpenedRun, RunService
 from services.runs.state import StageNotes
 from services.studies.drafts import CopyRules, CreateStudy, DraftState, StudyCommand

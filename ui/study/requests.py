@@ -25,15 +25,15 @@ from ui.markup import Html
 from ui.replies import add_posted, with_file
 from ui.security.request_limits import ITEM_FILES, RESTORED, VOTE_FILES, answered
 from ui.study.addresses import decide_address, study_address
-from ui.study.items_form import items_shown
-from ui.study.questions_form import questions_card
 from ui.study.run_page import codes_part
 from ui.study.setup import (
     Assumptions,
     given_parts,
+    items_shown,
     missing_part,
     plain,
     plan_figures,
+    questions_card,
     read_assumptions,
     texts_card,
 )

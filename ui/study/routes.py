@@ -27,12 +27,20 @@ from ui.replies import FRESH, attached, fetched_at, page_at, page_number, watche
 from ui.study.addresses import study_address
 from ui.study.disagreements import DisagreementFilter, adjudication_page, all_disagreements, image_page
 from ui.study.frame import study_head
-from ui.study.items_form import item_window, thumbs
 from ui.study.listing import list_page, log_page, new_page
 from ui.study.requests import add_requests
 from ui.study.result_page import layout, parts, result_buttons, sent
 from ui.study.run_page import progress_part, run_page
-from ui.study.setup import Assumptions, example_window, plain, plan_figures, read_assumptions, setup_page
+from ui.study.setup import (
+    Assumptions,
+    example_window,
+    item_window,
+    plain,
+    plan_figures,
+    read_assumptions,
+    setup_page,
+    thumbs,
+)
 from ui.study.workers import all_workers, control_items_box, worker_page
 from ui.templating import render
 

@@ -13,8 +13,7 @@ from services.studies.templates import task_of
 from ui.frame import page
 from ui.markup import Html
 from ui.study.frame import study_head
-from ui.study.items_form import Recipes, draw_form, files_form
-from ui.study.questions_form import KINDS
+from ui.study.setup import KINDS, Recipes, draw_form, files_form
 from ui.templating import render
 
 SHOWN = 60

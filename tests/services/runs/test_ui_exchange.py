@@ -31,7 +31,7 @@ from tests.services.runs.test_predictions import Bright
 from tests.support.scripted import perform, studio_in
 from tests.support.serving import until
 from tests.ui.explore.test_ui_studio import do, new_run
-from ui.explore.masks import mask_row
+from ui.explore.page_frame import mask_row
 from ui.routes import add_routes
 
 pytestmark = pytest.mark.slow

@@ -21,8 +21,7 @@ from services.studies.templates import TEMPLATES
 from study.aggregation import dawid_skene
 from study.results import analyse
 from study.tables import ANSWER_COLUMNS, RESULT_COLUMNS, VOTE_COLUMNS, answer_rows, result_rows, vote_rows
-from study.turk import HEAD, turk_columns, turk_rows
-from study.turk_reading import read_time, turk_votes
+from study.turk import HEAD, read_time, turk_columns, turk_rows, turk_votes
 from tests.support.study_data import BIRD, START, data, excluded, item, simple, vote, votes_of
 
 YES_NO_MIX = {1: ["yes"] * 5, 2: ["yes", "yes", "yes", "no", "no"], 3: ["no"] * 4 + ["yes"], 4: ["yes"] * 4 + ["no"]}

@@ -29,9 +29,8 @@ from core.studies import ControlPolicy, Eligibility, NewItem, Question, Rules
 from services.changes import Changes, Revisions
 from services.commands import Commands
 from services.studies import imports
-from services.studies.exports import EXPORTS, ZIP, opened, parquet, zipped
+from services.studies.exports import EXPORTS, ZIP, opened, parquet, restore_study, zipped
 from services.studies.imports import files_of, import_items, import_votes, read_items
-from services.studies.restore import restore_study
 from services.studies.services import StudyServices
 from services.studies.templates import TEMPLATES
 from storage.studies.rows import append_log

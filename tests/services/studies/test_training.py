@@ -13,8 +13,7 @@ from fastapi import FastAPI
 
 from core.csv_tables import read_csv
 from core.studies import ControlPolicy, Eligibility, NewItem, Question, Rules
-from services.studies.exports import EXPORTS, opened, zipped
-from services.studies.restore import restore_study
+from services.studies.exports import EXPORTS, opened, restore_study, zipped
 from services.studies.templates import TEMPLATES
 from storage.workspace import Workspace
 from study.control_items import pictures_of

@@ -32,7 +32,7 @@ from tests.support.cases import made_case
 from tests.support.serving import until
 from tests.support.set_cases import picture, run_of
 from ui.curate.sets import add_test_sets
-from ui.curate.sets_difference import difference_page
+from ui.curate.sets_page import difference_page
 from ui.curate.sets_words import FORMATS, pages
 
 HOSTILE = '<script>alert(1)</script> & "co"'

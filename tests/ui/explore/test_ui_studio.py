@@ -38,7 +38,7 @@ from tests.support.scripted import (
 from tests.support.serving import until
 from tests.support.workspaces import workspace_in
 from ui.explore.page import Action, Batch, PageValues, Performed
-from ui.explore.pictures import View
+from ui.explore.strip import View
 from ui.explore.words import COUNTERFACTUAL_TESTING
 
 BIRD = Image.new("RGB", (32, 32), (200, 40, 40))
