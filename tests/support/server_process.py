@@ -20,11 +20,18 @@ SET_BY_TESTS = ("PROFILE", "WORKSPACE", "PORT", "STUDIO_PASSWORD", "DATA_ROOTS",
 """What the shell of a test run says of these is not passed on."""
 
 
+_held: list[socket.socket] = []
+"""Sockets that keep their ports from all but the servers that they are for, until this process ends."""
+
+
 def free_port() -> int:
-    """Find a port that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port that nothing listens on, and that no other test gets before the server is there."""
+    holder = socket.socket()
+    # A server may bind the port beside a socket that does not listen, if both say this; nobody is given it by chance.
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind(("127.0.0.1", 0))
+    _held.append(holder)
+    return int(holder.getsockname()[1])
 
 
 def answers(port: int, whole: bool = True) -> bool:
