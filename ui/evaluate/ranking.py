@@ -11,8 +11,7 @@ from core.words import count_of
 from services.evaluation.ranking import ENTROPY, GINI, OURS, RANDOM, RankedCase, Ranking
 from ui.evaluate.plots import found_points
 from ui.evaluate.render import render
-from ui.explore.parts import box, problem
-from ui.markup import Html, el
+from ui.markup import Html
 
 OPENED = 100
 """Images that are opened together, the first ones."""
@@ -37,13 +36,12 @@ def most_shown(cases: int) -> int:
 
 def ranking_waited_for() -> Html:
     """The section before the order is known; a script asks for it."""
-    words = el("p", "The test cases are being ranked.", class_="working mut", id="ranking-said")
-    return box(TITLE, words, id="part-ranking", data_wanted=True)
+    return render("no_ranking", title=TITLE, refused="")
 
 
 def ranking_refused(words: str) -> Html:
     """The section where there is no order, with the reason."""
-    return box(TITLE, problem(words), id="part-ranking")
+    return render("no_ranking", title=TITLE, refused=words)
 
 
 def ranking_part(found: Ranking, listed: Listed, picture: Callable[[str], str | None]) -> Html:

@@ -17,13 +17,13 @@ from services.runs.words import section_title
 from ui.explore.forms import setting_input
 from ui.explore.generation import preset_chips
 from ui.explore.large import image_url
-from ui.explore.parts import UNKNOWN_PICTURE, Tone, about, bar, left, unknown_pictures
+from ui.explore.parts import UNKNOWN_PICTURE, Tone, about, left
 from ui.markup import Html
 from ui.templating import render
 
 TASKS = ("classification", "segmentation")
-Far = tuple[str, Tone, str, str, Html | None]
-"""How far a run is: words with their tone and a hint, a sentence below, and a progress bar."""
+Far = tuple[str, Tone, str, str, tuple[float | None, ...]]
+"""How far a run is: words with their tone and a hint, a sentence below, and the share of its progress bar, if any."""
 NAMES = {
     "counterfactuals.captions": "captions",
     "generation.images_per_caption": "images of each",
@@ -44,7 +44,7 @@ def together_part(together: TogetherState, profile: ProfileOptions) -> Html:
         runs=runs,
         rows=[(state, state.run, _far(state), _results(state)) for state in states],
         together=together,
-        unknown=_unknown(together),
+        unknown=sum(bool(state.unknown_picture) for state in states),
         kind=states[0].run.task.kind,
         of_kind={kind: all(state.run.task.kind == kind for state in states) for kind in TASKS},
         label=common(states, lambda state: state.run.task.label),
@@ -60,13 +60,6 @@ def together_part(together: TogetherState, profile: ProfileOptions) -> Html:
         image_url=image_url,
         unknown_picture=UNKNOWN_PICTURE,
     )
-
-
-def _unknown(together: TogetherState) -> Html | None:
-    """Tell how many of the pictures the models of the profile were not made for."""
-    number, total = sum(bool(state.unknown_picture) for state in together.runs), len(together.runs)
-    of = f"{'these ' if total > 1 else ''}{count_of(total, 'picture')}"
-    return unknown_pictures(number, of) if number else None
 
 
 def _facts(together: TogetherState) -> str:
@@ -85,23 +78,23 @@ def _far(state: RunState) -> Far:
     job = state.job
     if job is not None and job.active:
         if job.state == "waiting" or job.stage is None:
-            return "in the queue", "", "", "", None
+            return "in the queue", "", "", "", ()
         progress = job.progress
         share = progress.done / progress.total if progress is not None and progress.total > 1 else None
         rest = left(progress.seconds_left) if progress is not None else ""
-        return f"{stage_doing(job.stage)}{rest}", "acc", "", "", bar(share)
+        return f"{stage_doing(job.stage)}{rest}", "acc", "", "", (share,)
     if missing := task_problem(state.run.task):
         words = "needs a label" if state.run.task.kind == "classification" else "needs protected classes"
-        return words, "warn", missing, "", None
+        return words, "warn", missing, "", ()
     if state.problems:
         stage, problem = next(iter(state.problems.items()))
-        return f"{stage_title(stage).lower()}: failed", "bad", "", problem.text, None
+        return f"{stage_title(stage).lower()}: failed", "bad", "", problem.text, ()
     if _drawn(state):
-        return "drawn", "ok", "", "", None
+        return "drawn", "ok", "", "", ()
     if state.gate.plan is not None:
-        return f"{count_of(len(state.gate.plan.images), 'image')} to draw", "acc", "", "", None
+        return f"{count_of(len(state.gate.plan.images), 'image')} to draw", "acc", "", "", ()
     done = sum(name in state.run.values and name not in state.stale for name in state.recipe.names)
-    return f"{done} of {len(state.recipe.names)} stages" if done else "not begun", "", "", "", None
+    return f"{done} of {len(state.recipe.names)} stages" if done else "not begun", "", "", "", ()
 
 
 def _results(state: RunState) -> str:

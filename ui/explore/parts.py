@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
 from core.data_files import DataTable
@@ -19,8 +19,6 @@ CONTROL = "drawing the control image"
 """What a job does that runs and is at no stage."""
 
 UNKNOWN_PICTURE = "not a drawn scene"
-MODELS_PAGE = "/docs/models.md"
-"""What each profile needs and can do."""
 WORTH_A_MARK = 3
 """Fewer words than this are shown wherever they stand."""
 _POINTS = (".", ",", ";", ":", "!", "?")
@@ -68,17 +66,6 @@ def small(*words: Child, **attributes: Attribute) -> Html:
     return el("p", *words, class_="mut small", **attributes)
 
 
-def box(title: Child, *content: Child, **attributes: Attribute) -> Html:
-    """A card with a title."""
-    return el("section", el("h2", title), *content, class_="card box", **attributes)
-
-
-def head_table(head: Sequence[Child], rows: Child, **attributes: Attribute) -> Html:
-    """A table. Names of columns are made its head; cells of a head stand as they are."""
-    cells = [el("th", cell, scope="col") if type(cell) is str else cell for cell in head]
-    return el("table", el("thead", el("tr", cells)), el("tbody", rows), **attributes)
-
-
 def more_line(title: Child, *content: Child, **attributes: Attribute) -> Html:
     """A line that opens to show more."""
     return el("details", el("summary", title), *content, class_="more-line", **attributes)
@@ -101,31 +88,6 @@ def help_button(title: str) -> Html:
     """The button that opens the window of help."""
     return button(
         "?", look="s q icon-only", id="keys-button", data_keys_open=True, aria_label="Help", title=f"{title} (?)"
-    )
-
-
-def key(name: str) -> Html:
-    """The key that does the same."""
-    return el("kbd", name)
-
-
-def problem(text: str, element_id: str | None = None) -> Html:
-    """What went wrong, at the place where it did."""
-    return el("p", icon("alert"), el("span", text), class_="problem", role="alert", id=element_id)
-
-
-def unknown_pictures(number: int, of: str) -> Html:
-    """Tell of pictures that the models of the profile were not made for. `of` is how many there are, in words."""
-    look = "looks" if number == 1 else "look"
-    return el(
-        "p",
-        el("b", f"{number:,} of {of} {look} like photographs"),
-        ", which the embedded models do not know: expect little of them. On a laptop without a GPU, ",
-        el("code", "make run PROFILE=cpu"),
-        " works on photographs with the smallest real models, slowly: ",
-        el("a", "which machine draws what", href=MODELS_PAGE, target="_blank"),
-        ".",
-        class_="notice unknown-pictures",
     )
 
 
@@ -190,20 +152,3 @@ def short_model(name: str, known: Mapping[str, str]) -> str:
     """What a model is called on the page: by `known`, or the last part of its id. Parts with a plus are told alone."""
     parts = without_hashes(name).split(" + ")
     return " + ".join(known.get(part, part.rsplit("/", 1)[-1]) for part in parts)
-
-
-def bar(share: float | None, name: str = "done so far") -> Html:
-    """A progress bar; None when how far it is cannot be told. `name` is read aloud."""
-    if share is None:
-        return el("div", el("i"), class_="bar unsure", role="progressbar", aria_label=name)
-    percent = round(100 * max(0.0, min(1.0, share)))
-    return el(
-        "div",
-        el("i", style=f"width:{percent}%"),
-        class_="bar",
-        role="progressbar",
-        aria_label=name,
-        aria_valuenow=percent,
-        aria_valuemin=0,
-        aria_valuemax=100,
-    )
