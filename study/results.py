@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from core.consensus import ItemOutcome, Outcomes, adjudicated, counted, of_images, outcomes_of
 from core.figures import Proportion
-from core.studies import Item, Question, StudyData, Vote, asked
+from core.stored_studies import Enrolment
+from core.studies import Item, Question, StudyData, Vote, asked, right
 from core.study_report import (
+    NONE,
     Agreement,
     AnswerShare,
     Conditions,
@@ -15,6 +19,7 @@ from core.study_report import (
     QuestionResult,
     Remark,
     SecondOpinion,
+    Slice,
     Slices,
     StudyReport,
     further_people_words,
@@ -22,10 +27,9 @@ from core.study_report import (
 from core.words import count_of
 from study.aggregation import dawid_skene, majority
 from study.agreement import agreement
-from study.further_people import further_people
-from study.intervals import bootstrap, bootstrap_mean, wilson
+from study.eligibility import standing
+from study.intervals import bootstrap, bootstrap_mean, bounds, wilson
 from study.rule_changes import as_announced_words, rules_changes
-from study.slices import of_question, slice_of, slices_of
 from study.workers import controls_right, worker_figures
 
 Counted = Mapping[int, Sequence[Vote]]
@@ -302,3 +306,112 @@ def _notes(
     if strange:
         notes.append(f"{len(strange)} of those who voted have no record in this workspace.")
     return tuple(notes)
+
+
+def of_question(outcomes: Outcomes, question: str) -> dict[int, ItemOutcome]:
+    """The outcomes of one question, by item."""
+    return {item: of_item[question] for item, of_item in outcomes.items() if question in of_item}
+
+
+def slice_of(name: str, outcomes: Iterable[ItemOutcome], telling: bool = True) -> Slice:
+    """Return the share of valid outcomes among those with a consensus; undefined, in words, unless `telling`."""
+    outcomes = list(outcomes)
+    decided = [found for found in outcomes if found.status == "consensus"]
+    discarded, short, waiting = (
+        sum(found.status == status for found in outcomes) for status in ("no consensus", "too few votes", "waiting")
+    )
+    if not telling:
+        nothing = "it is not asked whether the image is valid"
+    elif not outcomes:
+        nothing = "no image was asked this"
+    elif waiting:
+        nothing = "no image has all its votes and a consensus yet"
+    else:
+        nothing = "no image found a consensus"
+    valid = sum(found.valid is True for found in decided)
+    return Slice(
+        name,
+        len(outcomes),
+        wilson(valid, len(decided) if telling else 0, nothing=nothing),
+        discarded,
+        short,
+        waiting,
+        bounds(valid, len(decided), discarded + short) if telling else bounds(0, 0, 0),
+    )
+
+
+def slices_of(items: Sequence[Item], outcomes: Mapping[int, ItemOutcome]) -> Slices:
+    """The shares by class, edit type, sample and model under test, each in the order of the alphabet.
+
+    Images without one come last, as `NONE`: the parts hold every image that was asked.
+    """
+
+    def by(names: Callable[[Item], Iterable[str]]) -> tuple[Slice, ...]:
+        parts: dict[str, list[ItemOutcome]] = {}
+        for item in items:
+            if item.id in outcomes:
+                for name in dict.fromkeys(name for name in names(item) if name) or (NONE,):
+                    parts.setdefault(name, []).append(outcomes[item.id])
+        if set(parts) <= {NONE}:
+            return ()
+        return tuple(slice_of(name, parts[name]) for name in sorted(parts, key=lambda name: (name == NONE, name)))
+
+    return Slices(
+        by_class=by(lambda item: (item.label,) if item.label else item.classes),
+        by_edit_type=by(lambda item: item.edit_types),
+        by_group=by(lambda item: (item.group,)),
+        by_model=by(_model),
+    )
+
+
+def _model(item: Item) -> tuple[str, ...]:
+    if item.model_right is None:
+        return ()
+    return (f"{item.model or 'model under test'}: {'right' if item.model_right else 'wrong'}",)
+
+
+def further_people(data: StudyData, counted: Mapping[int, Sequence[Vote]]) -> int:
+    """Return the least number of people who have to join before every image can get all its votes; 0 if those in the
+    study can give them. `counted` holds the votes of each item that count.
+
+    Nobody votes twice on an image, and excluded or blocked workers and those who failed the quiz give no more votes.
+    Whoever is in the study and may vote is taken to do so.
+    """
+    rules = data.study.rules
+    able = _able(data)
+    voters: dict[int, set[str]] = {}
+    for vote in data.votes:
+        if vote.kind == "item" and vote.worker in able:
+            voters.setdefault(vote.item, set()).add(vote.worker)
+    missing = {item.id: rules.votes - len(counted.get(item.id, ())) for item in data.items if item.kind == "item"}
+    missing = {item: votes for item, votes in missing.items() if votes > 0}
+    people = max((votes - len(able - voters.get(item, set())) for item, votes in missing.items()), default=0)
+    if rules.most_items:
+        given = Counter(worker for workers in voters.values() for worker in workers)
+        unseen = {worker: sum(worker not in voters.get(item, ()) for item in missing) for worker in able}
+        room = sum(min(unseen[worker], max(0, rules.most_items - given[worker])) for worker in able)
+        people = max(people, math.ceil((sum(missing.values()) - room) / rules.most_items))
+    return max(0, people)
+
+
+def _able(data: StudyData) -> set[str]:
+    """The workers who may vote, or may once they have consented and passed the quiz."""
+    rules, known = data.study.rules, {item.id: item for item in data.items if item.expected}
+    excluded = {exclusion.worker: exclusion for exclusion in data.exclusions}
+    quizzes: dict[str, list[bool]] = {worker.id: [] for worker in data.workers}
+    for vote in data.votes:
+        if vote.kind == "quiz" and vote.worker in quizzes and vote.item in known:
+            quizzes[vote.worker].append(right(known[vote.item], vote.answers, rules.questions))
+    # Whoever has not consented or trained yet may still do so.
+    figures = {
+        name: Enrolment(data.study.id, name, True, sum(quiz), len(quiz), rules.training, exclusion=excluded.get(name))
+        for name, quiz in quizzes.items()
+    }
+    # Whoever came in a file does not come to this page.
+    elsewhere = {vote.worker for vote in data.votes if vote.imported}
+    return {
+        worker.id
+        for worker in data.workers
+        if worker.id not in elsewhere
+        and standing(worker, figures[worker.id], rules).kind not in ("not eligible", "excluded")
+    }

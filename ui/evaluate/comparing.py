@@ -8,10 +8,9 @@ from typing import Literal
 from core.data_files import DataTable
 from core.figures import Figure
 from services.evaluation.types import EDIT_TABLES, EditTable, Evaluated, ModelComparison
-from ui.evaluate.edits import SHOWN_ROWS
 from ui.evaluate.plots import change_axis, change_plot
 from ui.evaluate.render import render
-from ui.evaluate.result import change_of
+from ui.evaluate.result import SHOWN_ROWS, change_of
 from ui.evaluate.words import Place, ends_of, per_cent, points, signed
 from ui.markup import Html, el
 

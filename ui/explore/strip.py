@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from core.stored_runs import StoredTestCase
+from core.stored_runs import Review, Run, StoredTestCase
 from core.types import Task, failed
 from core.words import count_of
 from services.runs.exchange import accepted_of
@@ -20,9 +20,14 @@ from ui.explore.drawing import MODE as DRAWING
 from ui.explore.drawing import drawing_figure, drawing_thumb
 from ui.explore.large import View, image_url, large_picture, mode_bar, source_picture, usable_mode
 from ui.explore.parts import seconds, short_model
-from ui.explore.review import review_bar, verdict_words
 from ui.markup import Html
 from ui.templating import render
+
+REASONS: dict[str, tuple[str, ...]] = {
+    "classification": ("label no longer right", "edit does not show", "not realistic", "other"),
+    "segmentation": ("protected class lost", "edit does not show", "not realistic", "other"),
+}
+"""The usual reasons for a rejection, by the kind of task; the keys 1 to 4 stand for them while they are shown."""
 
 
 @dataclass(frozen=True)
@@ -161,3 +166,23 @@ def _made_by(state: RunState, case: StoredTestCase) -> str:
     pace = "" if steps is None else f"{steps} steps · "
     model = short_model(lineage.model, state.model_names)
     return f"{model} · {pace}seed {lineage.seed} · {seconds(lineage.seconds)}"
+
+
+def review_bar(run: Run, case: StoredTestCase, following: StoredTestCase | None = None) -> Html:
+    """What was decided, and the buttons. `following` is the next result to be judged, where there is one."""
+    return render(
+        "explore/review.html",
+        case=case,
+        verdict=case.review.verdict if case.review is not None else "",
+        decided=verdict_words(case.review, case.task, run.task) if case.review is not None else "",
+        following=following,
+        reasons=REASONS[case.task.kind],
+    )
+
+
+def verdict_words(review: Review, task: Task, now: Task) -> str:
+    """The verdict, with what it was given for where the run has another task by `now`, and the reason."""
+    words: str = review.verdict
+    if task != now:
+        words = f"{words} for {task.label if task.kind == 'classification' else 'other classes'}"
+    return words

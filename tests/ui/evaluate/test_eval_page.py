@@ -15,9 +15,8 @@ from tests.support.made_once import MadeOnce
 from tests.support.workspaces import workspace_in
 from ui.evaluate.choosing import subjects_part
 from ui.evaluate.comparing import comparison_part
-from ui.evaluate.edits import MOST_ROWS
 from ui.evaluate.page import report_html
-from ui.evaluate.result import result_part
+from ui.evaluate.result import MOST_ROWS, result_part
 from ui.evaluate.words import Links, Place, evaluate_address
 
 pytestmark = pytest.mark.slow

@@ -28,8 +28,7 @@ from ui.explore.counterfactuals import FAILED
 from ui.explore.keys import GROUPS, keys_window
 from ui.explore.large import View, large_picture, modes, usable_mode
 from ui.explore.parts import icon
-from ui.explore.review import review_bar
-from ui.explore.strip import picture_column
+from ui.explore.strip import picture_column, review_bar
 from ui.explore.words import EXPLAINED
 from ui.theme import ASSETS
 
