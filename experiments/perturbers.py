@@ -3,7 +3,8 @@
 The captions are of drawn scenes that no training saw: the world's own, and as people may have changed them. The drawn
 world says of which type a change of words is. Ways: the three text stages of DILLEMA; the language model asked freely,
 and held to the form of a reply; the stage of the recipe `lance`, which checks and asks again; and random replacement of
-a word (LANCE-R), which knows no types. All of them ask the embedded language model.
+a word (LANCE-R), which knows no types. All of them ask the embedded language model. `--own FILE.toml` adds a model that
+`python -m experiments.train_perturber` trained.
 """
 
 from __future__ import annotations
@@ -76,10 +77,10 @@ def score(example: Example, text: str) -> Score:
 
 
 class Perturbers:
-    """The ways, with the models of the demo."""
+    """The ways, with the models of a profile."""
 
-    def __init__(self) -> None:
-        profile = load_profile("demo")
+    def __init__(self, name: str = "demo") -> None:
+        profile = load_profile(name)
         self._driver = Driver(profile, load_models(profile))
         self._model = self._driver.models.language
         self._prompt = self._driver.prompts(LANCE)["perturbations"]
@@ -90,7 +91,7 @@ class Perturbers:
         """Each way by its name."""
         return {
             "three stages": self.three_stages,
-            "asked freely": lambda example, seed: self._asked(example, seed, hold=False),
+            "asked freely": self.freely,
             "held to a form": lambda example, seed: self._asked(example, seed, hold=True),
             "the stage: held, checked, asked again": self.stage,
             "LANCE-R: a random word": self.random_word,
@@ -104,6 +105,10 @@ class Perturbers:
         }
         settings = Settings.model_validate(_merged(DILLEMA.settings_in(self._driver.profile), plain))
         return self._last(DILLEMA, example, settings, seed)
+
+    def freely(self, example: Example, seed: int) -> str:
+        """One reply, which may have any form."""
+        return self._asked(example, seed, hold=False)
 
     def stage(self, example: Example, seed: int) -> str:
         """The stage of the recipe, for one caption of the type. A rejected one counts as none."""
@@ -167,12 +172,15 @@ def main() -> int:
     """Print a table, a row a way and group of captions."""
     parser = argparse.ArgumentParser(prog="python -m experiments.perturbers", description=__doc__)
     parser.add_argument("--count", type=int, default=COUNT, help="captions of each group (default: %(default)s)")
+    parser.add_argument("--own", metavar="FILE.toml", help="profile with a language model of one's own")
     options = parser.parse_args()
-    perturbers = Perturbers()
+    ways = dict(Perturbers().ways())
+    if options.own:
+        ways["a LoRA of one's own, asked freely"] = Perturbers(options.own).freely
     print(f"{options.count} held-out captions of each group; 95 % intervals (Wilson).\n")
     print("| way | captions | edit of the type | one place | one edit of the type and no other |")
     print("| --- | --- | --- | --- | --- |")
-    for name, way in perturbers.ways().items():
+    for name, way in ways.items():
         for group, own in GROUPS.items():
             examples = enumerate(tqdm(held_out(options.count, own), total=options.count, desc=name, leave=False))
             scores = [score(example, way(example, seed)) for seed, example in examples]

@@ -65,6 +65,7 @@ NOT_RUN = {
     "srun ": "runs inside a job of SLURM, which is not here",
     "cd /shared/": "is a line of a job of SLURM, which is not here",
     ".venv/bin/python -m pip install": "needs the network",
+    "python -m experiments.train_perturber": "takes minutes; tests/experiments/test_train_perturber.py trains less",
     "python -m pipeline batch run PLAN.toml --ray": "tests/services/batches/test_cluster.py runs it where there is Ray",
     "RAY_USAGE_STATS_ENABLED=0 .venv/bin/ray": NO_CLUSTER,
     ".venv/bin/ray ": NO_CLUSTER,

@@ -1,0 +1,135 @@
+"""Pairs of captions that a perturber learns from: a caption, and the same caption with one edit of a type.
+
+A file of pairs holds a JSON object a line, with the fields of `Pair`. The drawn world makes such pairs too. Knows
+nothing of models or training.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from pydantic import Field, ValidationError, model_validator
+
+from core.errors import UserError
+from core.model_sections import Data
+from core.types import CounterfactualCaption, EditType, Task, failed
+from core.validation_messages import reason
+from demo.train.common import TRAIN_SEEDS
+from demo.train.corpus import random_example
+from pipeline.checks.single_edit import changes
+from pipeline.checks.texts import counterfactual_checks
+from pipeline.stages.reply_schema import NO_EDIT, edit_text
+
+HELD_OUT = 0.1
+"""Share of the captions that are held out."""
+MOST_HELD_OUT = 200
+"""Captions. More would cost more time than they tell."""
+NO_EDIT_KEPT = 0.25
+"""Share of the drawn captions without such an edit that are kept. With all, a small LoRA says "none" too often."""
+FEWEST = 10
+"""Captions that a training needs."""
+
+
+class Pair(Data):
+    """One line of a file of pairs. It has a label or protected classes, as the task of the caption does."""
+
+    caption: str = Field(min_length=1)
+    type: EditType
+    changed: str = ""
+    """The caption with one edit of the type. "" if nothing of this type may change in the caption."""
+    edit: str = ""
+    """The edit, such as "sunny -> snowy". "" for the words that differ between the captions."""
+    label: str = ""
+    protected: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _fits(self) -> Pair:
+        if bool(self.label) == bool(self.protected):
+            raise ValueError("give either label or protected, which is a list of classes")
+        if not self.changed:
+            return self
+        places = len(changes(self.caption, self.changed))
+        if places != 1:
+            raise ValueError(f"{places} places of the caption are changed, and one edit is asked for")
+        old, arrow, new = (part.strip() for part in self.edit.partition("->"))
+        if self.edit and not (arrow and old and old in self.caption and new in self.changed):
+            raise ValueError("edit is such as “sunny -> snowy”, with words of the two captions")
+        for check in failed(counterfactual_checks(self.caption, CounterfactualCaption(self.changed, ()), self.task)):
+            raise ValueError(f"the changed caption fails the check “{check.name}”: {check.note}")
+        return self
+
+    @property
+    def task(self) -> Task:
+        """The task that the caption belongs to."""
+        kind = "classification" if self.label else "segmentation"
+        return Task(kind, self.label, self.protected)  # type: ignore[arg-type]
+
+    @property
+    def reply(self) -> str:
+        """The reply that the perturber should give: the edit first, then the changed caption."""
+        if not self.changed:
+            return NO_EDIT
+        change = changes(self.caption, self.changed)[0]
+        return f"{self.edit or edit_text(change.keyword, change.alternative)} | {' '.join(self.changed.split())}"
+
+
+def read_pairs(file: Path) -> tuple[list[Pair], list[str]]:
+    """Return the pairs of a file of JSON lines, and a sentence on each line that is none. Raises UserError if the file
+    cannot be read.
+    """
+    try:
+        lines = file.read_text(encoding="utf-8-sig").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"The pairs {file} cannot be read: {error}.") from error
+    pairs, faults = [], []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            pairs.append(Pair.model_validate_json(line))
+        except ValidationError as error:
+            field = ".".join(map(str, error.errors()[0]["loc"]))
+            where = f", {field}" if field else ""
+            said = "it is no JSON object" if error.errors()[0]["type"] == "json_invalid" else reason(error, Pair)
+            faults.append(f"line {number}{where}: {said.rstrip('.')}")
+    return pairs, faults
+
+
+def drawn_pairs(count: int) -> list[Pair]:
+    """Pairs of drawn scenes that are kept for training. Some say that a caption has no such edit."""
+    rng, pairs = random.Random(0), list[Pair]()
+    while len(pairs) < count:
+        example = random_example(rng, "perturbations", rng.randrange(TRAIN_SEEDS, 2 * TRAIN_SEEDS))
+        if example.reply == NO_EDIT and rng.random() > NO_EDIT_KEPT:
+            continue
+        pair = Pair(
+            caption=example.caption,
+            type=example.edit_type,  # type: ignore[arg-type]
+            changed=example.reply.partition(" | ")[2],
+            edit=next((edit_text(*edit) for edit in example.edits.items()), ""),
+            label=example.task.label,
+            protected=example.task.protected,
+        )
+        pairs.append(pair)
+    return pairs
+
+
+def held_out(pairs: Sequence[Pair]) -> tuple[list[Pair], list[Pair]]:
+    """Return the pairs to train on, and those to hold out. All pairs of one caption are on the same side.
+
+    Raises UserError if there are too few captions.
+    """
+    captions = sorted({pair.caption for pair in pairs})
+    if len(captions) < FEWEST:
+        raise UserError(f"There are pairs of {len(captions)} captions: give pairs of at least {FEWEST}.")
+    random.Random(0).shuffle(captions)
+    out = set(captions[: min(MOST_HELD_OUT, max(1, round(HELD_OUT * len(captions))))])
+    return [pair for pair in pairs if pair.caption not in out], [pair for pair in pairs if pair.caption in out]
+
+
+def write_pairs(pairs: Iterable[Pair], file: Path) -> None:
+    """Write pairs as `read_pairs` reads them."""
+    lines = (f"{pair.model_dump_json(exclude_defaults=True)}\n" for pair in pairs)
+    file.write_text("".join(lines), encoding="utf-8")
