@@ -129,7 +129,7 @@ def with_kills(workspace: Path, plan: Path, kills: Iterable[Kill], workers: int 
                 command(workspace, "run", plan, "--yes", "--workers", workers), stdout=log, stderr=log
             )
         while left and process.poll() is None:
-            moved = _moved(workspace, process, moved + left[0].after)
+            moved = wait_for_pieces(workspace, process, moved + left[0].after)
             if process.poll() is None:
                 yield _kill(process, left.pop(0).victim, fate)
         process.wait()
@@ -178,7 +178,7 @@ def _progress(workspace: Path) -> int:
         return 0
 
 
-def _moved(workspace: Path, process: subprocess.Popen[bytes], until: int) -> int:
+def wait_for_pieces(workspace: Path, process: subprocess.Popen[bytes], until: int) -> int:
     """Wait until so much is done, or the process has ended. Return how much is done then."""
     began = time.monotonic()
     while process.poll() is None:
