@@ -1,0 +1,129 @@
+"""Compares models under test on drawn sources and on their reconstructions: `python -m experiments.reconstructions`.
+
+The recipe of LANCE's reconstructions takes each source through the demo profile. "Corrected" is its image, which is
+held to the stored path of the inversion. "Uncorrected" is drawn from the inverted noise alone, with the same caption
+and control image. `--results FILE` gets a line a source, so that a run that was stopped goes on. `--out FILE` writes
+the report as Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from core.errors import UserError
+from core.figures import Floats
+from evaluation.by_source import MeansOfSources, Unseen
+from evaluation.report import with_interval
+from experiments.compare_recipes import ModelsUnderTest, source
+from experiments.demo_report.walk import Walk
+from pipeline.driver import Driver
+from pipeline.methods.edit import EDIT, EditedSettings
+from pipeline.models import load_models
+from pipeline.models.inverting import Control, Inverts
+from pipeline.profiles.profile import load_profile
+from pipeline.recipes import LANCE_RECONSTRUCTION
+from pipeline.request import MemoryStore, Request
+from pipeline.seams import Models, Source
+
+FIRST_SEED = 2_900_000
+"""Neither trainings nor the lines of checks nor other reports have seen the scenes from here on."""
+WITHIN = 0.005
+"""Goal: accuracy on reconstructions is at most so far from that on originals, on either side."""
+WAYS = ("corrected", "uncorrected")
+
+
+class Kept(dict[str, bytes]):
+    """Inversions of the last source."""
+
+    read, save = dict.get, dict.__setitem__
+
+
+def measured(driver: Driver, kept: Kept, models: Models, walk: Walk, under_test: ModelsUnderTest) -> dict[str, Any]:
+    """Return one line of the results. It has no accuracy of a source that the recipe refuses."""
+    kept.clear()
+    recipe, store = LANCE_RECONSTRUCTION, MemoryStore(walk.image)
+    line: dict[str, Any] = {"number": walk.number, "task": walk.task.kind}
+    try:
+        driver.run(Request(walk.task, recipe.settings_in(driver.profile), recipe.name, walk.number), store)
+        (case,) = store.cases
+    except (UserError, ValueError):
+        return line
+    own = case.lineage.settings
+    assert isinstance(own, EditedSettings)
+    method = EDIT.with_models(models, driver.prompts(recipe), inversions=kept)
+    prepared = method.prepare(Source(walk.image, walk.task, store.held["caption"].value.text), own)
+    found, generator, drawing = prepared.inversion, models.generator.on(own.conditioning.kind), own.generation
+    assert found is not None and isinstance(generator, Inverts) and len(kept) == 1
+    held = Control(prepared.control, drawing.control_strength, drawing.control_until)
+    with generator.inverting(drawing.inversion(), held) as inverter:
+        latents = inverter.redraw(found, [found.caption], own.guidance, corrected=False)
+        uncorrected = inverter.images(latents)[0][0].resize(walk.image.size)
+    pictures = {"original": walk.image, "corrected": case.image, "uncorrected": uncorrected}
+    accuracy = {name: under_test.accuracy(walk.task, image, walk.mask) for name, image in pictures.items()}
+    return line | {"dB": round(found.psnr, 2), "accuracy": accuracy}
+
+
+def report(lines: Sequence[Mapping[str, Any]]) -> str:
+    """Return the figures as Markdown."""
+    text = [
+        f"Goal: within {100 * WITHIN:g} points of originals. Intervals are 95 % over sources, differences are paired. "
+        "“Shown” means that the whole interval lies within the goal, “met” that the figure does.",
+        "",
+        "| models under test | sources | originals | reconstructions | difference | goal |",
+        "|---" * 6 + "|",
+    ]
+    for task, what in (("classification", "label right"), ("segmentation", "pixels right")):
+        own = [line["accuracy"] for line in lines if line["task"] == task and "accuracy" in line]
+        for way in WAYS:
+            rows = np.array([[one["original"], one[way]] for one in own])
+            means = MeansOfSources(rows, None, Unseen(np.zeros(2), np.ones(2), np.arange(2)))
+            original, other = (with_interval(means.figure(partial(_column, place), len(rows))) for place in (0, 1))
+            apart = means.figure(_apart, len(rows))
+            ends = [abs(end) <= WITHIN for end in (apart.low, apart.high, apart.value) if end is not None]
+            goal = "shown" if all(ends) and len(ends) == 3 else "met" if ends[-1] else "missed"
+            cells = (f"{task}, {what}, {way}", len(rows), original, other, with_interval(apart, points=True), goal)
+            text.append(f"| {' | '.join(map(str, cells))} |")
+    refused = sum("accuracy" not in line for line in lines)
+    return "\n".join([*text, "", f"{refused} of {len(lines)} sources were refused and are left out."])
+
+
+def _column(place: int, means: Floats) -> Floats:
+    return means[..., place]
+
+
+def _apart(means: Floats) -> Floats:
+    return means[..., 1] - means[..., 0]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m experiments.reconstructions")
+    parser.add_argument("--results", type=Path, required=True, help="file of the results, a line a source")
+    parser.add_argument("--sources", type=int, default=2000, help="how many (default: %(default)s)")
+    parser.add_argument("--out", type=Path, help="file of the report")
+    options = parser.parse_args()
+    profile = load_profile("demo")
+    models, under_test, kept = load_models(profile), ModelsUnderTest(profile), Kept()
+    driver = Driver(profile, models, inversions=kept)
+    there = options.results.read_text(encoding="utf-8").splitlines() if options.results.exists() else []
+    lines = [json.loads(line) for line in there]
+    for number in tqdm(range(len(lines), options.sources), mininterval=10):
+        walk, _ = source(number, FIRST_SEED)
+        lines.append(measured(driver, kept, models, walk, under_test))
+        with options.results.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(lines[-1]) + "\n")
+    text = report(lines)
+    print(text)
+    if options.out is not None:
+        options.out.write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
