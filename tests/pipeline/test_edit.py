@@ -25,7 +25,6 @@ from pipeline.driver import Driver, SourceWork
 from pipeline.lots import draw
 from pipeline.methods import read_lineage
 from pipeline.methods.edit import EDIT, SWEEP, EditedSettings, EditMethod
-from pipeline.models.inverting import Inverter
 from pipeline.profiles.profile import load_profile
 from pipeline.recipes import DILLEMA, Recipe, recipes_for
 from pipeline.request import MemoryStore, Request
@@ -178,26 +177,6 @@ def test_a_sweep_stops_at_the_first_strength_that_passes_and_drops_those_that_dr
     assert np.abs(np.asarray(found.image, int) - np.asarray(single.image, int)).max() <= 1
 
 
-@pytest.mark.demo
-@pytest.mark.slow
-def test_a_second_caption_uses_the_kept_inversion_after_a_restart(
-    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def drawn(driver: Driver, *captions: CounterfactualCaption) -> list[TestCase]:
-        store = MemoryStore(IMAGE, {"caption": Caption(SAID), "counterfactuals": CounterfactualCaptions(captions)})
-        driver.run(Request(ROAD, settings(), recipe.name, seed=4, stages=()), store)
-        return store.cases
-
-    with workspace_in(tmp_path / "workspace") as workspace:
-        (first,) = drawn(Driver(DEMO, demo_models(), inversions=workspace.inversions), SUNNY)
-    assert first.lineage.seed == 0 and first.lineage.method == "edit"
-    with workspace_in(tmp_path / "workspace") as workspace:
-        monkeypatch.setattr(Inverter, "invert", None)  # whoever inverts now fails
-        driver = Driver(DEMO, demo_models(), inversions=workspace.inversions)
-        again, other = drawn(driver, SUNNY)[0], drawn(driver, DAY)[0]
-    assert again.image.tobytes() == first.image.tobytes() and apart(other, first) > 5
-
-
 @contextmanager
 def evaluations() -> Iterator[list[int]]:
     """Count evaluations of the denoising network: the rows of each, in order."""
@@ -267,6 +246,29 @@ def test_what_cannot_be_edited_is_refused_in_one_sentence() -> None:
     with pytest.raises(UserError, match=r"again in its noise at \d+\.\d dB only, and 25 are needed") as told:
         method.prepare(Source(noise("a", 1, (128, 128)), ROAD, SAID), EDIT.settings_of(rough, SAID))
     assert "the recipe DILLEMA" in str(told.value)
+
+
+@pytest.mark.demo
+@pytest.mark.slow
+def test_the_page_tells_at_the_last_card_that_a_source_does_not_invert(tmp_path: Path) -> None:
+    with workspace_in(tmp_path / "workspace") as workspace:
+        studio, source = Studio(DEMO, demo_models(), workspace), noise("a", 1, (128, 128))
+        run_id = workspace.runs.create(source, ROAD, "demo", "noise", DEMO.settings.model_dump(mode="json"))
+        commands: list[tuple[str, dict[str, object]]] = [
+            ("recipe", {"recipe": "lance"}),
+            ("setting", {"setting": "generation.steps", "value": 2}),
+            ("setting", {"setting": "generation.inversion_evaluations", "value": 1}),
+            ("run", {"stage": "region"}),
+            ("caption", {"text": SAID}),
+            ("counterfactual-add", {"new": SUNNY.text}),
+            ("generate", {}),
+        ]
+        for name, fields in commands:
+            assert not performed(studio, run_id, name, **fields).problem
+        card = parts_of(studio, run_id)["generation"]
+        assert not workspace.runs.get(run_id).test_cases
+        studio.close()
+    assert "found again in its noise at" in card and "draw it on its edges with the recipe DILLEMA" in card
 
 
 def test_models_that_cannot_be_inverted_draw_no_edits(recipe: Recipe) -> None:
