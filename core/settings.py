@@ -222,7 +222,8 @@ class InversionSettings(_Settings):
         0.02,
         ge=0,
         le=1,
-        description="A step is solved once its latents change by less than this share of their spread; 0 is never",
+        description="A step is solved once its latents will change by less than this share of their spread; 0 is "
+        "never, and as exact as can be",
     )
     null_text_updates: int = Field(
         0, ge=0, le=50, description="Updates of the empty text at each step (null-text inversion); 0 is off"

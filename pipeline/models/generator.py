@@ -407,11 +407,16 @@ class WindowedPipeline(ControlNetPipeline[S]):
             steered = None if control is None else self._steered(control, stack)
             stack.enter_context(self._compiling.drawing())
 
-            def ask(latents: torch.Tensor, step: Step, texts: Texts) -> torch.Tensor:
+            def ask(
+                latents: torch.Tensor, step: Step, texts: Texts, held: dict[Step, Any] | None = None
+            ) -> torch.Tensor:
                 sample, time = latents.to(device, self._dtype), torch.tensor(step.time, device=device)
                 given = self._given(texts, sample)
                 if steered is not None and control is not None and step.share <= control.until:
-                    down, middle = steered(sample, time, given)
+                    down, middle = steering = (held or {}).get(step) or steered(sample, time, given)
+                    if held is not None:
+                        held.clear()  # at full size the answers of all steps would fill a GPU
+                        held[step] = steering
                     given |= {"down_block_additional_residuals": down, "mid_block_additional_residual": middle}
                 answer: torch.Tensor = pipe.unet(sample, time, **given, return_dict=False)[0]
                 return answer.float()

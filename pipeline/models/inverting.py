@@ -49,8 +49,15 @@ _ABOUT = "inversion"
 """Name of the metadata of a stored inversion."""
 Predict = Callable[["torch.Tensor", Step], "torch.Tensor"]
 """Return the network's answer for latents (n, c, h, w) at a step, with the shape of the latents."""
-Ask = Callable[["torch.Tensor", Step, "Texts"], "torch.Tensor"]
-"""Return the network's answer for latents and as many texts."""
+
+
+class Ask(Protocol):
+    """Return the network's answer for latents and as many texts."""
+
+    def __call__(
+        self, latents: torch.Tensor, step: Step, texts: Texts, held: dict[Step, Any] | None = None, /
+    ) -> torch.Tensor:
+        """With `held`, the ControlNet is asked once at each step, and `held` keeps its latest answer."""
 
 
 @dataclass(frozen=True)
@@ -191,16 +198,19 @@ def invert(clean: torch.Tensor, steps: Sequence[Step], predict: Predict, setting
     """
     import torch
 
-    latents, answer, found = clean, torch.zeros_like(clean), list[torch.Tensor]()
+    latents, answer, found, left = clean, torch.zeros_like(clean), list[torch.Tensor](), 1.0
     for step in reversed(steps):
-        guess, last = (latents - step.add * answer) / step.keep if found else latents, None
+        guess, last, before = (latents - step.add * answer) / step.keep if found else latents, None, 0.0
         for _ in range(settings.evaluations):
             answer = predict(guess, step)
             better = (latents - step.add * answer) / step.keep
             change = better - guess
             guess = better if last is None else _mixed(last, (better, change))
-            last = (better, change)
-            if change.std() < settings.close_enough * latents.std():
+            size = float(change.std() / latents.std())
+            if before:  # how much of a change the next one is hangs on the model and alters little between steps
+                left = min(1.0, size / before)
+            last, before = (better, change), size
+            if left * size < settings.close_enough:
                 break
         latents = guess
         found.append(latents)
@@ -331,9 +341,9 @@ class Inverter:
         settings, updates = self.settings, self.settings.null_text_updates
         total, done = len(self.steps) * (settings.evaluations + 1 + (updates + 2 if updates else 0)), 0
 
-        def ask(latents: torch.Tensor, step: Step, texts: Texts) -> torch.Tensor:
+        def ask(latents: torch.Tensor, step: Step, texts: Texts, held: dict[Step, Any] | None = None) -> torch.Tensor:
             nonlocal done
-            answer = self.ask(latents, step, texts)
+            answer = self.ask(latents, step, texts, held)
             done += 1
             on_step(done, total)
             return answer
@@ -341,13 +351,16 @@ class Inverter:
         clean, text = self.encode(image), self.read([caption])
         if updates and text.states.dtype != torch.float32:
             raise UserError("Null-text optimisation needs full precision: set dtype to float32 in the profile.")
-        predict = guided(ask, text, lambda _step: text, [1.0])
+        # Within a step latents move so little that the ControlNet's first answer serves all evaluations of it. Where
+        # the inversion has to be exact, it does not.
+        held: dict[Step, Any] | None = {} if settings.close_enough else None
+        trajectory = invert(clean, self.steps, lambda latents, step: ask(latents, step, text, held), settings)
         # In half precision, as it is stored, so that a stored inversion draws the same pixels as a fresh one.
-        trajectory = invert(clean, self.steps, predict, settings).half().cpu()
+        trajectory = trajectory.half().cpu()
         if not trajectory.isfinite().all():
             raise UserError("The numbers overflow in half precision: set dtype to float32 in the profile.")
         inversion = Inversion(caption, clean.cpu(), trajectory, 0.0)
-        path = inversion.path(self.device)
+        path, predict = inversion.path(self.device), guided(ask, text, lambda _step: text, [1.0])
         if updates:
             null_texts = optimise_null_texts(path, self.steps, ask, text, self.read([""]), settings)
             inversion = replace(inversion, null_texts=null_texts.cpu())

@@ -76,7 +76,8 @@ def test_it_keeps_more_of_the_source_shows_the_edit_and_its_seeds_mean_something
     from_noise = drawn(driver, settings(start="noise"), OWN, SUNNY)
     own, sunny = drawn(driver, settings(images_per_caption=3), OWN, SUNNY, tell=events.append)
     inverting = [event for event in events if isinstance(event, Progress) and event.note == "inverting the source"]
-    assert {(at.done, at.total) for at in inverting} == {(done, 15) for done in range(1, 16)}
+    done = sorted({at.done for at in inverting})
+    assert {at.total for at in inverting} == {15} and done[:-1] == list(range(1, len(done))) and done[-1] == 15
     assert apart(own, SOURCE) < apart(from_noise[0], SOURCE) / 2
     assert apart(sunny, own) > 5, "the edit shows"
     (check,) = [check for check in own.checks if check.name == INVERTED]
