@@ -32,6 +32,7 @@ from demo.language import caption, keywords
 from demo.render import render
 from demo.scene import Scene, random_scene
 from experiments.demo_report.images import lost_and_added
+from experiments.demo_report.ledits import Ledits
 from experiments.demo_report.rows import Row, share, table
 from pipeline.methods.base import MethodDescription
 from pipeline.methods.controlnet import CONTROLNET
@@ -49,7 +50,7 @@ KINDS = ("weather", "time", "colour", "car", "ground", "trees", "walls", "hills"
 VISIBLE = 0.01
 """Share of the picture that an edit has to change by `CHANGED` grey values in the ideal image, to be asked for."""
 CHANGED = 20
-CEILING, NOISE, EDITED = "ideal through the VAE", "from noise", "edited"
+CEILING, NOISE, EDITED, LEDITS = "ideal through the VAE", "from noise", "edited", "LEDITS++"
 FLOORS = {"shows": 0.92, "whole": 0.95, "good": 0.80}
 OF_A_KIND, OF_HILLS, L1, NEARER = 0.85, 0.70, 4.5, 0.85
 Drawing = tuple[MethodDescription, Settings]
@@ -172,7 +173,9 @@ def unheard(_done: int, _total: int) -> None:
     """Take no notice of a step."""
 
 
-def measured(one: Asked, ways: Ways, wanted: Mapping[str, Drawing], judges: Judges) -> dict[str, Any]:
+def measured(
+    one: Asked, ways: Ways, wanted: Mapping[str, Drawing], judges: Judges, ledits: Ledits | None = None
+) -> dict[str, Any]:
     """Return one line of the results: what the judges read in the images of an edit, and the CPU seconds of each."""
     line: dict[str, Any] = {"kind": one.kind, "number": one.number, "ways": {}}
     line["ways"][CEILING] = judged(one, ways.through_vae(render(one.goal)[0]), judges)
@@ -187,6 +190,12 @@ def measured(one: Asked, ways: Ways, wanted: Mapping[str, Drawing], judges: Judg
             "failed": failed,
             "taken": getattr(case.lineage.settings, "taken", None),
         }
+    if ledits is not None:
+        begun = time.process_time()
+        ledits.invert(one.source.image, one.number)
+        image = ledits.edited(one.source.caption, one.counterfactual.text)
+        seconds = time.process_time() - begun
+        line["ways"][LEDITS] = judged(one, image, judges) | {"seconds": seconds}
     return line
 
 
@@ -310,6 +319,7 @@ def main() -> None:
     parser.add_argument(
         "--also", nargs="*", default=[], help='more ways, such as {"steps": 10, "edit": {"cross_replace": 0}}'
     )
+    parser.add_argument("--ledits", action="store_true", help="LEDITS++ too, with the demo's weights")
     parser.add_argument("--first-seed", type=int, default=FIRST_SEED, help="seed of the first scene")
     parser.add_argument("--costs", type=int, default=0, help="measure time on so many sources instead")
     options = parser.parse_args()
@@ -319,6 +329,7 @@ def main() -> None:
         return
     held = Kept()
     ways, judges, wanted = Ways(profile, held), Judges(), drawings(profile, options.also)
+    ledits = Ledits(profile) if options.ledits else None
     lines = [json.loads(line) for line in options.results.read_text().splitlines()] if options.results.exists() else []
     there = {(line["kind"], line["number"]) for line in lines}
     edits = [
@@ -328,7 +339,7 @@ def main() -> None:
     ]
     for one in tqdm([one for one in edits if (one.kind, one.number) not in there], mininterval=10):
         held.clear()  # the ways of one edit share its inversion, and the first of them pays for it
-        lines.append(measured(one, ways, wanted, judges))
+        lines.append(measured(one, ways, wanted, judges, ledits))
         with options.results.open("a") as file:
             file.write(json.dumps(lines[-1]) + "\n")
     print(report(lines))

@@ -1,0 +1,93 @@
+"""LEDITS++ as a second editor, to compare with: the real class of diffusers on the demo's weights.
+
+It inverts a source without any text, and then adds what the changed caption says and takes away what the caption of the
+source says. It draws without the control image. Its reconstruction is exact only if the last step is like the others,
+with noise and of second order. Without `final_sigmas_type="sigma_min"` it has no noise, and in fewer than 15 steps it
+is of first order unless `lower_order_final` is false.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from diffusers import AutoencoderTiny, DPMSolverMultistepScheduler, LEditsPPPipelineStableDiffusion
+from PIL import Image
+
+from core.model_sections import ROOT
+from pipeline.profiles.profile import Profile
+
+
+class TinyVae(AutoencoderTiny):
+    """The demo's VAE, with the answers that the pipeline expects of a VAE of Stable Diffusion."""
+
+    def encode(self, pixels: torch.Tensor, return_dict: bool = True) -> Any:
+        """The latents, as a distribution without a spread."""
+        latents = super().encode(pixels).latents
+        return SimpleNamespace(latent_dist=SimpleNamespace(mode=lambda: latents))
+
+    def decode(self, latents: torch.Tensor, generator: Any = None, return_dict: bool = True) -> Any:
+        """The pixels."""
+        return super().decode(latents, return_dict=return_dict)
+
+
+STEPS, SKIP = 20, 0.15
+"""Steps of the inversion, and the share of the noisiest ones that are left out."""
+GUIDANCE, THRESHOLD = 1.0, 0.75
+"""Strength of the edit, and the quantile of it below which a place stays as it is: the best of five on nine edits."""
+
+
+class Ledits:
+    """The editor, with the models of a profile of Stable Diffusion whose VAE is a small one."""
+
+    def __init__(self, profile: Profile) -> None:
+        base = ROOT / profile.generator.path
+        vae = TinyVae.from_pretrained(base, subfolder="vae", torch_dtype=torch.float32)
+        vae.register_to_config(sample_size=profile.settings.generation.short_side)
+        self._pipe = LEditsPPPipelineStableDiffusion.from_pretrained(
+            base, vae=vae, safety_checker=None, requires_safety_checker=False, torch_dtype=torch.float32
+        )
+        self._pipe.scheduler = DPMSolverMultistepScheduler.from_config(
+            self._pipe.scheduler.config,
+            algorithm_type="sde-dpmsolver++",
+            solver_order=2,
+            final_sigmas_type="sigma_min",
+            lower_order_final=False,
+            steps_offset=1,
+        )
+        self._pipe.set_progress_bar_config(disable=True)
+
+    def invert(self, image: Image.Image, seed: int = 0) -> Image.Image:
+        """Invert a source, which the next edits start from. Return what the VAE alone gives back."""
+        noise = torch.Generator().manual_seed(seed)
+        found = self._pipe.invert(image, num_inversion_steps=STEPS, skip=SKIP, generator=noise)
+        return found.vae_reconstruction_images[0]
+
+    @torch.no_grad()
+    def edited(self, old: str, new: str) -> np.ndarray:
+        """The inverted source with what `new` says in place of what `old` says; without texts, its reconstruction.
+
+        The pipeline's own masks are written for four latent channels and the demo has six, so the guidance is added to
+        the answers of the UNet, by the pipeline's formula.
+        """
+        unet = self._pipe.unet
+        states = [self._pipe.encode_prompt("cpu", 1, False, text)[1] for text in (new, old)]
+
+        def guided(_module: Any, given: tuple[Any, ...], _named: Any, answer: Any) -> Any:
+            latents, level = given
+            total = torch.zeros_like(latents)
+            for text, sign in zip(states, (1, -1), strict=True):
+                change = sign * GUIDANCE * (unet.forward(latents, level, text).sample - answer.sample)
+                size = change.abs().sum(1, keepdim=True)
+                line = torch.quantile(size.flatten(1), THRESHOLD, dim=1)
+                total = total + torch.where(size >= line.view(-1, 1, 1, 1), change, 0)
+            return type(answer)(answer.sample + total)
+
+        hook = unet.register_forward_hook(guided, with_kwargs=True) if new else None
+        try:
+            return np.asarray(self._pipe(editing_prompt=None, use_cross_attn_mask=False).images[0])
+        finally:
+            if hook is not None:
+                hook.remove()
