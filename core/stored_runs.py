@@ -129,7 +129,6 @@ class Run:
     notes: tuple[str, ...]
     """What was put right in the picture when it came in, a sentence each."""
     source_sha: str
-    source_path: Path
     created: datetime
     values: Mapping[StageName, StoredValue]
     """The latest version of each text stage that has one."""
@@ -139,7 +138,6 @@ class Run:
     """Oldest first."""
     mask_sha: str | None = None
     """The mask of the source image, mode L, one class number a pixel; None when the run has none."""
-    mask_path: Path | None = None
     mask_classes: Mapping[int, str] = field(default_factory=dict)
     """The name of each class number (0 to 255) of the mask."""
     prompts: Mapping[StageName, str] = field(default_factory=dict)
@@ -171,7 +169,6 @@ class RunSummary:
     profile: str
     sample: str
     source_sha: str
-    source_path: Path
     created: datetime
     changed: datetime
     """When anything in it was saved last."""

@@ -10,7 +10,6 @@ import re
 import secrets
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from PIL import Image
@@ -34,7 +33,7 @@ from storage.engine.rows import (
     run_exists,
     unpack_value,
 )
-from storage.images import Images, file_name, keep_image
+from storage.images import Images, keep_image
 from storage.runs.branches import LONGEST_NAME, Branch, LatestRun, begin_from, latest_of_sources
 from storage.runs.rows import (
     BEGUN,
@@ -238,7 +237,6 @@ class Runs(Repository):
     @read
     def get(self, db: Db, run_id: str) -> Run:
         """The run with the latest of everything, also a removed one. Raises UserError for an unknown run."""
-        images = self._images.folder
         require_run(db, run_id)
         row = next(db.query("SELECT * FROM runs WHERE id = ?", [run_id]))
         state = latest_state(db, run_id)
@@ -250,12 +248,10 @@ class Runs(Repository):
             settings=json.loads(state["settings"]),
             notes=tuple(json.loads(row["notes"])),
             source_sha=row["source"],
-            source_path=images / file_name(row["source"]),
             values=latest_values(db, run_id),
-            test_cases=read_test_cases(db, run_id, images),
+            test_cases=read_test_cases(db, run_id, self._images.folder),
             jobs=read_jobs(db, run_id),
             mask_sha=state["mask"],
-            mask_path=images / file_name(state["mask"]) if state["mask"] else None,
             mask_classes={int(number): name for number, name in json.loads(state["mask_classes"]).items()},
             prompts=json.loads(state["prompts"]),
             removed=bool(state["removed"]) and not waits(db, run_id),
@@ -324,7 +320,7 @@ class Runs(Repository):
             ORDER BY changed DESC, number DESC LIMIT :limit
         """
         values = {"removed": int(removed), "find": find.casefold(), "limit": limit, "after": after}
-        return tuple(_summary(row, self._images.folder) for row in db.query(query, values))
+        return tuple(_summary(row) for row in db.query(query, values))
 
     @read
     def lines(self, db: Db, limit: int) -> tuple[RunSummary, ...]:
@@ -348,7 +344,7 @@ class Runs(Repository):
             ORDER BY changed DESC, number DESC LIMIT :limit
         """
         rows = db.query(query, {"looked_at": LOOKED_AT, "limit": limit})
-        return tuple(_line(row, self._images.folder) for row in rows)
+        return tuple(_line(row) for row in rows)
 
     @read
     def count(self, db: Db, find: str = "") -> int:
@@ -455,13 +451,13 @@ def _state(row: Row) -> StoredState:
     return record_of(StoredState, row, settings=json.loads(row["settings"]), prompts=json.loads(row["prompts"]))
 
 
-def _line(row: Row, images: Path) -> RunSummary:
+def _line(row: Row) -> RunSummary:
     batch = row["batch"]
     of = BatchOfRuns(batch, row["batch_name"], row["batch_runs"]) if batch is not None else None
-    return replace(_summary({**row, "batch": None}, images), batch=of)
+    return replace(_summary({**row, "batch": None}), batch=of)
 
 
-def _summary(row: Row, images: Path) -> RunSummary:
+def _summary(row: Row) -> RunSummary:
     present = set(row["stages"].split())
     if row["test_cases"]:
         present.add("generation")
@@ -470,6 +466,5 @@ def _summary(row: Row, images: Path) -> RunSummary:
         row,
         task=unpack_value(Task, row["task"]),
         source_sha=row["source"],
-        source_path=images / file_name(row["source"]),
         stages=tuple(stage for stage in (*stage_kinds(), GENERATION) if stage in present),
     )

@@ -345,7 +345,7 @@ def test_a_sample_of_a_road_brings_its_mask(studio: Studio, page: Page) -> None:
     large = page.locator(".mask .overlay").bounding_box()
     assert small is not None and large is not None and large["width"] > 4 * small["width"]
     run = studio.workspace.runs.get(page.evaluate("studio.run"))
-    assert run.mask_path is not None and run.mask_classes[7] == "vehicle"
+    assert run.mask_sha is not None and run.mask_classes[7] == "vehicle"
 
 
 def test_two_pages_of_one_run_show_the_same(studio: Studio, page: Page) -> None:

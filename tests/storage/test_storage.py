@@ -90,7 +90,7 @@ def test_a_run_comes_back_after_the_workspace_was_closed(tmp_path: Path) -> None
         assert (run.name, run.task, run.profile, run.settings) == ("Main street", ROAD, "demo", {"a": 1})
         assert (run.notes, run.sample) == (notes, "street-3")
         assert (run.values, run.test_cases, run.jobs) == ({}, (), ())
-        assert Image.open(run.source_path).tobytes() == picture().tobytes()
+        assert workspace.images.load(run.source_sha).tobytes() == picture().tobytes()
         assert run.created.tzinfo is not None
 
 
@@ -244,7 +244,7 @@ def test_an_image_is_stored_once_and_without_what_came_with_it(workspace: Worksp
     plain = workspace.runs.get(workspace.runs.create(picture(), BIRD, "demo", "Two", {}))
     assert with_extras.source_sha == plain.source_sha
     assert [path.name for path in (workspace.folder / "images").iterdir()] == [f"{plain.source_sha}.png"]
-    assert b"secret" not in plain.source_path.read_bytes()
+    assert b"secret" not in workspace.images.path(plain.source_sha).read_bytes()
     assert private.info["Comment"] == "secret words"
 
 
@@ -260,7 +260,8 @@ def test_a_missing_and_a_damaged_image_are_told_apart(workspace: Workspace) -> N
     run = workspace.runs.get(new_run(workspace))
     with pytest.raises(UserError, match="is missing"):
         workspace.images.path("a" * 64)
-    run.source_path.write_bytes(run.source_path.read_bytes()[:-1] + b"x")
+    path = workspace.images.path(run.source_sha)
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(UserError, match="is damaged"):
         workspace.images.load(run.source_sha)
 
@@ -355,12 +356,12 @@ def test_a_mask_with_its_classes_stays_with_the_run(workspace: Workspace) -> Non
     workspace.runs.set_mask(run_id, mask, {3: "road", 7: NASTY})
     run = workspace.runs.get(run_id)
     assert run.mask_classes == {3: "road", 7: NASTY}
-    assert run.mask_path is not None and Image.open(run.mask_path).tobytes() == mask.tobytes()
+    assert run.mask_sha is not None and workspace.images.load(run.mask_sha).tobytes() == mask.tobytes()
     workspace.runs.rename(run_id, "Another name")
     assert workspace.runs.get(run_id).mask_sha == run.mask_sha
     workspace.runs.set_mask(run_id, None)
     run = workspace.runs.get(run_id)
-    assert (run.mask_sha, run.mask_path, run.mask_classes) == (None, None, {})
+    assert (run.mask_sha, run.mask_classes) == (None, {})
     with pytest.raises(ValueError, match="mode L, not RGB"):
         workspace.runs.set_mask(run_id, picture(), {})
 

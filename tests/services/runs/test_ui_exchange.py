@@ -239,7 +239,8 @@ def test_masks_are_judged_against_the_source_and_its_classes(studio: Studio) -> 
 def test_a_sample_brings_its_mask(studio: Studio) -> None:
     run_id = perform(studio, "", "run-from-sample", sample="street-two-cars").run_id
     run = studio.workspace.runs.get(run_id)
-    assert run.mask_path is not None and Image.open(run.mask_path).size == Image.open(run.source_path).size
+    images = studio.workspace.images
+    assert run.mask_sha is not None and images.load(run.mask_sha).size == images.load(run.source_sha).size
     assert set(run.task.protected) <= set(run.mask_classes.values())
     bird = perform(studio, "", "run-from-sample", sample="bird-on-a-twig").run_id
     assert studio.workspace.runs.get(bird).mask_sha is None

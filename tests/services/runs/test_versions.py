@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -159,7 +158,7 @@ def test_another_caption_still_names_the_label() -> None:
 def test_a_protected_keyword_needs_a_person_who_insists() -> None:
     now, empty = datetime.now(UTC), Keywords(())
     caption = StoredValue(1, "run", "caption", StageValue(Caption(SOURCE), Trace("model"), "key"), now, None)
-    run = Run("run", "bird", BIRD, "demo", {}, "", (), "0", Path("0.png"), now, {"caption": caption}, (), ())
+    run = Run("run", "bird", BIRD, "demo", {}, "", (), "0", now, {"caption": caption}, (), ())
     with pytest.raises(ProtectedKeyword, match="protected by the task"):
         add_keyword(empty, run, "bird", "subject")
     forced = add_keyword(empty, run, "bird", "subject", force=True)

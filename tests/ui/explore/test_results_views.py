@@ -68,7 +68,7 @@ def state(*cases: StoredTestCase, kind: str = "classification", masked: bool = F
         Task("classification", label="bird") if kind == "classification" else Task("segmentation", protected=("road",))
     )
     cases = tuple(replace(one, lineage=replace(one.lineage, task=task)) for one in cases)
-    run = Run("run", "a run", task, "demo", {}, "", (), SHA, Path("s"), NOW, {}, cases, ())
+    run = Run("run", "a run", task, "demo", {}, "", (), SHA, NOW, {}, cases, ())
     if masked:
         run = replace(run, mask_sha=SHA, mask_classes={1: "road", 2: EVIL})
     return RunState(

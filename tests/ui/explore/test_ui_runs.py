@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
-from pathlib import Path
 
 import pytest
 
@@ -28,7 +27,6 @@ def summary(**changes: object) -> RunSummary:
         "profile": "demo",
         "sample": "",
         "source_sha": "a" * 64,
-        "source_path": Path("x.png"),
         "created": then,
         "changed": then,
         "stages": (),
