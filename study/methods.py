@@ -1,15 +1,22 @@
-"""The methods paragraph: protocol, every exclusion and the results, ready to paste into a paper."""
+"""The methods paragraph: protocol, every exclusion and the results, ready to paste into a paper.
+
+Changes of a study's rules after its start are stated: what was asked for before and since, when, and what it alters.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 from core.figures import chosen_percent, percent
-from core.studies import Question
-from core.study_report import StudyReport
+from core.studies import Question, Rules
+from core.study_report import RulesChange, Slice, StudyReport
 from core.text_templates import TextTemplates
 from core.words import count_of
-from study.rule_changes import as_announced_words
+
+History = Sequence[tuple[Rules, datetime]]
 
 
 def paragraph(report: StudyReport) -> str:
@@ -37,6 +44,56 @@ def _described(question: Question) -> str:
         answers = ", ".join(question.answers())
     only = f"; only of images that show “{question.only_with}”" if question.only_with else ""
     return f"“{question.text.replace('{label}', '[class]')}” ({answers}{only})"
+
+
+def rules_changes(history: History, submitted: Sequence[datetime]) -> tuple[RulesChange, ...]:
+    """What every version but the first changed; `submitted` are the times of the votes on items."""
+    found = []
+    for (before, _), (after, since) in pairwise(history):
+        votes, consensus = (before.votes, after.votes), (before.consensus, after.consensus)
+        known = sum(time < since for time in submitted)
+        words = (
+            f"Version {after.version} of {_moment(since)}, with {count_of(known, 'vote')} in: "
+            f"{change_words(votes, consensus)}."
+        )
+        found.append(RulesChange(after.version, since, votes, consensus, known, words))
+    return tuple(found)
+
+
+def change_words(votes: tuple[int, int], consensus: tuple[int, int]) -> str:
+    """The part of a sentence on votes an image and consensus, each before and since."""
+    share = f"{consensus[1]} of {votes[1]} ({percent(consensus[1] / votes[1])})"
+    was = f"{consensus[0]} of {votes[0]} ({percent(consensus[0] / votes[0])})"
+    if votes[0] == votes[1]:
+        return f"the consensus went from {was} to {share}; the votes an image stayed {votes[1]}"
+    more = f"the votes an image went from {votes[0]} to {votes[1]}"
+    if consensus[0] == consensus[1]:
+        return f"{more}; the consensus stayed {consensus[1]} equal answers, which was {was} and is {share}"
+    return f"{more}, the consensus from {was} to {share}"
+
+
+def as_announced_words(found: Slice, first: Rules) -> str:
+    """What the rules that the study started with would have found, in a sentence."""
+    lost = [
+        f"{number:,} {words}"
+        for number, words in (
+            (found.discarded, "without a consensus"),
+            (found.short, "with too few votes"),
+            (found.waiting, "waiting for votes"),
+        )
+        if number
+    ]
+    valid = "valid" if found.rate.value is not None else "the share of valid images is"
+    return (
+        f"By the rules as first announced ({first.consensus} of {first.votes}): {valid} {found.rate.words}"
+        f"{'; ' + ', '.join(lost) if lost else ''}."
+    )
+
+
+def _moment(time: datetime) -> str:
+    """As "3 November 2026, 14:05 UTC"."""
+    time = time.astimezone(UTC)
+    return f"{time.day} {time:%B %Y, %H:%M} UTC"
 
 
 _TEMPLATES = TextTemplates(

@@ -29,7 +29,7 @@ from study.aggregation import dawid_skene, majority
 from study.agreement import agreement
 from study.eligibility import standing
 from study.intervals import bootstrap, bootstrap_mean, bounds, wilson
-from study.rule_changes import as_announced_words, rules_changes
+from study.methods import as_announced_words, rules_changes
 from study.workers import controls_right, worker_figures
 
 Counted = Mapping[int, Sequence[Vote]]

@@ -32,10 +32,9 @@ from pipeline.recipes import Recipe, recipe_of, recipes_for
 from services.commands import RunCommand
 from services.jobs import JobView
 from services.runs.estimates import Estimates
-from services.runs.gate import Gate, gate_of
+from services.runs.gate import Gate, Outdated, gate_of
 from services.runs.life_cycle import RunService
 from services.runs.live_images import ControlImages
-from services.runs.outdated import Outdated
 from services.runs.similarity import Similarities
 
 

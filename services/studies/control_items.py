@@ -21,8 +21,7 @@ from core.studies import Item, ItemKind, LeftOutItem, NewItem, Rules, Study
 from storage.studies.studies import Studies
 from storage.workspace import Workspace
 from study.control_items import PICTURE, IsLeftOut, made_controls, pictures_of, what_it_shows
-from study.quiz import made_quiz
-from study.training import made_training
+from study.training import made_quiz, made_training
 
 _KNOWN: tuple[ItemKind, ...] = ("control", "quiz", "training")
 """The kinds of item with a known answer."""

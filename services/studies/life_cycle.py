@@ -25,9 +25,9 @@ from services.studies.item_filter import ItemDraw
 from storage.engine.rows import whole
 from storage.studies.imported_votes import IMPORTED
 from storage.studies.studies import Studies
+from study.methods import change_words
 from study.questions import check_rules
 from study.readiness import check_more
-from study.rule_changes import change_words
 
 MOST_CODES = 200
 _Count = Annotated[int, typed_number(form_numbers(Rules)["votes"])]

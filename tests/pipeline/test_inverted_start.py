@@ -30,7 +30,7 @@ from pipeline.request import Emit, Event, MemoryStore, Request
 from pipeline.run_files.webui import MadeWith
 from pipeline.seams import Source
 from pipeline.stages import generation
-from services.runs.outdated import EARLIER_SOURCE_CAPTION, Outdated
+from services.runs.gate import EARLIER_SOURCE_CAPTION, Outdated
 from services.studio import Studio
 from tests.support.cases import made_case
 from tests.support.demo_server import demo_models

@@ -11,8 +11,7 @@ from core.settings import SEED_MODES, STARTS, ConditioningSettings, ControlKind,
 from core.types import StageName, stage_title
 from core.words import count_of
 from services.jobs import JobView
-from services.runs.gate import Gate
-from services.runs.outdated import EARLIER_MASK, EARLIER_SOURCE_CAPTION, EARLIER_TASK
+from services.runs.gate import EARLIER_MASK, EARLIER_SOURCE_CAPTION, EARLIER_TASK, Gate
 from services.runs.state import Presets, ProfileOptions, RunState
 from ui.diff import shortened, word_diff
 from ui.explore.forms import setting_input, settings_form

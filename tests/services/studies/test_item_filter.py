@@ -26,9 +26,9 @@ from services.studies.templates import TEMPLATES
 from storage.curation.catalogue_check import catalogue_faults
 from storage.workspace import DATABASE, Workspace
 from study.control_items import made_controls
-from study.quiz import made_quiz
 from study.readiness import findings
 from study.sampling import at_random, stratified
+from study.training import made_quiz
 from tests.support.cases import made_case
 from tests.support.study_cases import LABELS, MODEL, object_runs, reconstructions, road_runs
 from tests.support.workspaces import workspace_in
