@@ -124,7 +124,7 @@ def test_the_driver_of_explore_draws_each_image_of_a_batch_to_the_bit(calm: Path
                     assert case.lineage.counterfactual is not None and isinstance(own, BatchedSettings)
                     images = (PlannedImage(case.lineage.counterfactual, case.lineage.seed, batch=own.drawn_in),)
                     assert own.drawn_in is None or own.drawn_in == DrawnBatch(size=2, place=own.drawn_in.place)
-                    store = MemoryStore(read_image(held.source_path).image, values)
+                    store = MemoryStore(read_image(workspace.images.path(held.source_sha)).image, values)
                     driver.run(Request(held.task, settings, LANCE.name, stages=(), images=images), store)
                     with read_image(case.image_path).image as before:
                         assert image_sha(store.cases[0].image) == image_sha(before)
