@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Literal, get_args
 from urllib.parse import urlsplit
 
@@ -51,6 +52,29 @@ class LanguageSettings(_Settings):
     attempts: int = Field(4, ge=1, le=10, description="How often a reply that cannot be read is asked for again")
 
 
+def _edit_type(typed: str) -> str:
+    """Return the name of an edit type as somebody typed it. Raises ValueError if there is none of that name."""
+    name = " ".join(typed.split()).lower()
+    if name not in EDIT_TYPES:
+        raise ValueError(f"there is no edit type “{name[:40]}”: take {', '.join(EDIT_TYPES)}")
+    return name
+
+
+def _shares_by_type(typed: str) -> dict[str, float]:
+    """Return the shares of a text such as "weather 0.8, background 0.2". Raises ValueError for anything else."""
+    shares = {}
+    for part in (part for part in typed.split(",") if part.strip()):
+        name, _, typed_share = part.strip().rpartition(" ")
+        try:
+            share = float(typed_share)
+        except ValueError:
+            share = -1.0
+        if not 0 <= share <= 1:
+            raise ValueError(f"“{part.strip()[:40]}” is no edit type with a share from 0 to 1, such as: weather 0.8")
+        shares[_edit_type(name)] = share
+    return shares
+
+
 class _TypedEdits(LanguageSettings):
     """Settings of a stage that makes edits of some types only."""
 
@@ -61,11 +85,7 @@ class _TypedEdits(LanguageSettings):
     @field_validator("edit_types")
     @classmethod
     def _known(cls, typed: str) -> str:
-        names = [" ".join(name.split()).lower() for name in typed.split(",") if name.strip()]
-        for name in names:
-            if name not in EDIT_TYPES:
-                raise ValueError(f"there is no edit type “{name[:40]}”: take {', '.join(EDIT_TYPES)}")
-        return ", ".join(dict.fromkeys(names))
+        return ", ".join(dict.fromkeys(_edit_type(name) for name in typed.split(",") if name.strip()))
 
     def ticks(self, edit_type: str) -> bool:
         """Return True if edits of this type are made."""
@@ -184,6 +204,12 @@ class GenerationSettings(_Settings):
         le=1,
         description="Share of fresh noise beside the inverted source's; without it all images of a caption are equal",
     )
+    fresh_noise_by_type: str = Field(
+        "",
+        max_length=200,
+        description="Larger shares of fresh noise for captions with edits of these types, such as: weather 0.8, "
+        "background 0.2",
+    )
     inversion_evaluations: int = Field(
         3,
         ge=1,
@@ -200,6 +226,16 @@ class GenerationSettings(_Settings):
     batch: int = Field(
         0, ge=0, le=MOST_AT_ONCE, description="Images drawn at once; 0 leaves it to the profile and the machine"
     )
+
+    @field_validator("fresh_noise_by_type")
+    @classmethod
+    def _shares(cls, typed: str) -> str:
+        return ", ".join(f"{name} {share:g}" for name, share in _shares_by_type(typed).items())
+
+    def fresh_noise_of(self, edit_types: Iterable[str]) -> float:
+        """Return the share of fresh noise of a caption with edits of these types: the largest that holds for it."""
+        by_type = _shares_by_type(self.fresh_noise_by_type)
+        return max([self.fresh_noise, *(by_type.get(name, 0.0) for name in edit_types)])
 
     @property
     def inverted(self) -> bool:

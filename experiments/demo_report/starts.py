@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from core.errors import UnreadableReply
 from core.figures import Figure, Floats
-from core.settings import Settings
+from core.settings import GenerationSettings, Settings
 from core.types import Caption, CounterfactualCaption, CounterfactualCaptions, Edit, Task
 from demo.check_truth import edited_scene, truth_of
 from demo.data_set import fair_scene
@@ -42,7 +42,7 @@ from pipeline.recipes import DILLEMA
 from pipeline.request import MemoryStore, Request
 from pipeline.stages import generation
 
-NOISE = "noise"
+WAYS = ("start=noise", "start=inverted")
 FIRST_SEED = 2_400_000
 FIGURES = ("valid", "unbroken", "shows")
 """Valid: the edit shows and nothing is lost. Unbroken: nothing is lost, whether or not the edit shows."""
@@ -52,18 +52,11 @@ Made = list[tuple[CounterfactualCaption, list[tuple[str, str]]]]
 
 
 def ways_of(settings: Settings, wanted: Sequence[str]) -> Ways:
-    """Return the settings of each way: `noise`, or `fresh noise/evaluations/steps/guidance[/control strength]`
-    of the inverted source.
-    """
+    """Return the settings of each way, which changes settings of the drawing: `NAME=VALUE;NAME=VALUE`."""
     found = {}
     for way in wanted:
-        changes: dict[str, Any] = {}
-        if way != NOISE:
-            share, evaluations, steps, guidance, *strength = (float(part) for part in way.split("/"))
-            changes = {"start": "inverted", "fresh_noise": share, "inversion_evaluations": int(evaluations)}
-            changes |= {"steps": int(steps), "guidance": guidance}
-            changes |= {"control_strength": strength[0]} if strength else {}
-        found[way] = settings.model_copy(update={"generation": settings.generation.model_copy(update=changes)})
+        changed = settings.generation.model_dump() | dict(part.split("=") for part in way.split(";"))
+        found[way] = settings.model_copy(update={"generation": GenerationSettings.model_validate(changed)})
     return found
 
 
@@ -209,8 +202,8 @@ def main() -> None:
     parser.add_argument(
         "--ways",
         nargs="+",
-        default=[NOISE, "0/3/5/1"],
-        help="noise, or fresh noise/evaluations/steps/guidance, and /control strength",
+        default=WAYS,
+        help="settings of the drawing of each way, such as start=inverted;fresh_noise=0.1",
     )
     options = parser.parse_args()
     profile = load_profile("demo")

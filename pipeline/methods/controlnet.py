@@ -44,9 +44,13 @@ from pipeline.seams import (
 CONTROL_IMAGE = "control image"
 _MODULES = {"canny": "canny", "soft edges": "softedge_hed", "line art": "lineart", "depth": "depth_midas"}
 """What the web UI's ControlNet extension calls the kinds of conditioning."""
-_OF_INVERTED = {"fresh_noise", "inversion_evaluations"}
+_OF_INVERTED = {"fresh_noise", "fresh_noise_by_type", "inversion_evaluations"}
 """Settings that nothing reads where drawing starts from noise."""
 _EQUAL = "From the inverted source alone all images of a caption are equal, so one is made: raise fresh noise for more."
+_UNEVEN = (
+    "Shares of fresh noise by edit type need some fresh noise for all captions too, so that a seed means something to "
+    "each: raise it to 0.05 or more."
+)
 
 
 class ControlNetSettings(BatchedSettings):
@@ -134,8 +138,11 @@ class ControlNetDescription(MethodDescription):
         """The profile needs a ControlNet for the kind of control image, a model that can be inverted to start from the
         source, and the thresholds their order.
         """
-        if _own(settings).generation.inverted and profile.generator.cannot_invert:
+        drawing = _own(settings).generation
+        if drawing.inverted and profile.generator.cannot_invert:
             return profile.generator.cannot_invert
+        if drawing.inverted and drawing.fresh_noise_by_type and not drawing.fresh_noise:
+            return _UNEVEN
         own = _own(settings).conditioning
         kind, kinds = own.kind, profile.generator.controlnets
         if kind == "canny" and own.low > own.high:
@@ -203,7 +210,8 @@ class ControlNetDescription(MethodDescription):
         }
         fields = self._fields(lineage, base, drawn_size, made_with, drawing.steps, drawing.guidance)
         if drawing.inverted:
-            fields |= {"Sampler": "DDIM", "Start": "inverted source", "Fresh noise": drawing.fresh_noise}
+            fields |= {"Sampler": "DDIM", "Start": "inverted source"}
+            fields["Fresh noise"] = _fresh_noise(settings, lineage.counterfactual)
             fields["Inversion evaluations"] = drawing.inversion_evaluations
         return {**fields, "ControlNet 0": joined(unit)}
 
@@ -315,7 +323,7 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
         request = super()._request(prepared, prompt, image)
         if prepared.inversion is None:
             return request
-        start = prepared.inversion.start(image.seed, prepared.settings.generation.fresh_noise)
+        start = prepared.inversion.start(image.seed, _fresh_noise(prepared.settings, image.counterfactual))
         return replace(request, start=start, negative_prompt=self._negative_prompt(prepared))
 
     def _negative_prompt(self, prepared: ControlNetPrepared) -> str:
@@ -336,6 +344,11 @@ def _own(settings: MethodSettings) -> ControlNetSettings:
     if not isinstance(settings, ControlNetSettings):
         raise TypeError(f"the ControlNet method takes its own settings, not {type(settings).__name__}")
     return settings
+
+
+def _fresh_noise(settings: ControlNetSettings, counterfactual: CounterfactualCaption) -> float:
+    """The share of fresh noise with which a caption is drawn."""
+    return settings.generation.fresh_noise_of(edit.edit_type for edit in counterfactual.edits)
 
 
 def _as_shown(control: Image.Image, size: tuple[int, int]) -> Image.Image:

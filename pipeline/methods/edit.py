@@ -92,7 +92,9 @@ class EditDescription(ControlNetDescription):
     title = "Edited from its noise"
     settings_type = EditedSettings
     draws_whole = False
-    decided = MappingProxyType({"start": "inverted", "fresh_noise": 0.0, "negative_prompt": ""})
+    decided = MappingProxyType(
+        {"start": "inverted", "fresh_noise": 0.0, "fresh_noise_by_type": "", "negative_prompt": ""}
+    )
 
     @property
     def sections(self) -> tuple[str, ...]:

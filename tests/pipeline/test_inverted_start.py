@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from pydantic import ValidationError
 
 from core.errors import Cancelled, UserError
 from core.lineage import DrawnBatch, TestCase, read_settings
 from core.progress import Progress
 from core.settings import GenerationSettings, Settings
-from core.types import Caption, CounterfactualCaption, CounterfactualCaptions, StageValue, Task, Trace
+from core.types import Caption, CounterfactualCaption, CounterfactualCaptions, Edit, StageValue, Task, Trace
 from demo.language import caption
 from demo.render import render
 from demo.scene import PROTECTED_ROAD_CLASSES, random_scene
@@ -92,8 +93,10 @@ def test_it_keeps_more_of_the_source_shows_the_edit_and_its_seeds_mean_something
 
     several = drawn(driver, settings(images_per_caption=2, fresh_noise=0.2), OWN)
     assert len(several) == 2 and 0 < apart(*several) < apart(several[0], from_noise[0])
-    alone = drawn(driver, settings(fresh_noise=1.0), OWN, SUNNY)
-    assert [apart(one, other) for one, other in zip(alone, from_noise, strict=True)] == [0, 0], "noise by DDIM"
+    weather = CounterfactualCaption(SUNNY.text, (Edit("snowy", "sunny", "weather"),))
+    by_type = drawn(driver, settings(fresh_noise=0.2, fresh_noise_by_type="weather 1"), OWN, weather)
+    expected = several[0], from_noise[1]
+    assert [apart(one, other) for one, other in zip(by_type, expected, strict=True)] == [0, 0], "noise by DDIM"
 
 
 @pytest.mark.demo
@@ -176,6 +179,31 @@ def test_the_page_makes_equal_images_once_and_says_so(tmp_path: Path) -> None:
 
 
 # What depends on what
+
+
+def test_a_caption_takes_the_largest_share_of_fresh_noise_of_its_edit_types() -> None:
+    asked = settings(
+        fresh_noise=0.1, fresh_noise_by_type=GenerationSettings(fresh_noise_by_type="Weather .8").fresh_noise_by_type
+    )
+    assert asked.generation.fresh_noise_by_type == "weather 0.8"
+    own, weather, hour = (
+        CounterfactualCaption(SAID, tuple(Edit("a", "b", kind) for kind in kinds))
+        for kinds in ((), ("time of day", "weather"), ("time of day",))
+    )
+    drawn_with = CONTROLNET.settings_of(asked, SAID)
+    for caption_drawn, share in ((own, 0.1), (weather, 0.8), (hour, 0.1)):
+        lineage = made_case(SOURCE, counterfactual=caption_drawn, method="controlnet", settings=drawn_with).lineage
+        words = CONTROLNET.parameters(lineage, SOURCE.size, MadeWith("UniPCMultistepScheduler"))
+        assert words["Fresh noise"] == share
+    assert not CONTROLNET.equal_images(drawn_with) and not CONTROLNET.refused(DEMO, drawn_with)
+    bare = CONTROLNET.settings_of(settings(fresh_noise_by_type="weather 0.8"), SAID)
+    assert "some fresh noise for all captions" in CONTROLNET.refused(DEMO, bare), "else their seeds would be equal"
+
+
+@pytest.mark.parametrize("typed", ["weather", "weather 2", "sun 0.2", "0.3", "weather nan", "weather -1"])
+def test_anything_else_than_types_with_their_shares_is_refused(typed: str) -> None:
+    with pytest.raises(ValidationError, match="edit type"):
+        GenerationSettings(fresh_noise_by_type=typed)
 
 
 def test_another_caption_of_the_source_outdates_images_of_the_inverted_source_only() -> None:

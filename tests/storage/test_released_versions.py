@@ -27,7 +27,7 @@ from tests.support.workspaces import workspace_in
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 VERSIONS = ("0.1.0",)
-LATER = ("start", "fresh_noise", "inversion_evaluations")
+LATER = ("start", "fresh_noise", "fresh_noise_by_type", "inversion_evaluations")
 """Settings of the generation that came after 0.1.0."""
 Facts = Mapping[str, Any]
 
@@ -106,7 +106,7 @@ def study_facts(workspace: Workspace, study: str) -> Facts:
 def known_then(run: Facts) -> Facts:
     """A run without the settings that came after 0.1.0, which are at their defaults in what that version wrote."""
     settings = {name: dict(section) for name, section in run["settings"].items()}
-    assert [settings["generation"].pop(name) for name in LATER] == ["noise", 0.0, 3]
+    assert [settings["generation"].pop(name) for name in LATER] == ["noise", 0.0, "", 3]
     return {**run, "settings": settings}
 
 

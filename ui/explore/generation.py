@@ -47,12 +47,13 @@ FIELDS = {
     "control_strength": "control strength",
     "control_until": "control until",
     "fresh_noise": "fresh noise",
+    "fresh_noise_by_type": "fresh noise by edit type",
     "inversion_evaluations": "inversion evaluations",
     "short_side": "short side",
     "batch": "drawn at once",
 }
 
-OF_INVERTED = ("fresh_noise", "inversion_evaluations")
+OF_INVERTED = ("fresh_noise", "fresh_noise_by_type", "inversion_evaluations")
 """Of these fields, those that say something of the inverted source only."""
 NOT_READ = "negative prompt (not read at guidance 1)"
 OPEN_SECTIONS = ("generation", "conditioning")
