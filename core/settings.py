@@ -302,6 +302,13 @@ class EditSettings(_Settings):
         description="Only places where the attention to changed words exceeds this share of its maximum change; 0 is "
         "off, as weather and light change everywhere",
     )
+    least_change: float = Field(
+        0.0,
+        ge=0,
+        le=2,
+        description="A change of the picture's latents below this many standard deviations is strengthened, so that a "
+        "faint edit shows; 0 is off",
+    )
     sweep: Sweep = Field(
         "off",
         description="The value tried at six strengths, from strong to weak, until an image passes its checks: "

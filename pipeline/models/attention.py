@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 SMALL = 16 * 16
 """Number of places up to which self-attention is taken over. A network that has no level as small: its smallest."""
+MOST, PEAK = 1.5, 0.98
+"""A faint change grows by at most this factor in a step. Its size is this quantile over the places of the picture."""
 Windows = Sequence[Sequence[int]]
 """Token ids of a text in windows of one length, each with its start, its end and its padding."""
 
@@ -80,11 +82,13 @@ class AttentionControl:
         self_steps: Sequence[int],
         local_blend: float = 0.0,
         region: torch.Tensor | None = None,
+        least_change: float = 0.0,
     ) -> None:
         """Take over cross maps in the first `cross_steps`, and each row its self maps in the first of its `self_steps`.
 
         Where the maps of changed tokens stay below `local_blend` of their maximum, and where `region` (h, w), 0 to 1,
-        is 0, a picture stays as its source. 0 and None: it may change everywhere.
+        is 0, a picture stays as its source. 0 and None: it may change everywhere. A change below `least_change` at the
+        end, and in proportion before, is strengthened in each step.
         """
         import torch
 
@@ -93,7 +97,7 @@ class AttentionControl:
         self._gone = torch.stack([row.gone for row in rows])
         self._new = torch.stack([row.new for row in rows])
         self._count, self._cross_steps, self._self_steps = len(rows), cross_steps, tuple(self_steps)
-        self._local_blend, self._region = local_blend, region
+        self._local_blend, self._region, self._least_change = local_blend, region, least_change
         self._size, self._small = (0, 0), 0
         self._seen: Any = 0.0
         """Maps of the changed tokens of the source and of each row so far, (rows, 2, h, w)."""
@@ -148,18 +152,26 @@ class AttentionControl:
                 )  # tokens that are gone leave their share to the others
         return torch.cat([others, source[None], rows])
 
-    def allowed(self) -> torch.Tensor | None:
-        """Return the share (1 + rows, 1, h, w) of each row's change that is kept so far, or None for all of it."""
+    def allowed(self, change: torch.Tensor, done: float) -> torch.Tensor | None:
+        """Return the share (1 + rows, 1, h, w) of each row's change (1 + rows, c, h, w) that is kept when this share of
+        the steps is `done`, or None for all of it. It exceeds 1 where a faint change is strengthened.
+        """
         import torch
         from torch.nn import functional
 
-        found = None
+        found: torch.Tensor | None = None
         if self._local_blend > 0:
             near = functional.max_pool2d(self._seen, 3, 1, 1)
             shown = near / near.amax((2, 3), keepdim=True).clamp_min(1e-9) > self._local_blend
             found = shown.any(1, keepdim=True).float()
         if self._region is not None:
             found = self._region.expand(self._count, 1, -1, -1) * (1.0 if found is None else found)
+        if self._least_change > 0:
+            amount = functional.avg_pool2d(change[1:].square().mean(1, keepdim=True), 3, 1, 1, count_include_pad=False)
+            peak = amount.sqrt().flatten(1).quantile(PEAK, dim=1).clamp_min(1e-9).view(-1, 1, 1, 1)
+            factor = (self._least_change * done / peak).clamp(1, MOST)
+            stronger = 1 + (factor - 1) * (amount.sqrt() / peak).clamp(max=1)  # what changes least stays as it is
+            found = stronger * (1.0 if found is None else found)
         return None if found is None else torch.cat([torch.ones_like(found[:1]), found])
 
     def _look(self, source: torch.Tensor, rows: torch.Tensor) -> None:

@@ -235,19 +235,21 @@ def redraw(
     steps: Sequence[Step],
     predict: Predict,
     path: Sequence[torch.Tensor] | None = None,
-    allowed: Callable[[], torch.Tensor | None] | None = None,
+    allowed: Callable[[torch.Tensor, float], torch.Tensor | None] | None = None,
 ) -> torch.Tensor:
     """Return the clean latents (n, c, h, w) that are drawn from noise of that shape.
 
     With a `path` from noise to clean, of one row each, the first row is the source. It is put back on its path after
     each step, and all rows are moved by as much. A row that equals the first one ends on the path to the bit. `allowed`
-    returns the share (n, 1, h, w) by which each row may leave the path, or None for all of it.
+    returns the share (n, 1, h, w) of the rows' changes from the path that is kept, or None for all of them. It is given
+    the changes, and the share of the steps that are done.
     """
     latents = noise
     for number, step in enumerate(steps, 1):
         latents = step.keep * latents + step.add * predict(latents, step)
         if path is not None:
-            change, share = latents - latents[:1], None if allowed is None else allowed()
+            change = latents - latents[:1]
+            share = None if allowed is None else allowed(change, step.share)
             latents = path[number] + (change if share is None else share * change)
     return latents
 
@@ -438,6 +440,7 @@ class Inverter:
             [steps_of(share, count) for share in self_replace],
             settings.local_blend,
             where,
+            settings.least_change,
         )
 
     def images(self, latents: torch.Tensor) -> tuple[list[Image.Image], list[bool] | None]:

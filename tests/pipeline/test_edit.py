@@ -16,6 +16,7 @@ from core.errors import UserError
 from core.lineage import DrawnBatch, TestCase
 from core.settings import EditSettings, SettingsWithEdit
 from core.types import Caption, CounterfactualCaption, CounterfactualCaptions, Task
+from demo.check_truth import part_shows
 from demo.language import caption
 from demo.render import render
 from demo.scene import PROTECTED_ROAD_CLASSES, random_scene
@@ -134,6 +135,24 @@ def test_an_edit_shows_the_rest_stays_and_its_record_tells_how_it_was_drawn() ->
     (half,) = made(settings(), SUNNY, region=left)
     change = np.abs(np.asarray(half.image, float) - np.asarray(own.image, float)).mean((0, 2))
     assert change[: IMAGE.width // 4].mean() > 5 and change[3 * IMAGE.width // 4 :].max() < 1
+
+
+@pytest.mark.demo
+@pytest.mark.slow
+def test_a_faint_edit_shows_once_it_is_strengthened_and_a_plain_one_stays_the_same() -> None:
+    walled = random_scene(7_560_010)
+    goal = walled.with_look(walls="plastered")
+    said, wanted = caption(walled), CounterfactualCaption(caption(goal), ())
+    method, found = edit_method(), dict[float, TestCase]()
+    for least in (0.0, 0.6):
+        asked = settings(5, cross_replace=0, self_replace=0, least_change=least)
+        source = Source(Image.fromarray(render(walled)[0]), ROAD, said)
+        prepared = method.prepare(source, EDIT.settings_of(asked, said))
+        (finish,) = method.make([prepared], [CaseRequest(wanted, 0, 0)], 1, lambda *_: None)
+        found[least] = finish()
+    assert [part_shows(walled, goal, "walls", np.asarray(case.image)) for case in found.values()] == [False, True]
+    sunny = [made(settings(least_change=least), SUNNY)[0].image.tobytes() for least in (0.0, 0.6)]
+    assert sunny[0] == sunny[1], "light and weather change more than that"
 
 
 @pytest.mark.demo
@@ -289,6 +308,7 @@ def test_the_page_offers_its_own_settings_and_makes_each_caption_once(recipe: Re
         for name in (
             "edit.cross_replace",
             "edit.local_blend",
+            "edit.least_change",
             "generation.inversion_evaluations",
             "generation.guidance",
         ):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pipeline.models.attention import AttentionControl, aligned
+from pipeline.models.attention import MOST, AttentionControl, aligned
 
 START, END, PAD = 0, 99, 98
 
@@ -67,3 +67,22 @@ def test_maps_stay_probabilities_and_those_of_the_source_and_of_guidance_stay_as
     assert taken[4].equal(maps[4, ..., :4]) and taken[5].equal(maps[3, ..., :4]), "each row has its own steps"
     control.step = 1
     assert control.change(maps, True).equal(maps) and not control.wants(True, 4) and not control.wants(False, 4)
+
+
+def test_a_faint_change_is_strengthened_where_it_is_and_a_plain_one_stays_as_it_is() -> None:
+    alike = aligned(windows(1, 2), windows(1, 3), END)
+    change = torch.zeros(4, 4, 8, 8)
+    change[1, :, 4:], change[2, :, 4:] = 0.1, 2.0  # the source, a faint edit, a plain one, and the source's own prompt
+    faint = AttentionControl([alike] * 3, 0, [0] * 3, least_change=0.6)
+    share = faint.allowed(change, 0.5)
+    assert share is not None and share.shape == (4, 1, 8, 8)
+    assert share[[0, 2, 3]].eq(1).all()
+    assert share[1, 0, 5:].allclose(torch.tensor(MOST)) and share[1, 0, :3].eq(1).all()
+    near = faint.allowed(change * 2.5, 0.5)
+    assert near is not None and near[1, 0, 5:].allclose(torch.tensor(1.2)), "no further than to the least change"
+
+    left = torch.zeros(8, 8)
+    left[:, :4] = 1
+    painted = AttentionControl([alike] * 3, 0, [0] * 3, region=left, least_change=0.6).allowed(change, 0.5)
+    assert painted is not None and painted[1:].equal((share * left)[1:])
+    assert AttentionControl([alike] * 3, 0, [0] * 3).allowed(change, 0.5) is None
