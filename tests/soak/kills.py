@@ -1,6 +1,6 @@
 """Kill processes in the middle of their work, a thousand times, and say what was lost.
 
-`python -m tests.soak.kills --kills 1000 --out docs/kills.md` kills nine kinds of work at random moments. Kills are
+`python -m tests.soak.kills --kills 1000 --out docs/kills.md` kills ten kinds of work at random moments. Kills are
 counted in a file one by one: the same command goes on where it was stopped, and begins anew once the report is written.
 """
 

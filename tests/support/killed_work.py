@@ -31,6 +31,7 @@ from evaluation.retraining.stored_training import kept_state, weights_in
 from formats.draft import MANIFEST
 from pipeline.recipes import RECONSTRUCTION
 from services.batches.engine import Engine
+from services.batches.io_workers import Order
 from services.batches.plan_file import read_plan
 from services.batches.pools import HerePool
 from services.batches.service import BatchService
@@ -49,6 +50,7 @@ from storage.curation.imports import NewImage
 from storage.damage import damage
 from storage.workspace import DATABASE, Workspace
 from tests.support.batch_cases import batch_images, pictures, plan_text
+from tests.support.batch_kills import drawn_data, plan_file
 from tests.support.evaluation_cases import BIRDS, FEW, fill, service_of
 from tests.support.retrain_cases import QUICK
 from tests.support.scripted import ScriptedModels, over, studio_in
@@ -251,18 +253,17 @@ class Decisions(KilledWork):
 class Batches(KilledWork):
     """A plan becomes test cases, with stand-ins for the models."""
 
-    name, share = "batches", 0.12
+    name, share = "batches", 0.08
     told = "the batch is “stopped”, or waits for a yes"
 
     def prepare(self, folder: Path) -> None:
-        pictures(folder / "data", 6)
-        (folder / "plan.toml").write_text(plan_text(folder / "data"), encoding="utf-8")
+        self._draw_data(folder / "data")
         with workspace_in(folder / "workspace"):
             pass
 
     def work(self, folder: Path, tell: Tell) -> None:
         # The data are where the plan of this folder says, not where that of the folder was that it is a copy of.
-        (folder / "plan.toml").write_text(plan_text(folder / "data"), encoding="utf-8")
+        self._write_plan(folder)
         known = set[Thing]()
         with Workspace(folder / "workspace") as workspace:
 
@@ -275,7 +276,7 @@ class Batches(KilledWork):
             service = BatchService(workspace)
             number = service.plan(read_plan(folder / "plan.toml"))
             tell(("batch", str(number)))
-            pool = partial(HerePool, make=partial(Worker, models=ScriptedModels()))  # type: ignore[arg-type]
+            pool = partial(HerePool, make=self._worker)
             while Engine(workspace, number, service.order(number), pool, tell=say).run() == "approval":
                 workspace.batches.approve(number)
                 tell(("approved", str(number)))
@@ -299,6 +300,15 @@ class Batches(KilledWork):
     def result(self, folder: Path) -> Any:
         return sorted(batch_images(Workspace(folder / "workspace"), 1).values())
 
+    def _draw_data(self, data: Path) -> None:
+        pictures(data, 6)
+
+    def _write_plan(self, folder: Path) -> None:
+        (folder / "plan.toml").write_text(plan_text(folder / "data"), encoding="utf-8")
+
+    def _worker(self, order: Order) -> Worker:
+        return Worker(order, ScriptedModels())  # type: ignore[arg-type]
+
     @staticmethod
     def _done(folder: Path) -> list[Thing]:
         query = """
@@ -307,6 +317,26 @@ class Batches(KilledWork):
             WHERE batch_work.state = 'done'
         """
         return [(what, image) for what, image in rows(folder, query)]
+
+
+class Edits(Batches):
+    """A plan becomes images of LANCE, with the embedded models: captions, inversions and edits."""
+
+    name, share = "edits", 0.04
+
+    def _draw_data(self, data: Path) -> None:
+        drawn_data(data, 2)
+
+    def _write_plan(self, folder: Path) -> None:
+        plan = plan_file(folder, folder / "data", together=1)
+        text = plan.read_text(encoding="utf-8")
+        plan.write_text(text.replace('profile = "demo"', 'profile = "demo"\nrecipe = "lance"'), encoding="utf-8")
+
+    def _worker(self, order: Order) -> Worker:
+        import torch
+
+        torch.set_num_threads(1)
+        return Worker(order)
 
 
 class Imports(KilledWork):
@@ -667,6 +697,7 @@ KINDS: tuple[KilledWork, ...] = (
     Votes(),
     Decisions(),
     Batches(),
+    Edits(),
     Imports(),
     Releases(),
     Exports(),
