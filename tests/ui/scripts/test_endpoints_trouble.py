@@ -206,10 +206,10 @@ def test_many_watchers_keep_nobody_out(served: tuple[str, Studio]) -> None:
     async def all_at_once(job: int) -> list[str]:
         begun = asyncio.Semaphore(0)
         limits = httpx.Limits(max_connections=None)
-        async with httpx.AsyncClient(base_url=url, timeout=60, limits=limits) as asking:
+        async with httpx.AsyncClient(base_url=url, timeout=300, limits=limits) as asking:
             every = [asyncio.create_task(watch(asking, job, begun)) for _ in range(WATCHERS)]
             while watchers() < WATCHERS:
-                await asyncio.wait_for(begun.acquire(), 60)
+                await asyncio.wait_for(begun.acquire(), 300)
             # The page, a plain call, and one that takes its turn in Gradio's queue.
             assert (await asking.get("")).status_code == 200
             assert (await asking.post("gradio_api/run/list_jobs")).json()["data"][0]["jobs"][0]["job"] == job
