@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,6 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
-from tqdm import tqdm
 
 from core.errors import UserError
 from core.figures import Floats
@@ -34,6 +32,7 @@ from evaluation.outcomes import FOUND
 from evaluation.report import with_interval
 from experiments.demo_report.speed import processor_seconds
 from experiments.demo_report.walk import PLANNED, Walk, can_be_judged, edited_slots
+from experiments.resumable import measure_each
 from pipeline.driver import Driver
 from pipeline.models import load_models
 from pipeline.profiles.profile import Profile, load_profile
@@ -227,14 +226,12 @@ def main() -> None:
     options = parser.parse_args()
     profile = load_profile("demo")
     driver, judges, models = Driver(profile, load_models(profile)), Judges(), ModelsUnderTest(profile)
-    there = options.results.read_text(encoding="utf-8").splitlines() if options.results.exists() else []
-    lines = [json.loads(line) for line in there]
-    for number in tqdm(range(len(lines), options.sources), mininterval=10):
+
+    def measure(number: int) -> dict[str, Any]:
         walk, scene = source(number)
-        lines.append(measured(driver, walk, scene, judges, models))
-        with options.results.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(lines[-1]) + "\n")
-    text = report(lines)
+        return measured(driver, walk, scene, judges, models)
+
+    text = report(measure_each({(number,): number for number in range(options.sources)}, measure, options.results))
     print(text)
     if options.out is not None:
         options.out.write_text(text + "\n", encoding="utf-8")

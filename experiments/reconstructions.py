@@ -9,21 +9,21 @@ the report as Markdown.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from core.errors import UserError
 from core.figures import Floats
 from evaluation.by_source import MeansOfSources, Unseen
 from evaluation.report import with_interval
 from experiments.compare_recipes import ModelsUnderTest, source
+from experiments.demo_report.edits import Kept
 from experiments.demo_report.walk import Walk
+from experiments.resumable import measure_each
 from pipeline.driver import Driver
 from pipeline.methods.edit import EDIT, EditedSettings
 from pipeline.models import load_models
@@ -38,12 +38,6 @@ FIRST_SEED = 2_900_000
 WITHIN = 0.005
 """Goal: accuracy on reconstructions is at most so far from that on originals, on either side."""
 WAYS = ("corrected", "uncorrected")
-
-
-class Kept(dict[str, bytes]):
-    """Inversions of the last source."""
-
-    read, save = dict.get, dict.__setitem__
 
 
 def measured(driver: Driver, kept: Kept, models: Models, walk: Walk, under_test: ModelsUnderTest) -> dict[str, Any]:
@@ -113,14 +107,11 @@ def main() -> None:
     profile = load_profile("demo")
     models, under_test, kept = load_models(profile), ModelsUnderTest(profile), Kept()
     driver = Driver(profile, models, inversions=kept)
-    there = options.results.read_text(encoding="utf-8").splitlines() if options.results.exists() else []
-    lines = [json.loads(line) for line in there]
-    for number in tqdm(range(len(lines), options.sources), mininterval=10):
-        walk, _ = source(number, FIRST_SEED)
-        lines.append(measured(driver, kept, models, walk, under_test))
-        with options.results.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(lines[-1]) + "\n")
-    text = report(lines)
+
+    def measure(number: int) -> dict[str, Any]:
+        return measured(driver, kept, models, source(number, FIRST_SEED)[0], under_test)
+
+    text = report(measure_each({(number,): number for number in range(options.sources)}, measure, options.results))
     print(text)
     if options.out is not None:
         options.out.write_text(text + "\n", encoding="utf-8")

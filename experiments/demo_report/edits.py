@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 from PIL import Image
 from scipy.stats import binomtest
-from tqdm import tqdm
 
 from core.settings import EditSettings, Settings, SettingsWithEdit
 from core.types import CounterfactualCaption, Edit, Task
@@ -34,6 +33,7 @@ from demo.scene import Scene, random_scene
 from experiments.demo_report.images import lost_and_added
 from experiments.demo_report.ledits import Ledits
 from experiments.demo_report.rows import Row, share, table
+from experiments.resumable import measure_each
 from pipeline.methods.base import MethodDescription
 from pipeline.methods.controlnet import CONTROLNET
 from pipeline.methods.edit import EDIT
@@ -330,19 +330,17 @@ def main() -> None:
     held = Kept()
     ways, judges, wanted = Ways(profile, held), Judges(), drawings(profile, options.also)
     ledits = Ledits(profile) if options.ledits else None
-    lines = [json.loads(line) for line in options.results.read_text().splitlines()] if options.results.exists() else []
-    there = {(line["kind"], line["number"]) for line in lines}
-    edits = [
-        edits
-        for several in zip(*(asked(kind, options.each, options.first_seed) for kind in options.kinds), strict=True)
-        for edits in several
-    ]
-    for one in tqdm([one for one in edits if (one.kind, one.number) not in there], mininterval=10):
+
+    def measure(one: Asked) -> dict[str, Any]:
         held.clear()  # the ways of one edit share its inversion, and the first of them pays for it
-        lines.append(measured(one, ways, wanted, judges, ledits))
-        with options.results.open("a") as file:
-            file.write(json.dumps(lines[-1]) + "\n")
-    print(report(lines))
+        return measured(one, ways, wanted, judges, ledits)
+
+    edits = {
+        (one.kind, one.number): one
+        for several in zip(*(asked(kind, options.each, options.first_seed) for kind in options.kinds), strict=True)
+        for one in several
+    }
+    print(report(measure_each(edits, measure, options.results, ("kind", "number"))))
 
 
 if __name__ == "__main__":

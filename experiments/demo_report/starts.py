@@ -10,7 +10,6 @@ stopped goes on.
 from __future__ import annotations
 
 import argparse
-import json
 import random
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -19,7 +18,6 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
-from tqdm import tqdm
 
 from core.errors import UnreadableReply
 from core.figures import Figure, Floats
@@ -35,6 +33,7 @@ from evaluation.by_source import MeansOfSources
 from evaluation.report import with_interval
 from experiments.demo_report.speed import processor_seconds
 from experiments.demo_report.walk import PLANNED, Walk, can_be_judged, edited_slots
+from experiments.resumable import measure_each
 from pipeline.driver import Driver
 from pipeline.models import load_models
 from pipeline.profiles.profile import Profile, load_profile
@@ -209,12 +208,11 @@ def main() -> None:
     profile = load_profile("demo")
     driver, judges = Driver(profile, load_models(profile)), Judges()
     ways = ways_of(DILLEMA.settings_in(profile), options.ways)
-    lines = [json.loads(line) for line in options.results.read_text().splitlines()] if options.results.exists() else []
-    there = {line["number"] for line in lines}
-    for number in tqdm([one for one in range(options.scenes) if one not in there], mininterval=10):
-        lines.append(measured(number, driver, ways, judges, options.true_captions))
-        with options.results.open("a") as file:
-            file.write(json.dumps(lines[-1]) + "\n")
+
+    def measure(number: int) -> dict[str, Any]:
+        return measured(number, driver, ways, judges, options.true_captions)
+
+    lines = measure_each({(number,): number for number in range(options.scenes)}, measure, options.results)
     print(table(lines, options.ways))
 
 
