@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
@@ -31,7 +31,6 @@ from demo.language import caption, keywords
 from demo.render import render
 from demo.scene import Scene, random_scene
 from experiments.demo_report.images import lost_and_added
-from experiments.demo_report.ledits import Ledits
 from experiments.demo_report.rows import Row, share, table
 from experiments.resumable import measure_each
 from pipeline.methods.base import MethodDescription
@@ -42,6 +41,9 @@ from pipeline.models.inverting import Inverts
 from pipeline.profiles.profile import Profile, load_profile
 from pipeline.recipes import DILLEMA
 from pipeline.seams import CaseRequest, InversionStore, Method, Prepared, Source
+
+if TYPE_CHECKING:
+    from experiments.demo_report.ledits import Ledits
 
 FIRST_SEED = 7_000_000
 """No training and no calibration draws these scenes."""
@@ -329,7 +331,11 @@ def main() -> None:
         return
     held = Kept()
     ways, judges, wanted = Ways(profile, held), Judges(), drawings(profile, options.also)
-    ledits = Ledits(profile) if options.ledits else None
+    ledits = None
+    if options.ledits:
+        from experiments.demo_report.ledits import Ledits
+
+        ledits = Ledits(profile)
 
     def measure(one: Asked) -> dict[str, Any]:
         held.clear()  # the ways of one edit share its inversion, and the first of them pays for it

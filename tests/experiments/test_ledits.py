@@ -7,17 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from diffusers import DPMSolverMultistepScheduler, LEditsPPPipelineStableDiffusion
 from PIL import Image
 
 from demo.render import render
 from demo.scene import random_scene
-from experiments.demo_report import ledits
 from pipeline.profiles.profile import load_profile
 from tests.support.made_once import MadeOnce
 from tests.support.tiny import paper_models
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.soak
 
 
 def psnr(one: Image.Image | np.ndarray, other: Image.Image) -> float:
@@ -33,6 +31,8 @@ def base(made_once: MadeOnce) -> Path:
 
 @pytest.mark.parametrize("predicts", ["epsilon", "v_prediction"])
 def test_the_last_step_is_undone_only_if_it_has_noise_and_the_order_of_the_others(base: Path, predicts: str) -> None:
+    from diffusers import DPMSolverMultistepScheduler, LEditsPPPipelineStableDiffusion
+
     pipe = LEditsPPPipelineStableDiffusion.from_pretrained(
         base, variant="fp16", safety_checker=None, requires_safety_checker=False, torch_dtype=torch.float32
     )
@@ -58,6 +58,8 @@ def test_the_last_step_is_undone_only_if_it_has_noise_and_the_order_of_the_other
 
 @pytest.mark.demo
 def test_the_demos_weights_are_inverted_and_edited(monkeypatch: pytest.MonkeyPatch) -> None:
+    from experiments.demo_report import ledits
+
     monkeypatch.setattr(ledits, "STEPS", 6)
     editor = ledits.Ledits(load_profile("demo"))
     vae = editor.invert(Image.fromarray(render(random_scene(9_300_000))[0]))
