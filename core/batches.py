@@ -1,4 +1,4 @@
-"""What a batch is made of, as `storage.batches.ledger` gives and takes it."""
+"""The parts of a batch, in the form that `storage.batches.ledger` takes and returns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from core.stored_runs import SavedCase
 from core.types import CounterfactualCaption, StageName, StageValue, Task
 
 Pass = Literal["captions", "language", "images"]
-"""Captions of all sources, then what the language model writes of all, then all images."""
+"""The passes of a batch, in order: captions of all sources, all text of the language model, then all images."""
 PASSES: tuple[Pass, ...] = get_args(Pass)
 WorkState = Literal["planned", "leased", "done", "failed", "skipped"]
 Wish = Literal["go", "pause", "cancel"]
@@ -23,107 +23,106 @@ class Item:
     """One image of a data set, not yet read."""
 
     key: str
-    """Its name in the data set, with "/" between folders: the same at every reading, and its own."""
+    """Name in the data set, with "/" between folders: unique, and the same at every reading."""
     label: str = ""
     """The class of the image; "" where the set has none."""
     split: str = ""
-    """"train", "validation", "test", or as the set calls another one; "" where the set is not split."""
+    """"train", "validation", "test" or another name that the set uses; "" if the set is not split."""
     attributes: Mapping[str, str] = field(default_factory=dict)
-    """What the set says of the image, such as {"weather": "rainy", "time of day": "night"}."""
+    """Attributes that the set states of the image, such as {"weather": "rainy", "time of day": "night"}."""
     stamp: str = ""
-    """Tells a file that was changed since, if it is given to `read`. A copy on another machine has another one."""
+    """Stamp of the file: `read` with it detects a changed file. A copy on another machine has another stamp."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A whole data set on its way to test cases."""
+    """A whole data set that is being turned into test cases."""
 
     id: int
     name: str
     plan: str
-    """Its TOML text, as it was read."""
+    """TOML text of the plan, as it was read."""
     digest: str
     profile: str
     recipe: str
     settings: Mapping[str, Any]
     at_once: int
-    """How many images are drawn together."""
+    """Number of images drawn together."""
     stage: Pass
-    """What it is at, or has come to the end of."""
+    """The pass that is running or was finished last."""
     planned: bool
-    """Whether all its sources are there."""
+    """True if all its sources are registered."""
     approved: datetime | None
-    """When a person said yes to the captions."""
+    """Time at which a person approved the captions, or None."""
     wish: Wish
     running: bool
-    """Whether a process works on it now."""
+    """True if a process works on it now."""
     notes: tuple[str, ...]
-    """What was told of the choice of its items."""
+    """Notes on the choice of its items."""
     created: datetime
     finished: datetime | None
 
     @property
     def facet(self) -> str:
-        """What the catalogue finds its images by, such as "Birds #3": two batches may have one name."""
+        """Value of the facet "batch" in the catalogue, such as "Birds #3": two batches may share a name."""
         return f"{self.name} #{self.id}"
 
 
 @dataclass(frozen=True)
 class BatchSource:
-    """A source of a batch."""
+    """One source image of a batch."""
 
     id: int
     item: Item
     run: str | None
-    """Its run, once it is read."""
+    """Id of its run; None until the source is read."""
     first: str
-    """The key of the first source of the batch that shows the same picture: its own, for most. "" before it is
-    read."""
+    """Key of the first source in the batch with the same picture, usually its own; "" before it is read."""
 
 
 @dataclass(frozen=True)
 class SourceRun:
-    """The run of a source, with the values that it has so far."""
+    """The run of a source with its values so far."""
 
     source_sha: str
     size: tuple[int, int]
-    """Width and height of the source image."""
+    """Width and height of the source image, in pixels."""
     mask_sha: str
-    """"" for none."""
+    """SHA-256 of the mask, or ""."""
     mask_classes: Mapping[int, str]
     values: Mapping[StageName, StageValue[Any]]
 
 
 @dataclass(frozen=True)
 class NewWork:
-    """Something to be done with a source."""
+    """Work that is added to a batch for one source."""
 
     source: int
     key: str
-    """A hash of all that it is made from."""
+    """Hash of everything that the result depends on."""
     lot: int
-    """Work of one lot is done together."""
+    """Number of the lot: work of one lot is done together."""
     place: int
-    """Its place in the lot, from 0."""
+    """Zero-based place in the lot."""
     seed: int
     counterfactual: CounterfactualCaption | None = None
 
 
 @dataclass(frozen=True)
 class PlannedDrawing:
-    """An image that is planned, or was."""
+    """An image that is planned or was planned before."""
 
     id: int
     counterfactual: CounterfactualCaption
     seed: int
     begun: bool
-    """Whether it was tried already, or a worker has it."""
+    """True if it was tried already or a worker has it."""
     skipped: bool
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A piece of work: a source to read or to write about, or an image to draw."""
+    """A piece of work: read a source, write text about it, or draw an image."""
 
     id: int
     place: int
@@ -131,7 +130,7 @@ class Piece:
     item: Item
     seed: int
     seeds: int = 0
-    """Number of seeds that failed tries have spent. It takes the next one."""
+    """Number of seeds that failed tries have used up. The next try takes the next seed."""
     tries: int = 0
     counterfactual: CounterfactualCaption | None = None
     run: SourceRun | None = None
@@ -153,7 +152,7 @@ class ReadSource:
     image: StoredImage
     task: Task
     notes: tuple[str, ...] = ()
-    """What was put right in the picture."""
+    """Corrections made to the picture, one sentence each."""
     mask: StoredImage | None = None
     mask_classes: Mapping[int, str] = field(default_factory=dict)
 
@@ -168,16 +167,16 @@ class Done:
     values: Mapping[StageName, StageValue[Any]] = field(default_factory=dict)
     case: SavedCase | None = None
     failed: str = ""
-    """Why it could not be done, in one sentence."""
+    """Reason why the work failed, in one sentence; "" if it succeeded."""
     seed_spent: bool = False
-    """Whether it failed for what its seed gave: another try takes the next one. Else it takes the same."""
+    """True if the failure depends on the seed: another try takes the next seed, else the same."""
     final: bool = False
-    """Whether another try would fail in the same way."""
+    """True if another try would fail in the same way."""
 
 
 @dataclass(frozen=True)
 class Counted:
-    """How much of a pass is in one state, and the seconds of workers that it took."""
+    """Number of pieces of a pass in one state, and the worker seconds that they took."""
 
     number: int
     seconds: float
@@ -185,11 +184,11 @@ class Counted:
 
 @dataclass(frozen=True)
 class FailedGroup:
-    """Work of a pass that failed or was skipped for one reason."""
+    """Work of a pass that failed or was skipped for the same reason."""
 
     stage: Pass
     state: WorkState
     reason: str
     number: int
     examples: Sequence[str]
-    """Names of some of the sources."""
+    """Names of some of its sources."""

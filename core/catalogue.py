@@ -1,4 +1,4 @@
-"""Images that can be curated as the catalogue gives them: entries in an order, counts, cells. Plain; no SQL.
+"""Images that can be curated: entries in an order, counts and coverage cells. Plain data; no SQL.
 
 All times are in UTC and carry their zone.
 """
@@ -21,36 +21,36 @@ GRIDS: tuple[CoverageGrid, ...] = get_args(CoverageGrid)
 
 Verdict = Literal["accepted", "rejected", "open"]
 Sort = Literal["newest", "oldest", "check", "reviewed", "source", "information", "score"]
-"""By which order: when it came in, the figure of a check, when it was reviewed, all of one source together (the newest
-source first, the oldest image of it first), what a look at it tells most (see `Order`), or the score of validity."""
+"""Orders: arrival ("newest", "oldest"), figure of a check, time of review, source (newest source first, oldest image of
+it first), information gained by a look (see `Order`), or validity score."""
 SORTS: tuple[Sort, ...] = get_args(Sort)
 
 
 @dataclass(frozen=True)
 class Order:
-    """An order of images. What has no figure, or no review, stands behind all that has one, the newest first.
+    """An order of images. Images without a figure or review stand last, newest first.
 
     By information, images without a verdict stand first, by how many of these hold: a check cannot tell; a check
     failed; the votes of a study have no consensus; a model under test is newly wrong; no image in its cell of class and
-    edit type has a verdict yet. Of equally many the newest stands first, and all that have a verdict stand last.
+    edit type has a verdict yet. Ties stand newest first. Images with a verdict stand last.
     """
 
     sort: Sort = "newest"
     check: str = ""
     """The name of a check, for "check"."""
     falling: bool = False
-    """For "check", "score" and "reviewed": the largest figure, or the latest review, first."""
+    """For "check", "score" and "reviewed": True puts the largest figure or latest review first."""
 
     @property
     def address(self) -> str:
-        """The sort and its check, such as "check:edges kept"; "" for the usual one. `read` reads it back."""
+        """Sort and check for an address, such as "check:edges kept"; "" for the default order. Inverse of `read`."""
         if self.sort == "newest":
             return ""
         return f"{self.sort}:{self.check}" if self.check else self.sort
 
     @staticmethod
     def read(address: str, falling: bool = False) -> Order:
-        """Raises UserError for an order that does not exist."""
+        """Parse an `address`. Raises UserError if the order does not exist."""
         sort, _, check = address.partition(":")
         if address and (sort == "check") != bool(check):
             raise UserError(
@@ -64,21 +64,21 @@ class Order:
 
 @dataclass(frozen=True)
 class PageKey:
-    """A place in an order: that of one image."""
+    """Position of one image in an order, from which paging continues."""
 
     entry: int
     number: float | None = None
-    """Its figure in the order; None where it has none, or none counts. By information: how many reasons there are to
-    look at it."""
+    """Figure of the image in the order; None if it has none or the order uses none. By information: number of reasons
+    to look at it."""
 
     @property
     def text(self) -> str:
-        """For an address or a script; `read` reads it back."""
+        """Text form for an address or a script. Inverse of `read`."""
         return str(self.entry) if self.number is None else f"{self.number!r}:{self.entry}"
 
     @staticmethod
     def read(text: str) -> PageKey:
-        """Raises ValueError for what is no key."""
+        """Parse a key. Raises ValueError if the text is not one."""
         number, _, entry = text.rpartition(":")
         key = PageKey(int(entry), float(number) if number else None)
         if (key.number is not None and not math.isfinite(key.number)) or abs(key.entry) >> 62:
@@ -91,23 +91,23 @@ class CatalogueEntry:
     """One image that can be curated."""
 
     id: int
-    """Its number in the catalogue; it never changes."""
+    """Number in the catalogue; it never changes."""
     test_case: int | None
-    """None of an image that was imported."""
+    """Id of the test case; None for an imported image."""
     run: str
-    """"" where there is none."""
+    """Id of its run, or ""."""
     run_name: str
     image_sha: str
     image_path: Path
     image_size: tuple[int, int]
     """Width and height in pixels."""
     source_sha: str
-    """"" where there is none."""
+    """SHA-256 of the source image, or ""."""
     kind: TaskKind
     classes: tuple[str, ...]
     """The label, or the protected classes."""
     caption: str
-    """Of the source image, the latest."""
+    """Latest caption of the source image."""
     counterfactual: str
     edits: tuple[Edit, ...]
     profile: str
@@ -116,25 +116,25 @@ class CatalogueEntry:
     checks: tuple[Check, ...]
     verdict: Verdict
     reason: str
-    """Of the verdict; "" where none was given."""
+    """Reason of the verdict, or ""."""
     reviewer: str
-    """Who gave the verdict; "" where nobody is named."""
+    """Name of the reviewer, or ""."""
     reviewed: datetime | None
-    """Since when the verdict counts."""
+    """Time since which the verdict counts, or None."""
     standings: Mapping[str, Standing]
-    """By model under test."""
+    """Standing of each model under test."""
     study_outcomes: tuple[str, ...]
-    """What the votes of studies say of it, each once."""
+    """Distinct outcomes of this image in studies."""
     tags: tuple[str, ...]
     created: datetime
     key: PageKey
-    """Its place in the order that was asked for."""
+    """Position in the requested order."""
     name: str = ""
-    """Of an image that was imported: its own in its set."""
+    """Name of an imported image in its data set."""
     import_name: str = ""
-    """Of an image that was imported: of what it came with."""
+    """Name of the import that an imported image came with."""
     score: float | None = None
-    """How likely people find it valid, 0 to 1; None where it was not scored."""
+    """Estimated probability that people find it valid, 0 to 1; None if it was not scored."""
 
 
 @dataclass(frozen=True)
@@ -143,29 +143,29 @@ class CataloguePage:
 
     entries: tuple[CatalogueEntry, ...]
     more: bool
-    """Whether others follow, in the direction that was asked for."""
+    """True if more images follow in the requested direction."""
 
 
 @dataclass(frozen=True)
 class Count:
-    """How many images fit."""
+    """Number of images that match."""
 
     number: int
     exact: bool = True
-    """Where it is not, there are more than `number`."""
+    """False if there are more than `number`."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a coverage table. An image with two edit types, or two classes, counts in each."""
+    """A cell of a coverage table. An image with two edit types or two classes counts in each."""
 
     line: str
-    """"" for what has none."""
+    """Heading of the line; "" for images without a value."""
     place: str
     reviews: Mapping[str, int]
-    """By verdict, how many images."""
+    """Number of images by verdict."""
     models: Mapping[str, Mapping[str, int]]
-    """By model under test, how many images stand where."""
+    """Number of images by model under test and standing."""
 
     @property
     def entries(self) -> int:
@@ -174,19 +174,19 @@ class Cell:
 
 @dataclass(frozen=True)
 class Unmeasured:
-    """An image whose class maps wait to be compared, and what that would hang on."""
+    """An image whose class maps are not compared yet, with the ids that the comparison needs."""
 
     entry: int
     test_case: int
     prediction: int
     source_prediction: int
     state: int
-    """Of its run: it names the mask."""
+    """Id of the run's state, which names the mask."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar of a histogram: how many images have a figure from `low` up to `high`, which is not in it."""
+    """A bar of a histogram: number of images with a figure from `low` up to but not including `high`."""
 
     low: float
     high: float
@@ -195,11 +195,11 @@ class Bar:
 
 @dataclass(frozen=True)
 class ScoreCounts:
-    """How many images have which score of validity."""
+    """Distribution of the validity scores."""
 
     at_least: int
-    """With a score from the threshold on."""
+    """Images with a score at or above the threshold."""
     below: int
     not_scored: int
     bars: tuple[Bar, ...]
-    """How the scores are spread, the lowest first; none is empty."""
+    """Histogram of the scores, lowest first, without empty bars."""

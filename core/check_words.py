@@ -1,4 +1,4 @@
-"""What each check of an image is called and what it looks at, in plain words, and all of one check as plain values."""
+"""Titles and explanations of the checks of an image, and a check as JSON-ready values."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from core.types import Check, to_plain
 
 @dataclass(frozen=True)
 class CheckWords:
-    """How a person reads a check."""
+    """Title and explanation of a check, for people."""
 
     title: str
     explanation: str
-    """What it looks at and what its figure means, in a sentence or two."""
+    """What the check measures and how to read its figure, in one or two sentences."""
 
 
 WORDS = DataTable(__file__, CheckWords, "images")
-"""By the name of the check, which is what is recorded."""
+"""Words by the name of the check, as it is recorded."""
 CAPTION_WORDS = DataTable(__file__, str, "captions")
-"""What it means that a check of a caption did not pass, by its name."""
+"""Explanations of a check of a caption that did not pass, by its name."""
 
 
 def words_of(check: Check) -> CheckWords:
-    """The words for a check; one without any is called by its own name."""
+    """Return the words for a check. A check without words has its name as title."""
     return WORDS.get(check.name, CheckWords(check.name, ""))
 
 
 def described(check: Check) -> dict[str, Any]:
-    """All of a check as JSON-ready values."""
+    """Return a check as JSON-ready values."""
     words = words_of(check)
     return {**to_plain(check), "title": words.title, "outcome": check.outcome, "explanation": words.explanation}

@@ -1,4 +1,4 @@
-"""Which votes count, and what they agree on: K votes an item, so many equal answers, or the question is discarded."""
+"""Rules for which votes count and when they agree: K votes an item, a minimum of equal answers, else discarded."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 
 @dataclass(frozen=True)
 class ItemOutcome:
-    """What the counted votes of one item say to one question."""
+    """Result of the counted votes of one item for one question."""
 
     item: int
     question: str
     status: Status
     """"consensus"; "no consensus": discarded; "waiting": votes are still to come; "too few votes": the study is closed
-    and the item has fewer than the rules asked for."""
+    and the item has fewer votes than the rules require."""
     answer: str
-    """The answer of the consensus; "" without one."""
+    """Answer of the consensus, or ""."""
     counts: Mapping[str, int]
-    """Votes by answer, the most frequent first."""
+    """Number of votes by answer, the most frequent first."""
     valid: bool | None
-    """Whether the consensus says that the image is valid; None without one, or if the question does not say."""
+    """True if the consensus says that the image is valid; None without one, or if the question asks no validity."""
 
     @property
     def votes(self) -> int:
-        """Votes that answered the question."""
+        """Number of votes that answered the question."""
         return sum(self.counts.values())
 
     @property
@@ -42,15 +42,15 @@ class ItemOutcome:
 
 
 Outcomes = Mapping[int, Mapping[str, ItemOutcome]]
-"""By item, then by question."""
+"""Outcomes by item id, then by question id."""
 
 
 def counted(votes: Iterable[Vote], needed: int, excluded: Collection[str] = ()) -> dict[int, tuple[Vote, ...]]:
-    """The votes that count, by item: of workers who are not excluded, the first `needed` (K) in the order given.
+    """Return the votes that count, by item: the first `needed` (K) in the order given, without excluded workers.
 
-    That order is the order in which they were first submitted. A worker who was readmitted after their votes had been
-    replaced leaves an item with more than K: the first K by time count, the later ones do not. One vote a worker and
-    item: should there be two, the first counts. Items with a known answer are left out.
+    The order is that of first submission. An item has more than K votes if a worker was readmitted after their votes
+    were replaced: the first K by time count. Of two votes by one worker on an item the first counts. Items with a known
+    answer are left out.
     """
     kept: dict[int, list[Vote]] = {}
     for vote in votes:
@@ -65,13 +65,13 @@ def counted(votes: Iterable[Vote], needed: int, excluded: Collection[str] = ()) 
 def outcome(
     question: Question, item: int, votes: Sequence[Vote], needed: int, consensus: int, closed: bool = False
 ) -> ItemOutcome:
-    """What the counted `votes` of an item (see `counted`; at most `needed`, K) say to a question that it gets.
+    """Return the outcome of one question from the counted `votes` of an item (see `counted`; at most `needed`, K).
 
     A consensus is at least `consensus` equal answers of the K votes (the paper: 4 of 5). While fewer than K votes are
-    in and more can come, the item waits, even if the votes so far agree: counting the unanimous ones early would favour
-    them. For the same reason an item with fewer than K votes in a closed study has too few, whatever they say: what was
-    announced is 4 of 5, and 4 of 4 is another rule. A vote that left an optional question out counts as one of the K,
-    and for no answer. A follow-up question needs a consensus of the same size among those who were asked it.
+    in and more can come, the item waits, even if all agree so far: counting unanimous items early would favour them.
+    For the same reason an item with fewer than K votes in a closed study always has too few: 4 of 4 is not the
+    announced 4 of 5. A vote that skips an optional question counts as one of the K, but for no answer. A follow-up
+    question needs a consensus of the same size among the workers who were asked it.
     """
     answers = Counter(vote.answers[question.id] for vote in votes if vote.answers.get(question.id))
     counts = dict(sorted(answers.items(), key=lambda pair: (-pair[1], pair[0])))
@@ -86,7 +86,7 @@ def outcome(
 
 
 def image_outcome(item: int, outcomes: Sequence[ItemOutcome]) -> ItemOutcome:
-    """Whether an image is valid by all its questions that say something of validity.
+    """Return whether an image is valid, from its outcomes of all questions on validity.
 
     "waiting" if one of them waits; else invalid if one has a consensus on an answer that is not valid; else "too few
     votes" or "no consensus" if one has that; else valid. Its answers are "valid" and "invalid"; it has no counts.
@@ -103,12 +103,12 @@ def image_outcome(item: int, outcomes: Sequence[ItemOutcome]) -> ItemOutcome:
 
 
 def is_asked(question: Question, votes: Sequence[Vote]) -> bool:
-    """Whether any of these votes was asked a follow-up question; always for a question that follows none."""
+    """Return True if any of these votes was asked a follow-up question, or if the question follows none."""
     return not question.follows or any(vote.answers.get(question.follows) == question.follows_answer for vote in votes)
 
 
 def outcomes_of(items: Sequence[Item], votes: Mapping[int, Sequence[Vote]], rules: Rules, closed: bool) -> Outcomes:
-    """What the counted votes say of every item to every question with fixed answers that it was asked."""
+    """Return the outcome of every item and every question with fixed answers that it was asked."""
     with_answers = [question for question in rules.questions if question.kind != "text"]
     found: dict[int, dict[str, ItemOutcome]] = {}
     for item in items:
@@ -121,13 +121,13 @@ def outcomes_of(items: Sequence[Item], votes: Mapping[int, Sequence[Vote]], rule
 
 
 def _asked_of(questions: Sequence[Question], item: Item, votes: Sequence[Vote]) -> list[Question]:
-    """The questions that concern an item: a follow-up only if one of its workers was asked it."""
+    """Return the questions for an item, with a follow-up only if one of its workers was asked it."""
     plain = {question.id for question in asked([replace(q, follows="") for q in questions], item, {})}
     return [question for question in questions if question.id in plain and is_asked(question, votes)]
 
 
 def adjudicated(outcomes: Outcomes, adjudications: Iterable[Adjudication], questions: Sequence[Question]) -> Outcomes:
-    """The same with a person's answers where the workers found none; a consensus is never overruled."""
+    """Return `outcomes` with a person's answers where the workers had no consensus. No consensus is overruled."""
     known = {question.id: question for question in questions}
     found = {item: dict(of_item) for item, of_item in outcomes.items()}
     for decision in adjudications:
@@ -158,7 +158,7 @@ def of_images(outcomes: Outcomes, questions: Sequence[Question]) -> dict[int, It
 def outcome_of_image(
     item: Item, votes: Iterable[Vote], adjudications: Sequence[Adjudication], rules: Rules, closed: bool
 ) -> ItemOutcome | None:
-    """Return whether counted `votes`, and a person without a consensus, say an item is valid; None if not asked."""
+    """Return the validity outcome of one item, with a person's answers where votes do not agree; None if not asked."""
     outcomes = outcomes_of([item], counted(votes, rules.votes), rules, closed)
     if adjudications:
         outcomes = adjudicated(outcomes, adjudications, rules.questions)

@@ -1,4 +1,4 @@
-"""CSV tables: written so that spreadsheets and other programs read them safely, and read from untrusted files."""
+"""CSV tables: write them so that spreadsheets and other programs read them safely, and read untrusted files."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Kind = Literal["text", "whole", "number", "truth", "time"]
 MAX_ROWS = 100_000
 MAX_COLUMNS = 200
 _SIGNS = "['=+\\-@＝＋－＠]"
-"""Signs at the beginning of a cell that make a spreadsheet run it as a formula, the wide forms included, and the
+"""Characters at the start of a cell that make a spreadsheet run it as a formula, also in their wide forms, and the
 apostrophe, which a spreadsheet drops."""
 _PARTS = frozenset(";\t\r\n")
-"""Signs that end a cell for a spreadsheet whose separator is not the comma. Our quotes do not help there, as they stand
-in the middle of its cell."""
+"""Characters that end a cell if the spreadsheet's separator is not the comma. Our quotes do not help there, as they
+stand in the middle of its cell."""
 _BLANK = ("\t", "\r", "\n")
 _BEGINS = re.compile(rf"""(?<![;\s"])[;\s"]*+(?={_SIGNS})""")
 _GUARDED = re.compile(rf"""(?<![;\s"])([;\s"]*+)'(?={_SIGNS})""")
@@ -37,8 +37,7 @@ class Table:
 
     columns: tuple[str, ...]
     rows: tuple[Mapping[str, str], ...]
-    """Texts by column, without spaces at their ends. The first row is line 2 of the file if no cell has a line break.
-    """
+    """Text by column, stripped. Row 1 is line 2 of the file if no cell has a line break."""
 
 
 def read_csv(data: bytes, what: str = "The file") -> Table:
@@ -79,7 +78,7 @@ def read_csv(data: bytes, what: str = "The file") -> Table:
 
 
 def csv_text(rows: Iterable[Mapping[str, Cell]], columns: Iterable[str]) -> str:
-    """Write rows as CSV (RFC 4180) with a header. Text that a spreadsheet would run is `guarded`."""
+    """Write rows as CSV (RFC 4180) with a header. `guarded` protects text that a spreadsheet would run."""
     file = io.StringIO()
     names = list(columns)
     writer = csv.writer(file)
@@ -99,7 +98,7 @@ def _written(value: Cell) -> str:
 
 
 def guarded(text: str) -> str:
-    """Put an apostrophe before all that a spreadsheet could run as a formula. Numbers stay unchanged."""
+    """Put an apostrophe before everything that a spreadsheet could run as a formula. Numbers stay unchanged."""
     if _is_number(text):
         return text
     kept = _BEGINS.sub(lambda found: f"{found[0]}'" if _begins(found) else found[0], text)
@@ -139,17 +138,17 @@ def plain(value: Any) -> Any:
 
 
 def facts(value: object, names: str, **others: Any) -> dict[str, Any]:
-    """Return the attributes of a value with these names as JSON-ready data, and `others` as they are given."""
+    """Return the attributes in `names` (separated by spaces) as JSON-ready data, with `others` added unchanged."""
     return {name: plain(cell) for name, cell in cells(value, names).items()} | others
 
 
 def cells(value: object, names: str) -> dict[str, Any]:
-    """Return the attributes of a value with these names as cells of a row."""
+    """Return the attributes named in `names` (separated by spaces) as cells of a row."""
     return {name: getattr(value, name) for name in names.split()}
 
 
 def columns_of(text: str) -> dict[str, Kind]:
-    """Return columns with their kinds, written as "worker votes:whole": of text where no kind stands behind a name."""
+    """Parse columns and kinds, such as "worker votes:whole". The default kind is "text"."""
     found: dict[str, Any] = {}
     for word in text.split():
         name, _, kind = word.partition(":")

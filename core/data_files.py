@@ -1,4 +1,4 @@
-"""Reads what is data and no code: the TOML file beside a module that has the module's name."""
+"""Tables of data in a TOML file beside a module and with its name."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ V = TypeVar("V")
 
 
 class DataTable(Mapping[Any, V], Generic[V]):
-    """The file of a module, or one table of it, read when it is first asked for: a fault in it stops nothing before."""
+    """The TOML file of a module, or one table of it. Read at first use, so a fault in it stops no import."""
 
     def __init__(self, module_file: str, kind: type[V], table: str = "") -> None:
-        """`kind` is the type of a value: `DataTable(__file__, int, "ages")`."""
+        """Name the table. `kind` is the type of a value: `DataTable(__file__, int, "ages")`."""
         self._file, self._kind, self._table = Path(module_file).with_suffix(".toml"), kind, table
 
     @cached_property

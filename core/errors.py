@@ -1,4 +1,4 @@
-"""Errors that a person can act on, cancellation, and two helpers that put an error into words."""
+"""Errors that a user can act on, cancellation, and helpers that describe an error in words."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class UserError(Exception):
 
 
 class DiskTrouble(UserError):
-    """The disk or the database of the workspace refuses. The message names a place of this machine: for its owner."""
+    """The disk or database of the workspace failed. The message names a path, so only the studio's owner sees it."""
 
     FOR_OTHERS = "The studio cannot read or save anything now. Whoever runs it has to look at its disk: then try again."
 
 
 class UnreadableReply(UserError):
-    """No attempt of a language model gave a reply that parses. Carries the last reply, so that a person can go on."""
+    """No attempt of a language model gave a reply that parses. Holds the last reply, so that a person can edit it."""
 
     def __init__(self, message: str, prompt: str, raw_reply: str, attempts: int) -> None:
         super().__init__(message)
@@ -29,11 +29,11 @@ class UnreadableReply(UserError):
 
 
 class CannotLoad(UserError):
-    """A model cannot be loaded: weights missing or damaged, or too large for the memory. It fails for every image."""
+    """A model cannot be loaded: weights are missing or damaged, or memory is too small. It fails for every image."""
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Return True if the error says that memory of the machine or its GPU ran out. Knows torch's wording."""
+    """Return True if the error says that the machine or its GPU ran out of memory. Knows torch's wording."""
     message = str(error).lower()
     phrases = ("out of memory", "not enough memory", "cannot allocate memory", "can't allocate memory", "bad_alloc")
     return isinstance(error, MemoryError) or (
@@ -42,7 +42,7 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 def disk_reason(error: OSError) -> str:
-    """Return why a disk refuses, and what to do about it, as the end of a sentence."""
+    """Return why a disk failed and what to do about it, as the end of a sentence."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     return f"{error.strerror or error}: {'make room there' if full else 'have a look at that disk'}, and try again"
 
@@ -54,8 +54,8 @@ def one_line(error: Exception) -> str:
 
 
 class Cancelled(Exception):
-    """The person asked to stop. What was finished before is kept."""
+    """The user asked to stop. Finished work is kept."""
 
 
 class NoRun(UserError):
-    """An image has no run inside: one can begin with it."""
+    """The image holds no stored run. A new run can start from it."""

@@ -13,60 +13,60 @@ from numpy.typing import NDArray
 from core.figures import Figure, Floats
 
 OF_TRUE_CLASS, OF_PIXELS = "the probability of the true class", "the share of right pixels"
-"""What a table of edits tells the change of: for a classifier, and for a segmenter."""
+"""The quantity that a table of edits compares: first for a classifier, second for a segmenter."""
 
 ORIGINAL, AUGMENTED, CONTROL = "original only", "+ augmentation", "+ reconstructions"
 BEFORE = "not trained further"
-"""The model as it is: no arm, and shown beside them."""
+"""The model without further training: not an arm, but shown with the arms."""
 ON_ORIGINAL, ON_GENERATED, ON_UNSEEN, ON_SHIFT = "original", "generated", "generated, unseen edit type", "natural shift"
-"""What every arm is measured on: sources that none has learnt from, and what was made of them."""
+"""Sets on which every arm is measured: sources that no arm was trained on, and test cases made of them."""
 
 FEWEST_SEEDS = 3
-"""Trainings of an arm that an interval takes: the variance of two has one degree of freedom, and says nothing."""
+"""Fewest trainings of an arm for an interval: the variance of two has one degree of freedom and says nothing."""
 
 Weighing = Literal["source", "case"]
-"""What weighs the same in a figure: each source, among whose test cases its weight is shared, or each test case."""
+"""Unit of equal weight: each source, whose weight its test cases share, or each test case."""
 
 BUDGETS = (0.01, 0.05, 0.10)
-"""Shares of the images that are looked at first."""
+"""Shares of the images that are reviewed first."""
 FEWEST_CASES = 20
-"""Test cases of a row of a table. Rows with fewer have no figures, and are folded."""
+"""Fewest test cases of a row in a table. Rows with fewer have no figures and are folded."""
 
 
 @dataclass(frozen=True)
 class Clustering:
-    """How much the cases of one source are alike, and what they are worth."""
+    """Similarity of the cases of one source, and the number of independent cases that they are worth."""
 
     correlation: float | None
     """Intra-class correlation, at most 1; None where it is undefined."""
     design_effect: float | None
-    """By how much the variance of a mean is larger than if all cases were independent."""
+    """Factor by which the variance of a mean exceeds that of independent cases."""
     effective: float | None
-    """As many independent cases would say as much."""
+    """Number of independent cases with the same information."""
     why: str = ""
 
 
 @dataclass(frozen=True)
 class Flips:
-    """What becomes of sources' answers in their test cases."""
+    """Changes of a model's correctness from sources to their test cases."""
 
     newly_wrong: int
-    """Test cases that are wrong, of sources that are right."""
+    """Test cases that are wrong although their source is right."""
     newly_right: int
     pairs: int
     p_value: float | None
-    """McNemar's exact test, where each source has one test case; None where it has more: they are not independent."""
+    """McNemar's exact test if each source has one test case; None if a source has more, as they are not independent."""
 
 
 @dataclass(frozen=True)
 class Together:
-    """Of how many sources all, some and none of the test cases are wrong."""
+    """Number of sources of which all, some or none of the test cases are wrong."""
 
     all_wrong: int
     some_wrong: int
     none_wrong: int
     by_number: tuple[tuple[int, int, int], ...]
-    """Test cases of a source, how many of them are wrong, and of how many sources that is so."""
+    """Test cases of a source, how many of them are wrong, and the number of sources for which this holds."""
 
 
 @dataclass(frozen=True)
@@ -77,138 +77,138 @@ class ClassRow:
     sources: int
     cases: int
     wrong_originals: int
-    """Number of originals that the model is wrong about, also where there are too few for a figure."""
+    """Number of originals that the model gets wrong, also if too few for a figure."""
     wrong_cases: int
-    """Number of test cases that the model is wrong about, also where there are too few for a figure."""
+    """Number of test cases that the model gets wrong, also if too few for a figure."""
     error_original: Figure
     error_generated: Figure
     difference: Figure
-    """Generated less original."""
+    """Generated minus original."""
     p_value: float | None
-    """Of the test that it is 0 (t); None where there are too few."""
+    """p value of the t test that the difference is 0; None with too few cases."""
     p_adjusted: float | None
-    """For all classes of the table, by Holm's way."""
+    """p value adjusted for all classes of the table by Holm's method."""
 
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """Two models on the same test cases. All figures are shares, 0 to 1."""
+    """A comparison of two models on the same test cases. All figures are shares, 0 to 1."""
 
     weighing: Weighing
-    """What weighs the same in all figures."""
+    """Unit of equal weight in all figures."""
     first: Figure
-    """The share of test cases that the first model is wrong about."""
+    """Share of test cases that the first model gets wrong."""
     second: Figure
     difference: Figure
-    """The second less the first: above 0 where the first model is better."""
+    """Second minus first: above 0 if the first model is better."""
     only_first: int
-    """Test cases that the first model alone is wrong about."""
+    """Test cases that only the first model gets wrong."""
     only_second: int
     sources: int
     cases: int
-    """Test cases that can be compared with both models."""
+    """Test cases that can be compared for both models."""
     left_out: int
-    """Test cases that one model has not read or cannot say the label of."""
+    """Test cases that one model has not predicted, or whose label it does not know."""
 
 
 @dataclass(frozen=True)
 class Confusion:
-    """What a model says of the images of each label, in shares of the row; `other` is what is none of the labels."""
+    """Answers of a model by true label, as shares of the row; `other` collects answers that are none of the labels."""
 
     labels: tuple[str, ...]
     shares: Floats
-    """(labels, labels + 1), each row adds up to 1, or is NaN where there is no image; the last column is `other`."""
+    """(labels, labels + 1); each row sums to 1, or is NaN for a label without images. The last column is `other`."""
     images: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Whether a model is as sure as it is right."""
+    """Agreement between a model's confidence and its accuracy."""
 
     expected_error: float | None
-    """The mean distance between confidence and accuracy, 0 to 1 (ECE); None without images."""
+    """Expected calibration error (ECE): mean distance between confidence and accuracy, 0 to 1; None without images."""
     confidence: tuple[float | None, ...]
-    """The mean of each bin; None for an empty one."""
+    """Mean confidence of each bin; None for an empty bin."""
     accuracy: tuple[float | None, ...]
     images: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Effectiveness:
-    """Where a model breaks, and how sure that is. Errors and differences are shares, 0 to 1."""
+    """Errors of a model on sources and test cases, with intervals. Errors and differences are shares, 0 to 1."""
 
     split: str
-    """That of all sources; "" where they have none."""
+    """Split of all sources, or ""."""
     weighing: Weighing
-    """What weighs the same in all errors and differences."""
+    """Unit of equal weight in all errors and differences."""
     sources: int
     cases: int
     left_out: int
-    """Images, of all three kinds, that cannot be compared with a label."""
+    """Images of all three kinds that cannot be compared with a label."""
     error_original: Figure
     error_generated: Figure
     difference: Figure
-    """Generated less original."""
+    """Generated minus original."""
     factor: Figure
-    """Generated over original. Where no original is wrong it has no value, and `low` is the least it may be."""
+    """Generated / original. If no original is wrong it has no value, and `low` is its least possible value."""
     controlled: int
-    """Sources with a reconstruction, drawn from the unedited caption; the next four figures are of these alone."""
+    """Sources with a reconstruction, drawn from the unedited caption; the next four figures are of these only."""
     error_original_controlled: Figure
     error_generated_controlled: Figure
     error_reconstructed: Figure
-    """Without a value where there are no reconstructions."""
+    """Error on reconstructions. Without a value if there are none."""
     excess: Figure
-    """Generated less reconstructed: what the edits do beyond what drawing does."""
+    """Generated minus reconstructed: the effect of the edits beyond that of drawing."""
     flips: Flips
     together: Together
     clustering: Clustering
     classes: tuple[ClassRow, ...]
     confusion: tuple[Confusion, Confusion]
-    """Of the originals, and of the generated images."""
+    """For the originals, and for the generated images."""
     calibration: tuple[Calibration, Calibration]
 
 
 @dataclass(frozen=True)
 class LostClass:
-    """How often one protected class is lost."""
+    """Loss rate of one protected class."""
 
     name: str
     cases: int
-    """Test cases whose original the segmenter finds the class on."""
+    """Test cases on whose original the segmenter finds the class."""
     lost: int
-    """Those of them on which it loses it."""
+    """Those of them on which it loses the class."""
     controls: int
-    """The same of reconstructions."""
+    """As `cases`, for reconstructions."""
     lost_in_controls: int
 
     @property
     def share(self) -> float | None:
-        """0 to 1; None where it is found on no original."""
+        """lost / cases, 0 to 1; None if the class is found on no original."""
         return self.lost / self.cases if self.cases else None
 
 
 @dataclass(frozen=True)
 class LossEffect:
-    """How often a segmenter loses a class that it finds on the original. All figures are shares, 0 to 1."""
+    """Rate at which a segmenter loses a class that it finds on the original. All figures are shares, 0 to 1."""
 
     sources: int
     cases: int
-    """Test cases that count: some protected class is found on their original."""
+    """Test cases that count: a protected class is found on their original."""
     left_out: int
-    """Test cases whose original it finds no protected class on: they have nothing to lose."""
+    """Test cases on whose original no protected class is found, so none can be lost."""
     missed: Figure
-    """Originals on which it misses a protected class of the mask."""
+    """Share of originals on which it misses a protected class of the mask."""
     generated: Figure
-    """Test cases on which it loses a class."""
+    """Share of test cases on which it loses a class."""
     controlled: int
-    """Sources with a reconstruction; the next three figures are of these alone."""
+    """Sources with a reconstruction; the next three figures are of these only."""
     generated_controlled: Figure
     reconstructed: Figure
-    """Reconstructions on which it does, held against the same originals."""
+    """Share of reconstructions on which it loses a class, compared with the same originals."""
     excess: Figure
-    """Generated less reconstructed: what the edits do beyond what drawing does."""
+    """Generated minus reconstructed: the effect of the edits beyond that of drawing."""
     newly_wrong: int
-    """Test cases on which it loses a class, of originals on which it finds all."""
+    """Test cases on which it loses a class although it finds all on their original."""
     together: Together
     clustering: Clustering
     classes: tuple[LostClass, ...]
@@ -216,78 +216,78 @@ class LossEffect:
 
 @dataclass(frozen=True)
 class SegmentedClass:
-    """One class."""
+    """Figures of a segmenter for one class."""
 
     name: str
     iou_original: float | None
-    """0 to 1; None where neither masks nor model have the class."""
+    """0 to 1; None if neither masks nor model have the class."""
     iou_generated: float | None
     iou_reconstructed: float | None
     accuracy_original: float | None
-    """The share of its pixels that the model finds, 0 to 1; None where the masks have none."""
+    """Share of its pixels that the model finds, 0 to 1; None if the masks have none."""
     accuracy_generated: float | None
 
 
 @dataclass(frozen=True)
 class SegmentationEffect:
-    """Where a segmenter breaks. All figures are shares, 0 to 1; mIoU is the mean over classes that are there."""
+    """Quality of a segmenter on sources and test cases. All figures are shares, 0 to 1; mIoU averages classes."""
 
     split: str
     weighing: Weighing
-    """What weighs the same in all figures."""
+    """Unit of equal weight in all figures."""
     sources: int
     cases: int
     miou_original: Figure
     miou_generated: Figure
     difference: Figure
-    """Generated less original."""
+    """Generated minus original."""
     controlled: int
-    """Sources with a reconstruction; the next four figures are of these alone."""
+    """Sources with a reconstruction; the next four figures are of these only."""
     miou_original_controlled: Figure
     miou_generated_controlled: Figure
     miou_reconstructed: Figure
     excess: Figure
-    """Generated less reconstructed."""
+    """Generated minus reconstructed."""
     miou_where_kept: Figure
-    """Generated, of those images whose mask demonstrably holds."""
+    """mIoU of the generated images whose mask demonstrably holds."""
     kept: int
     classes: tuple[SegmentedClass, ...]
     confusion_original: Floats
-    """(classes, classes + 1), in shares of the pixels of a row; NaN for a class that no mask has."""
+    """(classes, classes + 1), as shares of the pixels of a row; NaN for a class that no mask has."""
     confusion_generated: Floats
 
 
 @dataclass(frozen=True)
 class Order:
-    """How good an order is."""
+    """Quality of one order of review."""
 
     name: str
     apfd: float | None
-    """Average percentage of faults detected (Rothermel et al. 2001), by the first image of each, divided by that of the
-    best order: 1 is perfect. None without a fault."""
+    """Average percentage of faults detected (Rothermel et al. 2001) by the first image of each fault, divided by that
+    of the best order: 1 is perfect. None without a fault."""
     faults: Mapping[float, int]
-    """By budget, how many distinct faults are among the first images."""
+    """Number of distinct faults among the first images, by budget."""
     all_faults: int
     images: Mapping[float, int]
-    """By budget, how many images those are."""
+    """Number of images, by budget."""
     ranks: tuple[int, ...] = ()
-    """Of each fault, the place of the first image that shows it, from 1 on; ascending."""
+    """For each fault, the one-based rank of the first image that shows it; ascending."""
 
     def found(self, images: int) -> int:
-        """How many distinct faults the first so many images show."""
+        """Return the number of distinct faults that the first `images` images show."""
         return bisect_right(self.ranks, images)
 
 
 @dataclass(frozen=True)
 class ArmRow:
-    """One arm on one set. Accuracies are shares, 0 to 1."""
+    """Accuracy of one arm on one set. Accuracies are shares, 0 to 1."""
 
     arm: str
     set: str
     seeds: int
     accuracy: Figure
     gain: Figure
-    """Beside the arm that everything is compared with, seed by seed; without a value for that arm itself."""
+    """Difference from the reference arm, paired by seed; without a value for the reference arm itself."""
 
 
 @dataclass(frozen=True)
@@ -296,24 +296,24 @@ class MappingRow:
 
     label: str
     classes: tuple[str, ...]
-    """The names of the model's classes; () where it is unmapped."""
+    """Names of the model's classes; () if unmapped."""
     rule: str
-    """"" where it is unmapped."""
+    """Rule that mapped the label; "" if unmapped."""
     note: str
     suggestions: tuple[str, ...] = ()
     marked: bool = False
-    """Whether a person should look at what it is taken for: `note` says why."""
+    """True if a person should check the mapping; `note` says why."""
 
 
 @dataclass(frozen=True)
 class MappingReport:
-    """What somebody sees of a map before anything is computed."""
+    """Summary of a class map, shown before anything is computed."""
 
     summary: str
     """One to five sentences."""
     mapped: tuple[MappingRow, ...]
     unmapped: tuple[MappingRow, ...]
     left_over: tuple[str, ...]
-    """Classes of the model that no label has."""
+    """Classes of the model that no label maps to."""
     together: tuple[str, ...]
-    """Labels that a segmenter cannot tell apart, and that are measured as one."""
+    """Labels that a segmenter cannot tell apart and that are therefore measured as one."""

@@ -15,20 +15,20 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure with its interval. What is undefined is None, and `why` says it in words."""
+    """A figure with its interval. An undefined part is None, and `why` gives the reason."""
 
     value: float | None
     low: float | None = None
     high: float | None = None
     n: int = 0
-    """Images."""
+    """Number of images."""
     sources: int = 0
     why: str = ""
-    """Why there is no value, or no interval; "" where there are both."""
+    """Reason for a missing value or interval; "" if both exist."""
 
     @property
     def clear_of_zero(self) -> bool:
-        """Whether its interval leaves out 0."""
+        """True if the interval excludes 0."""
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 
     @property
@@ -39,14 +39,14 @@ class Figure:
 
 @dataclass(frozen=True)
 class Proportion:
-    """A share of things, said in words where it is undefined."""
+    """A share with its interval, and a sentence if it is undefined."""
 
     count: int
     n: int
     value: float | None
-    """count / n, 0 to 1; None without anything to count."""
+    """count / n, 0 to 1; None if n is 0."""
     low: float | None
-    """The ends of the interval, 0 to 1; None where it is undefined."""
+    """Ends of the interval, 0 to 1; None if undefined."""
     high: float | None
     words: str
 
@@ -58,19 +58,19 @@ class Proportion:
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over images with its interval, in the units of the scale; None and words where it is undefined."""
+    """A mean over images with its interval, in the units of the scale; None and a sentence if undefined."""
 
     value: float | None
     low: float | None
     high: float | None
     n: int
-    """Images."""
+    """Number of images."""
     words: str
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What the share would be if everything missing were against it, and if everything were for it; 0 to 1."""
+    """Bounds of a share, 0 to 1: if everything missing counted against it, and if everything counted for it."""
 
     worst: float | None
     best: float | None
@@ -84,12 +84,12 @@ def ratio(part: NDArray[Any], whole: NDArray[Any]) -> Floats:
 
 
 def chosen_percent(share: float) -> str:
-    """Return a share that somebody chose in percent, without further decimals: 0.95 as "95 %"."""
+    """Format a share that a person chose in percent, without trailing decimals: 0.95 as "95 %"."""
     return f"{100 * share:.4g} %"
 
 
 def percent(share: float) -> str:
-    """A share as it stands in a sentence: "96.8 %", "100 %". Never rounded up to 100 % or down to 0 %."""
+    """Format a share for a sentence: "96.8 %", "100 %". Never rounds up to 100 % or down to 0 %."""
     if share in (0.0, 1.0):
         return f"{100 * share:.0f} %"
     return f"{min(max(100 * share, 0.1), 99.9):.1f} %"

@@ -1,8 +1,8 @@
-"""Numbers that a form asks for: bounds, words and unit stand once, at the field of the dataclass that keeps the value.
+"""Numbers in a form. Bounds, words and unit are declared once, at the field of the dataclass that keeps the value.
 
     votes: Annotated[int, FormNumber(1, 50, "Votes an image")] = 5
 
-The form, the reading of what was typed and the check of a stored value all go by that declaration.
+The form, the parser of typed text and the check of a stored value all use that declaration.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+")
 
 @dataclass(frozen=True)
 class FormNumber:
-    """A number of a form. A share (unit "%" or "points") is typed as 0 to 100 and kept as 0 to 1."""
+    """A number in a form. A share (unit "%" or "points") is typed as 0 to 100 and kept as 0 to 1."""
 
     low: float
     high: float
@@ -35,21 +35,21 @@ class FormNumber:
 
     @property
     def range(self) -> str:
-        """The numbers that it takes, such as "a whole number from 1 to 50"."""
+        """Accepted numbers in words, such as "a whole number from 1 to 50"."""
         unit = " %" if self.is_share else ""
         return f"a {'whole ' if self.whole else ''}number from {self.low:g} to {self.high:,.10g}{unit}"
 
     def shown(self, value: float) -> float:
-        """The kept value as it is typed."""
+        """Convert a kept value to the typed one."""
         return round(100 * value, 8) if self.is_share else value
 
     def check(self, value: float) -> None:
-        """Raise ValueError with a sentence for a kept value out of bounds."""
+        """Raise ValueError with a sentence if a kept value is out of bounds."""
         if not self.low <= self.shown(value) <= self.high:
             raise ValueError(f"It has to be {self.range}.")
 
     def read(self, typed: object) -> float | int:
-        """Return the value to keep. In a whole number a comma parts thousands, else decimals. Raises ValueError."""
+        """Parse the value to keep. In a whole number a comma separates thousands, else decimals. Raises ValueError."""
         text = str(typed).strip().rstrip("%").strip() if isinstance(typed, str | int | float) else ""
         thousands = self.whole and _THOUSANDS.fullmatch(text)
         try:
@@ -65,7 +65,7 @@ class FormNumber:
 
 
 def form_numbers(holder: object) -> Mapping[str, FormNumber]:
-    """Return the numbers of a dataclass, or of one of its values, that a form asks for, by the name of their field."""
+    """Return the form numbers of a dataclass or its instance, by field name."""
     kind: type = holder if isinstance(holder, type) else type(holder)
     return _form_numbers(kind)
 

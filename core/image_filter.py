@@ -1,7 +1,7 @@
-"""Which images are meant: one filter for addresses, test sets, studies, evaluations and scripts.
+"""The filter that selects images for addresses, test sets, studies, evaluations and scripts.
 
-An address, a script and a stored value all have a filter as the same names and values (`PARTS`). The catalogue turns it
-into a set of entries (`storage.curation.selection`), a version of a test set into its own images
+An address, a script and a stored value all write a filter as the same names and values (`PARTS`). The catalogue turns
+it into a set of entries (`storage.curation.selection`), a version of a test set into its own images
 (`storage.test_sets.entry_filter`).
 """
 
@@ -25,10 +25,10 @@ from core.types import EDIT_TYPES
 
 Standing = Literal["right", "newly wrong", "wrong", "cannot tell", "not measured"]
 STANDINGS: tuple[Standing, ...] = get_args(Standing)
-"""How a model under test stands on an image that it has read: "newly wrong" where it gets the source right, "wrong"
-where it gets the source wrong too or nobody knows, "not measured" where class maps wait to be compared."""
+"""Standing of a model under test on an image with a prediction: "newly wrong" if the source is right, "wrong" if the
+source is wrong or unknown, "not measured" if class maps are not compared yet."""
 UNREAD = "unread"
-"""How a model under test stands on an image that it has not read."""
+"""Standing of a model under test on an image without a prediction."""
 CHECK_OUTCOMES = ("passed", "failed", "cannot tell")
 Facet = Literal[
     "kind", "class", "edit type", "edits", "profile", "recipe", "method", "review", "weather", "time of day", "study",
@@ -41,7 +41,7 @@ PARTS: Mapping[str, str] = {
     name: words.format(edit_types=", ".join(EDIT_TYPES), standings=f"{', '.join(STANDINGS)} or {UNREAD}")
     for name, words in DataTable(__file__, str).items()
 }
-"""Names of the parts of a filter, with their values. Of a name that is given several times one value has to hold;
+"""Names of the parts of a filter, with their values. If a name is given several times, one of its values has to hold;
 “-NAME” excludes a value of a facet."""
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "kind": ("classification", "segmentation"),
@@ -53,24 +53,24 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "model": (*STANDINGS, UNREAD),
     "role": ("generated", "source"),
 }
-"""By name of a part, its values where no others exist."""
+"""Allowed values by part, for parts with a fixed list."""
 FIELD = "filter"
-"""The field of a command that a mistake in a filter belongs to."""
+"""The field of a command named in an error about a filter."""
 LONGEST_ADDRESS = 16_000
-"""Characters of an address that browsers and servers take."""
+"""Maximum characters of an address, which browsers and servers accept."""
 MOST_PARTS = 200
 LONGEST_VALUE = 1200
 LOWEST, HIGHEST = -1000.0, 1000.0
-"""The ends of a range of figures that is open to this side."""
+"""Ends of a range of figures that is open on that side."""
 _LARGEST_SET = 2_000_000
-"""Bytes of a list of entries, unpacked: 16 million of them."""
+"""Maximum bytes of an unpacked list of entries: 16 million of them."""
 _TEXTS = ("run", "source", "text", "edited", "role", "not_in_study")
-"""Parts with one text: the last one that is given counts."""
+"""Parts with one text: the last given counts."""
 
 
 @dataclass(frozen=True)
 class Between:
-    """A range of the figure of a check, both ends included. Images without a figure are not in it."""
+    """A range of the figure of a check, both ends included. Excludes images without a figure."""
 
     check: str
     low: float = LOWEST
@@ -78,7 +78,7 @@ class Between:
 
     @property
     def part(self) -> str:
-        """Its value in an address."""
+        """Value in an address. Inverse of `read`."""
         return f"{self.check}:{self.low:g}:{self.high:g}"
 
     @staticmethod
@@ -93,20 +93,20 @@ class Between:
 
 @dataclass(frozen=True)
 class ScoreBand:
-    """A range of the score of validity, from `low` up to and without `high`. Images without a score are not in it."""
+    """A range of the validity score, including `low`, excluding `high`. Excludes images without a score."""
 
     low: float | None = None
-    """None: no lower end."""
+    """Lower end, or None if open."""
     high: float | None = None
 
     @property
     def part(self) -> str:
-        """Its value in an address, such as "0.5:" for all from 0.5 on."""
+        """Value in an address, such as "0.5:" for all from 0.5."""
         return ":".join("" if end is None else f"{end:g}" for end in (self.low, self.high))
 
     @property
     def words(self) -> str:
-        """Such as “from 0.5 below 0.7”."""
+        """Text for people, such as “from 0.5 below 0.7”."""
         ends = [f"from {self.low:g}"] if self.low is not None else []
         ends += [f"below {self.high:g}"] if self.high is not None else []
         return " ".join(ends) or "any"
@@ -123,37 +123,37 @@ class ScoreBand:
 
 @dataclass(frozen=True)
 class ImageFilter:
-    """Which images are meant. All parts have to hold; of several values of one part, one has to. The value "" of a
-    facet means the images that have none.
+    """A selection of images. All parts have to hold; of several values of one part, one has to. The value "" of a
+    facet selects the images that have none.
     """
 
     facets: Mapping[Facet, tuple[str, ...]] = field(default_factory=dict)
     without: Mapping[Facet, tuple[str, ...]] = field(default_factory=dict)
     """Values that an image must not have."""
     checks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Outcomes by the name of a check, of `CHECK_OUTCOMES`."""
+    """Outcomes (`CHECK_OUTCOMES`) by the name of a check."""
     models: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Standings by model under test, of `STANDINGS` or `UNREAD`; "" for the model that has read most of the images that
-    all other parts mean."""
+    """Standings (`STANDINGS` or `UNREAD`) by model under test; "" names the model with most predictions among the
+    images that all other parts select."""
     between: tuple[Between, ...] = ()
     scores: tuple[ScoreBand | None, ...] = ()
-    """Bands of the score of validity, of which one has to hold; None: without a score."""
+    """Bands of the validity score, one of which has to hold; None selects images without a score."""
     run: str = ""
     source: str = ""
     images: tuple[str, ...] | None = None
-    """The SHA-256 of the images themselves; None for all."""
+    """SHA-256 of the selected images; None for all."""
     text: str = ""
-    """Words of the captions and edits, whatever their letters' case, endings and accents."""
+    """Words of the captions and edits; case, endings and accents are ignored."""
     edited: str = ""
-    """Words of the edits."""
+    """Words of the edits; case, endings and accents are ignored."""
     entries: tuple[int, ...] | None = None
-    """Numbers in the catalogue; None for all."""
+    """Numbers in the catalogue, or None for all."""
     role: str = ""
-    """"generated", or "source" for originals, which stand in test sets and not in the catalogue; "" for both."""
+    """"generated", or "source" for originals, which are in test sets but not in the catalogue; "" for both."""
     test_cases: bool = False
-    """Only test cases of this workspace: no images that were imported."""
+    """True selects only test cases of this workspace, no imported images."""
     not_in_study: str = ""
-    """The id of a study whose items are left out."""
+    """Id of a study whose items are excluded."""
 
     @staticmethod
     def read(address: str) -> ImageFilter:
@@ -212,7 +212,7 @@ class ImageFilter:
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """Inverse of `of`: one filter always gives the same pairs."""
+        """Names and values. Inverse of `of`: equal filters give equal pairs."""
         pairs = [(str(name), value) if value else (NONE, name) for name, value in _each(self.facets)]
         pairs += [(f"-{name}", value) if value else (f"-{NONE}", name) for name, value in _each(self.without)]
         pairs += [("check", f"{name}:{value}") for name, value in _each(self.checks)]
@@ -226,12 +226,12 @@ class ImageFilter:
 
     @property
     def address(self) -> str:
-        """The query of an address; "" for all images. Stored values have it, too."""
+        """Query of an address, also the stored form; "" for all images."""
         return urlencode(self.pairs)
 
     @property
     def words(self) -> str:
-        """For a person, such as “class: bird or dog; not tag: odd; edges kept: failed”; "" for all images."""
+        """Text for people, such as “class: bird or dog; not tag: odd; edges kept: failed”; "" for all images."""
         named = [*self.facets.items(), *((f"not {name}", values) for name, values in self.without.items())]
         models = ((without_hashes(name) or "most-read model", values) for name, values in self.models.items())
         named += [*self.checks.items(), *models]
@@ -248,12 +248,12 @@ class ImageFilter:
         return "; ".join(parts)
 
     def among(self, entries: Sequence[int]) -> ImageFilter:
-        """The same filter for these entries of the catalogue alone."""
+        """Return the same filter restricted to these entries of the catalogue."""
         return replace(self, entries=tuple(entries))
 
 
 def pairs_of(address: str) -> list[tuple[str, str]]:
-    """Names and values in the query of an address. Raises UserError where it is too long."""
+    """Parse names and values from the query of an address. Raises UserError if it is too long."""
     if len(address) > LONGEST_ADDRESS:
         raise UserError(f"This filter is too long: at most {LONGEST_ADDRESS} characters are taken.", field=FIELD)
     try:
@@ -263,7 +263,7 @@ def pairs_of(address: str) -> list[tuple[str, str]]:
 
 
 def chosen(name: str, value: str, choices: Iterable[str], field: str = FIELD) -> Any:
-    """A value of the part `name`, or for "" the name of a part. Raises UserError where it is not among its choices."""
+    """Return a value of the part `name`, or a part's name if `name` is "". Raises UserError if it is no choice."""
     known = tuple(choices)
     if value not in known:
         part = f"value “{value[:80]}” of “{name[:40]}”" if name else f"part “{value[:40]}”"
@@ -272,7 +272,7 @@ def chosen(name: str, value: str, choices: Iterable[str], field: str = FIELD) ->
 
 
 def unreadable(name: str, value: str) -> UserError:
-    """The refusal of a value that has not the form of its part."""
+    """Return the error for a value with the wrong form for its part."""
     if name not in PARTS and name.removeprefix("-") not in FACETS:
         return UserError(f"Unknown filter part “{name[:40]}”. Choose one of: {', '.join(PARTS)}.", field=FIELD)
     form = PARTS.get(name, "a value")
@@ -280,7 +280,7 @@ def unreadable(name: str, value: str) -> UserError:
 
 
 def packed(entries: Sequence[int]) -> str:
-    """Entries as letters and digits: a bit each, compressed."""
+    """Encode entries as letters and digits: one bit each, compressed."""
     if not entries:
         return "0"
     bits = np.zeros(max(entries) + 1, bool)
@@ -300,7 +300,7 @@ def _unpacked(text: str) -> tuple[int, ...]:
 
 
 def _number(text: str) -> float | None:
-    """A finite number; None for any other text."""
+    """Return a finite number, or None for any other text."""
     try:
         number = float(text)
     except ValueError:

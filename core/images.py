@@ -1,7 +1,7 @@
-"""Read pictures from outside, normalise them or refuse them in one sentence, and fit them to a generator.
+"""Read untrusted pictures, normalise them or refuse them in one sentence, and fit them to a generator.
 
-Input is untrusted: only the decoders of a few formats are used, and sizes are judged by the header before anything is
-decoded. Knows nothing of models.
+Only the decoders of a few formats are used, and sizes are checked in the header before anything is decoded. Knows
+nothing of models.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from PIL import Image, ImageChops, ImageCms, ImageOps, TiffImagePlugin, Unidenti
 from core.errors import UserError
 
 MODES = ("L", "RGB", "RGBA")
-"""The modes that are stored: all of them come back from PNG exactly as they went in."""
+"""Modes that are stored: PNG preserves all of them exactly."""
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
 MIN_SIDE, MAX_SIDE = 16, 4096
 MAX_PIXELS = 50_000_000
-"""Larger images are refused before they are decoded. This many pixels take 150 MB."""
+"""Larger images are refused before decoding. This many pixels take 150 MB."""
 MAX_BYTES = 200_000_000
 MAX_ASPECT = 4.0
 """Maximum of long side / short side. The generator would need too much memory beyond it."""
@@ -35,9 +35,9 @@ EDITING_MULTIPLE, EDITING_MIN_SIDE, EDITING_PIXELS = 16, 64, 1024 * 1024
 `Flux2KleinPipeline` of diffusers scales and crops larger pictures, which moves their content.
 """
 _MODE_OF_PROFILE = {"RGB ": "RGB", "GRAY": "L", "CMYK": "CMYK"}
-"""The mode of the pixels that a colour profile of this kind describes."""
+"""Mode of the pixels that a colour profile of this kind describes."""
 _SAME_COLOUR = 2
-"""Maximum difference, of 255, between a colour and its conversion for a profile that counts as sRGB itself."""
+"""Maximum difference (of 255) between a colour and its conversion for a profile to count as sRGB."""
 _NO_PROFILE = (
     "The colour profile of the image is damaged or of another kind: it was ignored, so colours may look different."
 )
@@ -76,7 +76,7 @@ def read_image(source: str | Path | bytes) -> Picture:
         image.thumbnail((MAX_SIDE, MAX_SIDE), Image.Resampling.LANCZOS)
         notes.append(f"The image was scaled down from {was[0]}x{was[1]} to {image.width}x{image.height} pixels.")
     clean = Image.new("RGB", image.size)
-    clean.paste(image)  # the pixels only: no metadata travels on
+    clean.paste(image)  # copies the pixels only, so no metadata travels on
     return Picture(clean, tuple(notes))
 
 
@@ -151,7 +151,7 @@ def _read(file: Path) -> bytes:
 
 
 def _open(data: bytes) -> Image.Image:
-    """Read the header and decode nothing."""
+    """Open an image by its header, without decoding it."""
     if len(data) > MAX_BYTES:
         raise UserError(f"The file is larger than {MAX_BYTES // 1_000_000} MB: save it smaller.")
     try:
@@ -162,7 +162,7 @@ def _open(data: bytes) -> Image.Image:
         if data.startswith(_STARTS):
             raise UserError("The image is damaged or cut short: save or download it again.") from error
         raise UserError(f"The file is {_guess(data)}; {_TAKEN}.") from error
-    except Exception as error:  # as above: the header of a damaged file
+    except Exception as error:  # as above: a decoder may raise anything on a damaged header
         raise UserError("The image is damaged or cut short: save or download it again.") from error
 
 
@@ -225,7 +225,7 @@ def _put_right(image: Image.Image, data: bytes, notes: list[str]) -> Image.Image
 
 
 def _has_16_bits(image: Image.Image, data: bytes) -> bool:
-    """Return True for a PNG or TIFF of 16 bits a channel. Pillow keeps the upper 8 of them, but for grey images."""
+    """Return True for a PNG or TIFF of 16 bits a channel. Pillow keeps only the upper 8, except for grey images."""
     if isinstance(image, TiffImagePlugin.TiffImageFile):
         bits = image.tag_v2.get(TiffImagePlugin.BITSPERSAMPLE)
         return bits == 16 or (isinstance(bits, tuple) and 16 in bits)
@@ -250,7 +250,7 @@ def _in_srgb(image: Image.Image, profile: object, notes: list[str]) -> Image.Ima
     except (ImageCms.PyCMSError, OSError, TypeError, ValueError, KeyError):
         notes.append(_NO_PROFILE)
         return image
-    if image.mode != "CMYK":  # of which a note tells already
+    if image.mode != "CMYK":  # the note on CMYK reports the conversion already
         notes.append(f"The colours of the image were converted from “{name}” to sRGB.")
     if "A" in image.getbands():
         converted.putalpha(image.getchannel("A"))
@@ -259,9 +259,9 @@ def _in_srgb(image: Image.Image, profile: object, notes: list[str]) -> Image.Ima
 
 @lru_cache(maxsize=16)
 def _conversion(profile: object) -> tuple[str, str, ImageCms.ImageCmsTransform | None]:
-    """Return a profile's name, the mode that it takes, and the conversion to sRGB, or None if it is sRGB itself.
+    """Return a profile's name, its mode, and the conversion to sRGB, or None if it is sRGB itself.
 
-    Raises PyCMSError, OSError, ValueError, KeyError and TypeError for what is no usable profile.
+    Raises PyCMSError, OSError, ValueError, KeyError and TypeError for an unusable profile.
     """
     if not isinstance(profile, bytes):
         raise TypeError("no profile")
@@ -274,7 +274,7 @@ def _conversion(profile: object) -> tuple[str, str, ImageCms.ImageCmsTransform |
     steps = np.arange(0, 256, 15, dtype=np.uint8)
     colours = np.stack(np.meshgrid(steps, steps, steps), -1).reshape(1, -1, 3)
     probe = Image.fromarray(colours if mode == "RGB" else np.repeat(colours[..., :1], 3, -1))
-    if mode == "CMYK":  # which is never the same
+    if mode == "CMYK":  # a CMYK profile is never the same as sRGB
         return name, mode, conversion
     difference = ImageChops.difference(conversion.apply(probe.convert(mode)), probe)
     return name, mode, None if _brightest(difference) <= _SAME_COLOUR else conversion
@@ -283,7 +283,7 @@ def _conversion(profile: object) -> tuple[str, str, ImageCms.ImageCmsTransform |
 def _from_deep(image: Image.Image, notes: list[str]) -> Image.Image:
     """Convert grey images of 16 or more bits to 8. More than 16 bits are stretched to the range of the image.
 
-    Sensors of 12 bits write their values into files of 16 as they are. An image without a higher value is one of those.
+    Sensors of 12 bits store their values unscaled in files of 16. An image without a higher value is one of those.
     """
     values = np.asarray(image).astype(np.float64)
     if image.mode != "F" and values.min() >= 0 and values.max() <= 65535:
@@ -309,7 +309,7 @@ def _on_white(image: Image.Image, notes: list[str]) -> Image.Image:
 
 @dataclass(frozen=True)
 class StoredImage:
-    """What the database keeps about an image file."""
+    """Metadata of an image file in the database."""
 
     sha: str
     width: int

@@ -8,41 +8,41 @@ from datetime import datetime
 from typing import Any, Literal
 
 ImportState = Literal["unfinished", "done"]
-"""Unfinished: it is going on, or it was stopped and the same command goes on with it."""
+""""unfinished": it is running, or it was stopped and the same command resumes it."""
 RowKind = Literal["refused", "changed", "known"]
 
 
 @dataclass(frozen=True)
 class ImportRow:
-    """What was told of a file, in one sentence."""
+    """A report on one file, in one sentence."""
 
     file: str
     reason: str
     kind: RowKind
-    """Refused: it is not in the import. Changed: it is, and something was done to it or noticed of it. Known: its
-    picture was in the workspace already."""
+    """"refused": not in the import. "changed": in it, with a change or a remark. "known": its picture was already in
+    the workspace."""
 
 
 @dataclass(frozen=True)
 class Import:
-    """What was brought in at one time."""
+    """The images of one import."""
 
     id: int
     name: str
     source: str
-    """What the folder or archive is called."""
+    """Name of the folder or archive."""
     layout: str
-    """The format that was read; "" while it is unfinished."""
+    """Format that was read; "" while unfinished."""
     header: Mapping[str, Any]
-    """Of a set that a studio exported: JSON-ready."""
+    """Header of a set that a studio exported: JSON-ready."""
     state: ImportState
     created: datetime
     finished: datetime | None
     images: int
-    """That are in, without originals."""
+    """Images imported so far, without originals."""
     made: int
-    """Of these, how many came new."""
+    """Number of these that were new."""
     sources: int
     """Originals of generated images."""
     rows: Mapping[str, int]
-    """How many rows of its report are of each kind."""
+    """Number of report rows of each kind."""

@@ -1,4 +1,4 @@
-"""Things that are kept in memory while they are among the latest that were asked for."""
+"""Cache of the most recently used values in memory."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ V = TypeVar("V")
 
 
 class Latest(Generic[V]):
-    """At most `size` things by key; the least recently used one goes. Safe to use from any thread."""
+    """Up to `size` values by key; the least recently used is dropped. Thread-safe."""
 
     def __init__(self, size: int) -> None:
         self._size, self._kept, self._lock = size, OrderedDict[object, V](), threading.Lock()
 
     def get(self, key: object) -> V | None:
-        """Return what is kept under a key, or None."""
+        """Return the value of a key, or None."""
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
             return self._kept.get(key)
 
     def put(self, key: object, value: V) -> V:
-        """Keep a value, drop the oldest of too many, and return it."""
+        """Store a value, drop the least recently used beyond `size`, and return it."""
         with self._lock:
             self._kept[key] = value
             self._kept.move_to_end(key)
@@ -33,6 +33,6 @@ class Latest(Generic[V]):
         return value
 
     def once(self, key: object, make: Callable[[], V]) -> V:
-        """Return what is kept, or keep what `make` returns. Two threads may both call `make`."""
+        """Return the stored value, or store and return what `make` returns. Two threads may both call `make`."""
         kept = self.get(key)
         return self.put(key, make()) if kept is None else kept

@@ -48,7 +48,7 @@ class DrawnBatch(BaseModel):
 
     @model_serializer(mode="wrap")
     def _as_before(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """As versions wrote it that compiled nothing, where that is so."""
+        """Write the form of versions without `compiled` if nothing was compiled."""
         written: dict[str, Any] = handler(self)
         return written if self.compiled else {name: value for name, value in written.items() if name != "compiled"}
 
@@ -137,8 +137,8 @@ class Lineage:
     recipe: str = DEFAULT_RECIPE
     """The name of the recipe whose captions were drawn."""
     task: Task | None = None
-    """The task that it was made for: its checks and its review say something of this one alone. None in records of
-    versions that did not write it down; the task of its run stands for it there.
+    """Task that it was made for: its checks and its review concern only this task. None in records of versions that did
+    not store it; the task of its run is used there.
     """
 
     def plain(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Locks on files. The kernel lets go of a lock when its process ends, however it ends. POSIX only."""
+"""File locks. The kernel releases a lock when its process ends, however it ends. POSIX only."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from typing import IO
 from core.errors import UserError
 
 _NO_LOCKS = frozenset((errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP))
-"""What a drive without locks answers, such as a network drive without its lock service."""
+"""Errors of a drive without locks, such as a network drive without its lock service."""
 
 
 _HELD = ".in-use"
-"""Ending of the file beside a folder of `held_folder` that its process holds a lock on."""
+"""Ending of the locked file beside a folder of `held_folder`."""
 
 
 def take_lock(file: IO[bytes] | IO[str] | int, path: Path) -> None:
-    """Lock an open file until it is closed. `path` is what the error names.
+    """Lock an open file until it is closed. `path` is for the error message.
 
-    Raises BlockingIOError if another one holds the lock, UserError if the drive keeps no locks.
+    Raises BlockingIOError if another process holds the lock, UserError if the drive has no locks.
     """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -36,7 +36,7 @@ def take_lock(file: IO[bytes] | IO[str] | int, path: Path) -> None:
 
 
 def keeps_locks(folder: Path) -> bool:
-    """Return False if the drive of a folder keeps no locks. True also for a folder that cannot be asked."""
+    """Return False if the drive of a folder has no locks. True also if the folder cannot be tested."""
     try:
         with tempfile.TemporaryFile(dir=folder) as probe:
             fcntl.lockf(probe, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -46,7 +46,7 @@ def keeps_locks(folder: Path) -> bool:
 
 
 def no_locks(path: Path) -> UserError:
-    """The error to show for a file on a drive that keeps no locks."""
+    """Return the error for a file on a drive without locks."""
     return UserError(
         f"The drive of {path} keeps no locks, without which two programs could spoil it: pick a folder on a local disk."
     )
@@ -54,8 +54,8 @@ def no_locks(path: Path) -> UserError:
 
 @contextmanager
 def held_folder(parent: Path, prefix: str) -> Iterator[Path]:
-    """Make a folder for this process, named by `prefix` and a few random letters; it is removed at the end. What
-    killed processes left under the same prefix is removed first. Raises OSError.
+    """Make a folder for this process, named `prefix` and random letters, and remove it at the end. First removes what
+    killed processes left under the same prefix. Raises OSError.
     """
     for left in parent.glob(f"{prefix}*{_HELD}"):
         with suppress(OSError, UserError), open(left, "rb") as file:
@@ -72,13 +72,13 @@ def held_folder(parent: Path, prefix: str) -> Iterator[Path]:
 
 @contextmanager
 def _held_name(parent: Path, prefix: str) -> Iterator[Path]:
-    """Make a file for a new folder, and hold a lock on it. It is there before the folder and after it, so that a kill
-    at any moment leaves none that nobody removes.
+    """Make a file for a new folder and lock it. It exists before the folder and after it, so that a kill at any moment
+    leaves no folder that is never removed.
     """
     while True:
         descriptor, name = tempfile.mkstemp(_HELD, prefix, parent)
         try:
-            with suppress(UserError):  # a drive without locks: then nobody removes the folder but this process
+            with suppress(UserError):  # a drive without locks: only this process removes the folder
                 take_lock(descriptor, Path(name))
             if os.path.exists(name):
                 yield Path(name)
@@ -87,11 +87,11 @@ def _held_name(parent: Path, prefix: str) -> Iterator[Path]:
             pass
         finally:
             os.close(descriptor)
-        # Otherwise another process took it for a dead one's before it was locked.
+        # Otherwise another process took it for a dead process's file before it was locked.
 
 
 def _remove(held: Path) -> None:
-    """Remove a folder, then its file, which stays as long as there is anything of the folder."""
+    """Remove a folder, then its file. The file stays if the folder could not be removed."""
     folder = held.with_name(held.name.removesuffix(_HELD))
     shutil.rmtree(folder, ignore_errors=True)
     if not folder.exists():

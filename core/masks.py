@@ -1,7 +1,7 @@
-"""Masks: which class each pixel of a source image is of. Reads them, carries them to other sizes, shows them.
+"""Masks: the class of each pixel of a source image. Reads, resizes and shows them.
 
-A mask is an image of mode L whose values are class numbers, with a name for each number. It is only ever scaled by
-taking the nearest pixel: a class between two others would be a lie. What comes in is untrusted.
+A mask is an image of mode L whose values are class numbers, with a name for each number. It is scaled by nearest pixel
+only: an interpolated class would be false. Input is untrusted.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from core.types import Task
 from core.words import classes_in
 
 MASK_KEPT = "mask kept"
-"""What the check of the mask is called."""
+"""Name of the check of the mask."""
 
 LARGE_PIECE = 0.01
-"""The share of the image from which on a piece of the mask is large: its form, or that it is gone, is seen at once."""
+"""Share of the image from which a piece of the mask is large: its form, or its loss, is seen at once."""
 
 UNLABELLED = 255
-"""The number that data sets give to pixels of no class; it needs no name."""
+"""Number of pixels without a class in data sets; it needs no name."""
 _NO_CLASS = frozenset(("unlabelled", "unlabeled", "void", "ignore", "ignored", "no class", "none", "unknown"))
-"""Names of the number 255 that say what it means anyway, in lower case."""
+"""Names of the number 255 that confirm its usual meaning, in lower case."""
 _BACKGROUND = frozenset(("background", "bg", "rest", "other", "others", "nothing"))
-"""Names of the number 0 beside which 255 is likely to be a class, in lower case."""
+"""Names of the number 0, in lower case, that make 255 likely to be a class."""
 ASPECT_TOLERANCE = 0.01
-"""How far the aspect of a mask may be from the source's, as a share: a pixel lost to rounding is taken."""
+"""Tolerated difference between the aspects of mask and source, as a share: covers a pixel lost to rounding."""
 LONGEST_NAME = 60
 OVERLAY_ALPHA = 150
-"""Of 255: strong enough to tell classes apart, weak enough to see what lies below."""
+"""Alpha of 255: strong enough to tell classes apart, weak enough to see the image."""
 _UNCLEAR = (
     "Its pixels are 0 or 255, and 255 was taken as no class: if it is one, name it, such as “0 background, 255 polyp”."
 )
 THE_CLASSES = "the classes"
 _NAMED = 6
-"""As many numbers are named in a sentence; the rest is counted."""
+"""Maximum numbers named in a sentence; the rest is counted."""
 _COLOURS = (
     (86, 160, 220),  # sky
     (120, 170, 70),  # ground
@@ -55,38 +55,38 @@ _COLOURS = (
     (250, 130, 30),  # pedestrian
     (0, 180, 190),  # object
 )
-"""Of the first class numbers. The names behind them are those of the drawn world; any other mask gets them too."""
+"""Colours of the first class numbers. The comments name the drawn world's classes; other masks get the same colours."""
 InMask = Mapping[str, bool]
-"""Of the protected classes that a mask has a class for, whether one of its pixels is of it."""
+"""Whether the mask has a pixel of each protected class that it has a number for."""
 NO_MASK: InMask = MappingProxyType({})
-"""What is known without a mask."""
+"""The value without a mask."""
 
 
 @dataclass(frozen=True)
 class NamedMask:
-    """What each pixel of the source image shows."""
+    """The class of each pixel of the source image."""
 
     image: Image.Image
-    """L: the number of a class at every pixel."""
+    """Mode L: a class number at every pixel."""
     classes: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Mask:
-    """A mask that fits its source image, and what was done to make it fit, a sentence each."""
+    """A mask that fits its source image, with a sentence for each change made to fit it."""
 
     image: Image.Image
-    """Mode L, the size of the source image, a class number a pixel."""
+    """Mode L, the size of the source image, a class number at every pixel."""
     classes: Mapping[int, str]
     notes: tuple[str, ...] = ()
 
 
 def read_mask(data: bytes, size: tuple[int, int], classes: Mapping[int, str], place: str = THE_CLASSES) -> Mask:
-    """The mask in the bytes of a file, for a source image of `size` (width, height).
+    """Read the mask of a source image of `size` (width, height) from the bytes of a file.
 
-    A class of the number 255 gets another one: see `with_own_numbers`. Raises UserError for what is no image of class
-    numbers, has other proportions than the source, or has class numbers that `classes` does not name, naming them and
-    the `place` to add them.
+    A class of the number 255 gets another one: see `with_own_numbers`. Raises UserError if it is no image of class
+    numbers, has other proportions than the source, or has numbers that `classes` does not name; the message lists them
+    and the `place` to add them.
     """
     image = _numbers(data)
     notes = []
@@ -104,10 +104,10 @@ def read_mask(data: bytes, size: tuple[int, int], classes: Mapping[int, str], pl
 
 
 def with_own_numbers(image: Image.Image, classes: Mapping[int, str], place: str = THE_CLASSES) -> Mask:
-    """Give a class of the number 255 another number, since 255 stands for no class here: see `numbered_classes`.
+    """Give a class of the number 255 another number, since 255 means no class here: see `numbered_classes`.
 
-    The notes say so, and say of a mask of background (0) and 255 that 255 has no name. Raises UserError for class
-    numbers without a name, naming them.
+    The notes report this, and for a mask of background (0) and 255 that 255 has no name. Raises UserError that lists
+    class numbers without a name.
     """
     named, own = numbered_classes(classes), classes.get(UNLABELLED, "")
     number = next((number for number, name in named.items() if name == own), None)
@@ -135,17 +135,17 @@ def numbered_classes(classes: Mapping[int, str]) -> dict[int, str]:
 
 
 def resized(mask: Image.Image, size: tuple[int, int]) -> Image.Image:
-    """The mask at another size (width, height), as an image of that size needs it. No new class numbers appear."""
+    """Return the mask at another size (width, height). No new class numbers appear."""
     return mask if mask.size == size else mask.resize(size, Image.Resampling.NEAREST)
 
 
 def numbers_in(mask: Image.Image) -> tuple[int, ...]:
-    """The class numbers in a mask, ascending."""
+    """Return the class numbers in a mask, ascending."""
     return tuple(int(number) for number in np.unique(np.asarray(mask)))
 
 
 def numbers_of(protected: str, classes: Mapping[int, str] | Sequence[str]) -> tuple[int, ...]:
-    """The numbers of the classes that stand for a protected class: of its name, or else its kinds (car: vehicle)."""
+    """Return the numbers of a protected class: the classes of its name, or else its kinds (car: vehicle)."""
     named = tuple(classes.items() if isinstance(classes, Mapping) else enumerate(classes))
     same = tuple(number for number, name in named if name.casefold() == protected.casefold())
     task = Task("segmentation", protected=(protected,))
@@ -153,7 +153,7 @@ def numbers_of(protected: str, classes: Mapping[int, str] | Sequence[str]) -> tu
 
 
 def in_mask(mask: NamedMask | None, task: Task) -> InMask:
-    """What a mask says of the classes that a task protects."""
+    """Return which protected classes of a task a mask contains."""
     if mask is None:
         return NO_MASK
     there, known = set(numbers_in(mask.image)), {name: numbers_of(name, mask.classes) for name in task.protected}
@@ -161,7 +161,7 @@ def in_mask(mask: NamedMask | None, task: Task) -> InMask:
 
 
 def require_names(mask: Image.Image, classes: Mapping[int, str], place: str = THE_CLASSES) -> None:
-    """Raises UserError, saying which and the `place` to add them, when the mask has class numbers without a name."""
+    """Raise UserError with the class numbers of the mask that lack a name and the `place` to add them."""
     unknown = [number for number in numbers_in(mask) if number not in classes and number != UNLABELLED]
     if not unknown:
         return
@@ -175,9 +175,9 @@ def require_names(mask: Image.Image, classes: Mapping[int, str], place: str = TH
 
 
 def parse_classes(text: str) -> dict[int, str]:
-    """The classes in a text such as "0 sky, 1 road": numbers from 0 to 255 and names, with commas or on lines.
+    """Parse classes from text such as "0 sky, 1 road": numbers 0 to 255 and names, separated by commas or lines.
 
-    Raises UserError, quoting the piece that cannot be read, for a number that is missing, too large or there twice.
+    Raises UserError, quoting the unreadable piece, if a number is missing, too large or repeated.
     """
     classes: dict[int, str] = {}
     for piece in filter(None, (part.strip() for part in re.split(r"[,;\n]", text))):
@@ -196,12 +196,12 @@ def parse_classes(text: str) -> dict[int, str]:
 
 
 def classes_text(classes: Mapping[int, str]) -> str:
-    """What `parse_classes` reads back."""
+    """Write classes as text. Inverse of `parse_classes`."""
     return ", ".join(f"{number} {name}" for number, name in sorted(classes.items()))
 
 
 def colour(number: int) -> tuple[int, int, int]:
-    """The colour in which a class number is shown, RGB, 0 to 255 each. Always the same one."""
+    """Return the fixed colour of a class number: RGB, 0 to 255 each."""
     if number < len(_COLOURS):
         return _COLOURS[number]
     hue = (number * 0.618034) % 1.0  # the golden angle keeps neighbours apart
@@ -210,7 +210,7 @@ def colour(number: int) -> tuple[int, int, int]:
 
 
 def overlay(mask: Image.Image) -> Image.Image:
-    """The mask as colours to lay over its image: RGBA, the mask's size. Pixels of no class are clear."""
+    """Return the mask as colours to lay over its image: RGBA, the mask's size. Pixels without a class are clear."""
     table = np.zeros((256, 4), np.uint8)
     for number in range(256):
         table[number] = (*colour(number), 0 if number == UNLABELLED else OVERLAY_ALPHA)
@@ -221,7 +221,7 @@ def _numbers(data: bytes) -> Image.Image:
     image = opened(data)
     if image.format in ("JPEG", "WEBP", "GIF"):
         raise UserError(f"A mask cannot be a {image.format} file, which mixes neighbouring classes: save it as PNG.")
-    mode = image.mode  # before it is loaded: loading may turn a palette into what it stands for
+    mode = image.mode  # read before load(), which may replace a palette by its colours
     try:
         image.load()
     except Exception as error:  # a decoder fed with a damaged file may raise anything

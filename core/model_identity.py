@@ -17,10 +17,10 @@ from typing import Literal, get_args
 from core.types import TaskKind
 
 Output = Literal["logits", "softmax", "log softmax", "percentages", "probabilities", "class numbers"]
-"""Kind of numbers that a model answers with. The last two are those of a server."""
+"""Kind of numbers in a model's output. Servers send the last two."""
 
 UNKNOWN_VERSION = "unknown version"
-"""Version of a model behind HTTP whose server tells none. Such a model may change unnoticed."""
+"""Version of a model behind HTTP whose server does not report one. Such a model may change unnoticed."""
 DIGEST = 16
 """Hex digits of `ModelIdentity.digest`."""
 _OUTPUT_WORDS: dict[Output, str] = {
@@ -37,23 +37,23 @@ _HASHES = re.compile(r"@[0-9a-f]{8,}(?= \(| \[|$)| \[[0-9a-f]{16}\]$")
 
 
 def without_hashes(key: str) -> str:
-    """Name of a model for a person: the key of its predictions, without its file's time and its digest."""
+    """Return a model's display name: the key of its predictions without its file's time and its digest."""
     return _HASHES.sub("", key)
 
 
 @dataclass(frozen=True)
 class Assumptions:
-    """How a model is asked and understood, for people to check before anything is computed."""
+    """Assumptions about a model's input and output, for people to check before anything is computed."""
 
     scaling: str = ""
-    """How an image gets its size, in words. Empty if the model was last loaded by version 0.1."""
+    """How an image is scaled, in words. Empty if the model was last loaded by version 0.1."""
     values: tuple[float, ...] = ()
-    """Least and largest number that the model gets for a pixel. Empty if a server prepares its images."""
+    """Smallest and largest pixel value that the model gets. Empty if a server prepares its images."""
     output: Output | Literal[""] = ""
     class_names: str = ""
     """Origin of the class names, such as "the file"."""
     remarks: tuple[str, ...] = ()
-    """Choices that were made for the person, a sentence each."""
+    """Choices made without asking the user, one sentence each."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Preprocessing:
     more: str = ""
     """Further steps, in the words of the library that does them."""
     assumed: Assumptions = field(default=Assumptions(), compare=False)
-    """Follows from the rest and from the model's own bytes."""
+    """Assumptions, which follow from the other fields and from the model's own bytes."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class ModelIdentity:
     name: str
     """Architecture, repository or address."""
     weights: str
-    """Their name with the library that has them, "sha256:..." of the files, or a server's version."""
+    """Name of the weights and the library that has them, "sha256:..." of the files, or a server's version."""
     kind: TaskKind
     preprocessing: Preprocessing
     classes: tuple[str, ...]
@@ -88,9 +88,9 @@ class ModelIdentity:
 
     @cached_property
     def digest(self) -> str:
-        """Return `DIGEST` hex digits of the hash of all fields, without those of `Assumptions`.
+        """Return `DIGEST` hex digits of the hash of all fields except `Assumptions`.
 
-        Version 0.1 took percentages, and a softmax within a segmenter, for logits: they count as other models now.
+        Version 0.1 took percentages, and a softmax within a segmenter, for logits: these count as other models now.
         """
         plain = asdict(self)
         output = plain["preprocessing"].pop("assumed")["output"]
@@ -101,7 +101,7 @@ class ModelIdentity:
 
     @property
     def assumptions(self) -> tuple[tuple[str, str], ...]:
-        """Return names and sentences that say how the model is asked, for a page or a report."""
+        """Return pairs of name and sentence about input and output, for a page or a report."""
         prepared, assumed = self.preprocessing, self.preprocessing.assumed
         rows: list[tuple[str, str]] = []
         if assumed.scaling:
@@ -118,7 +118,7 @@ class ModelIdentity:
 
     @property
     def note(self) -> str:
-        """Return one sentence of warning about stored predictions, or ""."""
+        """Return a warning about stored predictions, in one sentence, or ""."""
         if self.weights != UNKNOWN_VERSION:
             return ""
         return (

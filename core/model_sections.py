@@ -1,5 +1,5 @@
-"""What the section of every model says in a profile: where its weights are and what they take. And the sections of the
-models that compare: pictures, captions and phrases.
+"""Keys that the section of every model has in a profile: source, size and memory of its weights. Also the sections of
+the models that compare: pictures, captions and phrases.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ ROOT = Path(__file__).resolve().parent.parent
 """The repository; paths in a profile are relative to it."""
 DType = Literal["auto", "float32", "float16", "bfloat16"]
 COMMIT = re.compile(r"[0-9a-f]{40}")
-"""How the hub names a commit."""
+"""Form of a commit on the hub."""
 
 
 def in_bytes(number: float) -> str:
-    """As people read it, in powers of a thousand as disks are sold: "31 GB", "2.7 GB", "29 MB"."""
+    """Return bytes in words, in powers of a thousand as disks are sold: "31 GB", "2.7 GB", "29 MB"."""
     for power, unit in ((9, "GB"), (6, "MB"), (3, "kB")):
         share = number / 10**power
         if share >= 0.9995:
@@ -29,37 +29,37 @@ def in_bytes(number: float) -> str:
 
 
 class Data(BaseModel):
-    """What a section is: it never changes, and an unknown key is refused."""
+    """Base of a section: immutable, unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Weights(Data):
-    """Where a model's weights are: a local `path`, or a `hub` id with its `revision`. Exactly one of the two."""
+    """Source of a model's weights: a local `path`, or a `hub` id with its `revision`. Exactly one of the two."""
 
     family: ClassVar[str] = ""
-    """What a page calls such a model whose weights are a path, which says little to a person; "" for its title."""
+    """Name on pages for a model with a path, as a path says little to people; "" to show its title."""
 
     path: str = ""
     """A folder (a file for GGUF), relative to the repository or absolute."""
     hub: str = Field("", pattern=r"^$|^[\w.-]+/[\w.-]+$")
     """owner/name on the Hugging Face hub; fetched at first use."""
     revision: str = Field("main", min_length=1)
-    """A commit of the hub id, so that the weights stay the same ones; a branch such as "main" is what it holds now."""
+    """Commit of the hub id, which fixes the weights; a branch such as "main" follows its current content."""
     files: tuple[str, ...] = ()
-    """Which of the hub's files are fetched, as patterns; empty for all."""
+    """Patterns of the files to fetch from the hub; empty for all."""
     variant: str = ""
-    """Such as "fp16", where the half-precision files are named so."""
+    """Variant in file names, such as "fp16" for half precision."""
     bytes: int = Field(0, ge=0)
-    """How much these files take on the disk; 0 where it is not known."""
+    """Size of these files on disk; 0 if unknown."""
     memory_half: int = Field(0, ge=0)
-    """Bytes in use at half precision, which is what runs on a GPU, without what a picture in work adds; 0: unknown."""
+    """Bytes in use at half precision, as on a GPU, without the picture being drawn; 0 if unknown."""
     memory_full: int = Field(0, ge=0)
-    """The same at full precision, which is what runs on a CPU."""
+    """Bytes in use at full precision, as on a CPU; 0 if unknown."""
     size: str = ""
-    """In words, such as "about 31 GB", where `bytes` is not given."""
+    """Size in words, such as "about 31 GB", if `bytes` is not given."""
     licence: str = ""
-    """In words."""
+    """Licence in words."""
 
     @model_validator(mode="after")
     def _one_place(self) -> Weights:

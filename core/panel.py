@@ -1,4 +1,4 @@
-"""The settings of a study for people from a panel, such as Prolific: their ids, the way back, questions about them."""
+"""Study settings for people from a panel such as Prolific: their ids, the way back, questions about them."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ _HOLE = "{participant}"
 
 @dataclass(frozen=True)
 class PersonQuestion:
-    """Something about the person, which may always be left open."""
+    """A question about the person. An answer is always optional."""
 
     text: str
     options: tuple[str, ...] = ()
-    """() for a line of text."""
+    """Choices; () for a line of text."""
 
 
 @dataclass(frozen=True)
 class Panel:
-    """How a study deals with the people of a panel. May change while it runs: it is no rule of the study."""
+    """Settings for participants from a panel. They may change during the study: they are not among its rules."""
 
     parameter: str = ""
-    """The parameter of the link that names the participant, such as PROLIFIC_PID; "" for nobody's panel."""
+    """Link parameter with the participant's id, such as PROLIFIC_PID; "" without a panel."""
     code: str = ""
-    """What a participant gives the panel at the end."""
+    """Completion code that a participant gives to the panel."""
     address: str = ""
-    """Where a participant goes back to; {participant} stands for their id."""
+    """Address to which a participant returns; {participant} is replaced by their id."""
     questions: tuple[PersonQuestion, ...] = ()
 
 
 def check_panel(panel: Panel) -> tuple[str, str]:
-    """What is wrong, as field and sentence; ("", "") for nothing."""
+    """Return field and sentence of the first problem, or ("", "")."""
     if panel.parameter and not _PARAMETER.fullmatch(panel.parameter):
         return "parameter", "The name of a parameter has letters, digits, and - _ . only, such as PROLIFIC_PID."
     if not _CODE.fullmatch(panel.code):
@@ -68,7 +68,7 @@ def check_panel(panel: Panel) -> tuple[str, str]:
 
 
 def read_person_questions(text: str) -> tuple[PersonQuestion, ...]:
-    """One a line, its answers after it, parted by |: "How old are you? | under 30 | 30 to 60 | over 60"."""
+    """Parse a question a line, then its answers, separated by |: "How old are you? | under 30 | 30 to 60 | over 60"."""
     found = []
     for line in text.splitlines():
         words, *options = (" ".join(part.split()) for part in line.split("|"))
@@ -78,16 +78,16 @@ def read_person_questions(text: str) -> tuple[PersonQuestion, ...]:
 
 
 def written_questions(panel: Panel) -> str:
-    """As `read_person_questions` reads them."""
+    """Write questions as text. Inverse of `read_person_questions`."""
     return "\n".join(" | ".join((question.text, *question.options)) for question in panel.questions)
 
 
 def address_back(panel: Panel, participant: str) -> str:
-    """Where this participant goes back to; "" for nowhere."""
+    """Return the address to which this participant returns, or ""."""
     return panel.address.replace(_HOLE, quote(participant, safe=""))
 
 
 def checked_participant(text: str) -> str:
-    """The id as it is kept; "" for one that is none."""
+    """Return the id stripped, or "" if it is invalid."""
     text = text.strip()
     return text if text.isprintable() and 0 < len(text) <= LONGEST_PARTICIPANT else ""

@@ -28,9 +28,9 @@ _CLEAN = [
     np.uint64(sum(((1 << BITS * (one + 1) // _BLOCKS) - 1) ^ ((1 << BITS * one // _BLOCKS) - 1) for one in some))
     for some in combinations(range(_BLOCKS), DISTANCE)
 ]
-"""The bits of every choice of three of the six blocks."""
+"""Bit masks for every choice of three of the six blocks."""
 _ODD = int("01010101" * 8, 2)
-"""The bits of frequencies that change their sign when a picture is mirrored: every other one across it."""
+"""Bits of the frequencies whose sign changes in a mirrored picture: every other one horizontally."""
 _PAIRS = 1 << 21
 _BAND = BITS // (DISTANCE + 1)
 _MASK = (1 << _BAND) - 1
@@ -43,7 +43,7 @@ def perceptual_hash(image: Image.Image) -> int:
     from scipy.fft import dctn
 
     grey = image.convert("RGB").convert("L").resize((_SIDE, _SIDE), Image.Resampling.LANCZOS)
-    # Rounded, or the noise of floats would be the hash of a picture of one colour.
+    # Rounded, as otherwise the noise of floats would decide the hash of a picture of one colour.
     lowest = np.round(dctn(np.asarray(grey, np.float64), norm="ortho")[:_LOWEST, :_LOWEST], 3)
     bits = np.packbits((lowest > np.median(lowest)).ravel())
     return int.from_bytes(bits.tobytes(), "big")
@@ -84,11 +84,10 @@ class NearHashes:
 
 
 def near_any(values: Sequence[int], others: Sequence[int]) -> NDArray[np.bool_]:
-    """Of each hash whether one of the `others` is at most `DISTANCE` bits away, also where one of both is mirrored,
-    (values,): for hundreds of thousands at once, and for pictures that are much alike, such as those of one street, of
-    which a band says little.
+    """Return for each hash whether any of `others` is at most `DISTANCE` bits away, mirrored or not, (values,).
 
-    A hash is cut into six blocks. Two hashes that differ in three bits at most have three blocks in common.
+    For hundreds of thousands at once, and for similar pictures such as those of one street, whose bands match often. A
+    hash is cut into six blocks. Two hashes that differ in at most three bits have three blocks in common.
     """
     there = np.array(others, np.uint64)
     known = np.unique(np.concatenate([there, there ^ np.uint64(_ODD)]))
@@ -102,7 +101,7 @@ def near_any(values: Sequence[int], others: Sequence[int]) -> NDArray[np.bool_]:
         keys, own = (known & mask)[order], asked[left] & mask
         begin, end = (np.searchsorted(keys, own, side) for side in ("left", "right"))
         number = end - begin
-        # As many pairs at a time as fit into memory; one hash alone may have more.
+        # Process as many pairs at a time as fit into memory; one hash alone may have more.
         cuts = np.flatnonzero(np.diff(np.cumsum(number) // _PAIRS)) + 1
         for some in np.split(np.arange(len(left)), cuts):
             first = np.cumsum(number[some]) - number[some]
@@ -114,27 +113,27 @@ def near_any(values: Sequence[int], others: Sequence[int]) -> NDArray[np.bool_]:
 
 
 class Groups(Generic[K]):
-    """Things that were joined, directly or through others. A thing is in a group of its own until it is joined."""
+    """Disjoint groups of things that were joined, directly or through others (union-find)."""
 
     def __init__(self) -> None:
         self._above: dict[K, K] = {}
 
     def join(self, one: K, other: K) -> None:
-        """Both are in one group from now on."""
+        """Merge the groups of both things."""
         self._above[self.of(one)] = self.of(other)
 
     def of(self, thing: K) -> K:
-        """One thing that stands for the whole group, the same for all of it."""
+        """Return the representative of a thing's group, the same for all of the group."""
         top = thing
         while (above := self._above.setdefault(top, top)) != top:
             top = above
-        while thing != top:  # the next look is a short one
+        while thing != top:  # path compression: the next lookup is short
             self._above[thing], thing = top, self._above[thing]
         return top
 
 
 def join_alike(groups: Groups[K], hashes: Mapping[K, int]) -> None:
-    """Join all things whose hashes are at most `DISTANCE` bits apart, also where one of both is mirrored."""
+    """Join all things whose hashes, mirrored or not, differ in at most `DISTANCE` bits."""
     holders: dict[int, K] = {}
     near = NearHashes()
     for thing, value in hashes.items():

@@ -104,7 +104,7 @@ def _chunk_of(keyword: str, text: str) -> bytes:
     name = keyword.encode("latin-1")
     if not 1 <= len(name) <= 79 or b"\0" in name:
         raise ValueError(f"{keyword!r} is no keyword of a PNG text")
-    text = text.replace("\0", "")  # which ends a text for many readers
+    text = text.replace("\0", "")  # a NUL ends a text for many readers
     raw = text.encode("utf-8", "replace")
     if len(raw) > LARGEST_TEXT:
         raise ValueError(f"the text {keyword!r} is too long for a PNG file: {len(raw)} bytes")

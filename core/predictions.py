@@ -16,10 +16,10 @@ from core.types import Task, TaskKind
 from core.words import classes_in
 
 DROPPED = 0.15
-"""A figure that fell by this much or more is worth a look: a border redrawn a pixel off costs a small thing nearly that
-much, and is no failure. Measured with the demo's segmenter on 60 drawn street scenes, by the mean over their classes:
-0.89 on fair days, of the same scenes in rain 0.83 and at sunset 0.79 (98 to 100 % come within it), in snow 0.59, at
-night 0.43, in fog 0.05, of other scenes 0.23 (none does)."""
+"""Loss of a figure from which it is worth a look: a border redrawn one pixel off costs a small thing nearly as much,
+without a failure. Measured with the demo's segmenter on 60 drawn street scenes, as mean over their classes: 0.89 on
+fair days, for the same scenes 0.83 in rain and 0.79 at sunset (98 to 100 % within it), 0.59 in snow, 0.43 at night,
+0.05 in fog, and 0.23 for other scenes (none within it)."""
 
 Standing = Literal["right", "fails here", "wrong before too", "right only here", "cannot tell"]
 
@@ -108,7 +108,7 @@ def coloured_map(class_map: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class ClassFigures:
-    """One protected class before and after, each figure 0 to 1; None where the class is on neither side."""
+    """Figures of one protected class before and after, 0 to 1; None if the class is in neither image."""
 
     name: str
     source: float | None
@@ -116,10 +116,10 @@ class ClassFigures:
 
     @property
     def found(self) -> bool:
-        """Whether the model under test finds it in the source: what is below this has nothing to lose."""
+        """True if the model under test finds the class in the source. A lower figure has nothing to lose."""
         return self.source is not None and self.source >= DROPPED
 
     @property
     def dropped(self) -> bool:
-        """Whether the model under test lost a good part of it."""
+        """True if the figure of the class fell by at least `DROPPED`."""
         return self.source is not None and self.generated is not None and self.source - self.generated >= DROPPED

@@ -1,7 +1,7 @@
-"""Run lengths as COCO writes them: a region as counts of pixels out and in, column by column, packed into text.
+"""Run lengths as COCO writes them: counts of pixels outside and inside a region, column by column, packed into text.
 
-The packing is that of `rleToString` in pycocotools' maskApi.c: each count from the fourth on as its difference to the
-count two before, in groups of five bits with a sixth for "goes on", from the character "0" on.
+The packing is that of `rleToString` in pycocotools' maskApi.c: each count from the fourth on as difference to the count
+two before, in groups of five bits with a sixth for "continues", starting at the character "0".
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 _GROUPS = 13
-"""Groups of five bits in a whole number of 64."""
+"""Groups of five bits in an integer of 64 bits."""
 MOST_PIXELS = 1 << 40
 
 
 def counts_of(region: NDArray[np.bool_], left: int = 0, top: int = 0, size: tuple[int, int] | None = None) -> list[int]:
-    """The counts of a region, bool (height, width), whose corner is at (left, top) in an image of `size`."""
+    """Return the counts of a region, bool (height, width), with its corner at (left, top) in an image of `size`."""
     height, width = region.shape if size is None else (size[1], size[0])
     columns, rows = np.nonzero(region.T)
     places = (columns + left) * height + rows + top
@@ -31,7 +31,7 @@ def counts_of(region: NDArray[np.bool_], left: int = 0, top: int = 0, size: tupl
 
 
 def packed(counts: Sequence[int]) -> str:
-    """The counts as text."""
+    """Pack counts into text."""
     values = np.asarray(counts, np.int64)
     steps = values.copy()
     steps[3:] -= values[1:-2]
@@ -45,7 +45,7 @@ def packed(counts: Sequence[int]) -> str:
 
 
 def unpacked(text: str) -> list[int]:
-    """The counts of a text. Raises ValueError for what is none."""
+    """Unpack counts from text. Raises ValueError if it is invalid."""
     signs = np.frombuffer(text.encode("ascii"), np.uint8).astype(np.int64) - 48
     if not len(signs):
         return []
@@ -65,8 +65,8 @@ def unpacked(text: str) -> list[int]:
 
 
 def region_of(counts: Sequence[int], size: tuple[int, int]) -> NDArray[np.bool_]:
-    """The region of counts in an image of `size` (width, height), as bool (height, width). Raises ValueError when they
-    are of another size.
+    """Return the region of counts in an image of `size` (width, height), bool (height, width). Raises ValueError if the
+    counts do not add up to that size.
     """
     width, height = size
     lengths = np.asarray(counts, np.int64)

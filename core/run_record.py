@@ -1,5 +1,5 @@
-"""The record of a run and of its images, as they leave the studio: one for saved images, for `run.json`, and for a
-workspace that takes a run in.
+"""Record of a run and of its images outside the studio: in saved images, in `run.json`, and for import into a
+workspace.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ class RunRecord:
     settings: Mapping[str, Any]
     values: Mapping[StageName, StageValue[Any]]
     prompts: Mapping[StageName, str] = field(default_factory=dict)
-    """The templates that a person edited for this run, by the names of their slots."""
+    """Templates that a person edited for this run, by prompt slot."""
     recipe: str = DEFAULT_RECIPE
     sample: str = ""
-    """The name of the sample that its source is; "" for any other picture."""
+    """Name of the sample that is its source, or ""."""
     notes: tuple[str, ...] = ()
-    """What was put right when the source was read."""
+    """Corrections made when the source was read."""
     mask_classes: Mapping[int, str] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
-        """As JSON-ready data; `read_run` reads it back."""
+        """Return JSON-ready data. Inverse of `read_run`."""
         return {
             **{name: getattr(self, name) for name in ("id", "name", "profile", "recipe", "sample")},
             "notes": list(self.notes),
@@ -52,22 +52,22 @@ class ImageRecord:
     """An image of a run without its pixels."""
 
     sha256: str
-    """`image_sha` of the image: over its pixels, not over a file."""
+    """`image_sha` of the image: over its pixels, not its file."""
     lineage: Lineage
     artifacts: Mapping[str, str]
     """`image_sha` of each artifact by its name."""
     checks: tuple[Check, ...] = ()
 
     def plain(self) -> dict[str, Any]:
-        """As JSON-ready data, without the artifacts, which stand where their pictures are; `read_image` reads it."""
+        """Return JSON-ready data without the artifacts, which are kept with their pictures. Inverse of `read_image`."""
         return {"sha256": self.sha256, "lineage": self.lineage.plain(), "checks": to_plain(self.checks)}
 
     def with_pictures(self, image: Image.Image, artifacts: Mapping[str, Image.Image]) -> TestCase:
-        """The test case of this record."""
+        """Return the test case of this record with the given pictures."""
         return TestCase(image, self.lineage, artifacts, self.checks)
 
 
 def image_record(case: TestCase) -> ImageRecord:
-    """The record of a test case."""
+    """Return the record of a test case."""
     artifacts = {name: image_sha(image) for name, image in case.artifacts.items()}
     return ImageRecord(image_sha(case.image), case.lineage, artifacts, case.checks)

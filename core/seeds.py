@@ -1,11 +1,11 @@
-"""Seeds: each run has one, and everything that is made in it gets its own, derived from that one."""
+"""Seeds: each run has one, from which the seed of everything made in it is derived."""
 
 from __future__ import annotations
 
 import hashlib
 
 LARGEST = 2**31 - 1
-"""The largest seed that every sampler takes."""
+"""Largest seed that every sampler accepts."""
 
 
 def next_seed(seed: int, tries: int) -> int:

@@ -53,7 +53,7 @@ class LanguageSettings(_Settings):
 
 
 def _edit_type(typed: str) -> str:
-    """Return the name of an edit type as somebody typed it. Raises ValueError if there is none of that name."""
+    """Return the name of an edit type from typed text. Raises ValueError if there is none of that name."""
     name = " ".join(typed.split()).lower()
     if name not in EDIT_TYPES:
         raise ValueError(f"there is no edit type “{name[:40]}”: take {', '.join(EDIT_TYPES)}")
@@ -154,7 +154,7 @@ class PerturbationSettings(_TypedEdits):
 
     @property
     def asked(self) -> tuple[EditType, ...]:
-        """The edit type of each caption that is asked for."""
+        """Edit type of each requested caption."""
         return tuple(name for name in EDIT_TYPES if self.ticks(name) for _ in range(self.per_type))
 
 
@@ -248,7 +248,7 @@ class GenerationSettings(_Settings):
 
 
 class InversionSettings(_Settings):
-    """How a source is turned into the noise from which the image generator draws it."""
+    """Settings for turning a source into the noise from which the image generator draws it."""
 
     steps: int = Field(10, ge=1, le=150, description="Steps from the source to the noise, and back")
     evaluations: int = Field(

@@ -1,4 +1,4 @@
-"""What comes back out of a workspace. Plain frozen dataclasses over the types of `pipeline`; no SQL, no files opened.
+"""Runs, test cases and jobs as read from a workspace. Plain frozen dataclasses over `pipeline` types; no SQL, no files.
 
 All times are in UTC and carry their zone.
 """
@@ -19,31 +19,31 @@ JobState = Literal["running", "done", "cancelled", "failed", "interrupted"]
 JOB_STATES: tuple[JobState, ...] = get_args(JobState)
 Verdict = Literal["accepted", "rejected", "open"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
-"""What a person says of a test case; "open" takes an earlier verdict back."""
+"""A person's verdict on a test case; "open" withdraws an earlier one."""
 
 
 @dataclass(frozen=True)
 class StoredValue:
-    """One version of a text stage's value. Versions are only ever added; the one with the highest id counts."""
+    """One version of a text stage's value. Versions are only added; the highest id is current."""
 
     id: int
     run_id: str
     stage: StageName
     value: StageValue[Any]
-    """The value as the stage gave it, with its trace and the key of its inputs."""
+    """The value with its trace and the key of its inputs."""
     created: datetime
     brought_back: int | None = None
-    """The id of the earlier version that this one repeats, when a person brought it back."""
+    """Id of the earlier version that a person restored with this one, or None."""
 
     @property
     def author(self) -> Author:
-        """Who wrote it."""
+        """Author of the value."""
         return self.value.trace.author
 
 
 @dataclass(frozen=True)
 class StoredState:
-    """What a person may change about a run, as it was from one moment on. States are only ever added."""
+    """State of a run that a person may change, valid from `created` on. States are only added."""
 
     id: int
     settings: Mapping[str, Any]
@@ -53,18 +53,18 @@ class StoredState:
 
 @dataclass(frozen=True)
 class Review:
-    """What a person decided about a test case."""
+    """A person's decision on a test case."""
 
     verdict: Literal["accepted", "rejected"]
-    """A verdict that was taken back reads as no review at all."""
+    """A withdrawn verdict reads as no review at all."""
     reason: str
-    """In the person's words; "" where none was asked for."""
+    """Reason in the person's words, or ""."""
     created: datetime
 
 
 @dataclass(frozen=True)
 class StoredArtifact:
-    """An image that the method of a test case made on the way."""
+    """An intermediate image that the method of a test case made."""
 
     sha: str
     path: Path
@@ -72,7 +72,7 @@ class StoredArtifact:
 
 @dataclass(frozen=True)
 class StoredTestCase:
-    """A test case with its images on disk. `TestCases.load` gives it back with the images loaded."""
+    """A test case with its images on disk. `TestCases.load` returns it with the images loaded."""
 
     id: int
     run_id: str
@@ -80,27 +80,27 @@ class StoredTestCase:
     image_sha: str
     image_path: Path
     image_size: tuple[int, int]
-    """Width and height of the image."""
+    """Width and height of the image, in pixels."""
     lineage: Lineage
     artifacts: Mapping[str, StoredArtifact]
-    """By name, as in `TestCase`."""
+    """Artifacts by name, as in `TestCase`."""
     checks: tuple[Check, ...]
     inputs_key: str
-    """The key that its job was started with; "" for a test case without a job."""
+    """Key that its job was started with; "" without a job."""
     created: datetime
     review: Review | None = None
-    """The latest verdict, for the task that it was made for; None when nobody gave one or it was taken back."""
+    """Latest verdict for the task that it was made for; None without one or after a withdrawal."""
 
     @property
     def task(self) -> Task:
-        """The task that it was made, checked and reviewed for; that of its run may be another one by now."""
-        assert self.lineage.task is not None  # storage fills it in for records that do not say it
+        """Task that it was made, checked and reviewed for; its run may have another task by now."""
+        assert self.lineage.task is not None  # storage fills it in for records without it
         return self.lineage.task
 
 
 @dataclass(frozen=True)
 class Job:
-    """One generation: so many images were asked for, so many are saved."""
+    """One generation: number of images requested and saved."""
 
     id: int
     run_id: str
@@ -109,7 +109,7 @@ class Job:
     """Test cases saved so far."""
     state: JobState
     message: str
-    """One sentence for a person, when it failed."""
+    """Reason of a failure, in one sentence for people."""
     inputs_key: str
     started: datetime
     finished: datetime | None
@@ -117,7 +117,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Run:
-    """One source image on its way through the stages: all that was saved, the latest of everything."""
+    """One source image with all that was saved about it, the latest of everything."""
 
     id: str
     name: str
@@ -125,34 +125,34 @@ class Run:
     profile: str
     settings: Mapping[str, Any]
     sample: str
-    """The name of the sample that the source image is; "" for an upload."""
+    """Name of the sample that is its source; "" for an upload."""
     notes: tuple[str, ...]
-    """What was put right in the picture when it came in, a sentence each."""
+    """Corrections made to the picture at import, one sentence each."""
     source_sha: str
     created: datetime
     values: Mapping[StageName, StoredValue]
-    """The latest version of each text stage that has one."""
+    """Latest version of each text stage that has one."""
     test_cases: tuple[StoredTestCase, ...]
     """Oldest first."""
     jobs: tuple[Job, ...]
     """Oldest first."""
     mask_sha: str | None = None
-    """The mask of the source image, mode L, one class number a pixel; None when the run has none."""
+    """SHA-256 of the mask of the source image (mode L, a class number a pixel), or None."""
     mask_classes: Mapping[int, str] = field(default_factory=dict)
     """The name of each class number (0 to 255) of the mask."""
     prompts: Mapping[StageName, str] = field(default_factory=dict)
-    """The prompt templates that a person edited for this run, by its name; others are the profile's."""
+    """Prompt templates that a person edited for this run, by name; others are the profile's."""
     removed: bool = False
-    """Deleted by a person: out of the list of runs, and nothing of it lost."""
+    """True if a person deleted it: not in the list of runs, but nothing is lost."""
     state: int = 0
-    """The id of the `StoredState` that counts."""
+    """Id of the current `StoredState`."""
     recipe: str = DEFAULT_RECIPE
-    """The name of its recipe (see `pipeline.recipes`); it may be one that is not known here."""
+    """Name of its recipe (see `pipeline.recipes`), which may be unknown here."""
 
 
 @dataclass(frozen=True)
 class BatchOfRuns:
-    """The batch that runs belong to, as the list of runs has it."""
+    """The batch that runs belong to, as shown in the list of runs."""
 
     number: int
     name: str
@@ -171,40 +171,40 @@ class RunSummary:
     source_sha: str
     created: datetime
     changed: datetime
-    """When anything in it was saved last."""
+    """Time of the latest change to anything in it."""
     stages: tuple[StageName, ...]
-    """The stages that have a value, in the order of the stages."""
+    """Stages with a value, in order."""
     test_cases: int
     recipe: str = DEFAULT_RECIPE
     accepted: int = 0
-    """Of the test cases: how many a person accepted."""
+    """Number of test cases that a person accepted."""
     job: JobState | None = None
-    """The state of the latest generation; None before the first."""
+    """State of the latest generation; None before the first."""
     removed: bool = False
     batch: BatchOfRuns | None = None
-    """The batch that the line stands for; None for a run by itself."""
+    """The batch that the line represents; None for a single run."""
 
 
 @dataclass(frozen=True)
 class EditedShare:
-    """How many of the values of a stage people changed, in the runs of a profile."""
+    """Share of the values of a stage that people changed, in the runs of a profile."""
 
     profile: str
     stage: StageName
     values: int
-    """Runs that have a value at the stage."""
+    """Runs with a value at the stage."""
     changed: int
-    """Of them: where the value that counts is a person's, and none that a model gave there."""
+    """Runs whose current value is a person's, not a model's."""
 
     @property
     def share(self) -> float:
-        """From 0 to 1."""
+        """changed / values, 0 to 1."""
         return self.changed / self.values
 
 
 @dataclass(frozen=True)
 class SavedCase:
-    """A test case whose image files are on the disk, and which has no row yet."""
+    """A test case with image files on disk but no database row yet."""
 
     lineage: Lineage
     checks: tuple[Check, ...]

@@ -1,4 +1,4 @@
-"""What comes back out of a workspace about studies, beside the types of `core.studies`. Plain data; no SQL.
+"""Further study data read from a workspace, besides the types of `core.studies`. Plain data; no SQL.
 
 All times are in UTC and carry their zone.
 """
@@ -17,12 +17,12 @@ from core.types import CounterfactualCaption
 
 Role = Literal["lead", "worker"]
 Saved = Literal["saved", "again"]
-"""What `submit` says: "saved" by this call, or "again": a call with the same key had saved it before."""
+"""Result of `submit`: "saved" by this call, or "again" if an earlier call with the same key saved it."""
 RefusalKind = Literal["not yours", "not running", "full", "answered", "excluded", "blocked", "not enrolled"]
 
 
 class VoteRefused(UserError):
-    """Why a worker's claim, vote or undo was not taken, as a sentence for the worker and as a word for a program."""
+    """Refusal of a worker's claim, vote or undo: a sentence for the worker and a code for programs."""
 
     def __init__(self, kind: RefusalKind, sentence: str) -> None:
         super().__init__(sentence)
@@ -31,49 +31,49 @@ class VoteRefused(UserError):
 
 @dataclass(frozen=True)
 class UnsentAnswers:
-    """What a worker has filled in of an item and not sent: kept so that it comes back, and no vote."""
+    """A worker's draft for an item: stored to be restored, not counted as a vote."""
 
     answers: Answers
-    """To some of the questions, unchecked."""
+    """Unchecked answers to some of the questions."""
     comment: str
     seconds: float
-    """That the worker had looked by then."""
+    """Seconds that the worker had looked so far."""
     at: float
-    """When, in milliseconds since 1970, by the clock of the worker's browser: of two drafts the later one counts."""
+    """Time in milliseconds since 1970 by the worker's browser clock: of two drafts the later counts."""
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """One item, given to one worker for a while. There is at most one for an item and a worker, ever."""
+    """One item leased to one worker. An item and a worker have at most one assignment, ever."""
 
     id: int
     public: str
-    """An opaque token for the client; says nothing of the item."""
+    """Opaque token for the client; reveals nothing about the item."""
     image_token: str
     source_token: str
-    """Opaque tokens of the pictures, of this assignment only; that of the source is "" where there is none."""
+    """Opaque tokens of the pictures, for this assignment only; "" for a missing source."""
     side: Side
-    """Where the generated image stands, when the source stands beside it."""
+    """Side of the generated image beside its source."""
     item: Item
     worker: str
     study_id: str
     number: int
-    """1, 2, ...: the worker's own order in this study, all kinds together."""
+    """1, 2, ...: position in the worker's order in this study, across all kinds."""
     state: AssignmentState
     accepted: datetime
-    """When it was given out, for the last time."""
+    """Time of the latest lease."""
     expires: datetime
     answers: Answers = field(default_factory=dict)
-    """Of the latest vote, to begin from after an undo; {} before the first."""
+    """Answers of the latest vote, to start from after an undo; {} before the first."""
     comment: str = ""
-    """Of the latest vote."""
+    """Comment of the latest vote."""
     draft: UnsentAnswers | None = None
-    """What was filled in and not sent; None where there is nothing."""
+    """Unsent answers, or None."""
 
 
 @dataclass(frozen=True)
 class Enrolment:
-    """What is known of a worker in one study. The figures count answered assignments that were not undone."""
+    """State of a worker in one study. Counts include answered assignments that were not undone."""
 
     study_id: str
     worker: str
@@ -87,7 +87,7 @@ class Enrolment:
     exclusion: Exclusion | None = None
     """None while the worker's votes count."""
     readmitted: bool = False
-    """A person readmitted this worker: a rule that excludes at once again would undo that."""
+    """True if a person readmitted this worker, so that no rule excludes them again at once."""
 
 
 @dataclass(frozen=True)
@@ -109,42 +109,42 @@ class Candidate:
     run_name: str
     profile: str
     label: str
-    """The class of the task that it was made for; "" for a segmentation."""
+    """Class of the task that it was made for; "" for segmentation."""
     classes: tuple[str, ...]
-    """The classes that the task that it was made for protects."""
+    """Protected classes of the task that it was made for."""
     image_sha: str
     source_sha: str
     caption: str
-    """Of the source image; "" where the run has none."""
+    """Caption of the source image, or ""."""
     counterfactual: CounterfactualCaption
     edit_types: tuple[str, ...]
-    """Of the edits of the counterfactual caption, each once, in their order."""
+    """Distinct edit types of the counterfactual caption, in order."""
     verdict: Literal["accepted", "rejected", ""]
-    """The latest review; "" where there is none."""
+    """Latest review, or ""."""
     predictions: Mapping[str, tuple[Prediction | None, Prediction | None]]
-    """Model under test to what it said last of the source and of the image; None where not asked."""
+    """By model under test, its latest predictions for the source and for the image; None if there is none."""
     origin: Mapping[str, Any]
-    """Run, prompt, model, seed, settings, profile: as `NewItem.origin` takes it."""
+    """Run, prompt, model, seed, settings, profile: the form of `NewItem.origin`."""
 
 
 @dataclass(frozen=True)
 class LogEntry:
-    """One line of what happened; never changed after."""
+    """One line of the log. It never changes."""
 
     id: int
     created: datetime
     event: str
-    """A word or two, such as "started", "worker excluded", "refused"."""
+    """One or two words, such as "started", "worker excluded", "refused"."""
     detail: str
     study_id: str = ""
     worker: str = ""
 
 
 class ImportedVote(NamedTuple):
-    """A vote that was given elsewhere."""
+    """A vote that was collected elsewhere."""
 
     item: int
-    """The id of an item of the study."""
+    """Id of an item of the study."""
     worker: str
     """The worker's name there."""
     answers: Answers
@@ -154,8 +154,8 @@ class ImportedVote(NamedTuple):
     seconds: float
     verdict: ApprovalVerdict = "pending"
     reason: str = ""
-    """Of a verdict that is not pending."""
+    """Reason of a verdict that is not pending."""
     right: bool | None = None
-    """Of an item with a known answer: whether it was answered right; None leaves it out of the worker's figures."""
+    """True if an item with a known answer was answered right; None leaves it out of the worker's figures."""
     side: Side = "left"
     changes: int = 0

@@ -1,4 +1,4 @@
-"""What comes out of the tables of test sets, and the name that a version has by what is in it. Plain; no SQL."""
+"""Test sets as stored, and the id of a version, a hash of its content. Plain data; no SQL."""
 
 from __future__ import annotations
 
@@ -12,78 +12,78 @@ from typing import Any, Literal, get_args
 from core.csv_tables import facts
 
 LONGEST_NAME = 200
-"""Characters in the name of a test set, and in a label."""
+"""Maximum characters in the name of a test set, and in a label."""
 
 Review = Literal["accepted", "rejected", "open", "none"]
-"""What people decided of an image; "none" of a source, of which nobody decides."""
+"""People's decision on an image; "none" for a source, which is not reviewed."""
 
 Split = Literal["train", "validation", "test", ""]
 SPLITS: tuple[Split, ...] = get_args(Split)
-"""What a part of a test set is for; "": it has no parts."""
+"""Purpose of a part of a test set; "" if it is not split."""
 Role = Literal["generated", "source"]
 MANIFEST_FORMAT = 1
 
 
 @dataclass(frozen=True)
 class SetEntry:
-    """One image of a version. A version has an image once."""
+    """One image of a version. A version contains an image once."""
 
     image: str
     """The SHA-256 of its file, 64 hexadecimal digits, as of all images here."""
     source: str
-    """Of the source image that it was made from; of the image itself where it was made from none."""
+    """SHA-256 of its source image; of the image itself without a source."""
     label: str = ""
-    """Of a classification; "" for none."""
+    """Class of a classification, or ""."""
     split: Split = ""
     mask: str | None = None
-    """Mode L, the size of the image, a class number a pixel."""
+    """SHA-256 of the mask: mode L, the size of the image, a class number a pixel. None without a mask."""
     mask_classes: Mapping[int, str] = field(default_factory=dict)
     """The name of each class number (0 to 255) of the mask."""
     role: Role = "generated"
-    """"source": the original of generated images, put beside them."""
+    """"source": the original of generated images, added beside them."""
     test_case: int | None = None
-    """The test case in this workspace; None of a source, and of an image that was brought in."""
+    """Test case in this workspace; None for a source or an imported image."""
     origin: Mapping[str, Any] = field(default_factory=dict)
-    """Where an image that was brought in comes from: JSON-ready. Empty among all images of a version."""
+    """Origin of an imported image: JSON-ready. Left empty when all images of a version are listed."""
 
 
 @dataclass(frozen=True)
 class SetVersion:
-    """A version of a test set: a draft that may change, or released for good."""
+    """A version of a test set: a draft that may change, or a final release."""
 
     number: int
-    """Of its row, in this workspace alone."""
+    """Number of its row, in this workspace only."""
     test_set: str
     set_name: str
     place: int
-    """1, 2, ... in its set."""
+    """1, 2, ...: position in its set."""
     id: str
-    """The SHA-256 of its manifest; "" of a draft."""
+    """SHA-256 of its manifest; "" for a draft."""
     parent: str
-    """The id of the version that it was drafted from; "" for none."""
+    """Id of the version that it was drafted from, or ""."""
     note: str
     thresholds: Mapping[str, float]
-    """By name: the figures by which its images were chosen and parted."""
+    """Figures, by name, by which its images were chosen and split."""
     created: datetime
     released: datetime | None
     entries: int
     splits: Mapping[Split, int] = field(default_factory=dict)
-    """Images by split, for those splits that have any."""
+    """Number of images by split, without empty splits."""
 
     @property
     def is_draft(self) -> bool:
-        """It may still change."""
+        """True if it may still change."""
         return not self.id
 
     @property
     def words(self) -> str:
-        """What a person calls it."""
+        """Name for people, such as "birds@2" or "birds@draft"."""
         return f"{self.set_name}@{'draft' if self.is_draft else self.place}"
 
 
 @dataclass(frozen=True)
 class TestSet:
-    """A named list of images, in versions."""
+    """A named list of images with versions."""
 
     __test__ = False  # not a pytest class
 
@@ -91,56 +91,56 @@ class TestSet:
     name: str
     created: datetime
     versions: tuple[SetVersion, ...]
-    """In their order; at most the last one is a draft."""
+    """In order; only the last may be a draft."""
 
     @property
     def draft(self) -> SetVersion | None:
-        """The version that may change."""
+        """The version that may change, or None."""
         return next((version for version in self.versions if version.is_draft), None)
 
     @property
     def latest(self) -> SetVersion | None:
-        """The version that was released last."""
+        """The latest release, or None."""
         return next((version for version in reversed(self.versions) if not version.is_draft), None)
 
 
 @dataclass(frozen=True)
 class CaseOfSet:
-    """What a test set takes over of a test case."""
+    """The part of a test case that a test set takes over."""
 
     id: int
     image: str
     source: str
     label: str
-    """What a person decided, else that of its task."""
+    """Label by a person's decision, else by its task."""
     task_label: str
-    """That of its task: of the source image as well."""
+    """Label of its task, which the source image also has."""
     mask: str | None
-    """The mask of its run as it is now: mode L, the size of the source."""
+    """SHA-256 of its run's current mask: mode L, the size of the source. None without a mask."""
     mask_classes: Mapping[int, str]
     image_size: tuple[int, int]
-    """Width and height."""
+    """Width and height, in pixels."""
     source_size: tuple[int, int]
 
 
 @dataclass(frozen=True)
 class ImageHashes:
-    """What a picture is found again by, in whatever file."""
+    """Hashes that find a picture again in any file."""
 
     pixels: str
-    """`core.images.image_sha` of it."""
+    """`core.images.image_sha` of the picture."""
     perceptual: int
-    """`core.perceptual_hashes.perceptual_hash` of it, 64 bits."""
+    """`core.perceptual_hashes.perceptual_hash` of the picture, 64 bits."""
 
 
 def split_to_load(splits: Collection[Split]) -> Split:
-    """Return the split that the shown lines of code load: the test split, else another one of `splits`."""
+    """Return the split that the example code loads: the test split if present, else another one of `splits`."""
     return next((split for split in ("test", "validation", "train", "") if split in splits), "test")
 
 
 def manifest(name: str, parent: str, note: str, thresholds: Mapping[str, float], entries: Iterable[SetEntry]) -> bytes:
-    """All that a version is, as the one text that it is hashed as: JSON in UTF-8 with sorted keys, entries sorted by
-    the hash of their image. Numbers of this workspace are not in it, so equal versions have one id everywhere.
+    """Return the text of a version that is hashed: JSON in UTF-8 with sorted keys, entries sorted by image hash. It has
+    no numbers of this workspace, so equal versions have one id everywhere.
     """
     lines = [
         facts(entry, "image label mask_classes role source split", mask=entry.mask or "")
@@ -158,13 +158,13 @@ def manifest(name: str, parent: str, note: str, thresholds: Mapping[str, float],
 
 
 def version_id(name: str, parent: str, note: str, thresholds: Mapping[str, float], entries: Iterable[SetEntry]) -> str:
-    """The SHA-256 of the manifest, in hexadecimal digits."""
+    """Return the SHA-256 of the manifest in hexadecimal digits."""
     return hashlib.sha256(manifest(name, parent, note, thresholds, entries)).hexdigest()
 
 
 @dataclass(frozen=True)
 class ShownEntry:
-    """An image of a version, and what people decided of it."""
+    """An image of a version with people's decision."""
 
     entry: SetEntry
     review: Review
@@ -172,7 +172,7 @@ class ShownEntry:
 
 @dataclass(frozen=True)
 class EntryCount:
-    """How many images of a version have this label, split and role, and were decided on so."""
+    """Number of images of a version with this label, split, role and review."""
 
     label: str
     split: Split

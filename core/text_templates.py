@@ -1,4 +1,4 @@
-"""Fills in Jinja templates of plain text: the sentences and the Markdown of reports. They lie beside what uses them."""
+"""Jinja templates of plain text: the sentences and Markdown of reports, stored beside the code that uses them."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from jinja2.ext import Extension
 from core.words import and_list
 
 _SPACE, _PARAGRAPH = "\x1f", "\x1e"
-"""Stand for the line breaks of a template while it is filled in, as values may hold line breaks of their own."""
+"""Placeholders for a template's line breaks while it is rendered, as values may contain line breaks."""
 
 
 class TextTemplates:
-    """The templates of a folder. `known` are functions and values that each of them knows, functions as filters too."""
+    """The templates of a folder. `known` are functions and values available in each, functions also as filters."""
 
     def __init__(self, folder: Path, **known: object) -> None:
         self._folder, self._known = folder, known
 
     def paragraphs(self, name: str, /, **values: object) -> tuple[str, ...]:
-        """Fill in a template of sentences: a line break in it is one space, and an empty line parts two paragraphs.
+        """Render a template of sentences: a line break becomes one space, an empty line separates paragraphs.
 
-        So a condition may stand on lines of its own. A paragraph of which nothing is left is none.
+        So a condition may take lines of its own. Empty paragraphs are dropped.
         """
         text = re.sub(f"{_SPACE}+", " ", self._sentences.get_template(name).render(values))
         return tuple(part.strip(" ") for part in text.split(_PARAGRAPH) if part.strip(" "))
 
     def paragraph(self, name: str, /, **values: object) -> str:
-        """Fill in a template of sentences as one paragraph."""
+        """Render a template of sentences as one paragraph."""
         return " ".join(self.paragraphs(name, **values))
 
     def lines(self, name: str, /, **values: object) -> str:
-        """Fill in a template of lines, such as Markdown. A line with nothing but a statement is left out."""
+        """Render a template of lines, such as Markdown. A line with only a statement is dropped."""
         return self._lines.get_template(name).render(values)
 
     @cached_property
@@ -47,7 +47,7 @@ class TextTemplates:
         return self._environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
 
     def _environment(self, **options: Any) -> Environment:
-        # A text is no page: nothing in it is escaped.
+        # The output is no HTML, so nothing is escaped.
         loader = FileSystemLoader(self._folder)
         environment = Environment(loader=loader, undefined=StrictUndefined, auto_reload=False, **options)
         environment.globals |= self._known
@@ -57,8 +57,8 @@ class TextTemplates:
 
 
 class _Sentences(Extension):
-    """Marks the line breaks of a template of sentences before Jinja reads it, which takes the marks for spaces."""
+    """Marks the line breaks of a template before Jinja reads it. Jinja treats the marks as text."""
 
     def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
-        """Mark empty lines and line breaks, with the indents beside them."""
+        """Mark empty lines and line breaks with the indents around them."""
         return re.sub(r"\s*\n\s*", _SPACE, re.sub(r"\s*\n\s*\n\s*", _PARAGRAPH, source.strip()))

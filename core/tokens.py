@@ -1,4 +1,4 @@
-"""A token: what a script shows instead of the lead's password."""
+"""Access tokens, which scripts send instead of the lead's password."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from datetime import datetime
 
 MARK = "dillema_"
-"""What each begins with, so that people and scanners of secrets know one when they see it."""
+"""Prefix of every token, so that people and secret scanners recognise one."""
 LONGEST_NAME = 80
 LONGEST_DAYS = 366
 
 
 @dataclass(frozen=True)
 class Token:
-    """What a script shows instead of the lead's password, without its text."""
+    """An access token for scripts, without its text."""
 
     id: int
     name: str
-    """Of whoever holds it, as the lead calls it: the log says what it did under this name."""
+    """Name of its holder, given by the lead. The log uses it."""
     reads_only: bool
-    """It may look at everything and change nothing."""
+    """True if it may read everything and change nothing."""
     created: datetime
     expires: datetime
     withdrawn: datetime | None = None

@@ -1,13 +1,13 @@
-"""Twins: two pictures of which one is the other after a flip, a crop, a shift, a scaling, or with a mark upon it.
+"""Twins: two pictures of which one is the other after a flip, crop, shift or scaling, or with a mark on it.
 
-A perceptual hash finds a picture that was saved again, and none of these. So a small copy of each picture, its look, is
-compared with the looks of those that resemble it most: both are laid over each other (by `cv2.findTransformECC`, from
-"Parametric Image Alignment Using Enhanced Correlation Coefficient Maximization", Evangelidis and Psarakis, 2008), also
-mirrored, and they are twins where nearly every pixel has a colour that the other picture has there or beside it.
+A perceptual hash finds a picture that was saved again, but none of these. So a small copy of each picture, its look, is
+compared with the looks most similar to it: both are aligned (by `cv2.findTransformECC`, from "Parametric Image
+Alignment Using Enhanced Correlation Coefficient Maximization", Evangelidis and Psarakis, 2008), also mirrored. They are
+twins if nearly every pixel has a colour that the other picture has at or beside that place.
 
-`benchmarks/twins.py` measures how many twins this finds and how many other pictures it takes for twins; `RATES` says it
-in words. The vectors of an embedder are not used, as they cannot tell this: those of the embedded CLIP
-have a median cosine of 0.97 both between a picture and its crop by 10 % and between two pictures of the same things.
+`benchmarks/twins.py` measures how many twins this finds and how many other pictures it takes for twins; `RATES` states
+it in words. Vectors of an embedder are not used, as they cannot tell: those of the embedded CLIP have a median cosine
+of 0.97 both between a picture and its crop by 10 % and between two pictures of the same things.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from PIL import Image
 from core.progress import OnCount
 
 SIDE = 48
-"""Pixels of a look, in width and in height."""
+"""Width and height of a look, in pixels."""
 SHAPE = (SIDE, SIDE, 3)
 NEIGHBOURS = 12
-"""Pictures that each one is compared with at least: those that resemble it most."""
+"""Fewest pictures that each one is compared with: the most similar ones."""
 LEAST_ALIKE = 0.94
-"""Cosine of two signatures from which on they are compared."""
+"""Cosine of two signatures from which the pictures are compared."""
 TOLERANCE, COARSE_TOLERANCE = 10, 8
-"""Levels, of 255, by which a colour may be another one: of pictures that lie over each other, and before they do."""
+"""Tolerated colour difference, in levels of 255: for aligned pictures, and before alignment."""
 MOST_LACKING = 0.02
-"""Share of the pixels of one twin, laid over the other, whose colour that one may lack."""
+"""Maximum share of the pixels of one aligned twin whose colour the other lacks."""
 COARSE_LACKING = 0.01, 0.11
-"""The same before they are laid over each other: of one of both, and of either. A crop lacks what was cut off."""
+"""The same before alignment: for the better and for the worse direction. A crop lacks what was cut off."""
 REACH = 13
-"""Pixels within which a colour may lie before that: as far as a crop by a tenth moves it, either way."""
+"""Pixels within which a colour is searched before alignment: the shift by a crop of a tenth, either way."""
 HOPELESS = 8 * MOST_LACKING
-"""Share from which on the other way round is not tried."""
+"""Share from which the opposite direction is not tried."""
 LEAST_OVERLAP, LARGEST_SCALE = 0.6, 1.35
-"""Of one picture over the other: more than that is another cut-out, of which too little is left to compare."""
+"""Overlap and scale of one picture over the other. Beyond them too little is left to compare."""
 RATES = (
     "Measured on drawn scenes, this finds all flips, crops of 5 % at each edge, JPEGs of quality 30 and halvings, 99 % "
     "of shifts by 3 %, and 94 % of crops of 10 % and of watermarks. It misses crops of 20 %, 36 % of the flips that "
@@ -50,11 +50,11 @@ RATES = (
 _PAIRS, _ROWS = 8192, 1024
 _CELLS = 12
 _ZOOMED = 3
-"""Pixels that the second signature leaves out at each edge, as a crop does."""
+"""Pixels that the second signature omits at each edge, as a crop does."""
 Looks = NDArray[np.uint8]
 """(pictures, SIDE, SIDE, 3), RGB."""
 Pairs = NDArray[np.int64]
-"""(pairs, 2): places of pictures."""
+"""(pairs, 2): indices of pictures."""
 
 
 def look_of(image: Image.Image) -> NDArray[np.uint8]:
@@ -63,19 +63,17 @@ def look_of(image: Image.Image) -> NDArray[np.uint8]:
 
 
 def twins_among(looks: Looks, on_count: OnCount | None = None) -> Pairs:
-    """Return the pairs of places whose pictures are twins, each with the lower place first."""
+    """Return the pairs of indices whose pictures are twins, the lower index first."""
     return _twins(looks, _resembling(_signatures(looks), _signatures(looks), True), looks, on_count)
 
 
 def twins_between(looks: Looks, others: Looks, on_count: OnCount | None = None) -> Pairs:
-    """Return the twins of which one is among `looks` and the other one among `others`: a place in each."""
+    """Return the twins between `looks` and `others`: an index in each."""
     return _twins(looks, _resembling(_signatures(looks), _signatures(others), False), others, on_count)
 
 
 def _signatures(looks: Looks) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """A vector of length 1 for each picture, and one for what is left of it without its edges. A mirrored picture has
-    the same ones.
-    """
+    """Return a unit vector for each picture, and one for it without its edges. A mirrored picture has the same ones."""
     import cv2
 
     found = []
@@ -84,7 +82,7 @@ def _signatures(looks: Looks) -> tuple[NDArray[np.float32], NDArray[np.float32]]
         small = [cv2.resize(look[inside, inside], (6, 6), interpolation=cv2.INTER_AREA) for look in looks]
         cells = np.array(small, np.float32).reshape(len(looks), 6, 6, 3)
         both, apart = (cells + cells[:, :, ::-1]) / 2, np.abs(cells - cells[:, :, ::-1]) / 2
-        both -= both.mean((1, 2), keepdims=True) / 2  # what all bright pictures share counts less
+        both -= both.mean((1, 2), keepdims=True) / 2  # halve the mean: what all bright pictures share counts less
         vectors = np.concatenate([one[:, :, :3].reshape(len(looks), 54) for one in (both, apart)], axis=1)
         found.append(vectors / (np.linalg.norm(vectors, axis=1, keepdims=True) + np.float32(1e-3)))
     return found[0], found[1]
@@ -95,7 +93,7 @@ def _resembling(
     other: tuple[NDArray[np.float32], NDArray[np.float32]],
     same: bool,
 ) -> Pairs:
-    """The pairs that are worth a comparison; with `same` each once, and no picture with itself."""
+    """Return the pairs worth a comparison; with `same` each once, and no picture with itself."""
     found = [np.zeros((0, 2), np.int64)]
     for first in range(0, len(own[0]), _ROWS):
         rows = slice(first, first + _ROWS)
@@ -127,7 +125,7 @@ def _twins(looks: Looks, pairs: Pairs, others: Looks, on_count: OnCount | None) 
             if not _near(*pair):
                 continue
             lacking = _laid_over(*pair)
-            # Also the other way round: what is in a mark is no colour of the picture beneath it.
+            # Also in the other direction: the colours in a mark are not in the picture beneath it.
             if lacking <= MOST_LACKING or (lacking <= HOPELESS and _laid_over(*pair[::-1]) <= MOST_LACKING):
                 return True
         return False
@@ -142,7 +140,7 @@ def _twins(looks: Looks, pairs: Pairs, others: Looks, on_count: OnCount | None) 
 
 
 def _likely(looks: Looks, pairs: Pairs, others: Looks) -> NDArray[np.bool_]:
-    """Of each pair, as they are and mirrored, whether they can be twins, (pairs, 2): each colour of one is found in the
+    """Return for each pair whether they can be twins as they are and mirrored, (pairs, 2): each colour of one is in the
     other within the distance that a crop moves it.
     """
     own = _ranges(looks)
@@ -159,7 +157,7 @@ def _likely(looks: Looks, pairs: Pairs, others: Looks) -> NDArray[np.bool_]:
 
 
 def _ranges(looks: Looks) -> tuple[Looks, Looks, Looks]:
-    """The lowest and the highest values about each of some cells of a picture, and the mean of each."""
+    """Return the lowest and highest values around each cell of a picture, and the mean of each cell."""
     import cv2
 
     size = SIDE // _CELLS
@@ -173,7 +171,7 @@ def _ranges(looks: Looks) -> tuple[Looks, Looks, Looks]:
 
 
 def _lacking(ranges: Sequence[Looks], cells: Looks) -> NDArray[np.float64]:
-    """Of each picture the share of its cells whose colour the other one lacks there."""
+    """Return for each picture the share of its cells whose colour the other lacks there."""
     low, high = ranges[0], ranges[1]
     away = np.maximum(np.maximum(low, cells) - cells, cells - np.minimum(high, cells))
     return (away.max(-1) > COARSE_TOLERANCE).mean((1, 2))
@@ -185,7 +183,7 @@ def _near(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> bool:
 
 
 def _away(one: NDArray[np.uint8], other: NDArray[np.uint8], reach: int) -> NDArray[np.uint8]:
-    """How far each pixel of the other picture is from the colours that the first one has about it."""
+    """Return the distance of each pixel of `other` from the colours of `one` within `reach` pixels."""
     import cv2
 
     about = np.ones((reach, reach), np.uint8)
@@ -195,8 +193,8 @@ def _away(one: NDArray[np.uint8], other: NDArray[np.uint8], reach: int) -> NDArr
 
 
 def _laid_over(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> float:
-    """The share of the pixels of a picture, laid over another one as well as can be, whose colour that one has neither
-    there nor beside it; 1 where it cannot be laid over it.
+    """Return the share of the pixels of `one`, aligned to `other`, whose colour `other` lacks at and beside that place;
+    1 if it cannot be aligned.
     """
     import cv2
 

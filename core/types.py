@@ -41,13 +41,13 @@ class Task:
     """The classes of the mask that must stay in place; segmentation only."""
 
     def describe(self) -> str:
-        """The task in words, as every prompt carries it."""
+        """Return the task in words, as every prompt contains it."""
         if self.kind == "classification":
             return f"image classification with the label {self.label}"
         return "semantic segmentation of " + ", ".join(self.protected)
 
     def kept(self) -> tuple[str, ...]:
-        """The label, or the protected classes."""
+        """Return the label in a tuple, or the protected classes."""
         return (self.label,) if self.kind == "classification" else self.protected
 
 
@@ -122,7 +122,7 @@ class Check:
     note: str = ""
     """One sentence for a person: the reason if it failed or cannot tell, otherwise a remark."""
     threshold: float | None = None
-    """What the figure had to reach; None where there is no figure."""
+    """Figure to reach, or None if there is no figure."""
 
     @property
     def outcome(self) -> Outcome:
@@ -317,5 +317,5 @@ def _adapter(kind: type) -> TypeAdapter[Any]:
 
 
 def failed(checks: tuple[Check, ...]) -> tuple[Check, ...]:
-    """Those that failed; one that cannot tell did not."""
+    """Return the failed checks. A check that cannot tell did not fail."""
     return tuple(check for check in checks if check.passed is False)

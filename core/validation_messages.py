@@ -1,4 +1,4 @@
-"""Pydantic's errors in plain words: which values the field takes. The library's own words are for programmers."""
+"""Pydantic's errors in plain words: the values that a field accepts. The library's own words are for programmers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 _HUGE = 10**15
-"""Bounds from here on are left out of messages."""
+"""Bounds at or above this are left out of messages."""
 _NUMBERS = frozenset(
     "greater_than greater_than_equal less_than less_than_equal multiple_of "
     "finite_number int_type int_parsing int_parsing_size int_from_float float_type float_parsing".split()
@@ -33,8 +33,7 @@ _KINDS = {
 def reason(error: ValidationError, model: type[BaseModel] | None = None) -> str:
     """Return the end of a sentence about the first error: "it has to be a whole number from 1 to 8".
 
-    Bounds are told only if `model` is given, the model that was validated. A ValueError of our own validators keeps its
-    words.
+    Bounds need the validated `model`. A ValueError of our own validators keeps its words.
     """
     first = error.errors()[0]
     kind, context = first["type"], first.get("ctx", {})

@@ -12,7 +12,7 @@ from core.figures import Figure, Floats
 from core.types import TaskKind
 
 FEWEST = 20
-"""Images of each kind, valid and not, that are needed to learn from."""
+"""Fewest valid images, and fewest others, to fit a score."""
 
 
 @dataclass(frozen=True)
@@ -20,20 +20,20 @@ class ValidityScore:
     """A logistic regression, as plain numbers that can be saved and read."""
 
     names: tuple[str, ...]
-    """Of the checks, in the order of the columns."""
+    """Names of the checks, in column order."""
     middle: tuple[float, ...]
-    """The median of each check, which stands for a value that is missing."""
+    """Median of each check, used for a missing value."""
     mean: tuple[float, ...]
     spread: tuple[float, ...]
     weights: tuple[float, ...]
-    """Of the checks in units of their spread, then of their being missing."""
+    """Weights of the checks in units of their spread, then of their missing flags."""
     intercept: float
     task: TaskKind | None = None
-    """Of the images that it was learnt from, and that it foretells. None of one that an earlier version of the studio
-    learnt from images of all tasks together."""
+    """Task of the images that it was fitted to and scores. None if an earlier version of the studio fitted it to images
+    of all tasks."""
 
     def __call__(self, checks: Floats) -> Floats:
-        """The chance of each image, 0 to 1, of (images, checks); NaN for a value that is missing."""
+        """Return the probability of each image, 0 to 1, from (images, checks) with NaN for a missing value."""
         away = self._columns(checks) @ np.array(self.weights) + self.intercept
         return 1.0 / (1.0 + np.exp(-away))
 
@@ -45,34 +45,34 @@ class ValidityScore:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far a score agrees with people on images whose votes it has not seen."""
+    """Agreement of a score with people on images whose votes it has not seen."""
 
     images: int
     valid: int
     auc: Figure
-    """The chance that a valid image has a higher score than one that is not (0.5: it knows nothing), with an interval
-    over sources."""
+    """Probability that a valid image scores higher than one that is not (0.5 is chance), with an interval over
+    sources."""
     bins: tuple[tuple[float, float, int], ...]
-    """A reliability diagram: mean score, share of valid images and number of images, of each bin that has some."""
+    """Reliability diagram: mean score, share of valid images and number of images of each bin that is not empty."""
     threshold: float
     precision: float | None
-    """Of the images with a score from the threshold on, how many are valid; None where there are none."""
+    """Share of valid images among those at or above the threshold; None if there are none."""
     recall: float | None
-    """Of the valid images, how many have such a score."""
+    """Share of the valid images that are at or above the threshold."""
 
 
 @dataclass(frozen=True)
 class ScoreRun:
-    """What the scores of the images of one task come from."""
+    """Origin of the scores of the images of one task."""
 
     id: int
     task: TaskKind | None
-    """None of scores of an earlier version, which are of images of all tasks."""
+    """None for scores of an earlier version, which cover images of all tasks."""
     studies: Mapping[str, str]
-    """Names by ids: those whose votes it was learnt from."""
+    """Names of the studies whose votes it was fitted to, by id."""
     checks: tuple[str, ...]
-    """The names of those that it goes by."""
+    """Names of the checks that it uses."""
     agreement: Agreement
     images: int
-    """That got a score."""
+    """Number of scored images."""
     created: datetime

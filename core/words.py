@@ -14,7 +14,7 @@ from core.data_files import DataTable
 from core.types import Task
 
 _SHOWN = 5
-"""As many names are listed in a sentence; the rest is counted."""
+"""Maximum names listed in a sentence; the rest is counted."""
 
 Span = tuple[int, int]
 """Start and end in a text, end not included."""
@@ -57,8 +57,8 @@ def token_spans(text: str) -> list[Span]:
 
 @lru_cache(maxsize=4096)
 def _words_of(text: str) -> tuple[tuple[str, ...], tuple[Span, ...]]:
-    """Return the words of a text and their spans. Cached, as showing a run asks for the same few texts thousands of
-    times, once for each word that stands for a protected class."""
+    """Return the words of a text and their spans. Cached, as showing a run tokenises the same few texts thousands of
+    times, once for each form of a protected class."""
     spans = tuple(match.span() for match in re.finditer(r"\w+(?:-\w+)*", text))
     return tuple(text[start:end].lower() for start, end in spans), spans
 

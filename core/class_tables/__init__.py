@@ -1,8 +1,8 @@
-"""The classes of well-known data sets, as tables beside this file that name their sources, and the words above them.
+"""Classes of well-known data sets, from tables beside this file that name their sources, and their hypernyms.
 
-Knows ImageNet-1K with what WordNet has above its classes, Cityscapes, ADE20K's 150, Pascal VOC and SHIFT; which words
-have several meanings; and what COCO, CIFAR and other data sets mean by their labels. Facts only: which class of a model
-is right for which label is decided in `evaluation.class_mapping`.
+Knows ImageNet-1K with WordNet's hypernyms of its classes, Cityscapes, ADE20K's 150, Pascal VOC and SHIFT; words with
+several meanings; and the meanings of labels in COCO, CIFAR and other data sets. Facts only: `evaluation.class_mapping`
+decides which class of a model is right for which label.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ IMAGENET, CITYSCAPES, CITYSCAPES_IDS = "ImageNet-1K", "Cityscapes", "Cityscapes,
 ADE20K, VOC, SHIFT = "ADE20K", "Pascal VOC", "SHIFT"
 TABLES = (IMAGENET, CITYSCAPES, CITYSCAPES_IDS, ADE20K, VOC, SHIFT)
 ALIKE = 0.95
-"""The share of a model's classes that have to have the names of a table, in its order, to be taken for that table: some
-lists spell a few names in their own way."""
+"""Minimum share of a model's classes that have a table's names, in its order, to recognise that table: some lists spell
+a few names in their own way."""
 FEWEST_ALIKE = 5
-"""A model that knows fewer classes, all with full names of ImageNet, may still mean others by them."""
+"""Fewest classes to recognise ImageNet by full names: a smaller model may mean other classes by them."""
 FEWEST_LABELS = 5
-"""Fewer labels, all named as in a data set, do not show that they are from it: "mouse" is in COCO and in CIFAR-100."""
+"""Fewest labels to recognise a data set: "mouse" is in COCO and in CIFAR-100."""
 _WORDNET_ID = re.compile(r"n\d{8}")
 
 
@@ -34,36 +34,36 @@ class TableClass:
     """One class of a table."""
 
     number: int
-    """In masks of the data set; of a classifier its place among the classes."""
+    """Number in masks of the data set, or index among a classifier's classes."""
     name: str
     names: tuple[str, ...]
     wordnet: str = ""
-    """Its id in WordNet 3.0, such as n01440764; "" where the table has none."""
+    """WordNet 3.0 id, such as n01440764, or "" if the table has none."""
     group: str = ""
-    """What the data set counts it to; "" where it has no groups."""
+    """Group in the data set, or "" if it has no groups."""
 
 
 @dataclass(frozen=True)
 class ClassTable:
-    """The classes of a data set, in the order in which models have them."""
+    """The classes of a data set, in the order of models' outputs."""
 
     title: str
     classes: tuple[TableClass, ...]
 
     @property
     def names(self) -> dict[int, str]:
-        """The name of each number in masks."""
+        """Class name by number in masks."""
         return {one.number: one.name for one in self.classes}
 
 
 @dataclass(frozen=True)
 class WordSense:
-    """One meaning of a word, above classes of ImageNet."""
+    """One meaning of a word above ImageNet's classes in WordNet."""
 
     wordnet: str
     names: tuple[str, ...]
     order: int
-    """1 for the commonest meaning of the word in WordNet."""
+    """Rank of this meaning in WordNet, 1 for the commonest."""
 
     def __str__(self) -> str:
         return f"{self.wordnet} ({', '.join(self.names)})"
@@ -71,37 +71,37 @@ class WordSense:
 
 @dataclass(frozen=True)
 class WordMeaning:
-    """One meaning of a word that has several, as far as a picture can show them."""
+    """One meaning of an ambiguous word, as far as a picture can show it."""
 
     wordnet: tuple[str, ...]
-    """Ids in WordNet 3.0: several for what is one thing here, such as an apple and its tree."""
+    """WordNet 3.0 ids: several for what counts as one thing here, such as an apple and its tree."""
     tagged: int
-    """How often WordNet's tagged texts use the word in this meaning."""
+    """Number of uses in this meaning in WordNet's tagged texts."""
     told: str
-    """Another name for it, or its kind, such as "hawk"."""
+    """Synonym or kind that tells the meaning apart, such as "hawk"."""
 
 
 @dataclass(frozen=True)
 class SetMeaning:
-    """What well-known data sets mean by a label."""
+    """Meaning of a label in well-known data sets."""
 
     sets: tuple[str, ...]
     wordnet: tuple[str, ...]
 
 
 def plain(name: str) -> str:
-    """A name without what differs from list to list: case, underscores, hyphens, points and apostrophes."""
+    """Normalise a name: drop differences in case, underscores, hyphens, points and apostrophes between lists."""
     return " ".join(re.sub(r"[\s_\-/]+", " ", re.sub(r"[.'’`]", "", name.casefold())).split())
 
 
 def is_wordnet_id(text: str) -> bool:
-    """Whether it looks like an id of WordNet, as ImageNet's folders are called."""
+    """Return True if the text has the form of a WordNet id, as ImageNet's folders do."""
     return _WORDNET_ID.fullmatch(text) is not None
 
 
 @cache
 def class_table(title: str) -> ClassTable:
-    """The table of this title, of `TABLES`."""
+    """Return the table with this title, one of `TABLES`."""
     if title == CITYSCAPES:
         evaluated = [row for row in _rows("cityscapes.csv") if row["train id"]]
         classes = [TableClass(int(row["train id"]), row["name"], (row["name"],), "", row["group"]) for row in evaluated]
@@ -116,15 +116,15 @@ def _class(row: Mapping[str, str]) -> TableClass:
 
 
 def train_ids() -> dict[int, int]:
-    """The number among the 19 classes of Cityscapes of each id in its masks, of those that are evaluated."""
+    """Map each id in Cityscapes' masks to its number among the 19 evaluated classes. Other ids are absent."""
     return {int(row["number"]): int(row["train id"]) for row in _rows("cityscapes.csv") if row["train id"]}
 
 
 def recognised(classes: Sequence[str]) -> tuple[str, tuple[TableClass | None, ...]]:
-    """Whose classes these are: the title of a table and the row of each class; "" and None where none fits.
+    """Recognise the data set of a model's classes. Return its title and the row of each class; "" and None if unknown.
 
-    They are a table's where nearly all are named as in the table, in its order (of VOC also without the background),
-    or where all have ids, or full names, of ImageNet.
+    It is a table's if nearly all classes have the table's names, in its order (for VOC also without the background). It
+    is ImageNet's if all are its ids or full names.
     """
     for title in TABLES:
         rows = class_table(title).classes
@@ -147,7 +147,7 @@ def _is_named(name: str, row: TableClass) -> bool:
 
 @cache
 def _imagenet_names() -> dict[str, TableClass | None]:
-    """ImageNet's classes by id and by full name, as timm and torchvision have it; None for a name of two."""
+    """ImageNet's classes by id and by full name, as timm and torchvision write it; None for a name of two classes."""
     found: dict[str, TableClass | None] = {}
     for row in class_table(IMAGENET).classes:
         own = [one for one in row.names if one != row.name]
@@ -159,20 +159,20 @@ def _imagenet_names() -> dict[str, TableClass | None]:
 
 @cache
 def above() -> dict[str, tuple[str, ...]]:
-    """What WordNet has directly above each class of ImageNet, and above that, by ids."""
+    """Direct hypernyms in WordNet, by id, of ImageNet's classes and of all their hypernyms."""
     rows = (*_rows("imagenet.csv"), *_rows("wordnet.csv"))
     return {row["wordnet"]: tuple(row["above"].split()) for row in rows}
 
 
 @cache
 def all_above(wordnet: str) -> frozenset[str]:
-    """All that WordNet has above an id, at any distance, and the id itself."""
+    """Return all hypernyms of a WordNet id, at any distance, and the id itself."""
     return frozenset((wordnet,)).union(*(all_above(one) for one in above().get(wordnet, ())))
 
 
 @cache
 def meanings() -> dict[str, tuple[WordSense, ...]]:
-    """The words above ImageNet's classes, plain, and their meanings there, the commonest first."""
+    """Return the meanings of each word (`plain`) above ImageNet's classes, the commonest first."""
     found: dict[str, list[WordSense]] = {}
     for row in _rows("wordnet.csv"):
         pairs = [part.rsplit(":", 1) for part in row["names"].split(", ")]
@@ -184,7 +184,7 @@ def meanings() -> dict[str, tuple[WordSense, ...]]:
 
 @cache
 def word_meanings() -> dict[str, tuple[WordMeaning, ...]]:
-    """The words, plain, for ImageNet's classes and above that have several meanings which a picture can show."""
+    """Return the meanings of ambiguous words (`plain`) for ImageNet's classes and above, if a picture can show them."""
     found: dict[str, list[WordMeaning]] = {}
     for row in _rows("senses.csv"):
         meaning = WordMeaning(tuple(row["wordnet"].split()), int(row["tagged"]), row["told"])
@@ -198,17 +198,17 @@ def _told() -> dict[str, str]:
 
 
 def words_of_id(wordnet: str) -> str:
-    """The names of an id, or another word for it; "" where the tables do not have it."""
+    """Return the names of a WordNet id or another word for it; "" if the tables do not have it."""
     return ", ".join(names_of_id(wordnet)) or _told().get(wordnet, "")
 
 
 @cache
 def _vocabularies() -> dict[str, dict[str, frozenset[str]]]:
-    """By data set, its labels without spaces, and the ids of what each means; none where that is not stated."""
+    """By data set, WordNet ids of each label (`_joined`); empty if the set does not state the meaning."""
     found: dict[str, dict[str, frozenset[str]]] = {}
     for row in _rows("vocabularies.csv"):
         found.setdefault(row["set"], {})[_joined(row["label"])] = frozenset(row["wordnet"].split())
-    namings: tuple[Callable[[Mapping[str, str]], str], ...] = (  # as torchvision and timm, in short and in full, do
+    namings: tuple[Callable[[Mapping[str, str]], str], ...] = (  # in short and in full, as torchvision and timm do
         lambda row: row["name"],
         lambda row: row["names"].split(", ")[0],
         lambda row: row["names"],
@@ -223,18 +223,18 @@ def _vocabularies() -> dict[str, dict[str, frozenset[str]]]:
 
 
 _OF_TWO_CLASSES = frozenset(("",))
-"""The meaning of a name that two classes of a set have: it agrees with no other set's."""
+"""Meaning of a name that two classes of a set share: it agrees with no other set's meaning."""
 
 
 def _joined(label: str) -> str:
-    """A label, plain and without spaces: VOC has "diningtable" for COCO's "dining table"."""
+    """Normalise a label and remove spaces: VOC's "diningtable" is COCO's "dining table"."""
     return plain(label).replace(" ", "")
 
 
 def meanings_in_sets(labels: Sequence[str]) -> dict[str, SetMeaning]:
-    """By label, what the data sets that have all of them mean by it, as far as they state it and agree.
+    """Return each label's meaning in the data sets that contain all `labels`, where they state it and agree.
 
-    Nothing for fewer labels than show which data set it is.
+    Empty for fewer than `FEWEST_LABELS` labels, which do not identify a data set.
     """
     keys = {label: _joined(label) for label in labels}
     if len(set(keys.values())) < FEWEST_LABELS:
@@ -252,19 +252,19 @@ def meanings_in_sets(labels: Sequence[str]) -> dict[str, SetMeaning]:
 
 @cache
 def kinds_below() -> dict[str, int]:
-    """How many kinds WordNet has directly below each id that is above ImageNet's classes, in ImageNet or not."""
+    """Return the number of direct hyponyms in WordNet of each id above ImageNet's classes, in ImageNet or not."""
     return {row["wordnet"]: int(row["kinds"]) for row in _rows("wordnet.csv")}
 
 
 @cache
 def meaning_of(wordnet: str) -> WordSense | None:
-    """What an id stands for that is above ImageNet's classes; None for others."""
+    """Return the meaning of an id above ImageNet's classes, or None for other ids."""
     return next((one for own in meanings().values() for one in own if one.wordnet == wordnet), None)
 
 
 @cache
 def names_of_id(wordnet: str) -> tuple[str, ...]:
-    """The names of a class of ImageNet, or of what is above it, by its id; () for others."""
+    """Return the names of a class of ImageNet, or of an id above its classes; () for other ids."""
     meaning = meaning_of(wordnet)
     row = next((one for one in class_table(IMAGENET).classes if one.wordnet == wordnet), None)
     return meaning.names if meaning else row.names if row else ()
@@ -272,7 +272,7 @@ def names_of_id(wordnet: str) -> tuple[str, ...]:
 
 @cache
 def _scenes() -> tuple[dict[str, str], dict[str, frozenset[str]]]:
-    """One name for each name of the same thing; and the kinds of a class, by that one name."""
+    """Canonical name by name, and the kinds of each class by its canonical name."""
     held = tomllib.loads((FOLDER / "scenes.toml").read_text(encoding="utf-8"))
     one_name = {plain(name): plain(names[0]) for names in held["same"] for name in names}
 
@@ -284,12 +284,12 @@ def _scenes() -> tuple[dict[str, str], dict[str, frozenset[str]]]:
 
 
 def one_name_of(name: str) -> str:
-    """A name, plain, that is the same for all names that data sets of scenes have for one thing."""
+    """Return the canonical name that all names for the same thing in data sets of scenes share."""
     return _scenes()[0].get(plain(name), plain(name))
 
 
 def kinds_of(name: str) -> frozenset[str]:
-    """The classes of scenes that are kinds of this one, each by its `one_name_of`; none for most."""
+    """Return the kinds of a class of scenes, as canonical names (`one_name_of`); empty for most."""
     return _scenes()[1].get(one_name_of(name), frozenset())
 
 
