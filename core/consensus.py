@@ -52,14 +52,14 @@ def counted(votes: Iterable[Vote], needed: int, excluded: Collection[str] = ()) 
     were replaced: the first K by time count. Of two votes by one worker on an item the first counts. Items with a known
     answer are left out.
     """
-    kept: dict[int, list[Vote]] = {}
+    votes_by_item: dict[int, list[Vote]] = {}
     for vote in votes:
         if vote.kind != "item" or vote.worker in excluded:
             continue
-        of_item = kept.setdefault(vote.item, [])
+        of_item = votes_by_item.setdefault(vote.item, [])
         if len(of_item) < needed and all(vote.worker != other.worker for other in of_item):
             of_item.append(vote)
-    return {item: tuple(of_item) for item, of_item in kept.items()}
+    return {item: tuple(of_item) for item, of_item in votes_by_item.items()}
 
 
 def outcome(
@@ -110,14 +110,14 @@ def is_asked(question: Question, votes: Sequence[Vote]) -> bool:
 def outcomes_of(items: Sequence[Item], votes: Mapping[int, Sequence[Vote]], rules: Rules, closed: bool) -> Outcomes:
     """Return the outcome of every item and every question with fixed answers that it was asked."""
     with_answers = [question for question in rules.questions if question.kind != "text"]
-    found: dict[int, dict[str, ItemOutcome]] = {}
+    outcomes_by_item: dict[int, dict[str, ItemOutcome]] = {}
     for item in items:
         of_item = votes.get(item.id, ())
-        found[item.id] = {
+        outcomes_by_item[item.id] = {
             question.id: outcome(question, item.id, of_item, rules.votes, rules.consensus, closed)
             for question in _asked_of(with_answers, item, of_item)
         }
-    return found
+    return outcomes_by_item
 
 
 def _asked_of(questions: Sequence[Question], item: Item, votes: Sequence[Vote]) -> list[Question]:
@@ -129,30 +129,30 @@ def _asked_of(questions: Sequence[Question], item: Item, votes: Sequence[Vote]) 
 def adjudicated(outcomes: Outcomes, adjudications: Iterable[Adjudication], questions: Sequence[Question]) -> Outcomes:
     """Return `outcomes` with a person's answers where the workers had no consensus. No consensus is overruled."""
     known = {question.id: question for question in questions}
-    found = {item: dict(of_item) for item, of_item in outcomes.items()}
+    adjudicated_outcomes = {item: dict(of_item) for item, of_item in outcomes.items()}
     for decision in adjudications:
-        before = found.get(decision.item, {}).get(decision.question)
+        before = adjudicated_outcomes.get(decision.item, {}).get(decision.question)
         if before is None or before.status == "consensus":
             continue
         valid = known[decision.question].valid
-        found[decision.item][decision.question] = replace(
+        adjudicated_outcomes[decision.item][decision.question] = replace(
             before,
             status="consensus",
             answer=decision.answer,
             valid=decision.answer in valid if valid else None,
         )
-    return found
+    return adjudicated_outcomes
 
 
 def of_images(outcomes: Outcomes, questions: Sequence[Question]) -> dict[int, ItemOutcome]:
     """Return each image's outcome over all questions on validity but follow-ups, which only some workers get."""
     telling = {question.id for question in questions if question.valid and not question.follows}
-    found = {}
+    outcome_by_image = {}
     for item, of_item in outcomes.items():
         parts = [part for question, part in of_item.items() if question in telling]
         if parts:
-            found[item] = image_outcome(item, parts)
-    return found
+            outcome_by_image[item] = image_outcome(item, parts)
+    return outcome_by_image
 
 
 def outcome_of_image(

@@ -101,14 +101,14 @@ def guarded(text: str) -> str:
     """Put an apostrophe before everything that a spreadsheet could run as a formula. Numbers stay unchanged."""
     if _is_number(text):
         return text
-    kept = _BEGINS.sub(lambda found: f"{found[0]}'" if _begins(found) else found[0], text)
-    return f"'{kept}" if kept.startswith(_BLANK) else kept
+    guarded_text = _BEGINS.sub(lambda found: f"{found[0]}'" if _begins(found) else found[0], text)
+    return f"'{guarded_text}" if guarded_text.startswith(_BLANK) else guarded_text
 
 
 def as_written(text: str) -> str:
     """Undo `guarded`."""
-    kept = text[1:] if text.startswith("'") and text[1:].startswith(_BLANK) else text
-    return _GUARDED.sub(lambda found: found[1] if _begins(found) else found[0], kept)
+    stripped = text[1:] if text.startswith("'") and text[1:].startswith(_BLANK) else text
+    return _GUARDED.sub(lambda found: found[1] if _begins(found) else found[0], stripped)
 
 
 def _begins(found: re.Match[str]) -> bool:
@@ -149,8 +149,8 @@ def cells(value: object, names: str) -> dict[str, Any]:
 
 def columns_of(text: str) -> dict[str, Kind]:
     """Parse columns and kinds, such as "worker votes:whole". The default kind is "text"."""
-    found: dict[str, Any] = {}
+    kinds: dict[str, Any] = {}
     for word in text.split():
         name, _, kind = word.partition(":")
-        found[name] = kind or "text"
-    return found
+        kinds[name] = kind or "text"
+    return kinds

@@ -239,8 +239,8 @@ class ImageFilter:
         parts += [f"{one.check}: {one.low:g} to {one.high:g}" for one in self.between]
         bands = [f"validity score {one.words if one is not None else 'none'}" for one in self.scores]
         parts += [" or ".join(bands)] if bands else []
-        said = {"run": self.run, "source": self.source[:8], "captions": self.text, "edits": self.edited}
-        parts += [f"{name}: {value}" for name, value in {**said, "role": self.role}.items() if value]
+        texts = {"run": self.run, "source": self.source[:8], "captions": self.text, "edits": self.edited}
+        parts += [f"{name}: {value}" for name, value in {**texts, "role": self.role}.items() if value]
         for listed in (self.images, self.entries):
             parts += [f"{len(listed):,} images of a list"] if listed is not None else []
         parts += ["not in a study"] if self.not_in_study else []

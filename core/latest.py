@@ -34,5 +34,5 @@ class Latest(Generic[V]):
 
     def once(self, key: object, make: Callable[[], V]) -> V:
         """Return the stored value, or store and return what `make` returns. Two threads may both call `make`."""
-        kept = self.get(key)
-        return self.put(key, make()) if kept is None else kept
+        stored = self.get(key)
+        return self.put(key, make()) if stored is None else stored

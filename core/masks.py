@@ -91,13 +91,13 @@ def read_mask(data: bytes, size: tuple[int, int], classes: Mapping[int, str], pl
     image = _numbers(data)
     notes = []
     if image.size != size:
-        found, wanted = f"{image.width}x{image.height}", f"{size[0]}x{size[1]}"
+        found, needed = f"{image.width}x{image.height}", f"{size[0]}x{size[1]}"
         if abs(image.width * size[1] / (image.height * size[0]) - 1) > ASPECT_TOLERANCE:
             raise UserError(
-                f"The mask has {found} pixels and the source image {wanted}: give a mask of the same size, or at least "
+                f"The mask has {found} pixels and the source image {needed}: give a mask of the same size, or at least "
                 "of the same proportions."
             )
-        notes.append(f"The mask was brought from {found} to the {wanted} pixels of the source image.")
+        notes.append(f"The mask was brought from {found} to the {needed} pixels of the source image.")
         image = resized(image, size)
     mask = with_own_numbers(image, classes, place)
     return Mask(mask.image, mask.classes, (*notes, *mask.notes))
@@ -109,28 +109,30 @@ def with_own_numbers(image: Image.Image, classes: Mapping[int, str], place: str 
     The notes report this, and for a mask of background (0) and 255 that 255 has no name. Raises UserError that lists
     class numbers without a name.
     """
-    named, own = numbered_classes(classes), classes.get(UNLABELLED, "")
-    number = next((number for number, name in named.items() if name == own), None)
+    named, own_name = numbered_classes(classes), classes.get(UNLABELLED, "")
+    number = next((number for number, name in named.items() if name == own_name), None)
     if number is None:
         require_names(image, named, place)
-        unclear = not own and named.get(0, "").casefold() in _BACKGROUND and numbers_in(image) == (0, UNLABELLED)
+        unclear = not own_name and named.get(0, "").casefold() in _BACKGROUND and numbers_in(image) == (0, UNLABELLED)
         return Mask(image, named, (_UNCLEAR,) if unclear else ())
     pixels = np.array(image)
     pixels[pixels == UNLABELLED] = number
     image = Image.fromarray(pixels)
     require_names(image, named, place)
-    return Mask(image, named, (f"Its class “{own}” has the number {number} here, as 255 stands for no class.",))
+    return Mask(image, named, (f"Its class “{own_name}” has the number {number} here, as 255 stands for no class.",))
 
 
 def numbered_classes(classes: Mapping[int, str]) -> dict[int, str]:
     """Return the classes with a free number, or its namesake's, for one of number 255. Raises UserError if none."""
     named = {number: name for number, name in classes.items() if number != UNLABELLED}
-    own = classes.get(UNLABELLED, "")
-    if own and own.casefold() not in _NO_CLASS:
-        free = next((number for number in (*named, *range(UNLABELLED)) if named.get(number, own) == own), None)
+    own_name = classes.get(UNLABELLED, "")
+    if own_name and own_name.casefold() not in _NO_CLASS:
+        free = next(
+            (number for number in (*named, *range(UNLABELLED)) if named.get(number, own_name) == own_name), None
+        )
         if free is None:
             raise UserError("There are more than 255 classes, which a mask cannot hold: leave out those that it lacks.")
-        named[free] = own
+        named[free] = own_name
     return named
 
 
@@ -156,8 +158,8 @@ def in_mask(mask: NamedMask | None, task: Task) -> InMask:
     """Return which protected classes of a task a mask contains."""
     if mask is None:
         return NO_MASK
-    there, known = set(numbers_in(mask.image)), {name: numbers_of(name, mask.classes) for name in task.protected}
-    return {name: not there.isdisjoint(own) for name, own in known.items() if own}
+    present, known = set(numbers_in(mask.image)), {name: numbers_of(name, mask.classes) for name in task.protected}
+    return {name: not present.isdisjoint(own) for name, own in known.items() if own}
 
 
 def require_names(mask: Image.Image, classes: Mapping[int, str], place: str = THE_CLASSES) -> None:

@@ -126,8 +126,8 @@ class SentenceModel(Weights):
         """Return the path as in `Weights`. For a package, find its folder without importing it."""
         if not self.package:
             return super().local()
-        found = find_spec(self.package)
-        places = list(found.submodule_search_locations or ()) if found is not None else []
+        spec = find_spec(self.package)
+        places = list(spec.submodule_search_locations or ()) if spec is not None else []
         return Path(places[0] if places else f"(the package {self.package} is not installed)") / self.folder
 
     @property

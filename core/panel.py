@@ -69,12 +69,12 @@ def check_panel(panel: Panel) -> tuple[str, str]:
 
 def read_person_questions(text: str) -> tuple[PersonQuestion, ...]:
     """Parse a question a line, then its answers, separated by |: "How old are you? | under 30 | 30 to 60 | over 60"."""
-    found = []
+    questions = []
     for line in text.splitlines():
         words, *options = (" ".join(part.split()) for part in line.split("|"))
         if words:
-            found.append(PersonQuestion(words, tuple(option for option in options if option)))
-    return tuple(found)
+            questions.append(PersonQuestion(words, tuple(option for option in options if option)))
+    return tuple(questions)
 
 
 def written_questions(panel: Panel) -> str:

@@ -89,16 +89,16 @@ def near_any(values: Sequence[int], others: Sequence[int]) -> NDArray[np.bool_]:
     For hundreds of thousands at once, and for similar pictures such as those of one street, whose bands match often. A
     hash is cut into six blocks. Two hashes that differ in at most three bits have three blocks in common.
     """
-    there = np.array(others, np.uint64)
-    known = np.unique(np.concatenate([there, there ^ np.uint64(_ODD)]))
-    asked, place = np.unique(np.array(values, np.uint64), return_inverse=True)
-    found = np.isin(asked, known)
+    given_hashes = np.array(others, np.uint64)
+    known = np.unique(np.concatenate([given_hashes, given_hashes ^ np.uint64(_ODD)]))
+    unique_values, place = np.unique(np.array(values, np.uint64), return_inverse=True)
+    is_near = np.isin(unique_values, known)
     for mask in _CLEAN:
-        left = np.flatnonzero(~found)
+        left = np.flatnonzero(~is_near)
         if not len(left) or not len(known):
             break
         order = np.argsort(known & mask, kind="stable")
-        keys, own = (known & mask)[order], asked[left] & mask
+        keys, own = (known & mask)[order], unique_values[left] & mask
         begin, end = (np.searchsorted(keys, own, side) for side in ("left", "right"))
         number = end - begin
         # Process as many pairs at a time as fit into memory; one hash alone may have more.
@@ -107,9 +107,9 @@ def near_any(values: Sequence[int], others: Sequence[int]) -> NDArray[np.bool_]:
             first = np.cumsum(number[some]) - number[some]
             which = np.repeat(some, number[some])
             pair = np.arange(len(which)) + np.repeat(begin[some] - first, number[some])
-            away = np.bitwise_count(asked[left[which]] ^ known[order[pair]])
-            found[left[which[away <= DISTANCE]]] = True
-    return found[place]
+            away = np.bitwise_count(unique_values[left[which]] ^ known[order[pair]])
+            is_near[left[which[away <= DISTANCE]]] = True
+    return is_near[place]
 
 
 class Groups(Generic[K]):

@@ -57,15 +57,15 @@ def read_texts(data: bytes, keywords: Collection[str]) -> dict[str, str]:
 
     Raises UserError if one of them is damaged or larger than `LARGEST_TEXT`. Other texts are not unpacked.
     """
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for kind, body, start, end in _chunks(memoryview(data)):
         keyword = _keyword(body) if kind in _TEXTS else ""
-        if keyword not in keywords or keyword in found:
+        if keyword not in keywords or keyword in texts:
             continue
         if zlib.crc32(data[start + 4 : end - 4]) != struct.unpack_from(">I", data, end - 4)[0]:
             raise _damaged()
-        found[keyword] = _text(kind, bytes(body[len(keyword) + 1 :]))
-    return found
+        texts[keyword] = _text(kind, bytes(body[len(keyword) + 1 :]))
+    return texts
 
 
 def bare(data: bytes) -> bytes | None:

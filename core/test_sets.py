@@ -146,7 +146,7 @@ def manifest(name: str, parent: str, note: str, thresholds: Mapping[str, float],
         facts(entry, "image label mask_classes role source split", mask=entry.mask or "")
         for entry in sorted(entries, key=lambda entry: entry.image)
     ]
-    held = {
+    content = {
         "format": MANIFEST_FORMAT,
         "name": name,
         "parent": parent,
@@ -154,7 +154,7 @@ def manifest(name: str, parent: str, note: str, thresholds: Mapping[str, float],
         "thresholds": {key: float(value) for key, value in thresholds.items()},
         "entries": lines,
     }
-    return json.dumps(held, sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    return json.dumps(content, sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
 def version_id(name: str, parent: str, note: str, thresholds: Mapping[str, float], entries: Iterable[SetEntry]) -> str:

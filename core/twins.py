@@ -76,7 +76,7 @@ def _signatures(looks: Looks) -> tuple[NDArray[np.float32], NDArray[np.float32]]
     """Return a unit vector for each picture, and one for it without its edges. A mirrored picture has the same ones."""
     import cv2
 
-    found = []
+    signatures = []
     for edge in (0, _ZOOMED):
         inside = slice(edge, SIDE - edge)
         small = [cv2.resize(look[inside, inside], (6, 6), interpolation=cv2.INTER_AREA) for look in looks]
@@ -84,8 +84,8 @@ def _signatures(looks: Looks) -> tuple[NDArray[np.float32], NDArray[np.float32]]
         both, apart = (cells + cells[:, :, ::-1]) / 2, np.abs(cells - cells[:, :, ::-1]) / 2
         both -= both.mean((1, 2), keepdims=True) / 2  # halve the mean: what all bright pictures share counts less
         vectors = np.concatenate([one[:, :, :3].reshape(len(looks), 54) for one in (both, apart)], axis=1)
-        found.append(vectors / (np.linalg.norm(vectors, axis=1, keepdims=True) + np.float32(1e-3)))
-    return found[0], found[1]
+        signatures.append(vectors / (np.linalg.norm(vectors, axis=1, keepdims=True) + np.float32(1e-3)))
+    return signatures[0], signatures[1]
 
 
 def _resembling(
@@ -94,7 +94,7 @@ def _resembling(
     same: bool,
 ) -> Pairs:
     """Return the pairs worth a comparison; with `same` each once, and no picture with itself."""
-    found = [np.zeros((0, 2), np.int64)]
+    found_pairs = [np.zeros((0, 2), np.int64)]
     for first in range(0, len(own[0]), _ROWS):
         rows = slice(first, first + _ROWS)
         cosines = own[0][rows] @ other[0].T
@@ -109,8 +109,8 @@ def _resembling(
             column = np.broadcast_to(np.arange(cosines.shape[1]), cosines.shape)
         row = np.repeat(number, column.shape[1])
         close = cosines[row, column.ravel()] > LEAST_ALIKE
-        found.append(np.stack([row[close] + first, column.ravel()[close]], axis=1))
-    pairs = np.concatenate(found)
+        found_pairs.append(np.stack([row[close] + first, column.ravel()[close]], axis=1))
+    pairs = np.concatenate(found_pairs)
     return np.unique(np.sort(pairs, axis=1) if same else pairs, axis=0)
 
 
@@ -130,13 +130,13 @@ def _twins(looks: Looks, pairs: Pairs, others: Looks, on_count: OnCount | None) 
                 return True
         return False
 
-    told = []
+    are_twin_pairs = []
     with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:  # OpenCV works outside of Python's lock
         for number, found in enumerate(pool.map(are_twins, worth.tolist()), start=1):
-            told.append(found)
+            are_twin_pairs.append(found)
             if on_count is not None:
                 on_count(number, len(worth))
-    return pairs[worth[np.array(told, bool)]]
+    return pairs[worth[np.array(are_twin_pairs, bool)]]
 
 
 def _likely(looks: Looks, pairs: Pairs, others: Looks) -> NDArray[np.bool_]:
@@ -145,15 +145,15 @@ def _likely(looks: Looks, pairs: Pairs, others: Looks) -> NDArray[np.bool_]:
     """
     own = _ranges(looks)
     other = own if others is looks else _ranges(others)
-    found = np.zeros((len(pairs), 2), bool)
+    can_be_twins = np.zeros((len(pairs), 2), bool)
     for first in range(0, len(pairs), _PAIRS):
         some = slice(first, first + _PAIRS)
         left, right = ([held[pairs[some, side]] for held in ranges] for side, ranges in enumerate((own, other)))
         for mirrored in (0, 1):
             one = [held[:, :, ::-1] for held in left] if mirrored else left
             lacking = np.sort([_lacking(right, one[2]), _lacking(one, right[2])], axis=0)
-            found[some, mirrored] = (lacking[0] <= COARSE_LACKING[0]) & (lacking[1] <= COARSE_LACKING[1])
-    return found
+            can_be_twins[some, mirrored] = (lacking[0] <= COARSE_LACKING[0]) & (lacking[1] <= COARSE_LACKING[1])
+    return can_be_twins
 
 
 def _ranges(looks: Looks) -> tuple[Looks, Looks, Looks]:

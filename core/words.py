@@ -136,10 +136,10 @@ def forms_of(name: str) -> tuple[str, ...]:
     """
     forms: list[str] = []
     for part in name.split(","):
-        own = " ".join(tokens(part))
-        single = singular(own)
+        normalised = " ".join(tokens(part))
+        single = singular(normalised)
         known = _SYNONYMS.get(_SAME_CLASS.get(single, single), ())
-        for word in (own, single, *known):
+        for word in (normalised, single, *known):
             forms += [word, plural(singular(word))] if word else []
     return tuple(dict.fromkeys(forms))
 
@@ -154,11 +154,11 @@ def protected_spans(text: str, task: Task) -> list[Span]:
     every = sorted(
         {span for form in _all_forms(task) for span in find_phrase(text, form)}, key=lambda span: (span[0], -span[1])
     )
-    kept: list[Span] = []
+    disjoint: list[Span] = []
     for span in every:
-        if not kept or span[0] >= kept[-1][1]:
-            kept.append(span)
-    return kept
+        if not disjoint or span[0] >= disjoint[-1][1]:
+            disjoint.append(span)
+    return disjoint
 
 
 def protected_words_in(text: str, task: Task) -> tuple[str, ...]:

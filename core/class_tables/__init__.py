@@ -141,20 +141,20 @@ def recognised(classes: Sequence[str]) -> tuple[str, tuple[TableClass | None, ..
 
 
 def _is_named(name: str, row: TableClass) -> bool:
-    own = {plain(one) for one in row.names}
-    return plain(name) in own or name == row.wordnet or {plain(part) for part in name.split(",")} <= own
+    row_names = {plain(one) for one in row.names}
+    return plain(name) in row_names or name == row.wordnet or {plain(part) for part in name.split(",")} <= row_names
 
 
 @cache
 def _imagenet_names() -> dict[str, TableClass | None]:
     """ImageNet's classes by id and by full name, as timm and torchvision write it; None for a name of two classes."""
-    found: dict[str, TableClass | None] = {}
+    row_by_name: dict[str, TableClass | None] = {}
     for row in class_table(IMAGENET).classes:
-        own = [one for one in row.names if one != row.name]
-        full = {plain(one) for one in (row.wordnet, row.name, ", ".join(row.names), ", ".join(own))} - {""}
+        synonyms = [one for one in row.names if one != row.name]
+        full = {plain(one) for one in (row.wordnet, row.name, ", ".join(row.names), ", ".join(synonyms))} - {""}
         for name in full:
-            found[name] = None if name in found else row
-    return found
+            row_by_name[name] = None if name in row_by_name else row
+    return row_by_name
 
 
 @cache
@@ -173,23 +173,23 @@ def all_above(wordnet: str) -> frozenset[str]:
 @cache
 def meanings() -> dict[str, tuple[WordSense, ...]]:
     """Return the meanings of each word (`plain`) above ImageNet's classes, the commonest first."""
-    found: dict[str, list[WordSense]] = {}
+    senses: dict[str, list[WordSense]] = {}
     for row in _rows("wordnet.csv"):
         pairs = [part.rsplit(":", 1) for part in row["names"].split(", ")]
         names = tuple(name for name, _ in pairs)
         for name, order in pairs:
-            found.setdefault(plain(name), []).append(WordSense(row["wordnet"], names, int(order)))
-    return {word: tuple(sorted(own, key=lambda one: one.order)) for word, own in found.items()}
+            senses.setdefault(plain(name), []).append(WordSense(row["wordnet"], names, int(order)))
+    return {word: tuple(sorted(own, key=lambda one: one.order)) for word, own in senses.items()}
 
 
 @cache
 def word_meanings() -> dict[str, tuple[WordMeaning, ...]]:
     """Return the meanings of ambiguous words (`plain`) for ImageNet's classes and above, if a picture can show them."""
-    found: dict[str, list[WordMeaning]] = {}
+    meanings_by_word: dict[str, list[WordMeaning]] = {}
     for row in _rows("senses.csv"):
         meaning = WordMeaning(tuple(row["wordnet"].split()), int(row["tagged"]), row["told"])
-        found.setdefault(plain(row["word"]), []).append(meaning)
-    return {word: tuple(own) for word, own in found.items()}
+        meanings_by_word.setdefault(plain(row["word"]), []).append(meaning)
+    return {word: tuple(own) for word, own in meanings_by_word.items()}
 
 
 @cache
@@ -205,21 +205,21 @@ def words_of_id(wordnet: str) -> str:
 @cache
 def _vocabularies() -> dict[str, dict[str, frozenset[str]]]:
     """By data set, WordNet ids of each label (`_joined`); empty if the set does not state the meaning."""
-    found: dict[str, dict[str, frozenset[str]]] = {}
+    ids_by_label: dict[str, dict[str, frozenset[str]]] = {}
     for row in _rows("vocabularies.csv"):
-        found.setdefault(row["set"], {})[_joined(row["label"])] = frozenset(row["wordnet"].split())
+        ids_by_label.setdefault(row["set"], {})[_joined(row["label"])] = frozenset(row["wordnet"].split())
     namings: tuple[Callable[[Mapping[str, str]], str], ...] = (  # in short and in full, as torchvision and timm do
         lambda row: row["name"],
         lambda row: row["names"].split(", ")[0],
         lambda row: row["names"],
     )
     for number, naming in enumerate(namings):
-        own: dict[str, frozenset[str]] = {}
+        label_ids: dict[str, frozenset[str]] = {}
         for row in _rows("imagenet.csv"):
             key = _joined(naming(row))
-            own[key] = _OF_TWO_CLASSES if key in own else frozenset((row["wordnet"],))
-        found[f"{IMAGENET}#{number}"] = own
-    return found
+            label_ids[key] = _OF_TWO_CLASSES if key in label_ids else frozenset((row["wordnet"],))
+        ids_by_label[f"{IMAGENET}#{number}"] = label_ids
+    return ids_by_label
 
 
 _OF_TWO_CLASSES = frozenset(("",))
@@ -240,14 +240,14 @@ def meanings_in_sets(labels: Sequence[str]) -> dict[str, SetMeaning]:
     if len(set(keys.values())) < FEWEST_LABELS:
         return {}
     fitting = {title: own for title, own in _vocabularies().items() if own.keys() >= set(keys.values())}
-    found = {}
+    common_meanings = {}
     for label, key in keys.items():
         stated = {title: own[key] for title, own in fitting.items() if own[key]}
         common = frozenset.intersection(*stated.values()) if stated else frozenset()
         if common and common != _OF_TWO_CLASSES:
             sets = dict.fromkeys(title.partition("#")[0] for title in stated)
-            found[label] = SetMeaning(tuple(sets), tuple(sorted(common)))
-    return found
+            common_meanings[label] = SetMeaning(tuple(sets), tuple(sorted(common)))
+    return common_meanings
 
 
 @cache
@@ -273,13 +273,13 @@ def names_of_id(wordnet: str) -> tuple[str, ...]:
 @cache
 def _scenes() -> tuple[dict[str, str], dict[str, frozenset[str]]]:
     """Canonical name by name, and the kinds of each class by its canonical name."""
-    held = tomllib.loads((FOLDER / "scenes.toml").read_text(encoding="utf-8"))
-    one_name = {plain(name): plain(names[0]) for names in held["same"] for name in names}
+    scenes = tomllib.loads((FOLDER / "scenes.toml").read_text(encoding="utf-8"))
+    one_name = {plain(name): plain(names[0]) for names in scenes["same"] for name in names}
 
     def same(name: str) -> str:
         return one_name.get(plain(name), plain(name))
 
-    kinds = {same(name): frozenset(map(same, own)) for name, own in held["kinds"].items()}
+    kinds = {same(name): frozenset(map(same, own)) for name, own in scenes["kinds"].items()}
     return one_name, kinds
 
 
