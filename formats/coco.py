@@ -1,7 +1,7 @@
 """COCO: images and a JSON file of regions as run lengths or outlines.
 
-Masks here know classes, not objects, so a connected region of a class stands for an object. A class that falls into
-very many pieces in an image becomes one region marked as a crowd, as COCO does with what it does not count.
+Masks here know classes, not objects, so a connected region of a class is written as an object. A class in very many
+pieces in an image becomes one region marked as a crowd, as COCO does with things that it does not count.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _KINDS = re.compile(r"_?(instances|captions|person_keypoints|keypoints|annotatio
 
 
 def write_coco(draft: Draft, examples: Sequence[Example]) -> Description:
-    """COCO: SPLIT/NAME.png and annotations/instances_SPLIT.json, masks as run lengths."""
+    """Write COCO: SPLIT/NAME.png and annotations/instances_SPLIT.json, masks as run lengths."""
     ids = {name: number for number, name in enumerate(class_names(examples), start=1)}
     splits: dict[Split, dict[str, Any]] = {}
 
@@ -55,7 +55,7 @@ def write_coco(draft: Draft, examples: Sequence[Example]) -> Description:
                 "width": width,
                 "height": height,
                 "label": example.label,
-                # Beside what COCO has: what the mask needs to come back number by number.
+                # An addition to COCO: restores the numbers of the mask.
                 **({"mask_classes": _texts(example.mask_classes)} if picture.mask is not None else {}),
             }
         )
@@ -123,7 +123,7 @@ def _whole(picture: Picture, ids: Mapping[str, int]) -> list[dict[str, Any]]:
 
 
 class CocoSource(Source):
-    """The images of the JSON lists. Of each entry only its place in its list is kept, as there may be very many."""
+    """The images of the JSON lists. Keeps only the byte range of each entry, as there may be very many."""
 
     def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
         super().__init__(files, report, options, in_place)
@@ -231,7 +231,7 @@ class CocoSource(Source):
         return table
 
     def _folder_of(self, name: str, images: Sequence[str]) -> str:
-        """The folder of the images: called as the split, within `images` or not, or that of the list."""
+        """Return the folder of the images: named as the split, within `images` or not, or the folder of the list."""
         split, beside = _split_of(name), posixpath.dirname(name)
         above = posixpath.dirname(beside)
         kinds = dict.fromkeys((split, split_folder(standard(split), "val"), standard(split)))  # type: ignore[arg-type]
@@ -251,7 +251,7 @@ class CocoSource(Source):
         return self.files.has(path) if self.in_place else by_form(self._known, path) is not None
 
     def _place_of(self, table: _Table, named: str) -> str | None:
-        """The file that an entry names: in the folder of the list's images, or the only one so called."""
+        """Return the file that an entry names: in the folder of the list's images, or the only file of that name."""
         path = joined(table.folder, _path(named))
         if self.in_place:
             return path
@@ -307,7 +307,7 @@ class CocoSource(Source):
         annotations: Sequence[Mapping[str, Any]],
         tally: Tally,
     ) -> Found:
-        """The item with the mask of its regions, and its label. Raises UserError for an entry that cannot be read."""
+        """Return the item with its label and the mask of its regions. Raises UserError for an unreadable entry."""
         named = table.categories
         kinds = [_id(annotation.get("category_id")) for annotation in annotations]
         if not named.keys() >= set(kinds):
@@ -341,7 +341,7 @@ class CocoSource(Source):
         if not numbers and named:
             return found
         shapes = []
-        for annotation in sorted(shaped, key=area_of, reverse=True):  # smaller ones lie on larger ones
+        for annotation in sorted(shaped, key=area_of, reverse=True):  # smaller ones lie on top of larger ones
             number = annotation.get("mask_number", numbers.get(named[_id(annotation.get("category_id"))]))
             if not isinstance(number, int) or not 0 <= number < UNLABELLED:
                 raise UserError("It has more than 255 classes, which a mask cannot hold.")
@@ -356,7 +356,7 @@ class _Table:
     name: str
     problem: str = ""
     kind: str = ""
-    """“caption” or “keypoints” where its annotations have these."""
+    """“caption” or “keypoints” if its annotations have these."""
     stamp: str = ""
     folder: str = ""
     places: array[int] = field(default_factory=lambda: array("Q"))
@@ -375,7 +375,7 @@ class _Table:
     def note(
         self, what: str, entry: Mapping[str, Any], place: int, size: int, names: list[str], ids: list[str]
     ) -> None:
-        """Keep where an entry lies. The names and ids of images are added to `names` and `ids`."""
+        """Store the byte range of an entry. Adds names and ids of images to `names` and `ids`."""
         if what == "images":
             names.append(_text(entry.get("file_name")))
             ids.append(_id(entry.get("id")))
@@ -403,12 +403,12 @@ class _Table:
 
     @property
     def numbers(self) -> dict[str, int]:
-        """The numbers of the classes in masks: their places in the list. Empty where a mask cannot hold them."""
+        """Number of each class in masks: its place in the list. Empty if a mask cannot hold them."""
         names = dict.fromkeys(self.categories.values())
         return {name: number for number, name in enumerate(names)} if len(names) <= UNLABELLED else {}
 
     def finish(self, ids: Sequence[str]) -> None:
-        """Sort the images by their ids and the annotations by their images."""
+        """Index the images by their ids and the annotations by their images."""
         self.ids, self._by_image = Places(map(digest, ids)), Places(self._ids)
         if len(set(self.categories.values())) > UNLABELLED:
             self.told.append("It has more categories than a mask can hold: masks are left out.")
@@ -421,7 +421,7 @@ class _Table:
 
 
 def claims(files: Files) -> bool:
-    """True if a file is a list of COCO's form."""
+    """Return True if a file is a list of COCO's form."""
     return any(_looks_like_list(files, name) for name in files.names if name.endswith(".json"))
 
 
@@ -436,7 +436,7 @@ def _looks_like_list(files: Files, name: str) -> bool:
 
 
 def _split_of(table: str) -> str:
-    """The split of a list as it is called: by its own name (instances_train2017.json), or its folder."""
+    """Return the split that the path of a list names, in its file name (instances_train2017.json) or folder."""
     own = _KINDS.sub("", stem_of(table).removesuffix(".coco")).strip("_")
     folders = [part for part in table.split("/")[:-1] if part.lower() in SPLIT_OF]
     named = [part for part in (own, *re.split(r"[_\W]", own)) if standard(part) in ("train", "validation", "test")]
@@ -452,7 +452,7 @@ def _text(value: object) -> str:
 
 
 def _id(value: object) -> str:
-    """An id as text, so that 27 and "27" are the same; "" for what cannot be one, such as a list."""
+    """Return an id as text, so that 27 and "27" are the same; "" if it cannot be an id, such as a list."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return str(value) if isinstance(value, int | float | str) else ""
@@ -468,20 +468,20 @@ def _read_at(file: BinaryIO, place: int, size: int) -> dict[str, Any]:
 
 
 class _Text:
-    """A JSON file that is gone through from front to back, a character for a byte."""
+    """A JSON file that is read from front to back, one character for each byte."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._text = ""
         self._at = 0
         self._before = 0
-        """Bytes of the file before the text that is kept."""
+        """Bytes of the file before the buffered text."""
         self._more()
         if self._text.startswith("\xef\xbb\xbf"):  # the mark of UTF-8
             self._at = 3
 
     def sign(self) -> str:
-        """The next character that is not blank, which is not yet passed. Raises ValueError at the end."""
+        """Return the next character that is not blank, without consuming it. Raises ValueError at the end."""
         while True:
             match = _BLANK.match(self._text, self._at)
             self._at = match.end() if match else self._at
@@ -491,19 +491,19 @@ class _Text:
                 raise ValueError(_NO_FORM)
 
     def take(self, signs: str) -> str:
-        """Pass one of some characters. Raises ValueError for another one."""
+        """Consume one of some characters. Raises ValueError for another one."""
         if (sign := self.sign()) not in signs:
             raise ValueError(_NO_FORM)
         self._at += 1
         return sign
 
     def value(self) -> tuple[Any, int, int]:
-        """The next value, passed; where it begins and how many bytes it has. Raises ValueError."""
+        """Consume the next value. Return it with its offset and size in bytes. Raises ValueError."""
         self.sign()
         while True:
             try:
                 value, end = _DECODER.raw_decode(self._text, self._at)
-                if end < len(self._text) or not self._more():  # a number may go on behind the end
+                if end < len(self._text) or not self._more():  # a number may continue in the next block
                     break
             except ValueError as error:
                 if not self._more():
@@ -512,7 +512,7 @@ class _Text:
                 raise ValueError(_NO_FORM) from error
         start, size = self._before + self._at, end - self._at
         piece = self._text[self._at : end]
-        if not piece.isascii():  # here a character is a byte: its texts have to be read anew
+        if not piece.isascii():  # one character for each byte: decode its texts as UTF-8
             value = json.loads(piece.encode("latin-1"))
         self._at = end
         return value, start, size
@@ -528,7 +528,7 @@ class _Text:
 
 
 def entries(file: BinaryIO) -> Iterator[tuple[str, Any, int, int]]:
-    """The entries of the lists that a JSON object holds: name of the list, the entry, its place and size in bytes.
+    """Yield the entries of the lists in a JSON object: name of the list, entry, offset and size in bytes.
 
     Raises ValueError for another form.
     """

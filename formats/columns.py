@@ -1,4 +1,4 @@
-"""Files of rows and columns: Arrow, which is mapped into memory, and Parquet, read a row group at a time."""
+"""Table files: Arrow, which is mapped into memory, and Parquet, read one row group at a time."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     import pyarrow
 
 _ROWS = 64
-"""Rows with images that are in memory at once."""
+"""Rows with images in memory at once."""
 _GROUPS = 2
-"""Row groups of Parquet files that are kept. A group of ImageNet's takes some ten megabytes."""
+"""Row groups of Parquet files in memory. A group of ImageNet's takes some ten megabytes."""
 _LABELS = 4096
-"""Labels that are read at once."""
+"""Labels read at once."""
 MOST_ROWS = 2_000_000
-"""Rows of a table. Equal ones pack so well that a small file could keep an import busy for hours."""
+"""Maximum rows of a table. Equal rows compress so well that a small file could block an import for hours."""
 
 
 def require_few(rows: int) -> None:
@@ -31,7 +31,7 @@ def require_few(rows: int) -> None:
 
 
 class ArrowFile:
-    """A file of rows that is mapped into memory."""
+    """An Arrow file mapped into memory."""
 
     def __init__(self, file: Path) -> None:
         import pyarrow
@@ -39,7 +39,7 @@ class ArrowFile:
         mapped = pyarrow.memory_map(str(file))
         try:
             self._table = pyarrow.ipc.open_stream(mapped).read_all()
-        except pyarrow.ArrowInvalid:  # the other one of Arrow's two forms of files
+        except pyarrow.ArrowInvalid:  # the other of Arrow's two file formats
             self._table = pyarrow.ipc.open_file(mapped).read_all()
         self.schema = self._table.schema
         require_few(self.count())
@@ -48,19 +48,19 @@ class ArrowFile:
         return int(self._table.num_rows)
 
     def rows(self, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:
-        """Some columns, or all, of the rows from front to back; no other one is read."""
+        """Yield rows from front to back with some columns, or all; no other column is read."""
         table = self._table if columns is None else self._table.select(list(columns))
         for batch in table.to_batches(_ROWS if columns is None else _LABELS):
             yield from batch.to_pylist() if batch.num_columns else ({} for _ in range(batch.num_rows))
 
     def row(self, number: int, columns: Sequence[str]) -> dict[str, Any]:
-        """Some columns of a row, from 0."""
+        """Return some columns of a row, by its zero-based number."""
         row: dict[str, Any] = self._table.select(list(columns)).slice(number, 1).to_pylist()[0]
         return row
 
 
 class ParquetFile:
-    """A file of rows, some of whose row groups are in memory."""
+    """A Parquet file with the latest row groups in memory."""
 
     def __init__(self, file: Path) -> None:
         import pyarrow.parquet
@@ -105,7 +105,7 @@ class ParquetFile:
 
 
 def features_of(schema: pyarrow.Schema) -> dict[str, Any]:
-    """What `datasets` wrote of the columns."""
+    """Return the description of the columns written by `datasets`; {} without one."""
     try:
         features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
         return {name: about for name, about in features.items() if isinstance(about, dict)}
@@ -114,13 +114,13 @@ def features_of(schema: pyarrow.Schema) -> dict[str, Any]:
 
 
 def class_names(schema: pyarrow.Schema) -> dict[str, list[str]]:
-    """The columns that `datasets` wrote as numbers of classes, and the names of these numbers."""
+    """Return the columns that `datasets` wrote as class numbers, with the names of the numbers."""
     names = {column: about.get("names") for column, about in features_of(schema).items() if column in schema.names}
     return {column: list(map(str, listed)) for column, listed in names.items() if isinstance(listed, list)}
 
 
 def with_class_names(values: dict[str, Any], names: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """The cells of a row, with the names of classes in place of their numbers; None for -1, which nobody knows."""
+    """Return the cells of a row with class names in place of numbers; None for -1, an unknown class."""
     for column, listed in names.items():
         number = values.get(column)
         if isinstance(number, int) and -1 <= number < len(listed):

@@ -1,4 +1,4 @@
-"""The parts that several formats share: rows, names of splits and classes, and the files that a row names."""
+"""Parts shared by several formats: rows, names of splits and classes, and the files that a row names."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from formats.source import Tally
 from formats.types import Example, Report, Row, Split
 
 SHARD_BYTES, SHARD_EXAMPLES = 500_000_000, 10_000
-"""A shard is closed before it holds more than either."""
+"""Limits of a shard: it is closed once it reaches either."""
 
 
 def read_row(values: Mapping[str, Any], where: str, tally: Tally) -> Row:
-    """The row of an example from the columns that a stranger's table has for it.
+    """Return the row of an example from the columns of any table.
 
-    A column that is called as one of ours and holds something else, and one that JSON cannot say, is told and does not
-    refuse the row. Raises UserError for a label that is none.
+    A column with one of our names but other content, or content that JSON cannot hold, is reported and does not refuse
+    the row. Raises UserError for an invalid label.
     """
     known: dict[str, Any] = {}
     facts: dict[str, Any] = {}
@@ -87,7 +87,7 @@ def _as_text(value: Any) -> str:
 
 
 def split_in(folder: str) -> Split:
-    """The split that a path or a word names; "" for none."""
+    """Return the split named in a path or a word, or ""."""
     for part in folder.split("/"):
         if part.lower() in SPLIT_OF:
             return SPLIT_OF[part.lower()]
@@ -95,7 +95,7 @@ def split_in(folder: str) -> Split:
 
 
 def read_classes(files: Files, report: Report) -> dict[int, str] | None:
-    """The class numbers that a `classes.json` or `classes.txt` of the set names; None without one."""
+    """Return class names by number from the set's `classes.json`, `classes.txt` or `_classes.csv`; None without one."""
     name = class_list_of(files)
     if not name:
         return None
@@ -116,7 +116,7 @@ def read_classes(files: Files, report: Report) -> dict[int, str] | None:
             return None
         return {int(number): str(called) for number, called in numbers.items() if 0 <= int(number) <= UNLABELLED}
     except (ValueError, TypeError, AttributeError, UserError, RecursionError):
-        if name.endswith(".csv"):  # a table that another reader knows
+        if name.endswith(".csv"):  # a table that another reader uses
             return None
         wrong = _first_wrong_line(text) if name.endswith(".txt") and text else ""
         report.refuse(name, f"It is no list of classes: write one as “0 sky, 1 road” in classes.txt.{wrong}")
@@ -124,7 +124,7 @@ def read_classes(files: Files, report: Report) -> dict[int, str] | None:
 
 
 def class_list_of(files: Files) -> str:
-    """The file of the set that names class numbers; "" without one."""
+    """Return the file of the set that names class numbers, or ""."""
     names = (CLASSES, "classes.txt", "_classes.csv")
     return next((name for name in files.names if posixpath.basename(name) in names), "")
 
@@ -139,12 +139,12 @@ def _first_wrong_line(text: str) -> str:
 
 
 def pair_of_files(example: Example, images: str, masks: str) -> tuple[str, str | None]:
-    """The names of image and mask in their folders."""
+    """Return the paths of image and mask in their folders."""
     return f"{images}/{example.name}.png", None if example.mask is None else f"{masks}/{example.name}.png"
 
 
 def splits_of(examples: Sequence[Example]) -> list[Split]:
-    """The splits that there are, in their order."""
+    """Return the splits that occur, in order."""
     return sorted({example.split for example in examples}, key=("train", "validation", "test", "").index)
 
 
@@ -162,8 +162,8 @@ def is_sheet(name: str) -> bool:
 
 
 def in_shards(pictures: Iterator[Picture]) -> Iterator[tuple[str, int, Iterator[Picture]]]:
-    """The pictures, which come sorted by split, in shards: folder of the split, number of the shard, its pictures. Each
-    shard has to be used up before the next.
+    """Yield shards of the pictures, which are sorted by split: folder of the split, number of the shard, its pictures.
+    Consume each shard before the next.
     """
     for split, of_split in groupby(pictures, lambda picture: split_folder(picture.example.split)):
         yield from ((split, number, shard) for number, shard in enumerate(_shards(of_split)))

@@ -1,7 +1,7 @@
-"""Write the folder of an export. It is called unfinished until all of it is there; its manifest comes last.
+"""The folder of an export while it is written. Its name says unfinished until it is complete; its manifest comes last.
 
 The manifest (`manifest.json`) names every file with its sha256. A folder without one is incomplete. The same set gives
-the same bytes, so nothing here knows the time or the machine.
+the same bytes, so no time and no machine is written.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _BEFORE = ".before"
 _DETAILED_AT_ONCE = 200
 """Examples whose captions, edits and facts are in memory at once."""
 DETAILS = ("labels", "captions", "edits", "classes of masks", "splits")
-"""Kinds of details that a format may hold of an example, besides its pictures."""
+"""Kinds of details that a format may store for an example, besides its pictures."""
 _AHEAD = 4
 """Files in memory at once, for each thread."""
 
@@ -75,7 +75,7 @@ class Picture:
     mask: bytes | None
     """PNG of mode L, the size of the image."""
     data: bytes = b""
-    """PNG; of a generated image with its IPTC digital source type. Empty where it was written into a file already."""
+    """PNG, with its IPTC digital source type if generated. Empty if a file was written from it already."""
 
     @cached_property
     def row(self) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class Picture:
 
 
 class Draft:
-    """A folder while it is written, by one thread at a time. The threads of `pictures` are its own."""
+    """An export folder while one thread writes it. The threads of `pictures` belong to it."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Draft:
         self.masks = False
         """True if one of the examples has a mask."""
         self.left_out: Counter[str] = Counter()
-        """Number of images by kind of detail that stands in `records.jsonl` alone."""
+        """Number of images by kind of detail that only `records.jsonl` holds."""
         self._records: BinaryIO | None = None
         self._add_typed: Callable[[Mapping[str, Any]], None] | None = None
 
@@ -121,7 +121,7 @@ class Draft:
             file.writelines(parts)
             file.flush()
             if hasattr(os, "posix_fadvise"):
-                # So the system begins to write it to the disk now, while other files are read and hashed.
+                # Tells the system to start writing it to disk now, while other files are read and hashed.
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         self._note(name, sum(map(len, parts)), sha)
 
@@ -153,9 +153,9 @@ class Draft:
     def record(
         self, picture: Picture, file: str, mask_file: str | None = None, details: Collection[str] = DETAILS, **more: Any
     ) -> None:
-        """Write the row of an example into the records: the same in every format.
+        """Write the row of an example into the records, the same in every format.
 
-        `details` are the kinds that the files of the format hold too; the others are counted as left out.
+        `details` are the kinds that the files of the format also hold; the others are counted as left out.
         """
         assert self._records is not None and self._add_typed is not None
         self.left_out.update(name for name in DETAILS if name not in details and _has(picture.example, name))
@@ -166,10 +166,10 @@ class Draft:
         self._add_typed(row)
 
     def pictures(self, examples: Sequence[Example], named: Named | None = None) -> Iterator[Picture]:
-        """Yield the examples in their order with the checked bytes of their files. Report progress.
+        """Yield the examples in order with the checked bytes of their files. Report progress.
 
-        With `named` the threads that read the files also write them under these names, a few ahead. Raises UserError
-        for a file that is missing or not the one that the set names, OSError if one cannot be written.
+        With `named` the threads that read the files also write them under these names, a few ahead. Raises UserError if
+        a file is missing or differs from the set's, OSError if one cannot be written.
         """
         loading = in_threads(lambda example: self._loaded(example, named), self._completed(examples))
         self._loading.append(loading)
@@ -276,9 +276,9 @@ def drafted(
     progress: OnProgress | None = None,
     complete: Complete | None = None,
 ) -> Iterator[Draft]:
-    """Open a draft. It takes the name `into` when all went well, and is removed otherwise.
+    """Open a draft. It is renamed to `into` on success, and removed otherwise.
 
-    Raises UserError if `into` is a file, or a folder that is not empty, unless `replace` and all files in it are of an
+    Raises UserError if `into` is a file or a non-empty folder, unless `replace` is set and all files in it belong to an
     earlier export.
     """
     into = Path(os.path.abspath(into))
@@ -346,9 +346,9 @@ def _read(path: Path, name: str) -> bytes:
 
 
 def _settle(folder: Path) -> None:
-    """Wait until all that was written to a folder's disk is on it, which is much faster than file after file.
+    """Wait until everything written to a folder's disk is on it, which is much faster than file after file.
 
-    Raises OSError if the disk did not take something.
+    Raises OSError if the disk did not store something.
     """
     sync_disk = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
     if sync_disk is None:  # not Linux
@@ -416,15 +416,15 @@ def _unfinished(into: Path) -> Iterator[Path]:
                     return
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        # Otherwise another export removed it before it was locked, as if a dead export had left it.
+        # Otherwise another export removed it before it was locked, taking it for remains of a dead one.
 
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[bool | None]:
-    """Lock a folder, so that no other export takes it for the remains of a dead one. Yield False if another export has
-    the lock, None on a disk without locks, where nothing is swept.
+    """Lock a folder, so that no other export takes it for remains of a dead one. Yield False if another export has the
+    lock, None on a disk without locks, where nothing is swept.
 
-    The kernel releases the lock however a process ends. A process id may belong to another process by then.
+    The kernel releases the lock however a process ends, while a process id may be reused.
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -439,7 +439,7 @@ def _locked(folder: Path) -> Iterator[bool | None]:
 
 
 def _sweep(into: Path) -> None:
-    """Remove what dead exports to the same place left. An export that one of them was about to replace gets its name
+    """Remove the remains of dead exports to the same place. Rename an export that one of them was about to replace
     back.
     """
     remains = into.parent.glob(f"{glob.escape(into.name)}.unfinished-*")

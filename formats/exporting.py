@@ -14,7 +14,7 @@ from formats.pages import CARD, CROISSANT, card, croissant
 from formats.types import SPLITS, Example, TestSet
 
 _COLUMNS = DataTable(__file__, str)
-"""What the columns of the records hold, by their names."""
+"""Meaning of each column of the records, by its name."""
 
 
 def export(
@@ -29,14 +29,14 @@ def export(
 ) -> Path:
     """Write the set into the new folder `into` and return its path. The same set gives the same bytes.
 
-    With `complete`, `examples` may lack captions, edits and facts, which take most of the memory: `complete` is asked
-    for them when they are written, some hundred at a time.
+    With `complete`, `examples` may lack captions, edits and facts, which take most of the memory: `complete` returns
+    them while they are written, some hundred at a time.
 
-    Until all of it is there the folder beside it is called unfinished; its manifest is written last. A failed or
-    stopped export leaves nothing. Raises UserError for an unknown or read-only format, an empty set, a file that is
-    missing or damaged, a set that the format cannot hold, a full disk, and a folder that is not empty (with `replace`:
-    unless all that it holds is of an earlier export). Raises ValueError for names that are unsafe or there twice, and
-    what `progress` raises, which stops the export.
+    Until it is complete the folder has a name that says unfinished; its manifest is written last. A failed or stopped
+    export leaves nothing. Raises UserError for an unknown or read-only format, an empty set, a missing or damaged file,
+    a set that the format cannot hold, a full disk, and a non-empty folder (with `replace`: unless it holds only an
+    earlier export). Raises ValueError for unsafe or repeated names, and whatever `progress` raises, which stops the
+    export.
     """
     ordered = sorted(examples, key=lambda example: (SPLITS.index(example.split), example.name))
     known = LAYOUTS.get(layout)

@@ -1,7 +1,7 @@
-"""Named files of a data set: a folder, a zip or a tar, read where they lie.
+"""Files of a data set by name: a folder, a zip or a tar, read in place.
 
-Names are never used as paths to write to. Names that lead out of the archive and bombs are left out, each with a row
-of the report; the good rest is read. Links are followed only in a folder that a person of this machine named.
+Names are never used as paths to write to. Names that lead out of the archive and zip bombs are left out, each with a
+row of the report; the rest is read. Links are followed only in a folder that a user of this machine named.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ T = TypeVar("T")
 
 MOST_FILES = 2_000_000
 MOST_TABLE = 2_000_000_000
-"""Bytes of a list of examples that has to be read as one."""
+"""Maximum bytes of a list of examples that has to be read at once."""
 MOST_LINE = 50_000_000
-"""Bytes of a line of a list."""
+"""Maximum bytes of a line of a list."""
 _BLOCK = 1 << 20
 MOST_PACKED = 250
-"""How many times its size a file may unpack to, if that is over `SMALL` bytes."""
+"""Maximum ratio of unpacked to packed size for files over `SMALL` bytes."""
 SMALL = 10_000_000
 IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 BROKEN_ARCHIVE = (
     *(zipfile.BadZipFile, EOFError, OSError, RuntimeError, NotImplementedError, UnicodeDecodeError),
     *(zlib.error, lzma.LZMAError),
 )
-"""What is raised for an archive that is no whole one; of bzip2, OSError."""
+"""Errors that a damaged archive raises; for bzip2, OSError."""
 _FROM_WITHIN = re.compile(r"^(\./)+")
-"""Start of the names in an archive that was packed from within its folder."""
+"""Start of the names in an archive that was packed from inside its folder."""
 GONE = "The file is not there any more: put it back, or list the data set again."
 _LINK = "It is a link, and links are not followed: put the file itself in its place."
 
@@ -59,41 +59,41 @@ class Files(Protocol):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names, sorted. A folder is walked when they are first asked for."""
+        """All names, sorted. A folder is walked at first access."""
 
     def folders(self, inside: str = "") -> list[str]:
-        """Names of the folders directly in a folder, sorted."""
+        """Return the names of the folders directly in a folder, sorted."""
 
     def files(self, inside: str = "", deep: bool = True) -> Iterator[str]:
-        """Paths of the files below a folder, or directly in it; sorted within each folder. None is opened."""
+        """Yield the paths of the files below a folder, or directly in it; sorted within each folder. None is opened."""
 
     def has(self, path: str) -> bool:
-        """True if there is a file or a folder."""
+        """Return True if there is a file or a folder."""
 
     def read(self, name: str, most: int = MAX_BYTES) -> bytes:
-        """Bytes of a file. Raises UserError if it is missing, damaged or has more than `most`."""
+        """Return the bytes of a file. Raises UserError if it is missing, damaged or has more than `most`."""
 
     def path(self, name: str) -> Path:
-        """Place of a file that is read piece by piece; of an archive, a copy that is made when it is first asked for.
-        Raises UserError if it is damaged or may not be copied, OSError when the disk is full.
+        """Return the path of a file to read piece by piece; for an archive, of a copy made at first use.
+        Raises UserError if it is damaged or may not be copied, OSError if the disk is full.
         """
 
     def stamp(self, name: str) -> str:
-        """Size and time of the last change, of the archive where the file lies in one. Raises UserError if missing."""
+        """Return size and time of the last change, of the archive for files in one. Raises UserError if missing."""
 
 
 class Line(NamedTuple):
     """A line of a file."""
 
     number: int
-    """From 1."""
+    """One-based number."""
     place: int
-    """Where it begins, in bytes."""
+    """Offset in bytes."""
     text: bytes
 
 
 def why_unsafe(name: str) -> str:
-    """Why a name of an archive is not read; "" for a good one."""
+    """Return why a name in an archive is refused; "" for a good one."""
     if name.startswith("/") or (len(name) > 1 and name[1] == ":"):
         return "Its name is an absolute path, which a good archive does not hold: pack it again."
     if ".." in name.split("/"):
@@ -104,21 +104,21 @@ def why_unsafe(name: str) -> str:
 
 
 def hidden(name: str) -> bool:
-    """Whether a computer put it beside a person's files."""
-    parts = [part for part in name.split("/") if part != "."]  # the folder itself
+    """Return True for files that an operating system adds to a person's files."""
+    parts = [part for part in name.split("/") if part != "."]  # "." is the folder itself
     return any(part.startswith((".", "__MACOSX")) or part == "Thumbs.db" for part in parts)
 
 
 def is_image(name: str) -> bool:
-    """By its ending."""
+    """Return True if the name has the ending of an image."""
     return name.lower().endswith(IMAGES)
 
 
 def open_files(source: Path, report: Report, scratch: Path | None = None, follow_links: bool = False) -> Files:
     """Open a folder, a zip or a tar.
 
-    A tar that is compressed as a whole is unpacked into `scratch`; without one it is refused, and so is the path of a
-    file in an archive. Raises UserError when there is nothing that could be read at all.
+    A tar that is compressed as a whole is unpacked into `scratch`; without `scratch` it is refused, and so is the path
+    of a file in an archive. Raises UserError if nothing can be read at all.
     """
     if source.is_dir():
         return Folder(source, report, follow_links)
@@ -143,14 +143,14 @@ def open_files(source: Path, report: Report, scratch: Path | None = None, follow
 
 
 def unreadable(error: OSError) -> UserError:
-    """The error to show for a file of a data set that cannot be opened."""
+    """Return the error for a file of a data set that cannot be opened."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return UserError(GONE)
     return UserError(f"The file cannot be read: {error.strerror or error}.")
 
 
 def stamp_of(file: Path) -> str:
-    """Size and time of the last change. Raises UserError for a file that is missing."""
+    """Return size and time of the last change. Raises UserError if the file is missing."""
     try:
         about = os.stat(file)
     except OSError as error:
@@ -164,18 +164,18 @@ def joined(*parts: str) -> str:
 
 
 def images_in(files: Files, folder: str = "") -> Iterator[str]:
-    """Paths of the images below a folder, by their endings."""
+    """Yield the paths of the images below a folder, by their endings."""
     return filter(is_image, files.files(folder))
 
 
 def require_few(names: Sequence[str], what: str) -> None:
-    """Raises UserError for more files than are taken at once."""
+    """Raise UserError for more files than `MOST_FILES`."""
     if len(names) > MOST_FILES:
         raise UserError(f"{what} holds {len(names):,} files; at most {MOST_FILES:,} are taken at once.")
 
 
 class Folder:
-    """A folder on the disk, walked lazily. Links are followed or told; what cannot be listed is told."""
+    """A folder on the disk, walked lazily. Links are followed or reported; so is what cannot be listed."""
 
     def __init__(self, folder: Path, report: Report, follow_links: bool = False) -> None:
         self.name = folder.name or str(folder)
@@ -248,7 +248,7 @@ class Folder:
             elif reason := why_unsafe(entry.name):
                 self._report.refuse(path, reason)
             elif not self._is_folder(entry):
-                # A link to nothing is told when it is read.
+                # A link to nothing is reported when it is read.
                 if entry.is_file(follow_symlinks=self._follow) or entry.is_symlink():
                     yield path
                 else:
@@ -318,7 +318,7 @@ class _Archive:
             yield self.names[at]
 
     def _good(self, name: str) -> bool:
-        """True if a file is to be read; if not, it is counted or told."""
+        """Return True if a file is to be read; otherwise count or report it."""
         reason = why_unsafe(name)
         if reason:
             self._report.refuse(name, reason)
@@ -336,13 +336,13 @@ class _Archive:
 
 
 def report_hidden(what: str, count: int, report: Report) -> None:
-    """Report how many hidden files were left out."""
+    """Report the number of hidden files that were left out."""
     if count:
         report.refuse(what, f"{count:,} hidden file{' was' if count == 1 else 's were'} left out.")
 
 
 class Inner:
-    """The files within one folder of others, without its name."""
+    """The files in one folder of `files`, with names relative to it."""
 
     def __init__(self, files: Files, folder: str) -> None:
         self._files, self._folder = files, folder
@@ -432,15 +432,14 @@ def tar_places(
     good: Callable[[str], bool] = lambda name: not hidden(name),
     start: int = 0,
 ) -> dict[str, tuple[int, int]]:
-    """Where the files of a plain tar lie, in their order there: place and size in bytes, by name. Nothing but the
-    headers is read.
+    """Return the files of a plain tar in their order: offset and size in bytes, by name. Reads headers only.
 
-    `what` is what the report calls the tar, `good` tells which names are taken, and `start` is where the tar begins
-    within `file`. The places are those in `file`. Raises tarfile.TarError for what is no tar.
+    `what` is the name of the tar in the report, `good` selects the names, and `start` is the offset of the tar in
+    `file`. Offsets count from the start of `file`. Raises tarfile.TarError if it is no tar.
     """
     places: dict[str, tuple[int, int]] = {}
     file.seek(start)
-    if start:  # behind the start of a file, tarfile takes a damaged first header for the end of the tar
+    if start:  # at an offset, tarfile takes a damaged first header for the end of the tar
         tarfile.TarInfo.frombuf(file.read(tarfile.BLOCKSIZE), tarfile.ENCODING, "surrogateescape")
         file.seek(start)
     with tarfile.open(fileobj=file, mode="r:") as archive:
@@ -462,7 +461,7 @@ def tar_places(
 
 
 def tar_members(data: Path, report: Report) -> Files:
-    """Open a plain tar that lies within others, such as a shard. Raises UserError for what is none."""
+    """Open a plain tar among others, such as a shard. Raises UserError if it is none."""
     try:
         return _Tar(data, None, report)
     except (*BROKEN_ARCHIVE, tarfile.TarError) as error:
@@ -470,7 +469,7 @@ def tar_members(data: Path, report: Report) -> Files:
 
 
 def lines_of(file: BinaryIO, start: int = 0) -> Iterator[Line]:
-    """The lines of a file from a place on that are not empty. One that is longer than `MOST_LINE` is cut there."""
+    """Yield the lines of a file from an offset that are not empty. One longer than `MOST_LINE` is cut there."""
     file.seek(start)
     number, place = 0, start
     while text := file.readline(MOST_LINE):
@@ -484,23 +483,23 @@ def lines_of(file: BinaryIO, start: int = 0) -> Iterator[Line]:
 
 
 def names_by_form(names: Iterable[str]) -> dict[str, str]:
-    """Names by themselves and by their composed Unicode form, for lists that were written on another system."""
+    """Return names by themselves and by their composed Unicode form, for lists written on another system."""
     names = tuple(names)
     return {composed(name): name for name in names} | {name: name for name in names}
 
 
 def by_form(known: Mapping[str, T], name: str) -> T | None:
-    """What `known` has under a name: as it is written, or else in its composed Unicode form."""
+    """Return the value of a name in `known`: as written, or else in its composed Unicode form."""
     found = known.get(name)
     return known.get(composed(name)) if found is None else found
 
 
 def _members(archive: tarfile.TarFile, what: str, report: Report) -> Iterable[tarfile.TarInfo]:
-    """The members up to where the archive is damaged, which is told."""
+    """Yield the members up to the point of damage, which is reported."""
     try:
         for member in archive:
             yield member
-            archive.members.clear()  # type: ignore[attr-defined]  # or it keeps two kilobytes of each
+            archive.members.clear()  # or it keeps two kilobytes of each
     except (*BROKEN_ARCHIVE, tarfile.TarError):
         report.refuse(what, "The archive is damaged or cut short: what comes before that place was read.")
 
@@ -525,7 +524,7 @@ def _plain_tar(file: Path, scratch: Path) -> Path:
 
 
 def _unpacker(file: Path) -> Callable[..., Any] | None:
-    """What reads a file that is compressed as a whole; None for one that is not. By its first bytes."""
+    """Return the function that opens a file compressed as a whole, recognised by its first bytes; None for others."""
     with file.open("rb") as opened:
         start = opened.read(2)
     packed: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZ": bz2.open, b"\xfd7": lzma.open}
@@ -533,7 +532,7 @@ def _unpacker(file: Path) -> Callable[..., Any] | None:
 
 
 def zip_name(entry: zipfile.ZipInfo) -> str:
-    """Return the name of a file in a zip. Tools of macOS pack names in UTF-8 without the mark that says so."""
+    """Return the name of a file in a zip. macOS tools pack names in UTF-8 without the flag for it."""
     if entry.flag_bits & 0x800:
         return entry.filename
     try:

@@ -1,6 +1,6 @@
 """Hugging Face's formats: ImageFolder with a metadata file, Parquet with the images inside, and `save_to_disk` (Arrow).
 
-Of Arrow files nothing is loaded, as they are mapped into memory; of Parquet files the row group that is at work.
+Arrow files are mapped into memory and not loaded; of Parquet files only the current row group is in memory.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _IMAGE_NAMES = ("image", "img", "picture", "jpg", "png")
 
 
 def write_imagefolder(draft: Draft, examples: Sequence[Example]) -> Description:
-    """Hugging Face ImageFolder: SPLIT/metadata.parquet beside SPLIT/images/ and SPLIT/masks/.
+    """Write Hugging Face ImageFolder: SPLIT/metadata.parquet beside SPLIT/images/ and SPLIT/masks/.
 
-    In metadata.jsonl `datasets` would take labels such as 2024-01-01 for dates, and the types of columns from its first
-    ten megabytes.
+    From metadata.jsonl `datasets` would read labels such as 2024-01-01 as dates, and infer the types of columns from
+    its first ten megabytes.
     """
 
     def named(example: Example) -> tuple[str, str | None]:
         split = split_folder(example.split)
         return pair_of_files(example, f"{split}/images", f"{split}/masks")
 
-    # The image comes first, or `datasets` has its column last.
+    # The image comes first; otherwise `datasets` has its column last.
     schema = row_schema({"file_name": None, **({"mask_file_name": None} if draft.masks else {})})
     for split, pictures in groupby(draft.pictures(examples, named), lambda picture: picture.example.split):
         with draft.stream(f"{split_folder(split)}/{METADATA}") as file, row_table(file, schema) as add:
@@ -73,7 +73,7 @@ def write_imagefolder(draft: Draft, examples: Sequence[Example]) -> Description:
 
 
 def write_parquet(draft: Draft, examples: Sequence[Example]) -> Description:
-    """Parquet: data/SPLIT-NUMBER.parquet, images and masks inside, as `datasets` shows them."""
+    """Write Parquet: data/SPLIT-NUMBER.parquet, images and masks inside, as `datasets` shows them."""
     schema = row_schema({"image": "Image", **({"mask": "Image"} if draft.masks else {})})
     splits: dict[str, None] = {}
     for split, number, group in in_shards(draft.pictures(examples)):
@@ -96,14 +96,14 @@ def write_parquet(draft: Draft, examples: Sequence[Example]) -> Description:
 
 
 def image_folder(files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> Source:
-    """Images with `metadata.jsonl` or `metadata.csv`, or a folder of classes."""
+    """Open images with a metadata file (`METADATA_FILES`), or a folder of classes."""
     near = [name for folder in ("", *files.folders()) for name in files.files(folder, deep=False)]
     listed = any(posixpath.basename(name) in METADATA_FILES for name in (near if in_place else files.names))
     return (MetadataSource if listed else class_folders)(files, report, options, in_place)
 
 
 class RowSource(Source):
-    """The rows of Parquet files, or of what `save_to_disk` wrote, each of them an image."""
+    """The rows of Parquet files or of a `save_to_disk` folder, an image each."""
 
     def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
         super().__init__(files, report, options, in_place)
@@ -295,7 +295,7 @@ class _Columns:
         split = next((name for name in schema.names if name.casefold() == "split"), "")
         classes = "mask_classes" if "mask_classes" in schema.names and self.mask else ""
         self.said = [name for name in (self.label, split, classes) if name]
-        """What a batch has to know of a row before its image is read."""
+        """Columns that a batch needs before it reads a row's image."""
 
     @staticmethod
     def _image_of(schema: pyarrow.Schema, features: Mapping[str, Any]) -> str:
@@ -314,7 +314,7 @@ class _Columns:
 
 
 def _given(option: str, options: Mapping[str, str], schema: pyarrow.Schema) -> str:
-    """The column that an option names. Raises UserError for one that is not there."""
+    """Return the column that an option names. Raises UserError if it does not exist."""
     column = options.get(option, "")
     if column and column not in schema.names:
         raise UserError(
@@ -324,7 +324,7 @@ def _given(option: str, options: Mapping[str, str], schema: pyarrow.Schema) -> s
 
 
 def _split_of(path: str) -> str:
-    """The split that a Parquet file is of: by its name (train-00000-of-00294.parquet), or the folder it lies in."""
+    """Return the split of a Parquet file, by its name (train-00000-of-00294.parquet) or folder."""
     name = posixpath.basename(path).removesuffix(".parquet").partition("-")[0]
     folders = [part for part in path.split("/")[:-1] if part.lower() in SPLIT_OF]
     found = name if name.lower() in SPLIT_OF else folders[-1] if folders else ""

@@ -1,6 +1,6 @@
 """Folders of images: a class a folder, as torchvision's ImageFolder reads them, and plain ones with masks and captions.
 
-A folder that is called as a split, a mask or a system folder is a class where its brothers are classes.
+A folder named like a split, a mask or a system folder is a class if its siblings are classes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MASK_FOLDERS = ("masks", "mask", "segmentations", "segmentationclass", "labels",
 """Folders of masks, in lower case."""
 MASK_ENDINGS = ("_mask", ".mask", "-mask", "_gtFine_labelIds")
 PICTURE_FOLDERS = ("images", "image", "img", "imgs", "leftimg8bit", "data", "jpegimages")
-"""Folders that say nothing of a label."""
+"""Folders whose names are no labels."""
 _OURS = (
     CARD,
     CLASSES,
@@ -48,12 +48,12 @@ _OURS = (
 _CAPTIONS = (".txt", ".caption")
 _TABLES = (".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".parquet", ".arrow", ".npy", ".npz", ".tar")
 _NUMBERS = re.compile(r"\s*(-?\d+(\.\d+)?([,\s]+|$)){5,}")
-"""A line of numbers, as files of boxes have them."""
+"""A line of numbers, as in files of boxes."""
 _NO_IMAGE = "It is no image: PNG, JPEG, WebP, GIF, BMP and TIFF are taken."
 
 
 def write_torchvision(draft: Draft, examples: Sequence[Example]) -> Description:
-    """torchvision ImageFolder: SPLIT/LABEL/NAME.png; masks lie in a tree of their own.
+    """Write torchvision ImageFolder: SPLIT/LABEL/NAME.png; masks in a separate tree.
 
     Raises UserError without labels.
     """
@@ -87,10 +87,10 @@ def write_torchvision(draft: Draft, examples: Sequence[Example]) -> Description:
 
 
 class ClassFolders(Source):
-    """CLASS/image or SPLIT/CLASS/image, and deeper, of any size: no list of all names is kept.
+    """Images as CLASS/image or SPLIT/CLASS/image, or deeper. Large sets are fine: no list of all names is kept.
 
-    `names` gives the label of a folder that is not called as its label is, `attribute` is what its own name is called
-    then, and `class_of` returns the folder that an image belongs to where it lies in none.
+    `names` maps folders to labels that differ from their names, `attribute` is then the attribute with the folder's
+    name, and `class_of` returns the class folder of an image that is in none.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class ClassFolders(Source):
                 field="root",
             )
         self._splits = deep or (splits if splits == folders and folders else [])
-        # The class list is that of the set: a split may lack images of a class.
+        # The class list covers the whole set: a split may lack images of a class.
         every = {name for split in self._splits for name in files.folders(joined(self._base, split))}
         self._classes = tuple(classes) or tuple(
             sorted(self._label(each) for each in (every if self._splits else folders))
@@ -173,21 +173,21 @@ class ClassFolders(Source):
 
 
 def wrapper_of(files: Files) -> str:
-    """The one folder around all that an archive often has; "" where there is none."""
+    """Return the single folder around everything that many archives have, or ""."""
     folders = files.folders()
     alone = len(folders) == 1 and next(files.files(deep=False), None) is None
     return folders[0] if alone and folders[0].lower() not in SPLIT_OF and files.folders(folders[0]) else ""
 
 
 def class_folders(files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> Source:
-    """A folder of classes. Those of an export may have masks beside them."""
+    """Open a folder of classes. An export may have masks beside it."""
     lazily = in_place and not files.has(CLASSES)
     return (ClassFolders if lazily else PlainFolder)(files, report, options, in_place)
 
 
 class PlainFolder(Source):
-    """Images with their folder as label, a folder called as a split as split, masks beside them or in a tree of their
-    own, and captions in text files beside them.
+    """Images with labels and splits from folder names, masks beside them or in a separate tree, and captions in text
+    files beside them.
     """
 
     def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
@@ -200,7 +200,7 @@ class PlainFolder(Source):
         masks = {name for name in pictures if self._roles.in_mask_folder(name)}
         ended = {name for name in pictures if name not in masks and stem_of(name).endswith(MASK_ENDINGS)}
         there = {_key(name) for name in pictures if name not in masks and name not in ended}
-        # A picture that is only called as a mask is none.
+        # A picture is no mask only because its name ends like one.
         masks |= {name for name in ended if any(_key(other) in there for other in ended)}
         self._images = [name for name in pictures if name not in masks]
         self._masks = {_key(name): name for name in sorted(masks)}
@@ -296,11 +296,11 @@ class PlainFolder(Source):
 
 
 class Roles:
-    """Which folders of images are classes, which are splits, and which hold masks.
+    """The roles of folders of images: class, split or masks.
 
-    The folders of one level are looked at together. Those called as a split, a mask or a system folder are classes
-    where a plain name lies beside them, unless masks have the names of the images beside them. Directly below a split
-    a second split is a class. The class list of an export says it without doubt.
+    Folders of one level are judged together. Those named like a split, a mask or a system folder are classes if a plain
+    name is beside them, unless masks have the names of the images beside them. A second split directly below a split is
+    a class. The class list of an export decides without doubt.
     """
 
     def __init__(self, images: Sequence[str], labels: Mapping[str, str]) -> None:
@@ -328,8 +328,8 @@ class Roles:
 
     @staticmethod
     def _level(name: str) -> tuple[str, str, str] | None:
-        """The level of the folder that holds a file, its name in lower case, and where it lies; None for no folder. The
-        folders below the splits of a set are one level.
+        """Return the level of the folder that holds a file, its name in lower case, and its parent; None without a
+        folder. The folders below the splits of a set are one level.
         """
         folders = name.split("/")[:-1]
         if not folders or any(part.lower() in MASK_FOLDERS for part in folders[:-1]):
@@ -342,12 +342,12 @@ class Roles:
         return folders[at].lower() in self._classes.get(_level_of(folders, at), ())
 
     def in_mask_folder(self, name: str) -> bool:
-        """True if an image lies in a folder of masks."""
+        """Return True if an image is in a folder of masks."""
         folders = name.split("/")[:-1]
         return any(part.lower() in MASK_FOLDERS and not self._is_class(folders, at) for at, part in enumerate(folders))
 
     def of(self, name: str, one_folder: bool) -> tuple[str, str]:
-        """Label and split of an image. With `one_folder` all images lie in one, which is the set."""
+        """Return label and split of an image. With `one_folder` all images are in one folder, the set itself."""
         folders = name.split("/")[:-1]
         label = split = ""
         for at, part in enumerate(folders):
@@ -368,7 +368,7 @@ def _level_of(folders: Sequence[str], at: int) -> str:
 
 
 def _key(name: str) -> tuple[str, str]:
-    """What an image and its mask have in common: the folders without those of masks and images, and the stem."""
+    """Return the key that an image and its mask share: folders except those of masks and images, and the stem."""
     stem = stem_of(name)
     for ending in MASK_ENDINGS:
         stem = stem.removesuffix(ending)

@@ -1,7 +1,7 @@
 """ImageNet-1K in each of its published forms: the two tars, folders of WordNet ids, Kaggle's archive, Parquet.
 
 A label is the class with all its names ("goldfinch, Carduelis carduelis"), from the devkit or Kaggle's list of synsets;
-without them it is the WordNet id. Two classes that are called the same ("crane") have their id as one more name.
+without them it is the WordNet id. Two classes of the same name ("crane") get their id as an additional name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from formats.source import UNKNOWN, Latest, Source, Survey
 from formats.types import Found, Report
 
 TITLE = "ImageNet-1K"
-# The names of the files are those that the challenge published and torchvision.datasets.ImageNet asks for.
+# The file names are those that the challenge published and torchvision.datasets.ImageNet requires.
 TRAIN_TAR, VAL_TAR = "ILSVRC2012_img_train.tar", "ILSVRC2012_img_val.tar"
 DEVKIT = "ILSVRC2012_devkit_t12"
 _META, _TRUTH = f"{DEVKIT}/data/meta.mat", f"{DEVKIT}/data/ILSVRC2012_validation_ground_truth.txt"
@@ -36,7 +36,7 @@ _SYNSETS, _SOLUTION = "LOC_synset_mapping.txt", "LOC_val_solution.csv"
 _WNID = re.compile(r"n\d{8}")
 _VAL_NAME = re.compile(r"ILSVRC2012_val_(\d{8})\.JPEG", re.IGNORECASE)
 _OPEN_TARS = 8
-"""Lists of class tars that are kept: some thousand names each."""
+"""Lists of class tars in memory: some thousand names each."""
 
 
 class _Names:
@@ -44,21 +44,21 @@ class _Names:
         shared = Counter(synsets.values())
         self.labels = {wnid: words if shared[words] == 1 else f"{words}, {wnid}" for wnid, words in synsets.items()}
         self.truth = truth
-        """The WordNet ids of the validation images, by their number from 1."""
+        """WordNet ids of the validation images, in the order of their numbers."""
 
     def true_class(self, name: str) -> str:
-        """The WordNet id of a validation image, by the number in its name; "" where nobody says it."""
+        """Return the WordNet id of a validation image by the number in its name, or ""."""
         match = _VAL_NAME.search(name)
         number = int(match[1]) if match else 0
         return self.truth[number - 1] if 1 <= number <= len(self.truth) else ""
 
     def classes(self, wnids: Iterable[str]) -> tuple[str, ...]:
-        """The labels in the order of their WordNet ids, which is that of torchvision."""
+        """Return the labels in the order of their WordNet ids, which is that of torchvision."""
         return tuple(self.labels[wnid] for wnid in sorted(self.labels or {})) or tuple(sorted(set(wnids)))
 
 
 class ImagenetSource(Source):
-    """The first of these that lies there: folders of WordNet ids, the tars, Parquet. Each split has a reader."""
+    """ImageNet as the first of these that exists: folders of WordNet ids, tars, Parquet. Each split has a reader."""
 
     def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
         super().__init__(files, report, options, in_place)
@@ -97,7 +97,7 @@ class ImagenetSource(Source):
             yield from ((split, rows) for split in rows.splits())
 
     def _classes(self, files: Files, base: str, split: str) -> Source:
-        """The images of a split: a folder a class, or all in one, whose classes are in a list."""
+        """Return the reader of a split: a folder a class, or all in one, with the classes from a list."""
         folders, names = files.folders(base), self._names
         flat = not folders and split == "validation"
         return ClassFolders(
@@ -148,7 +148,7 @@ class ImagenetSource(Source):
 
 
 class _ClassTars:
-    """The tar of the tars of the classes, as folders. Only their headers are read until an image's turn comes."""
+    """The tar of the class tars, as folders. Only their headers are read until an image is needed."""
 
     name = TRAIN_TAR
 
@@ -174,7 +174,7 @@ class _ClassTars:
 
     def files(self, inside: str = "", deep: bool = True) -> Iterator[str]:
         for wnid in [inside] if inside else self._starts if deep else ():
-            # Not by `_lists`: what cannot be read has to be told in each run.
+            # Not from `_lists`: unreadable files have to be reported in each run.
             yield from (f"{wnid}/{name}" for name in self._list(wnid, self._report))
 
     def has(self, path: str) -> bool:
@@ -209,13 +209,13 @@ class _ClassTars:
 
 
 def _names(files: Files) -> _Names:
-    """The names of the classes, from the devkit (a folder or the archive) or Kaggle's lists; none where neither is."""
+    """Return the class names from the devkit (a folder or the archive) or Kaggle's lists; empty without both."""
     packed = f"{DEVKIT}.tar.gz"
     if files.has(_META):
         return _of_devkit(files.read(_META), files.read(_TRUTH))
     if files.has(packed):
         try:
-            # Two megabytes, and compressed as a whole: it is read into memory, not onto the disk.
+            # Two megabytes, compressed as a whole: unpacked in memory, not on the disk.
             with tarfile.open(fileobj=io.BytesIO(files.read(packed)), mode="r:gz") as archive:
                 lists = [archive.extractfile(name) for name in (_META, _TRUTH)]
                 held = [file.read() for file in lists if file is not None]
@@ -234,11 +234,11 @@ def _of_devkit(meta: bytes, truth: bytes) -> _Names:
 
     try:
         rows: list[Any] = list(loadmat(io.BytesIO(meta), squeeze_me=True)["synsets"])
-        # A synset with children is no class of the challenge.
+        # A synset with children is not a class of the challenge.
         leaves = [row for row in rows if int(row["num_children"]) == 0]
         wnids = {int(row["ILSVRC2012_ID"]): str(row["WNID"]) for row in leaves}
         synsets = {str(row["WNID"]): str(row["words"]) for row in leaves}
-        # A number that no class has becomes a label outside the class list, which is told when its image is read.
+        # A number without a class becomes a label outside the class list, reported when its image is read.
         numbers = [int(line) for line in truth.split()]
         return _Names(synsets, tuple(wnids.get(number, f"class {number}") for number in numbers))
     except (ValueError, TypeError, KeyError, IndexError, OSError, NotImplementedError) as error:
@@ -246,7 +246,7 @@ def _of_devkit(meta: bytes, truth: bytes) -> _Names:
 
 
 def _of_solution(files: Files) -> tuple[str, ...]:
-    """The classes of the validation images in Kaggle's list: ImageId, and class and box of each object in it."""
+    """Return the classes of the validation images from Kaggle's list: ImageId, and class and box of each object."""
     found: dict[int, str] = {}
     for row in csv.DictReader(files.read(_SOLUTION).decode("utf-8", "replace").splitlines()):
         match = _VAL_NAME.search(f"{row.get('ImageId')}.JPEG")

@@ -1,4 +1,4 @@
-"""A whole data set that a batch reads where it lies: nothing of it is copied or unpacked."""
+"""A whole data set that a batch reads in place: nothing is copied or unpacked."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ from formats.types import Found, Report
 
 CHANGED = "The file was changed since the data set was listed: list the data set again."
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".arrow")
-"""Endings of files that are a list of a data set by themselves."""
+"""Endings of files that can be a list of a data set on their own."""
 
 
 @dataclass(frozen=True)
 class Content:
-    """The files of an item, which have been looked at: the image can be decoded, and the mask fits it."""
+    """The checked files of an item: the image can be decoded, and the mask fits it."""
 
     image: bytes
-    """The file as it lies in the set."""
+    """Bytes of the image file in the set."""
     picture: Picture
-    """Its picture, upright and in RGB."""
+    """The decoded picture, upright and in RGB."""
     mask: Image.Image | None = None
     """Mode L: a number of the set's `mask_classes` at every pixel, 255 for no class. None without a mask."""
 
 
 class DataSet:
-    """A split of a data set. Any thread may read it; another process opens it anew."""
+    """A split of a data set. Any thread may read it; another process opens it again."""
 
     def __init__(self, source: Source, split: str, survey: Survey, classes: Mapping[int, str]) -> None:
         self.split = standard(split)
-        """The split that was opened, as its items have it; "" for a set that is not split."""
+        """The opened split in the words of its items; "" if the set is not split."""
         self.classes = survey.classes
-        """The labels that there are; empty where the set has none, or takes any."""
+        """All labels; empty if the set has none, or accepts any."""
         self.mask_classes = survey.mask_classes
-        """The names of the numbers in the masks; empty for a set without masks."""
+        """Class names by number in the masks; empty without masks."""
         self._source, self._chosen, self._named = source, split, classes
         self._known = frozenset(survey.classes)
         self._numbers = {name: number for number, name in self.mask_classes.items()}
@@ -54,24 +54,24 @@ class DataSet:
 
     @property
     def left_out(self) -> Sequence[ImportRow]:
-        """What opening the set and the latest run through `items` had to tell: files and rows that are no items."""
+        """Report rows from opening the set and from the latest run of `items`: files and rows that are no items."""
         return tuple(self._source.report.rows)
 
     def items(self) -> Iterator[Item]:
-        """The items in an order that stays the same. No image is opened, and no list of all is kept for them."""
+        """Yield the items in a fixed order. No image is opened, and no list of all items is kept."""
         del self._source.report.rows[self._told_before :]
         try:
             for found in self._source.find(self._chosen):
                 yield Item(found.key, found.label, found.split, found.attributes, self._seen(found))
-        except OSError as error:  # such as a list that is gone
+        except OSError as error:  # such as a deleted list
             raise UserError(f"The data set cannot be listed: {error.filename}: {error.strerror or error}.") from error
 
     def read(self, key: str, stamp: str = "") -> Content:
-        """The files of an item.
+        """Read the files of an item.
 
         Raises UserError, in a sentence that does not name the item, for a file that is missing, broken or (with the
-        item's `stamp`) changed since, an image that the studio cannot use, a mask of another size or with class
-        numbers without a name, a mask that is missing where the split has masks, and a label outside `classes`.
+        item's `stamp`) changed since, an image that the studio cannot use, a mask of another size or with unnamed class
+        numbers, a missing mask if the split has masks, and a label outside `classes`.
         """
         try:
             if stamp and (now := self._source.stamp(key)) and now != stamp:
@@ -79,13 +79,13 @@ class DataSet:
             found = self._source.at(key)
             self._require_same(found, stamp)
             content = self._read(found)
-            self._require_same(found, stamp)  # while it was read
+            self._require_same(found, stamp)  # it may change while it is read
         except OSError as error:
             raise UserError(f"The data set cannot be read: {error.filename}: {error.strerror or error}.") from error
         return content
 
     def _seen(self, found: Found) -> str:
-        """The stamp of a file that is listed; "" for one that is missing, of which `read` tells."""
+        """Return the stamp of a listed file; "" if it is missing, which `read` reports."""
         try:
             return self._source.stamp(found.key, found.file)
         except UserError:
@@ -123,11 +123,11 @@ class DataSet:
 
 
 def open_data_set(root: Path, layout: str, split: str = "", **options: str) -> DataSet:
-    """The data set at a path. `options` are those of the layout.
+    """Open the data set at a path. `options` are those of the layout.
 
     Nothing is copied or unpacked, and no image is opened. Raises UserError for an unknown layout or option, for a path
-    where that layout does not lie, saying what was looked for, and for a set with several splits where none is said:
-    torchvision would take train, here none is taken unasked.
+    without a set of that layout, naming the expected files, and for a set with several splits if none is named:
+    torchvision would take train, here none is assumed.
     """
     if layout not in LAYOUTS:
         raise UserError(f"“{layout}” is no layout of a data set: choose one of {', '.join(LAYOUTS)}.", field="layout")
@@ -154,7 +154,7 @@ def open_data_set(root: Path, layout: str, split: str = "", **options: str) -> D
 
 
 def _require_items(source: Source, split: str, layout: Layout) -> None:
-    """Raises UserError for a data set without an item, saying what was looked for."""
+    """Raise UserError if a data set has no item, naming the expected files."""
     before = len(source.report.rows)
     if next(source.find(split), None) is None:
         why = "".join(f" {row.file}: {row.reason}" for row in source.report.rows[before : before + 1])
@@ -164,7 +164,7 @@ def _require_items(source: Source, split: str, layout: Layout) -> None:
 
 
 def _option_classes(text: str) -> dict[int, str]:
-    """The classes of masks in an option such as "0 sky, 1 road". Raises UserError for what is none."""
+    """Parse the classes of masks in an option such as "0 sky, 1 road". Raises UserError if they are invalid."""
     try:
         return parse_classes(text)
     except UserError as error:

@@ -1,4 +1,4 @@
-"""The formats: what each of them is, who reads it, and who writes it."""
+"""The table of formats, with the reader and writer of each."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ OpenSource = Callable[[Files, Report, Mapping[str, str], bool], Source]
 
 @dataclass(frozen=True)
 class Layout:
-    """A form in which data sets are published."""
+    """A format in which data sets are published."""
 
     title: str
     expected: str
-    """What has to lie there, in words."""
+    """Files that it requires, in words."""
     source: OpenSource
     write: Callable[[Draft, Sequence[Example]], Description] | None = None
-    """None for one that is only read."""
+    """Writer, or None for a format that is only read."""
     options: Mapping[str, str] = field(default_factory=dict)
-    """What a plan can say beside, and what it means, by name."""
+    """Descriptions of the options that a plan may set, by name."""
     guessed: type[Source] | None = None
-    """The reader that says how many images this format explains; None for one that is never guessed."""
+    """Reader that counts the images that this format explains; None for a format that is never guessed."""
 
 
 def _studio(files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> Source:
-    """Raises UserError: the manifest of an export names the format to read."""
+    """Raise UserError: the manifest of an export names the format to read."""
     expected = LAYOUTS["studio"].expected
     message = f"{files.name} holds no test set that the studio exported: {expected} was looked for."
     raise UserError(message, field="root")
@@ -157,21 +157,21 @@ LAYOUTS: Mapping[str, Layout] = {
         guessed=image_folders.PlainFolder,
     ),
 }
-"""By their names in commands and plans. The more a format asks for, the earlier it stands."""
+"""Formats by their names in commands and plans. The stricter a format, the earlier it comes."""
 
 
 class Opened(NamedTuple):
-    """A data set, before any of its pictures is read."""
+    """A data set before any of its pictures is read."""
 
     source: Source
     layout: str
     manifest: dict[str, Any] | None
-    """Of a set that the studio exported."""
+    """Manifest of a set that the studio exported, or None."""
 
 
 def source_of(files: Files, layout: str, report: Report, options: Mapping[str, str], in_place: bool = False) -> Opened:
-    """The items of files in a format of `LAYOUTS`, or "" to find out. Raises UserError for an unknown format, and where
-    the files are not of it.
+    """Open files as a format of `LAYOUTS`, or "" to guess it. Raises UserError for an unknown format, and if the files
+    do not have the format.
     """
     manifest = None
     if not in_place or layout in ("studio", "folder"):
@@ -189,7 +189,7 @@ def source_of(files: Files, layout: str, report: Report, options: Mapping[str, s
 
 
 def _unwrapped(files: Files, layout: str, options: Mapping[str, str]) -> Files:
-    """Take off a folder around all, as archives have, if a reading explains more images without it.
+    """Remove a single folder around everything, as archives have, if more images are explained without it.
 
     Otherwise it may be a label or a split, and stays.
     """
@@ -228,8 +228,8 @@ def _manifest(files: Files, report: Report) -> dict[str, Any] | None:
 
 
 def _guess(files: Files, report: Report) -> str:
-    """The format whose reading explains the images. One that explains half as many as another comes before it where
-    it asks for more; the other is told.
+    """Return the format whose reading explains the images. A stricter format wins if it explains half as many as
+    another; the other is reported.
     """
     explained = {name: layout.guessed.explained(files) for name, layout in LAYOUTS.items() if layout.guessed}
     most = max(explained.values())
@@ -248,7 +248,7 @@ def _guess(files: Files, report: Report) -> str:
 
 
 def _claimed(files: Files) -> str:
-    """The format of files none of which explains an image: that of a list which should, so that it is told why not."""
+    """Return the format if no image is explained: that of a list which should explain them, to report why not."""
     names = [posixpath.basename(name) for name in files.names]
     if set(names) & set(tables.METADATA_FILES):
         return "imagefolder"

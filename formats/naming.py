@@ -1,4 +1,4 @@
-"""Names of files: safe ones made of any text, one for each, and the words that folders use for splits."""
+"""File names: safe and unique names from any text, and the words that folders use for splits."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ from core.errors import UserError
 from formats.types import Split
 
 UNSPLIT = "unsplit"
-"""The folder of what is in no split. It is not called “all”, which `datasets` takes for all splits together."""
+"""Folder of images without a split. Not “all”, which `datasets` takes for all splits together."""
 SPLIT_OF: Mapping[str, Split] = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("validation", "valid", "val", "dev"), "validation"),
     **dict.fromkeys(("test", "testing", "eval"), "test"),
     UNSPLIT: "",
 }  # type: ignore[assignment]
-"""What people call splits, by its folder in lower case."""
+"""Splits by the names that people use for their folders, in lower case."""
 LONGEST = 120
 
 
 def name_of_file(words: str) -> str:
-    """A name that every system takes, without its ending."""
+    """Return a name that every system accepts, without ending."""
     return re.sub(r"[^\w.-]+", "-", words).strip("-.")[:LONGEST] or "image"
 
 
 def folded(name: str) -> str:
-    """What two names have in common that some file systems take for one."""
+    """Return the form that names share which some file systems treat as the same."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
 def split_folder(split: Split, validation: str = "validation") -> str:
-    """The folder of a split; `validation` as the format calls it."""
+    """Return the folder of a split. `validation` is the format's name for that split."""
     return UNSPLIT if not split else validation if split == "validation" else split
 
 
 class Names:
-    """Gives each text a safe name of its own: a second one that would be the same file gets a number."""
+    """Gives each text a unique safe name: a repeated one gets a number."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
         self._next: dict[str, int] = {}
-        """By a name without its number: what to try next, or many equal names would take very long."""
+        """Next number to try, by name without number; otherwise many equal names would take very long."""
 
     def take(self, words: str) -> str:
-        """The name of one more."""
+        """Return a unique name for one more text."""
         stem = name_of_file(unicodedata.normalize("NFC", words))
         name, short = stem, stem[: LONGEST - 10]
         number = self._next.get(folded(short), 2)
@@ -57,22 +57,22 @@ class Names:
 
 
 def folder_names(labels: Iterable[str]) -> dict[str, str]:
-    """A folder for each label. The same labels give the same folders."""
+    """Return a folder for each label. The same labels give the same folders."""
     names = Names()
     return {label: names.take(label) for label in sorted(set(labels))}
 
 
 def standard(split: str) -> str:
-    """A split in the studio's words: "train", "validation", "test"; any other one as it is called."""
+    """Return a split in the studio's words: "train", "validation", "test"; any other unchanged."""
     low = split.lower()
-    return SPLIT_OF.get(low, SPLIT_OF.get(re.sub(r"(19|20)\d\d$", "", low), split))  # train2017
+    return SPLIT_OF.get(low, SPLIT_OF.get(re.sub(r"(19|20)\d\d$", "", low), split))  # such as train2017
 
 
 def choose_split(split: str, there: Iterable[str], what: str) -> str:
-    """The split of those `there` that is meant. “unsplit” asks for the items of none, which are `there` as "".
+    """Return the requested split among those `there`. “unsplit” selects the items without one, which are `there` as "".
 
-    The only one is taken without a word; of several none is guessed. Raises UserError for a split that is not there, or
-    not said.
+    The only split is the default; of several none is guessed. Raises UserError for a missing split, or if none is
+    requested.
     """
     names = sorted({name or UNSPLIT for name in there})
     if names == [UNSPLIT] and split not in ("", UNSPLIT):
@@ -90,7 +90,7 @@ def choose_split(split: str, there: Iterable[str], what: str) -> str:
 
 
 def choose_option(option: str, value: str, there: Sequence[str]) -> str:
-    """The value of an option of those `there`, or the only one if none is said. Raises UserError."""
+    """Return the value of an option among `there`, or the only one if it is empty. Raises UserError."""
     if value in there:
         return value
     if not value and len(there) == 1:

@@ -1,4 +1,4 @@
-"""Make the files beside the images of every export: card (README.md), sheet of pictures, Croissant, class list."""
+"""The files beside the images of every export: card (README.md), sheet of pictures, Croissant, class list."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ from formats.types import Example, TestSet, compact
 
 CARD, SHEET, CROISSANT, CLASSES, RECORDS = "README.md", "sheet.jpg", "croissant.json", "classes.json", "records.jsonl"
 TYPED = "records.parquet"
-"""The records for Croissant, whose readers take labels such as 007 in lines of JSON for numbers."""
+"""Records for Croissant, whose readers parse labels such as 007 in JSON lines as numbers."""
 _PICTURES, _SIDE, _COLUMNS, _GAP = 12, 192, 6, 6
-"""Pictures on the sheet: number at most, longer side in pixels, number a line, and space between in pixels."""
+"""Pictures on the sheet: maximum number, longer side in pixels, number a line, and gap in pixels."""
 _MOST_LISTED = 40
-"""Rows of a table in the card at most. The others are counted."""
+"""Maximum rows of a table in the card. The others are counted."""
 
 
 @dataclass(frozen=True)
 class Description:
-    """Description of the files of a format, for card and Croissant."""
+    """Description of a format's files, for card and Croissant."""
 
     loads: str
     """Lines of Python that load the set from the folder SET."""
     holds: tuple[tuple[str, str], ...]
     """Files and their content, for the card."""
     images: str = ""
-    """A glob of the image files; "" where they are inside others."""
+    """A glob of the image files; "" if they are inside others."""
     masks: str = ""
     shards: str = ""
-    """A glob of the files that images are inside of."""
+    """A glob of the files that contain images."""
     configs: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Splits and their files, for `datasets`; empty where `datasets` has no reader."""
+    """Splits and their files, for `datasets`; empty if `datasets` has no reader."""
     notes: tuple[str, ...] = field(default=())
-    """Sentences that a user of the format should know."""
+    """Sentences for users of the format."""
 
 
 def classes_of(examples: Sequence[Example]) -> dict[str, Any]:
-    """Return the labels in their order, and the numbers of masks if they mean the same in all examples."""
+    """Return the sorted labels, and the numbers of masks if they mean the same in all examples."""
     named: dict[int, str] = {}
     one_list = all(
         named.setdefault(number, name) == name
@@ -69,9 +69,9 @@ def card(
     description: Description,
     left_out: Mapping[str, int],
 ) -> str:
-    """Return the page that a person reads first. Its head tells the hub and `datasets` what the files are.
+    """Return the README of an export. Its head tells the hub and `datasets` what the files are.
 
-    `left_out` is the number of images by kind of detail that stands in `records.jsonl` alone.
+    `left_out` is the number of images by kind of detail that only `records.jsonl` holds.
     """
     tables = {
         "Splits": Counter(split_folder(example.split) for example in examples),
@@ -106,7 +106,7 @@ def croissant(
     test_set: TestSet, description: Description, files: Iterable[Mapping[str, Any]], columns: Mapping[str, str]
 ) -> bytes:
     """Return the set as Croissant 1.1. `files` are the files so far (name, sha256); `columns` describe the records by
-    the names of their columns.
+    column name.
     """
     hashes = {str(file["name"]): str(file["sha256"]) for file in files}
     shard_kind = "application/x-parquet" if description.shards.endswith("parquet") else "application/x-tar"
@@ -166,12 +166,12 @@ def croissant(
 
 
 def pictures_of_sheet(files: Sequence[Path]) -> list[Path]:
-    """Return some of the files of a set's pictures, spread over it."""
+    """Return some of the files of a set's pictures, evenly spread."""
     return [files[number] for number in sorted({number * len(files) // _PICTURES for number in range(_PICTURES)})]
 
 
 def picture_of_sheet(file: Path) -> Image.Image:
-    """Read a picture, as small as the sheet shows it."""
+    """Read a picture at the size of the sheet."""
     with Image.open(file) as opened:
         image = opened.convert("RGB")
     image.thumbnail((_SIDE, _SIDE))
@@ -179,7 +179,7 @@ def picture_of_sheet(file: Path) -> Image.Image:
 
 
 def sheet_of(pictures: Sequence[Image.Image]) -> bytes:
-    """Return the sheet, a JPEG file on which the pictures stand side by side."""
+    """Return the sheet, a JPEG file of the pictures side by side."""
     columns = min(_COLUMNS, len(pictures))
     lines = -(-len(pictures) // columns)
     step = _SIDE + _GAP

@@ -1,7 +1,7 @@
-"""Reads a test set from files of any known format: examples with their pictures put right, and a row for every refusal.
+"""Reads a test set from files of any known format: examples with normalised pictures, and a row for every refusal.
 
-Pictures and masks are written into a folder, each called by the sha256 of its bytes: PNG of its pixels alone, as the
-workspace stores it. So the same import twice gives the same files, and one that was cut short goes on.
+Pictures and masks are written into a folder, named by the sha256 of their bytes: PNG of the pixels alone, as the
+workspace stores it. So importing twice gives the same files, and an interrupted import can be resumed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from formats.types import SPLITS, Example, Found, Imported, Report, Row, TestSet
 
 @dataclass(frozen=True)
 class _Loaded:
-    """A found example whose pictures are in place, or why it is not taken."""
+    """A found example with its pictures in place, or the reason of its refusal."""
 
     found: Found
     refused: str = ""
@@ -49,7 +49,7 @@ class _Loaded:
 
 
 class _Seen(NamedTuple):
-    """What is kept of an example that was taken: no more, as there may be a million."""
+    """The part of an accepted example that is kept in memory, as there may be a million."""
 
     file: str
     label: str
@@ -67,16 +67,16 @@ def read(
     report: Report | None = None,
     each: Callable[[Example], bool] | None = None,
 ) -> Imported:
-    """The examples of a folder, a zip or a tar, their pictures written into the folder `into`.
+    """Read the examples of a folder, a zip or a tar, and write their pictures into the folder `into`.
 
-    `layout` is the name of a format, or "" to find out. `classes` names the numbers of masks where the files do not;
-    `labels` are those that are known, None for any. Whatever cannot be taken has a row in the report, and the good rest
-    is taken. `report` shows the rows while they come. `each` is given every example once its files are in place, in the
-    order of the files, and may take these away: the result has no examples then. It returns whether it keeps the
-    example: of two files of one content the second comes where the first was not kept.
+    `layout` is the name of a format, or "" to guess it. `classes` names the numbers of masks if the files do not;
+    `labels` are the known ones, None for any. Whatever is refused has a row in the report; the rest is accepted.
+    `report` shows the rows as they come. `each` gets every example in the order of the files once its files are in
+    place, and may move these; the result then has no examples. It returns True if it keeps the example: of two files of
+    equal content the second is offered if the first was not kept.
 
-    Raises UserError when the source cannot be read at all, the format is not known, or the disk is full. What
-    `progress` raises, such as Cancelled, stops the import.
+    Raises UserError if the source cannot be read at all, the format is unknown, or the disk is full. An exception from
+    `progress`, such as Cancelled, stops the import.
     """
     into.mkdir(parents=True, exist_ok=True)
     report = report or Report()
@@ -106,12 +106,12 @@ def read(
 
 
 def _count(source: Source) -> int:
-    """Number of items to read; 0 if it cannot be told before."""
-    len(source.files.names)  # it walks a folder, and reports what is hidden there
+    """Return the number of items to read; 0 if it is not known in advance."""
+    len(source.files.names)  # walks a folder and reports hidden files
     try:
         with source.report.muted():
             return source.count()
-    except (UserError, OSError):  # the reader tells of it
+    except (UserError, OSError):  # the reader reports it
         return 0
 
 
@@ -138,8 +138,8 @@ def _examples(
     progress: OnProgress | None,
     each: Callable[[Example], bool],
 ) -> int:
-    """Give the examples that can be taken to `each`, and tell what is to be told, in the order of the files; returns
-    how many there are. `total` is about how many are found.
+    """Pass the accepted examples to `each` and report the rest, in the order of the files. Return the number kept.
+    `total` is an estimate of the number found.
     """
     names, pace = Names(), Pace(total)
     seen: dict[str, _Seen] = {}
@@ -204,7 +204,7 @@ def _loaded(found: Found, *, into: Path, classes: Mapping[int, str] | None, labe
         mask_png = None if mask is None else png_of(mask.image)
     except UserError as error:
         return _Loaded(found, str(error))
-    except Exception:  # noqa: BLE001 - a damaged file may make a decoder raise anything; the others come in
+    except Exception:  # noqa: BLE001 - a damaged file may make a decoder raise anything; the others are still read
         return _Loaded(found, "The file cannot be read: save or download it again.")
     if mask is None or mask_png is None:
         return _Loaded(found, "", picture.notes, _write(into, image), recorded)
@@ -213,9 +213,9 @@ def _loaded(found: Found, *, into: Path, classes: Mapping[int, str] | None, labe
 
 
 def _stored(data: bytes, image: Image.Image, recorded: str, untouched: bool) -> tuple[bytes, bool]:
-    """The PNG of the picture, and whether it is the one that is `recorded`, by the hash of the file or of what is kept.
+    """Return the PNG of the picture, and True if it is the `recorded` one, by the hash of the file or of the PNG.
 
-    One that left a studio comes back byte by byte, so that it keeps its hash.
+    An image that a studio exported is stored byte by byte, so that it keeps its hash.
     """
     plain = bare(data) if recorded else None
     if plain is not None and hashlib.sha256(plain).hexdigest() == recorded:
@@ -227,12 +227,12 @@ def _stored(data: bytes, image: Image.Image, recorded: str, untouched: bool) -> 
 
 
 def _write(into: Path, data: bytes) -> str:
-    """Put a file in its place, if it is not there already; its sha256."""
+    """Store a file unless it exists, and return its sha256."""
     sha = hashlib.sha256(data).hexdigest()
     path = into / f"{sha}.png"
     try:
         there = path.stat().st_size == len(data)
-    except FileNotFoundError:  # or taken away, which may happen at any time
+    except FileNotFoundError:  # or it was removed, which may happen at any time
         there = False
     if not there:
         part = into / f".{secrets.token_hex(8)}.part"

@@ -1,6 +1,6 @@
-"""What `records.jsonl` of an export says of its examples, where their format cannot say it.
+"""The details of an export's examples in `records.jsonl`, which their format cannot hold.
 
-A line is read when its example comes; before that only its place in the file is known, as there may be a million.
+A line is read when its example comes; until then only its offset is kept, as there may be a million.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class _Record(Row):
 
 
 class RecordedSource(Source):
-    """An export whose format says less of its items than `records.jsonl` beside them. Where both say something and
-    differ, a person changed the files since: these count.
+    """An export with the details of its items from `records.jsonl`. If a file and its record differ, the file counts: a
+    person changed it after the export.
     """
 
     def __init__(self, inner: Source) -> None:
@@ -40,7 +40,7 @@ class RecordedSource(Source):
         self._inner = inner
         self._there = frozenset(self.files.names)
         self._places: dict[str, Line] = {}
-        """By the file that a line is of: its number and where it begins."""
+        """Line by the file that it describes: number and offset."""
         try:
             with self.files.path(RECORDS).open("rb") as records:
                 for line in lines_of(records):
@@ -79,7 +79,7 @@ class RecordedSource(Source):
         record = self._record(line, report)
         if record is None:
             return one
-        # Where a format has no place for a label or for a set without splits, the record says it.
+        # If the format cannot hold a label or an unsplit set, the record has it.
         label = one.label or record.label
         if label != record.label:
             report.changed(one.file, f"Its label was changed from “{record.label}” to “{one.label}” since the export.")
@@ -101,7 +101,7 @@ class RecordedSource(Source):
         )
 
     def _record(self, line: Line, report: Report) -> _Record | None:
-        """The record in a line; None if it cannot be read, which is reported."""
+        """Return the record in a line; None if it cannot be read, which is reported."""
         with self.files.path(RECORDS).open("rb") as records:
             records.seek(line.place)
             text = records.readline(MOST_LINE)

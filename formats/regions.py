@@ -1,4 +1,4 @@
-"""Regions of masks: drawn into a mask, and found in one."""
+"""Regions of masks: drawing them into a mask, and finding them in one."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from formats.draft import Picture
 from formats.types import Example
 
 MOST_REGIONS = 100
-"""Of a class in an image, each with an annotation of its own."""
+"""Maximum regions of a class in an image that get an annotation each."""
 Numbers = NDArray[np.uint8]
 
 
 def class_names(examples: Sequence[Example]) -> list[str]:
-    """All names of classes and labels, sorted."""
+    """Return all names of classes and labels, sorted."""
     masked = {name for e in examples if e.mask is not None for n, name in e.mask_classes.items() if n != UNLABELLED}
     return sorted(masked | {example.label for example in examples if example.label})
 
 
 def mask_numbers(picture: Picture) -> Numbers:
-    """The class numbers of a mask. Raises UserError for one that has no name."""
+    """Return the class numbers of a mask. Raises UserError if one has no name."""
     with Image.open(io.BytesIO(picture.mask or b"")) as mask:
         grey = mask.convert("L")
     try:
@@ -40,8 +40,8 @@ def mask_numbers(picture: Picture) -> Numbers:
 
 
 def pieces(numbers: Numbers, number: int) -> list[tuple[int, int, NDArray[np.bool_], bool]]:
-    """The connected regions of a class as left, top, the region in its box, and False; where they are too many, one of
-    all of them, and True.
+    """Return the connected regions of a class as left, top, the region in its box, and False. More than `MOST_REGIONS`
+    become one region, with True.
     """
     import cv2
 
@@ -62,7 +62,7 @@ def pieces(numbers: Numbers, number: int) -> list[tuple[int, int, NDArray[np.boo
 
 
 def area_of(annotation: Mapping[str, Any]) -> float:
-    """The area of a region, 0 where the file gives no number."""
+    """Return the area of a region; 0 if the file gives no number."""
     area = annotation.get("area")
     return float(area) if isinstance(area, int | float) and -1e18 < area < 1e18 else 0.0
 
@@ -70,8 +70,8 @@ def area_of(annotation: Mapping[str, Any]) -> float:
 def painted(
     shapes: Sequence[tuple[int, Any]], size: tuple[int, int] | None = None
 ) -> Callable[[tuple[int, int]], bytes]:
-    """The mask of regions in an image of `size`, later ones above. Without a size it is drawn in the size that is asked
-    for, and points are shares of that.
+    """Return a function that draws the mask of regions in an image of `size`, later ones on top. Without a size it
+    draws in the requested size, and points are shares of that.
     """
 
     def draw(asked: tuple[int, int]) -> bytes:
@@ -102,6 +102,6 @@ def fill_outline(numbers: Numbers, points: NDArray[np.float64], number: int) -> 
 
     if not np.isfinite(points).all() or len(points) < 3 or np.abs(points).max() > 1e6:
         raise ValueError("this is no outline")
-    # Pixels are squares: the middle of the first is at half a pixel. Four bits behind the point are what OpenCV takes.
+    # Pixels are squares: the centre of the first is at half a pixel. OpenCV takes four fractional bits.
     fixed = np.rint((points - 0.5) * 16).astype(np.int32)
     cv2.fillPoly(numbers, [fixed.reshape(-1, 1, 2)], int(number), shift=4)

@@ -26,7 +26,7 @@ from formats.source import UNKNOWN, Source, Survey, mask_opener, opener, stem_of
 from formats.types import Example, Found, Report
 
 _LABEL_IDS = 34
-"""Numbers from 0 in the files of Cityscapes; those that are not evaluated are of no class here."""
+"""Number of label ids in the files of Cityscapes, from 0; those that are not evaluated have no class here."""
 _ARCHIVES = (".zip", ".tar")
 _SHIFT_PARTS = ("discrete", "continuous")
 _SHIFT_RATES = ("images", "videos")
@@ -40,7 +40,7 @@ _ACDC_CONDITIONS: Mapping[str, Mapping[str, str]] = {
 
 
 def write_cityscapes(draft: Draft, examples: Sequence[Example]) -> Description:
-    """Cityscapes' folders, its masks with one list of class numbers for all. Raises UserError without masks."""
+    """Write Cityscapes' folders, with one list of class numbers for all masks. Raises UserError without masks."""
     require_each(examples, [example for example in examples if example.mask is None], "mask", "Cityscapes")
     common, number_of = _common_numbers(examples)
 
@@ -48,7 +48,7 @@ def write_cityscapes(draft: Draft, examples: Sequence[Example]) -> Description:
         return f"leftImg8bit/{city(example)}/{example.name}_leftImg8bit.png", None
 
     def city(example: Example) -> str:
-        # Three splits are all that its readers know; records.jsonl says which examples are of none.
+        # Its readers know only three splits; records.jsonl marks the examples without a split.
         return f"{split_folder(example.split or 'test', 'val')}/studio"
 
     for picture in draft.pictures(examples, named):
@@ -80,7 +80,7 @@ def write_cityscapes(draft: Draft, examples: Sequence[Example]) -> Description:
 def _common_numbers(
     examples: Sequence[Example],
 ) -> tuple[dict[int, str], Callable[[Example], dict[int, int]]]:
-    """One list of class numbers for all masks: an example's own number where it is free, else the next free one."""
+    """Return one list of class numbers for all masks: an example's own number if free, else the next free one."""
     placed: dict[tuple[str, int], int] = {}
 
     def keys(example: Example) -> list[tuple[int, tuple[str, int]]]:
@@ -113,14 +113,14 @@ def _mapped(picture: Picture, numbers: Mapping[int, int]) -> bytes:
 
 
 class SceneSource(Source):
-    """Images in a folder a split, and their masks in a tree beside them."""
+    """Images in a folder a split, with masks in a parallel tree."""
 
     around: tuple[str, ...] = ("",)
-    """Folders in which the data set may lie."""
+    """Folders that may contain the data set."""
     images = ""
-    """The folder of the images."""
+    """Folder of the images."""
     path: re.Pattern[str]
-    """Path of an image below that folder, with groups for its split, its name, and what else the path says of it."""
+    """Path of an image below that folder, with groups for its split, its name, and its attributes."""
     mask = ""
     """Path of the mask of an image, with these groups."""
 
@@ -131,7 +131,7 @@ class SceneSource(Source):
         self.classes: Mapping[int, str] | None = class_tables.class_table(class_tables.CITYSCAPES).names
         self.numbers: Mapping[int, int] | None = None
         self._there: dict[str, bool] = {}
-        """True for each folder of masks that is there."""
+        """True for each existing folder of masks."""
 
     @classmethod
     def may_be(cls, files: Files) -> bool:
@@ -162,7 +162,7 @@ class SceneSource(Source):
         return self._found(key, groups)
 
     def attributes_of(self, groups: Mapping[str, str]) -> Mapping[str, str]:
-        """What the path of an image says of it."""
+        """Return the attributes that the path of an image states."""
         return {}
 
     def _all(self) -> Iterator[tuple[str, Mapping[str, str]]]:
@@ -190,7 +190,7 @@ class SceneSource(Source):
 
 
 class CityscapesSource(SceneSource):
-    """Cityscapes with its fine masks, of which the 19 classes of the benchmark are kept; or an export of its form."""
+    """Cityscapes with its fine masks, reduced to the 19 classes of the benchmark; or an export of its form."""
 
     around = ("", "cityscapes")
     images = "leftImg8bit"
@@ -230,7 +230,7 @@ class AcdcSource(SceneSource):
 
 
 class Bdd100kSource(SceneSource):
-    """The ten thousand images of BDD100K that have masks."""
+    """The ten thousand images of BDD100K with masks."""
 
     around = ("", "bdd100k")
     images = "images/10k"
@@ -339,13 +339,13 @@ class ShiftSource(Source):
 
 
 def _first_channel(mask: bytes) -> bytes:
-    """The class numbers of a mask in colours, which are its red channel."""
+    """Return the class numbers of a coloured mask, which are its red channel."""
     try:
         image = opened(mask)
         return mask if len(image.getbands()) == 1 else png_of(image.getchannel(0))
     except UserError:
         raise
-    except Exception as error:  # a decoder fed with a damaged file may raise anything
+    except Exception as error:  # a decoder may raise anything on a damaged file
         raise UserError("The mask is damaged or cut short: save or download it again.") from error
 
 
@@ -361,7 +361,7 @@ def _sequences(files: Files, folders: Sequence[str], report: Report) -> Mapping[
     if not name:
         report.changed(joined(top, "seq.csv"), "It has no column “video” with the sequences: nothing says the weather.")
         return {}
-    # The coarse columns are the classes of SHIFT's own split by weather; the fine ones stay beside them.
+    # The coarse columns are the classes of SHIFT's own split by weather; the fine ones are added.
     weather, time = _column(columns, "weather"), _column(columns, "timeofday")
     found: dict[str, Mapping[str, str]] = {}
     for row in rows:

@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     import pyarrow
 
 _ROWS = 64
-"""Images of a row group: so many are in memory at once."""
+"""Images of a row group, which are in memory at once."""
 
 
 def row_schema(files: Mapping[str, str | None]) -> pyarrow.Schema:
-    """The columns of a table: those of the files, with "Image" for what `datasets` shows, then those of a row."""
+    """Return the columns of a table: those of the files ("Image" if `datasets` shows them), then those of a row."""
     import pyarrow
 
     text, image = pyarrow.string(), pyarrow.struct([("bytes", pyarrow.binary()), ("path", pyarrow.string())])
     columns = {name: image if kind else text for name, kind in files.items()}
     columns |= dict.fromkeys(row_of(Example("x", Path(), "")), text) | {"edit_types": pyarrow.list_(text)}
-    # What `datasets` looks for to show the bytes as images.
+    # Metadata that makes `datasets` show the bytes as images.
     value = {"dtype": "string", "_type": "Value"}
     features = dict.fromkeys(columns, value) | {"edit_types": {"feature": value, "_type": "List"}}
     features |= {name: {"_type": kind} for name, kind in files.items() if kind}
@@ -34,11 +34,11 @@ def row_schema(files: Mapping[str, str | None]) -> pyarrow.Schema:
 
 @contextmanager
 def row_table(file: BinaryIO, schema: pyarrow.Schema) -> Iterator[Callable[[Mapping[str, Any]], None]]:
-    """Write a Parquet file; the function that is yielded adds a row, of which the table takes its columns."""
+    """Write a Parquet file. Yields a function that adds a row; the table uses the columns in `schema`."""
     import pyarrow.parquet
 
     rows: list[Mapping[str, Any]] = []
-    # Images are packed already.
+    # Images are compressed already.
     packed = dict.fromkeys(("facts", "caption", "new_caption", "edits"), "zstd")
     with pyarrow.parquet.ParquetWriter(file, schema, compression=packed, use_dictionary=False) as writer:
 

@@ -1,4 +1,4 @@
-"""A data set in one format: the one iterator that imports and batches call, and what its readers share."""
+"""A data set in one format: the iterator that imports and batches call, and the parts that its readers share."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ UNKNOWN = "The data set has no such item: list the data set again."
 
 @dataclass
 class Survey:
-    """What a batch has to know of a split before its items are read."""
+    """The facts about a split that a batch needs before it reads items."""
 
     classes: tuple[str, ...] = ()
-    """The labels; empty where there are none, or any is taken."""
+    """Labels; empty if there are none, or any is accepted."""
     mask_classes: Mapping[int, str] = field(default_factory=dict)
-    """The names of the numbers in the masks."""
+    """Class names by number in the masks."""
 
     def __post_init__(self) -> None:
         self.classes = tuple(dict.fromkeys(map(composed, self.classes)))
@@ -42,10 +42,10 @@ class Survey:
 
 
 class Source:
-    """The items of a data set. A format says how they are found.
+    """The items of a data set. Each format has a subclass that finds them.
 
-    `in_place`: each item is read when its turn comes, in any order and maybe in another process. Otherwise it is read
-    right after it was found. Raises UserError where the files are not those of the format.
+    `in_place`: each item is read when it is needed, in any order and maybe in another process. Otherwise it is read
+    right after it was found. Raises UserError if the files do not have the format.
     """
 
     def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
@@ -54,25 +54,23 @@ class Source:
 
     @classmethod
     def may_be(cls, files: Files) -> bool:
-        """False where the files are of another format, whatever is in them."""
+        """Return False if the files have another format, whatever their content."""
         return True
 
     @classmethod
     def explained(cls, files: Files) -> int:
-        """Number of images that this reading explains, by the names of the files and the lists among them."""
+        """Return the number of images that this reading explains, by file names and the lists among them."""
         try:
             return sum(not found.problem for found in cls(files, Report(), {}).find()) if cls.may_be(files) else 0
         except (UserError, OSError):
             return 0
 
     def find(self, split: str | None = None) -> Iterator[Found]:
-        """The items in an order that stays the same; of one split, as the survey calls it, or of all. No image is
-        opened.
-        """
+        """Yield the items in a fixed order; of one split, as the survey names it, or of all. No image is opened.\n"""
         raise NotImplementedError
 
     def at(self, key: str) -> Found:
-        """The item of a key. Raises UserError for a key that is none."""
+        """Return the item of a key. Raises UserError for an unknown key."""
         if self._by_key is None:
             with self.report.muted():
                 self._by_key = {found.key: found for found in self.find()}
@@ -81,21 +79,21 @@ class Source:
         return self._by_key[key]
 
     def stamp(self, key: str, file: str = "") -> str:
-        """What tells that an item was changed, by its key, and by its file where only that tells; "" if unknown. Raises
-        UserError for a file that is missing.
+        """Return a stamp that changes with an item, by its key, or by its file if only that changes; "" if unknown.
+        Raises UserError if the file is missing.
         """
         return self.files.stamp(file or key)
 
     def holds(self, key: str) -> bool:
-        """True if a key may be that of an item. No file is opened."""
+        """Return True if a key may be that of an item. No file is opened."""
         return True
 
     def splits(self) -> list[str]:
-        """The splits as the set calls them; "" for that of items of none."""
+        """Return the splits as the set names them; "" for items without one."""
         return list(dict.fromkeys(found.split for found in self.find()))
 
     def survey(self, split: str) -> Survey:
-        """Labels of the set, and classes of masks. Raises UserError where these are more than a mask can hold."""
+        """Return labels of the set and classes of masks. Raises UserError if a mask cannot hold so many."""
         labels: dict[str, None] = {}
         numbers: dict[str, int] = {}
         for found in self.find():
@@ -107,12 +105,12 @@ class Source:
         return Survey(tuple(sorted(labels)), {number: name for name, number in numbers.items()})
 
     def count(self) -> int:
-        """Number of items. No image is opened."""
+        """Return the number of items. No image is opened."""
         return sum(1 for _ in self.find())
 
 
 class Tally:
-    """Counts what is not taken over, to tell it once and not for every item."""
+    """Counts ignored content, to report each reason once and not for every item."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
@@ -120,12 +118,12 @@ class Tally:
         self._count: Counter[str] = Counter()
 
     def note(self, file: str, reason: str) -> None:
-        """One more file of which `reason` is true."""
+        """Count one more file with this reason."""
         self._first.setdefault(reason, file)
         self._count[reason] += 1
 
     def tell(self) -> None:
-        """Put a row for each reason into the report."""
+        """Add a row for each reason to the report."""
         for reason, count in self._count.items():
             more = f" So it is for {count:,} in all." if count > 1 else ""
             self._report.changed(self._first[reason], f"{reason}{more}")
@@ -133,7 +131,7 @@ class Tally:
 
 
 def number_of(name: str, own: int, common: dict[str, int]) -> int:
-    """Number of a class in all masks of a set: its own where that is free, else the next free one."""
+    """Return the number of a class in all masks of a set: its own if free, else the next free one."""
     if name not in common:
         taken = set(common.values())
         free = own if own not in taken else next((n for n in range(UNLABELLED) if n not in taken), None)
@@ -146,14 +144,14 @@ def number_of(name: str, own: int, common: dict[str, int]) -> int:
 
 
 def upright_mask(mask: bytes, data: bytes) -> bytes:
-    """The mask, turned as the picture of `data` is. Raises UserError when nothing tells whether it has to be."""
+    """Return the mask turned as the picture of `data` is. Raises UserError if it is unclear whether it has to be."""
     image = opened(data)
     orientation = orientation_of(image)
     if not 2 <= orientation <= 8:
         return mask
     turned = opened(mask)
     given = turned.size
-    # Pillow gives the size of a TIFF as it is shown, and of the others as the pixels are stored.
+    # Pillow gives the size of a TIFF as shown, and of other formats as stored.
     lying = image.size[::-1] if image.format == "TIFF" and orientation >= 5 else image.size
     upright = lying[::-1] if orientation >= 5 else lying
     if given == upright and given != lying:
@@ -170,10 +168,10 @@ def upright_mask(mask: bytes, data: bytes) -> bytes:
 def mask_of(
     found: Found, data: bytes, size: tuple[int, int], classes: Mapping[int, str] | None = None, exact: bool = False
 ) -> Mask | None:
-    """The mask of an item whose image file is `data` and whose upright image has `size`; None without a mask.
+    """Return the mask of an item whose image file is `data` and whose upright image has `size`; None without a mask.
 
-    `classes` are the names of the numbers where the files do not say them. With `exact` a mask of another size is
-    refused. Raises UserError for a mask that cannot be read, or with a class number without a name.
+    `classes` names the numbers if the files do not. With `exact` a mask of another size is refused. Raises UserError if
+    a mask cannot be read, or has a class number without a name.
     """
     if found.mask is None:
         return None
@@ -198,17 +196,17 @@ def mask_of(
 
 
 def stem_of(path: str) -> str:
-    """Name of a file without folder and ending."""
+    """Return the name of a file without folder and ending."""
     return posixpath.splitext(posixpath.basename(path))[0]
 
 
 def opener(files: Files, name: str) -> Callable[[], bytes]:
-    """A function that reads a file of the set when it is needed."""
+    """Return a function that reads a file of the set when it is needed."""
     return lambda: files.read(name)
 
 
 def mask_opener(files: Files, name: str) -> Callable[[tuple[int, int]], bytes]:
-    """A function that reads a mask file when it is needed. It raises UserError if there is none."""
+    """Return a function that reads a mask file when it is needed. It raises UserError if there is none."""
 
     def read(_size: tuple[int, int]) -> bytes:
         if not files.has(name):
@@ -219,19 +217,19 @@ def mask_opener(files: Files, name: str) -> Callable[[tuple[int, int]], bytes]:
 
 
 def numbered(label: str, classes: Collection[str]) -> str:
-    """The label; of a number the name that a list of classes has at its place."""
+    """Return the label. A number becomes the name at that index of a list of classes."""
     if classes and label.isdecimal() and label not in classes and int(label) < len(classes):
         return tuple(classes)[int(label)]
     return label
 
 
 def digest(text: str) -> int:
-    """64 bits that stand for a text, the same in every process."""
+    """Return a 64-bit hash of a text, the same in every process."""
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest(), "little")
 
 
 class Places:
-    """Places of texts in a list, by their digests: twelve bytes for each of maybe a million. Texts may repeat."""
+    """Index of texts in a list by their digests: twelve bytes for each of maybe a million. Texts may repeat."""
 
     def __init__(self, digests: Iterable[int] = ()) -> None:
         digests = np.array(array("Q", digests), np.uint64)
@@ -241,17 +239,17 @@ class Places:
         self._again = frozenset(int(place) for place in self._order[1:][again])
 
     def all(self, text: str) -> list[int]:
-        """The places of a text, ascending, from 0."""
+        """Return the zero-based places of a text, ascending."""
         found = np.uint64(digest(text))
         first, last = np.searchsorted(self._sorted, found, "left"), np.searchsorted(self._sorted, found, "right")
         return [int(place) for place in self._order[first:last]]
 
     def key(self, text: str, place: int) -> str:
-        """A key of its own for what stands at a place: the text, and for a text that comes again its number, too."""
+        """Return a unique key for the text at a place: the text, with its number if it repeats."""
         return f"{text}#{place + 1}" if place in self._again else text
 
     def find(self, key: str) -> int | None:
-        """The place that a key of `key` stands for; None for what is none."""
+        """Return the place of a `key`, or None if it is unknown."""
         if found := self.all(key):
             return found[0]
         text, _, number = key.rpartition("#")
@@ -259,7 +257,7 @@ class Places:
 
 
 class Latest(Generic[T]):
-    """Keeps the few things that were asked for last, each made once; what is made at a time is waited for."""
+    """Cache of the latest values, each made once; other threads wait while one is made."""
 
     def __init__(self, make: Callable[[str], T], most: int) -> None:
         self._make, self._most = make, most

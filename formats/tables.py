@@ -1,6 +1,6 @@
 """Tables that name image files, a row an image: CSV, lines of JSON, and Hugging Face's `metadata` files.
 
-Of each row its place in its table is kept, as there may be a million.
+Only the place of each row in its table is kept, as there may be a million.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ CLASSES_OPTION = {
 METADATA_FILES = ("metadata.jsonl", "metadata.csv", METADATA)
 _CSV, _LINES = (".csv", ".tsv"), (".jsonl", ".ndjson")
 _SAMPLE = 100
-"""Rows that are looked at to see whether a table has a column a class."""
+"""Rows that are inspected to detect a table with a column a class."""
 _OUTSIDE = "Its image lies outside the folder of the table, where nothing is read."
 
 
 def write_csv(draft: Draft, examples: Sequence[Example]) -> Description:
-    """CSV: examples.csv with a row an image, images/SPLIT/NAME.png and masks/SPLIT/NAME.png."""
+    """Write CSV: examples.csv with a row an image, images/SPLIT/NAME.png and masks/SPLIT/NAME.png."""
     columns: list[str] = []
 
     def named(example: Example) -> tuple[str, str | None]:
@@ -88,7 +88,7 @@ def write_csv(draft: Draft, examples: Sequence[Example]) -> Description:
 
 
 class TableSource(Source):
-    """The images that tables name."""
+    """The images named in tables."""
 
     kinds: tuple[str, ...] = (*_CSV, *_LINES)
     unnamed = "No row names it: add one, or take the file away."
@@ -204,11 +204,11 @@ class TableSource(Source):
         )
 
     def _file(self, named: str, folder: str) -> str | None:
-        """The file that a row names, from the folder of its table; None for one that is not there, or outside."""
+        """Return the file that a row names, relative to its table; None if it is missing or outside."""
         if not named:
             return None
         path = posixpath.normpath(posixpath.join(folder, named.replace("\\", "/")))
-        if self.in_place:  # a missing one is told when it is read
+        if self.in_place:  # a missing one is reported when it is read
             return None if path.startswith(("/", "../")) or path == ".." else path
         if found := by_form(self._names, path):
             self._used.add(found)
@@ -226,7 +226,7 @@ class TableSource(Source):
 
 
 class MetadataSource(TableSource):
-    """Hugging Face ImageFolder: metadata.jsonl or metadata.csv beside the images of each split."""
+    """Hugging Face ImageFolder: a metadata file (`METADATA_FILES`) beside the images of each split."""
 
     unnamed = "No line of {table} names it: add one, or take the file away."
 
@@ -245,7 +245,7 @@ class _Index:
     def __init__(self) -> None:
         self.keys = Places()
         self.tables, self.places = array("I"), array("Q")
-        """Of each row: the number of its table, and where it begins there."""
+        """For each row the index of its table and the offset in it."""
         self.splits: dict[str, None] = {}
         self.labels: dict[str, None] = {}
         self.mask_classes: dict[int, str] = {}
@@ -267,7 +267,7 @@ class _Row:
     image: str
     mask: str
     more: Mapping[str, str]
-    """Other images that it names, by column."""
+    """Further images that it names, by column."""
     row: Row
     has_masks: bool
     problem: str
@@ -313,7 +313,7 @@ class _Rows:
             return next(iter(self._csv(file, place) if self._is_csv else self._lines(file, place)), None)
 
     def _columns(self) -> Iterator[_Row]:
-        """The rows of a Parquet file, whose places are their numbers."""
+        """Yield the rows of a Parquet file, whose places are their numbers."""
         import pyarrow
 
         try:
@@ -327,7 +327,7 @@ class _Rows:
             raise UserError("It is damaged or no Parquet file: export it again.") from error
 
     def _open(self) -> BinaryIO:
-        """The table. Lines that end in a carriage return alone get a line feed in its place."""
+        """Open the table. Lines that end in a carriage return alone get a line feed in its place."""
         file = self._files.path(self._table).open("rb")
         start = file.read(1 << 16)
         file.seek(0)
@@ -405,7 +405,7 @@ class _Rows:
             )
 
     def _one_hot(self, columns: Sequence[str], separator: str) -> list[str]:
-        """The columns, where each but that of the image is a class that is marked by 1; [] for another table."""
+        """Return the class columns if every column but that of the image marks a class by 1; [] for another table."""
         classes = [column for column in columns if column.casefold() not in IMAGE_COLUMNS]
         if len(classes) < 2 or len(set(columns)) < len(columns):
             return []
@@ -438,8 +438,8 @@ def _text_lines(file: BinaryIO) -> Iterator[str]:
 
 
 def _next_row(lines: Iterator[list[str]]) -> list[str] | None:
-    """The cells of one more row, long ones too; None at the end. Raises csv.Error."""
-    before = csv.field_size_limit(MOST_LINE)  # of all of Python, so it is put back at once
+    """Return the cells of the next row, also long ones; None at the end. Raises csv.Error."""
+    before = csv.field_size_limit(MOST_LINE)  # a limit of the whole interpreter, so it is restored at once
     try:
         return next(lines, None)
     finally:
@@ -447,9 +447,9 @@ def _next_row(lines: Iterator[list[str]]) -> list[str] | None:
 
 
 def class_list(files: Files, file: str) -> tuple[str, ...]:
-    """The labels of a list: a JSON list, JSON with `labels` as our exports have it, or a label a line.
+    """Read labels from a list: a JSON list, JSON with `labels` as in our exports, or a label a line.
 
-    Raises UserError for a file that is missing or none of them.
+    Raises UserError for a missing file or another form.
     """
     try:
         text = files.read(file, 100_000_000).decode("utf-8-sig")
@@ -469,7 +469,7 @@ def class_list(files: Files, file: str) -> tuple[str, ...]:
 
 
 def claims(files: Files) -> bool:
-    """True if a table has a column of images, or is in a form that has to be told."""
+    """Return True if a table has a column of images, or has a fault that should be reported."""
     for name in files.names:
         if name.lower().endswith((*_CSV, *_LINES)) and posixpath.basename(name) != RECORDS:
             report = Report()

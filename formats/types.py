@@ -1,4 +1,4 @@
-"""What travels between a test set and its files: an example, the set's header, and what a reader has to tell.
+"""Data between a test set and its files: an example, the set's header, and the report of a reader.
 
 `row_of` and `example_fields` turn an example into flat JSON-ready data and back; every format carries this one row.
 """
@@ -19,7 +19,7 @@ from core.types import Edit, to_plain
 from core.words import composed
 
 Split = Literal["train", "validation", "test", ""]
-"""Which part of a set an example belongs to; "" where the set is not split."""
+"""Part of a set that an example belongs to; "" if the set is not split."""
 SPLITS: tuple[Split, ...] = get_args(Split)
 Role = Literal["generated", "source"]
 PNG = "image/png"
@@ -27,35 +27,35 @@ PNG = "image/png"
 
 @dataclass(frozen=True)
 class Example:
-    """One image of a test set, with all that is known of it."""
+    """One image of a test set with everything known about it."""
 
     name: str
-    """A safe file stem, one of its own in the set, also where case and Unicode form do not count."""
+    """Safe file stem, unique in the set even without case and Unicode form."""
     image: Path
-    """A PNG file of 8 bits, L or RGB."""
+    """PNG file of 8 bits, L or RGB."""
     sha: str
     """sha256 of the bytes of that file."""
     label: str = ""
     split: Split = ""
     mask: Path | None = None
-    """A PNG file of mode L: the number of a class at every pixel, 255 for none."""
+    """PNG file of mode L: a class number at every pixel, 255 for none."""
     mask_classes: Mapping[int, str] = field(default_factory=dict)
-    """The names of the numbers, 0 to 254."""
+    """Class names by number, 0 to 254."""
     mask_sha: str = ""
-    """sha256 of the bytes of the mask file; "" where nobody knows it."""
+    """sha256 of the bytes of the mask file, or "" if unknown."""
     source_sha: str = ""
     """sha256 of the image that this one was made from."""
     role: Role = "generated"
     caption: str = ""
-    """What the source image shows."""
+    """Caption of the source image."""
     new_caption: str = ""
-    """What this image was made to show."""
+    """Caption that this image was made from."""
     edits: tuple[Edit, ...] = ()
     edit_types: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """JSON-ready: lineage, checks, review, votes, predictions; and what a foreign file said in columns of its own."""
+    """JSON-ready: lineage, checks, review, votes, predictions; and additional columns of a foreign file."""
     xmp: str = ""
-    """The XMP packet that says in an exported file that a machine drew the image; "" where nothing says so."""
+    """XMP packet that marks the exported image as machine-made, or ""."""
 
 
 @dataclass(frozen=True)
@@ -66,29 +66,29 @@ class TestSet:
 
     name: str
     version: str = ""
-    """The id of the version."""
+    """Id of the version."""
     note: str = ""
     created: str = ""
-    """When the version was released, ISO 8601. The time of an export is written nowhere, so that it can be repeated."""
+    """Release time of the version, ISO 8601. The time of an export is never written: exports are repeatable."""
     licences: Mapping[str, str] = field(default_factory=dict)
-    """The licences of the models that made the images, by the model's title; "" where none is known."""
+    """Licences of the models that made the images, by the model's title; "" if unknown."""
 
 
 @dataclass(frozen=True)
 class Imported:
-    """What a reader found."""
+    """The result of a reader."""
 
     examples: tuple[Example, ...]
-    """By name. Their files lie in the folder that the reader was given, each called by its sha256."""
+    """Sorted by name. Their files are in the folder given to the reader, named by sha256."""
     rows: tuple[ImportRow, ...]
     layout: str
-    """The format that was read."""
+    """Format that was read."""
     header: TestSet | None = None
-    """Of a set that the studio exported."""
+    """Header of a set that the studio exported, or None."""
 
 
 class Row(BaseModel):
-    """The row of an example, as files carry it. A stranger may have written it; columns that are not known are kept."""
+    """The row of an example, as files hold it. Anybody may have written it; unknown columns are kept."""
 
     model_config = ConfigDict(frozen=True, extra="allow", coerce_numbers_to_str=True)
 
@@ -114,7 +114,7 @@ class Row(BaseModel):
     @field_validator("edits", "facts", "edit_types", "mask_classes", mode="before")
     @classmethod
     def _from_text(cls, value: Any, info: Any) -> Any:
-        """Tables without nested cells carry these as JSON text."""
+        """Parse JSON text, which tables without nested cells use for these."""
         if isinstance(value, str):
             known = cls.model_fields[info.field_name]
             return json.loads(value) if value.strip() else known.get_default(call_default_factory=True)
@@ -129,7 +129,7 @@ class Row(BaseModel):
 
 
 def shown(name: str) -> str:
-    """A name that can be printed, and is not too long to be."""
+    """Return a printable and short form of a name."""
     text = name.encode("utf-8", "replace").decode("utf-8")
     text = "".join(mark if mark.isprintable() else "�" for mark in text)
     return text if len(text) <= 160 else f"…{text[-159:]}"
@@ -137,21 +137,21 @@ def shown(name: str) -> str:
 
 @dataclass
 class Report:
-    """Gathers what a reader has to tell."""
+    """The report rows of a reader."""
 
     rows: list[ImportRow] = field(default_factory=list)
 
     def refuse(self, file: str, reason: str) -> None:
-        """The file is left out."""
+        """Add a row for a file that is left out."""
         self.rows.append(ImportRow(shown(file), reason, "refused"))
 
     def changed(self, file: str, reason: str) -> None:
-        """The file is taken, and something was done to it or noticed of it."""
+        """Add a row for a file that is accepted, with a change or a remark."""
         self.rows.append(ImportRow(shown(file), reason, "changed"))
 
     @contextmanager
     def muted(self) -> Iterator[None]:
-        """Forget the rows that are added within."""
+        """Discard the rows that are added within."""
         before = len(self.rows)
         try:
             yield
@@ -161,33 +161,33 @@ class Report:
 
 @dataclass(frozen=True)
 class Found:
-    """An item of a data set as its format tells of it, its files not yet read."""
+    """An item of a data set as its format describes it. Its files are not read yet."""
 
     file: str
-    """Its image, as the report and `records.jsonl` call it."""
+    """Image file, as named in the report and `records.jsonl`."""
     name: str
     image: Callable[[], bytes]
     label: str = ""
     split: str = ""
-    """"train", "validation", "test", or as the set calls another one; "" where the set is not split."""
+    """"train", "validation", "test" or another name that the set uses; "" if the set is not split."""
     mask: Callable[[tuple[int, int]], bytes] | None = None
-    """The bytes of its mask file, for an image of this size (width, height)."""
+    """Return the bytes of its mask file for an image of this size (width, height)."""
     classes: Mapping[int, str] | None = None
-    """The names of the numbers in its mask; None where the format does not say them."""
+    """Class names by number in its mask; None if the format does not state them."""
     row: Row | None = None
-    """All that the format itself says of the example."""
+    """Details of the example in the format itself."""
     numbers: Mapping[int, int] | None = None
-    """Which of `classes` a number of the mask file stands for; None where they are the same."""
+    """Number in `classes` of each number in the mask file; None if they are equal."""
     key: str = ""
-    """Its name in the data set, the same at every reading; that of its file where nothing else is given."""
+    """Name in the data set, the same at every reading; defaults to its file."""
     attributes: Mapping[str, str] = field(default_factory=dict)
-    """What the set says of the image, such as {"weather": "rainy"}."""
+    """Attributes that the set states of the image, such as {"weather": "rainy"}."""
     problem: str = ""
-    """Why it cannot be read, in a sentence; "" where nothing is known against it."""
+    """Reason why it cannot be read, in a sentence; "" without a known problem."""
     where: str = ""
-    """The place that tells of it, such as a line of a list, for a report of its problem."""
+    """Place that describes it, such as a line of a list, to report its problem."""
     classes_file: str = ""
-    """The file of the set that names the numbers of masks, or is to name them; "" where the format says them itself."""
+    """File of the set that names the numbers of masks, or should; "" if the format states them itself."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", self.key or self.file)
@@ -197,7 +197,7 @@ class Found:
 
 
 def row_of(example: Example) -> dict[str, Any]:
-    """The example as flat data of one type a column, whatever the example holds; without where its files are."""
+    """Return the example as flat data with one type for each column, without the places of its files."""
     return {
         "name": example.name,
         "label": example.label,
@@ -215,7 +215,7 @@ def row_of(example: Example) -> dict[str, Any]:
 
 
 def with_row(example: Example, row: Row) -> Example:
-    """The example with all that a row says of it but name, split and files."""
+    """Return the example with all values of a row except name, split and files."""
     extra = {name: value for name, value in (row.model_extra or {}).items() if value not in (None, "")}
     return replace(
         example,
@@ -231,10 +231,10 @@ def with_row(example: Example, row: Row) -> Example:
 
 
 def compact(value: Any) -> str:
-    """JSON text of plain data: the same data give the same text."""
+    """Return JSON text of plain data: equal data give equal text."""
     return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def json_lines(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    """A JSON object a line."""
+    """Return lines of JSON, an object each."""
     return "".join(f"{json.dumps(row, ensure_ascii=False, allow_nan=False)}\n" for row in rows).encode()

@@ -16,14 +16,14 @@ CLASSES = (
     *("background", "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow"),
     *("diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor"),
 )
-"""By their numbers in the masks. http://host.robots.ox.ac.uk/pascal/VOC/voc2012/"""
+"""Class names by number in the masks. http://host.robots.ox.ac.uk/pascal/VOC/voc2012/"""
 IMAGES, MASKS = "JPEGImages", "SegmentationClass"
 _SPLITS = ("train", "val", "test")
 _AROUND = ("", "VOC2012", "VOC2007", "VOCdevkit/VOC2012", "VOCdevkit/VOC2007")
 
 
 class VocSource(Source):
-    """The images of JPEGImages. An image without a mask comes without one, as most of them have none."""
+    """The images of JPEGImages. Most have no mask and are returned without one."""
 
     def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
         super().__init__(files, report, options, in_place)

@@ -1,4 +1,4 @@
-"""WebDataset: tars of samples, each of them files of one key: KEY.jpg, KEY.cls, KEY.json, KEY.txt, KEY.mask.png."""
+"""WebDataset: tars of samples, the files of one key each: KEY.jpg, KEY.cls, KEY.json, KEY.txt, KEY.mask.png."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from formats.types import Example, Found, Report, Row
 _MASK_PARTS = ("mask.", "seg.")
 _READ = ("json", "cls", "txt", "caption")
 _SHARDS = 2
-"""Lists of shards that are kept: a kilobyte for each of their samples."""
+"""Lists of shards in memory: a kilobyte for each of their samples."""
 PACKED = (".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar.zst")
 
 
 def write_webdataset(draft: Draft, examples: Sequence[Example]) -> Description:
-    """WebDataset: SPLIT-NUMBER.tar with KEY.png, KEY.json, KEY.cls and KEY.mask.png for each example."""
+    """Write WebDataset: SPLIT-NUMBER.tar with KEY.png, KEY.json, KEY.cls and KEY.mask.png for each example."""
     numbers = {label: number for number, label in enumerate(draft.classes["labels"])}
     names = Names()
     for split, number, group in in_shards(draft.pictures(examples)):
@@ -39,7 +39,7 @@ def write_webdataset(draft: Draft, examples: Sequence[Example]) -> Description:
         with draft.stream(shard) as file, tarfile.open(fileobj=file, mode="w|", format=tarfile.PAX_FORMAT) as archive:  # type: ignore[call-overload]
             for picture in group:
                 example = picture.example
-                # What comes before the first dot is the key, so it has none.
+                # The key ends at the first dot, so it must not contain one.
                 key = names.take(example.name.replace(".", "-"))
                 _put(archive, f"{key}.png", picture.data)
                 if picture.mask is not None:
@@ -63,7 +63,7 @@ def write_webdataset(draft: Draft, examples: Sequence[Example]) -> Description:
 
 
 class ShardSource(Source):
-    """The samples of every tar; of one tar, the samples that it holds itself."""
+    """The samples of every tar; for a single tar, the samples inside it."""
 
     def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
         super().__init__(files, report, options, in_place)
@@ -88,10 +88,10 @@ class ShardSource(Source):
         )
 
     def count(self) -> int:
-        """Number of images, by the names of the files in the shards."""
+        """Return the number of images, by the names of the files in the shards."""
         names = list(self.files.names) if not self._shards else []
         for shard in self._shards:
-            with suppress(UserError, OSError):  # the reader tells of it
+            with suppress(UserError, OSError):  # the reader reports it
                 names += tar_members(self.files.path(shard), Report()).names
         return sum(is_image(name) and ".mask." not in name for name in names)
 
@@ -145,7 +145,7 @@ class ShardSource(Source):
         images = [ending for ending in parts if is_image(f"x.{ending}") and ending not in masks]
         where = f"{shard}/{key}" if shard else key
         if len(images) != 1:
-            if parts.keys() - {"json", "md"} or shard:  # else lists beside the shards
+            if parts.keys() - {"json", "md"} or shard:  # else they are lists beside the shards
                 report.refuse(where, f"The sample has {len(images) or 'no'} images: it needs one.")
             return None
         image = parts[images[0]]
@@ -186,8 +186,8 @@ class ShardSource(Source):
 
 
 def _grouped(names: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
-    """The files of each sample by what stands behind the key: all before the first dot of a name, unless the names of a
-    sample have more in common.
+    """Yield each sample's key and files by ending. The key ends at the first dot of a name, unless the names of the
+    sample share more.
     """
     samples: dict[str, dict[str, str]] = {}
     for name in names:
@@ -208,13 +208,13 @@ def _grouped(names: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def _split_of(shard: str) -> str:
-    """The split that a shard is of: imagenet-train-000012.tar, or train/000012.tar."""
+    """Return the split of a shard: imagenet-train-000012.tar, or train/000012.tar."""
     words = re.split(r"[-_/.]", shard.removesuffix(".tar"))
     return next((word for word in words if SPLIT_OF.get(word.lower())), "")
 
 
 def _put(archive: tarfile.TarFile, name: str, data: bytes) -> None:
-    """A file of no time and no owner, so that the same set gives the same bytes."""
+    """Add a file without time and owner, so that the same set gives the same bytes."""
     member = tarfile.TarInfo(name)
     member.size, member.mode = len(data), 0o644
     archive.addfile(member, io.BytesIO(data))

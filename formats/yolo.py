@@ -1,6 +1,6 @@
 """YOLO: a text file an image with boxes or outlines, and a list of the classes.
 
-The text files lie in `labels/` where the images lie in `images/`, or beside the images.
+The text files are in `labels/` if the images are in `images/`, else beside the images.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from formats.types import Example, Found, Report
 
 DATA = "data.yaml"
 _SMALL_LISTS = 1_000_000
-"""Bytes of a file of outlines."""
+"""Maximum bytes of a list of classes. A file of outlines may have ten times as many."""
 _LISTS = ("classes.txt", "obj.names", "classes.names", "_darknet.labels")
 """Files with a class a line, as LabelImg, CVAT and Darknet write them."""
 _SAMPLE = 20
-"""Text files that are looked at to see whether they are those of YOLO."""
+"""Text files that are inspected to detect YOLO."""
 
 
 def write_yolo(draft: Draft, examples: Sequence[Example]) -> Description:
-    """YOLO: images/SPLIT/NAME.png, labels/SPLIT/NAME.txt with outlines, exact masks in masks/SPLIT/, data.yaml."""
+    """Write YOLO: images/SPLIT/NAME.png, outlines in labels/SPLIT/NAME.txt, exact masks in masks/SPLIT/, data.yaml."""
     import yaml
 
     names = class_names(examples)
@@ -50,7 +50,7 @@ def write_yolo(draft: Draft, examples: Sequence[Example]) -> Description:
             lines = [f"{ids[example.label]} 0.5 0.5 1 1"] if example.label else []
         text = "".join(f"{line}\n" for line in lines)
         draft.put(f"labels/{split_folder(example.split, 'val')}/{example.name}.txt", text.encode())
-        # An outline is of a class, and not of the image; data.yaml knows three splits.
+        # An outline has a class and the image has none; data.yaml knows three splits.
         details = [
             "classes of masks",
             *(["labels"] if picture.mask is None else []),
@@ -58,10 +58,10 @@ def write_yolo(draft: Draft, examples: Sequence[Example]) -> Description:
         ]
         draft.record(picture, *named(example), details)
     there = [split_folder(split, "val") for split in splits_of(examples)]
-    # Its readers want both of them: what is there stands for what is not.
+    # Its readers require both: an existing split replaces a missing one.
     places = {name: f"images/{name if name in there else there[0]}" for name in ("train", "val")}
     places |= {"test": "images/test"} if "test" in there else {}
-    # In quotes, since readers differ in what they take for a number, a date or a truth value.
+    # Quoted, since readers differ in what they parse as a number, a date or a truth value.
     quoted = (yaml.safe_dump(name, allow_unicode=True, default_style='"', width=10_000) for name in names)
     lines = ["names:", *(f"  {number}: {name.rstrip()}" for number, name in enumerate(quoted))]
     draft.put(DATA, "\n".join([*(f"{name}: {place}" for name, place in places.items()), *lines, ""]).encode())
@@ -83,7 +83,7 @@ def write_yolo(draft: Draft, examples: Sequence[Example]) -> Description:
 
 
 def _outlines(picture: Picture, ids: Mapping[str, int]) -> Iterator[str]:
-    """The lines of a picture: class, then x and y of each point as shares of width and height."""
+    """Yield the lines of a picture: class, then x and y of each point as shares of width and height."""
     import cv2
 
     numbers, (width, height) = mask_numbers(picture), picture.size
@@ -94,7 +94,7 @@ def _outlines(picture: Picture, ids: Mapping[str, int]) -> Iterator[str]:
         outlines, _ = cv2.findContours(there, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
         for outline in outlines:
             points = outline.reshape(-1, 2).astype(np.float64) + 0.5
-            if len(points) < 3:  # a dot or a line: the pixels themselves
+            if len(points) < 3:  # a dot or a line: use the pixels' corners
                 (left, top), (right, bottom) = points.min(axis=0) - 0.5, points.max(axis=0) + 0.5
                 points = np.array([[left, top], [right, top], [right, bottom], [left, bottom]])
             shares = points / (width, height)
@@ -102,7 +102,7 @@ def _outlines(picture: Picture, ids: Mapping[str, int]) -> Iterator[str]:
 
 
 class YoloSource(Source):
-    """The images with the outlines and boxes of their text files, or the exact masks of masks/ where they are."""
+    """Images with the outlines and boxes of their text files, or with the exact masks of masks/ if they exist."""
 
     def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
         super().__init__(files, report, options, in_place)
@@ -132,19 +132,19 @@ class YoloSource(Source):
         tally.tell()
 
     def images(self) -> Iterator[str]:
-        """The images; with a folder `images` those in it."""
+        """Yield the images; only those in a folder `images` if there is one with labels."""
         images = [name for name in self.files.names if is_image(name) and not is_sheet(name)]
         inside = [name for name in images if "images" in name.lower().split("/")[:-1]]
         labelled = any("labels" in name.lower().split("/")[:-1] for name in self.files.names if name.endswith(".txt"))
         return iter(inside if inside and labelled else images)
 
     def text_of(self, name: str) -> str | None:
-        """The text file of an image."""
+        """Return the text file of an image, or None."""
         candidates = (self._sibling(name, "labels", ".txt"), posixpath.splitext(name)[0] + ".txt")
         return next((self._lower[each.lower()] for each in candidates if each and each.lower() in self._lower), None)
 
     def reads(self, text: str) -> bool:
-        """True if a text file is one of boxes or outlines of the classes."""
+        """Return True if a text file has boxes or outlines of the classes."""
         try:
             label, shapes = self._lines(text, Tally(Report()))
         except UserError:
@@ -173,8 +173,8 @@ class YoloSource(Source):
         return replace(found, label=label, mask=painted(shapes) if shapes else None)
 
     def _lines(self, text: str, tally: Tally) -> tuple[str, list[tuple[int, list[list[float]]]]]:
-        """The label of an image, if one box covers it all, and its outlines. Raises UserError for a line that
-        is none.
+        """Return the label of an image, if one box covers it all, and its outlines. Raises UserError for an invalid
+        line.
         """
         shapes: list[tuple[int, list[list[float]]]] = []
         boxes: list[tuple[int, list[float]]] = []
@@ -205,13 +205,13 @@ class YoloSource(Source):
 
 
 def claims(files: Files) -> bool:
-    """True if there are a list of classes and text files of the images, also if these cannot be read."""
+    """Return True if there are a list of classes and text files of the images, even unreadable ones."""
     source = YoloSource(files, Report(), {})
     return bool(source.names) and any(source.text_of(name) for name in source.images())
 
 
 def _class_names_of(files: Files, report: Report) -> dict[int, str]:
-    """The classes by number, from data.yaml or a list with a class a line: texts, whatever YAML makes of them."""
+    """Return the classes by number, from data.yaml or a list with a class a line. YAML's types are ignored."""
     import yaml
 
     tables = sorted(
