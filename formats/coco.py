@@ -45,10 +45,10 @@ def write_coco(draft: Draft, examples: Sequence[Example]) -> Description:
 
     for picture in draft.pictures(examples, named):
         example = picture.example
-        held = splits.setdefault(example.split, {"images": [], "annotations": []})
+        content = splits.setdefault(example.split, {"images": [], "annotations": []})
         draft.record(picture, *named(example), ("labels", "classes of masks", "splits"))
-        number, (width, height) = len(held["images"]) + 1, picture.size
-        held["images"].append(
+        number, (width, height) = len(content["images"]) + 1, picture.size
+        content["images"].append(
             {
                 "id": number,
                 "file_name": f"{example.name}.png",
@@ -59,13 +59,18 @@ def write_coco(draft: Draft, examples: Sequence[Example]) -> Description:
                 **({"mask_classes": _texts(example.mask_classes)} if picture.mask is not None else {}),
             }
         )
-        made = _regions(picture, ids) if picture.mask is not None else _whole(picture, ids)
-        for annotation in made:
-            first = len(held["annotations"]) + 1
-            held["annotations"].append({"id": first, "image_id": number, **annotation})
+        new_annotations = _regions(picture, ids) if picture.mask is not None else _whole(picture, ids)
+        for annotation in new_annotations:
+            first = len(content["annotations"]) + 1
+            content["annotations"].append({"id": first, "image_id": number, **annotation})
     categories = [{"id": number, "name": name, "supercategory": ""} for name, number in ids.items()]
-    for split, held in sorted(splits.items()):
-        about = {"info": {"description": "DILLEMA Studio test set"}, "licenses": [], **held, "categories": categories}
+    for split, content in sorted(splits.items()):
+        about = {
+            "info": {"description": "DILLEMA Studio test set"},
+            "licenses": [],
+            **content,
+            "categories": categories,
+        }
         data = json.dumps(about, ensure_ascii=False, separators=(",", ":")).encode()
         draft.put(f"annotations/instances_{split_folder(split, 'val')}.json", data)
     first_split = split_folder(split_to_load(splits), "val")
@@ -206,9 +211,9 @@ class CocoSource(Source):
         of_kind = {kind: [table for table in tables if table.kind == kind] for kind in ("", "keypoints", "caption")}
         taken = next((found for found in of_kind.values() if found), [])
         for table in of_kind["keypoints"] if taken is not of_kind["keypoints"] else ():
-            told = f"It holds keypoints of images that another list has: {table.annotations:,} left out."
-            if told not in taken[0].told:
-                taken[0].told.append(told)
+            remark = f"It holds keypoints of images that another list has: {table.annotations:,} left out."
+            if remark not in taken[0].told:
+                taken[0].told.append(remark)
         return taken, of_kind["caption"]
 
     def _scanned(self, name: str) -> _Table:
@@ -232,11 +237,11 @@ class CocoSource(Source):
 
     def _folder_of(self, name: str, images: Sequence[str]) -> str:
         """Return the folder of the images: named as the split, within `images` or not, or the folder of the list."""
-        split, beside = _split_of(name), posixpath.dirname(name)
-        above = posixpath.dirname(beside)
+        split, own_folder = _split_of(name), posixpath.dirname(name)
+        above = posixpath.dirname(own_folder)
         kinds = dict.fromkeys((split, split_folder(standard(split), "val"), standard(split)))  # type: ignore[arg-type]
         inside = [joined(*parts) for kind in kinds for parts in ((kind,), ("images", kind))]
-        folders = dict.fromkeys(joined(base, each) for base in (above, beside) for each in (*inside, "images", ""))
+        folders = dict.fromkeys(joined(base, each) for base in (above, own_folder) for each in (*inside, "images", ""))
         for folder in folders:
             if any(self._is_there(joined(folder, _path(image))) for image in images[:20] if image):
                 return folder
@@ -267,8 +272,8 @@ class CocoSource(Source):
         key = table.keys.key(path or named, place)
         found = Found(path or named, stem_of(path or named), opener(self.files, path or named), key=key, where=where)
         if path is None:
-            told = f"It names an image that is not there (“{entry.get('file_name')}”): add the file."
-            return replace(found, problem=told)
+            problem = f"It names an image that is not there (“{entry.get('file_name')}”): add the file."
+            return replace(found, problem=problem)
         licence = table.licences.get(_id(entry.get("license")), "")
         folder = next((part for part in path.split("/")[:-1] if standard(part) in ("train", "validation", "test")), "")
         found = replace(found, split=split or standard(folder), attributes={"licence": licence} if licence else {})
@@ -314,9 +319,9 @@ class CocoSource(Source):
             ids = [str(a.get("category_id"))[:80] for a in annotations if _id(a.get("category_id")) not in named]
             listed = ", ".join(sorted(set(ids))[:6])
             raise UserError(f"Its annotations have a category that is not listed: {listed}.")
-        own, label = entry.get("mask_classes"), entry.get("label")
+        mask_classes, label = entry.get("mask_classes"), entry.get("label")
         try:
-            classes = {int(n): str(name) for n, name in own.items()} if isinstance(own, dict) else {}
+            classes = {int(n): str(name) for n, name in mask_classes.items()} if isinstance(mask_classes, dict) else {}
             size = int(entry["width"]), int(entry["height"])
         except (KeyError, ValueError, TypeError, OverflowError) as error:
             raise UserError("Its width and height are not both given as numbers: add them.") from error
@@ -326,7 +331,7 @@ class CocoSource(Source):
             raise UserError("Its width and height cannot be those of an image.")
         if isinstance(label, str) and not self._largest:
             found = replace(found, label=label)
-        if isinstance(label, str) and not isinstance(own, dict):
+        if isinstance(label, str) and not isinstance(mask_classes, dict):
             return found
         shaped = [annotation for annotation in annotations if annotation.get("segmentation")]
         if len(shaped) < len(annotations):
@@ -346,7 +351,11 @@ class CocoSource(Source):
             if not isinstance(number, int) or not 0 <= number < UNLABELLED:
                 raise UserError("It has more than 255 classes, which a mask cannot hold.")
             shapes.append((number, annotation["segmentation"]))
-        if not shapes and not isinstance(own, dict) and (annotations or not table.has_regions or not self.in_place):
+        if (
+            not shapes
+            and not isinstance(mask_classes, dict)
+            and (annotations or not table.has_regions or not self.in_place)
+        ):
             return found
         return replace(found, mask=painted(shapes, size), classes=classes or {n: name for name, n in numbers.items()})
 
@@ -437,9 +446,11 @@ def _looks_like_list(files: Files, name: str) -> bool:
 
 def _split_of(table: str) -> str:
     """Return the split that the path of a list names, in its file name (instances_train2017.json) or folder."""
-    own = _KINDS.sub("", stem_of(table).removesuffix(".coco")).strip("_")
+    own_name = _KINDS.sub("", stem_of(table).removesuffix(".coco")).strip("_")
     folders = [part for part in table.split("/")[:-1] if part.lower() in SPLIT_OF]
-    named = [part for part in (own, *re.split(r"[_\W]", own)) if standard(part) in ("train", "validation", "test")]
+    named = [
+        part for part in (own_name, *re.split(r"[_\W]", own_name)) if standard(part) in ("train", "validation", "test")
+    ]
     return named[0] if named else folders[-1] if folders else ""
 
 

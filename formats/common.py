@@ -108,8 +108,8 @@ def read_classes(files: Files, report: Report) -> dict[int, str] | None:
         if name.endswith(".txt"):
             lines = [line.strip() for line in text.splitlines() if line.strip()]
             return parse_classes(text) if text.strip()[:1].isdigit() else dict(enumerate(lines[:UNLABELLED]))
-        held = json.loads(text)
-        numbers = held.get("masks", held.get("classes", held)) if isinstance(held, dict) else held
+        content = json.loads(text)
+        numbers = content.get("masks", content.get("classes", content)) if isinstance(content, dict) else content
         if isinstance(numbers, list):
             numbers = dict(enumerate(numbers))
         if numbers is None:

@@ -119,8 +119,8 @@ class RowSource(Source):
             splits = self._json("dataset_dict.json").get("splits")
             yield from ((split, self._saved(str(split))) for split in (splits if isinstance(splits, list) else ()))
         elif self.files.has("state.json"):
-            own = self._json("state.json").get("_split")
-            yield own if isinstance(own, str) else "", self._saved("")
+            split_name = self._json("state.json").get("_split")
+            yield split_name if isinstance(split_name, str) else "", self._saved("")
         else:
             for path in self.files.files(self.options.get("config", "")):
                 if path.endswith(".parquet") and path != TYPED:
@@ -238,16 +238,16 @@ class RowSource(Source):
         self, name: str, split: str, number: int, values: dict[str, Any], columns: _Columns, tally: Tally
     ) -> Found:
         where, problem = f"{name}, row {number + 1}", ""
-        kept = {column: value for column, value in values.items() if column not in (columns.image, columns.mask)}
-        kept = with_class_names(kept, columns.named)
-        if columns.label and columns.label in kept:
-            kept = {"label": kept.pop(columns.label), **kept}
+        cells = {column: value for column, value in values.items() if column not in (columns.image, columns.mask)}
+        cells = with_class_names(cells, columns.named)
+        if columns.label and columns.label in cells:
+            cells = {"label": cells.pop(columns.label), **cells}
         for column in () if self.in_place else columns.named:
             column = "label" if column == columns.label else column
-            if isinstance(kept.get(column), int):
-                problem = f"Its {column} is class {kept[column]}, which the table does not name."
+            if isinstance(cells.get(column), int):
+                problem = f"Its {column} is class {cells[column]}, which the table does not name."
         try:
-            row = read_row(kept, where, tally)
+            row = read_row(cells, where, tally)
         except UserError as error:
             row, problem = Row(), str(error)
         has_mask = (
@@ -300,16 +300,16 @@ class _Columns:
     @staticmethod
     def _image_of(schema: pyarrow.Schema, features: Mapping[str, Any]) -> str:
         images = [name for name in schema.names if features.get(name, {}).get("_type") == "Image"]
-        own = [name for name in _IMAGE_NAMES if name in (images or schema.names)]
-        if len(images) == 1 or own:
-            return images[0] if len(images) == 1 else own[0]
+        candidates = [name for name in _IMAGE_NAMES if name in (images or schema.names)]
+        if len(images) == 1 or candidates:
+            return images[0] if len(images) == 1 else candidates[0]
         raise UserError(
             f"Say which column holds the images with image: there is {', '.join(schema.names)}.", field="image"
         )
 
     def _label_of(self, schema: pyarrow.Schema, in_place: bool) -> str:
-        if (own := next((name for name in schema.names if name.casefold() == "label"), "")) or not in_place:
-            return own
+        if (label := next((name for name in schema.names if name.casefold() == "label"), "")) or not in_place:
+            return label
         return choose_option("label", "", [*self.named]) if self.named else ""
 
 
@@ -327,5 +327,5 @@ def _split_of(path: str) -> str:
     """Return the split of a Parquet file, by its name (train-00000-of-00294.parquet) or folder."""
     name = posixpath.basename(path).removesuffix(".parquet").partition("-")[0]
     folders = [part for part in path.split("/")[:-1] if part.lower() in SPLIT_OF]
-    found = name if name.lower() in SPLIT_OF else folders[-1] if folders else ""
-    return found if standard(found) else ""
+    split = name if name.lower() in SPLIT_OF else folders[-1] if folders else ""
+    return split if standard(split) else ""

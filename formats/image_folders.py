@@ -136,12 +136,12 @@ class ClassFolders(Source):
     def find(self, split: str | None = None) -> Iterator[Found]:
         for each in self.splits() if split is None else [split]:
             base = joined(self._base, each)
-            beside = sum(is_image(path) for path in self.files.files(base, deep=False))
+            extra = sum(is_image(path) for path in self.files.files(base, deep=False))
             classes = self.files.folders(base)
-            if beside and classes:
+            if extra and classes:
                 self.report.refuse(
                     base or self.files.name,
-                    f"{beside:,} image{' lies' if beside == 1 else 's lie'} beside the folders of classes: what is in "
+                    f"{extra:,} image{' lies' if extra == 1 else 's lie'} beside the folders of classes: what is in "
                     "none of them has no label, and was left out.",
                 )
             for folder in classes or [""]:
@@ -175,8 +175,8 @@ class ClassFolders(Source):
 def wrapper_of(files: Files) -> str:
     """Return the single folder around everything that many archives have, or ""."""
     folders = files.folders()
-    alone = len(folders) == 1 and next(files.files(deep=False), None) is None
-    return folders[0] if alone and folders[0].lower() not in SPLIT_OF and files.folders(folders[0]) else ""
+    is_only = len(folders) == 1 and next(files.files(deep=False), None) is None
+    return folders[0] if is_only and folders[0].lower() not in SPLIT_OF and files.folders(folders[0]) else ""
 
 
 def class_folders(files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> Source:
@@ -222,13 +222,13 @@ class PlainFolder(Source):
         tally = Tally(self.report)
         texts: set[str] = set()
         names = () if self.in_place else self.files.names
-        beside = {posixpath.splitext(name)[0]: name for name in names if name.lower().endswith(_CAPTIONS)}
+        captions = {posixpath.splitext(name)[0]: name for name in names if name.lower().endswith(_CAPTIONS)}
         for name in self._images:
             found, mask = self._found(name)
             taken.add(mask)
             if split is not None and found.split != split:
                 continue
-            if (text := beside.get(posixpath.splitext(name)[0])) is not None:
+            if (text := captions.get(posixpath.splitext(name)[0])) is not None:
                 texts.add(text)
                 yield self._captioned(found, text, tally)
             else:
@@ -311,8 +311,8 @@ class Roles:
                 levels.setdefault(level, {}).setdefault(folder, set()).add((before, _key(name)[1]))
         self._classes = {level: self._judged(level, folders) for level, folders in levels.items()}
         if labels:
-            own = {folder.lower() for folder in labels}
-            self._classes = {level: own if level.endswith("*") else set() for level in levels}
+            exported = {folder.lower() for folder in labels}
+            self._classes = {level: exported if level.endswith("*") else set() for level in levels}
 
     @staticmethod
     def _judged(level: str, folders: Mapping[str, set[tuple[str, str]]]) -> set[str]:
@@ -322,8 +322,8 @@ class Roles:
         plain = folders.keys() - masks - pictures - splits
         if not plain:
             return set()
-        beside = {folder: set().union(*(folders[other] for other in folders if other != folder)) for folder in masks}
-        paired = {folder for folder in masks if 2 * len(folders[folder] & beside[folder]) >= len(folders[folder])}
+        elsewhere = {folder: set().union(*(folders[other] for other in folders if other != folder)) for folder in masks}
+        paired = {folder for folder in masks if 2 * len(folders[folder] & elsewhere[folder]) >= len(folders[folder])}
         return plain | splits | (masks - paired) | (set() if paired else pictures)
 
     @staticmethod
@@ -380,8 +380,8 @@ def _folder_labels(files: Files, report: Report) -> dict[str, str]:
     if CLASSES not in files.names:
         return {}
     try:
-        held = json.loads(files.read(CLASSES, 10_000_000))
-        return {str(folder): str(label) for folder, label in held.get("folders", {}).items()}
+        content = json.loads(files.read(CLASSES, 10_000_000))
+        return {str(folder): str(label) for folder, label in content.get("folders", {}).items()}
     except (ValueError, AttributeError, UserError, RecursionError):
         report.refuse(CLASSES, "It is no list of classes: labels are taken from the names of folders.")
         return {}

@@ -68,14 +68,16 @@ class ImagenetSource(Source):
     def _found_parts(self) -> Iterator[tuple[str, Source | None]]:
         files = self.files
         for base in ("", KAGGLE, f"imagenet/{KAGGLE}"):
-            there = (
+            split_folders = (
                 [name for name in files.folders(base) if name in ("train", "val")]
                 if files.has(base) or not base
                 else []
             )
-            there = [name for name in there if next(images_in(files, joined(base, name)), None) is not None]
-            if there:
-                yield from ((name, self._classes(files, joined(base, name), standard(name))) for name in there)
+            split_folders = [
+                name for name in split_folders if next(images_in(files, joined(base, name)), None) is not None
+            ]
+            if split_folders:
+                yield from ((name, self._classes(files, joined(base, name), standard(name))) for name in split_folders)
                 return
         if any(_WNID.fullmatch(name) for name in files.folders()):
             yield "", self._classes(files, "", "")
@@ -218,10 +220,10 @@ def _names(files: Files) -> _Names:
             # Two megabytes, compressed as a whole: unpacked in memory, not on the disk.
             with tarfile.open(fileobj=io.BytesIO(files.read(packed)), mode="r:gz") as archive:
                 lists = [archive.extractfile(name) for name in (_META, _TRUTH)]
-                held = [file.read() for file in lists if file is not None]
+                contents = [file.read() for file in lists if file is not None]
         except (KeyError, *BROKEN_ARCHIVE, tarfile.TarError) as error:
             raise UserError(f"{packed} cannot be read: download it again.", field="root") from error
-        return _of_devkit(*held)
+        return _of_devkit(*contents)
     if files.has(_SYNSETS):
         lines = files.read(_SYNSETS).decode("utf-8", "replace").splitlines()
         synsets = {wnid: words.strip() for wnid, _, words in (line.partition(" ") for line in lines) if words}
@@ -247,9 +249,9 @@ def _of_devkit(meta: bytes, truth: bytes) -> _Names:
 
 def _of_solution(files: Files) -> tuple[str, ...]:
     """Return the classes of the validation images from Kaggle's list: ImageId, and class and box of each object."""
-    found: dict[int, str] = {}
+    class_by_number: dict[int, str] = {}
     for row in csv.DictReader(files.read(_SOLUTION).decode("utf-8", "replace").splitlines()):
         match = _VAL_NAME.search(f"{row.get('ImageId')}.JPEG")
         if match and (row.get("PredictionString") or "").split():
-            found[int(match[1])] = (row["PredictionString"] or "").split()[0]
-    return tuple(found.get(number, "") for number in range(1, max(found, default=0) + 1))
+            class_by_number[int(match[1])] = (row["PredictionString"] or "").split()[0]
+    return tuple(class_by_number.get(number, "") for number in range(1, max(class_by_number, default=0) + 1))

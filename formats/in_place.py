@@ -133,8 +133,8 @@ def open_data_set(root: Path, layout: str, split: str = "", **options: str) -> D
         raise UserError(f"“{layout}” is no layout of a data set: choose one of {', '.join(LAYOUTS)}.", field="layout")
     known = LAYOUTS[layout]
     if unknown := sorted(set(options) - set(known.options)):
-        there = f"there is {', '.join(known.options)}" if known.options else "it has none"
-        raise UserError(f"“{unknown[0]}” is no option of the layout {layout}: {there}.", field=unknown[0])
+        available = f"there is {', '.join(known.options)}" if known.options else "it has none"
+        raise UserError(f"“{unknown[0]}” is no option of the layout {layout}: {available}.", field=unknown[0])
     if not root.exists():
         raise UserError(f"{root} is not there: give the path of the data set.", field="root")
     if root.is_file() and root.suffix.lower() in _TABLES:

@@ -235,16 +235,16 @@ def _guess(files: Files, report: Report) -> str:
     most = max(explained.values())
     if not most:
         return _claimed(files)
-    found = next(name for name, count in explained.items() if count and 2 * count >= most)
+    chosen = next(name for name, count in explained.items() if count and 2 * count >= most)
     for name, count in explained.items():
-        if count and name != found and (count > explained[found] or (_by_lists(name) and not _by_lists(found))):
+        if count and name != chosen and (count > explained[chosen] or (_by_lists(name) and not _by_lists(chosen))):
             images = "1 image" if count == 1 else f"{count:,} images"
             report.changed(
                 files.name,
-                f"It was read as {LAYOUTS[found].title}. As {LAYOUTS[name].title} it has {images}: choose the format "
+                f"It was read as {LAYOUTS[chosen].title}. As {LAYOUTS[name].title} it has {images}: choose the format "
                 f"“{name}” if that is meant.",
             )
-    return found
+    return chosen
 
 
 def _claimed(files: Files) -> str:

@@ -231,10 +231,10 @@ def _write(into: Path, data: bytes) -> str:
     sha = hashlib.sha256(data).hexdigest()
     path = into / f"{sha}.png"
     try:
-        there = path.stat().st_size == len(data)
+        is_stored = path.stat().st_size == len(data)
     except FileNotFoundError:  # or it was removed, which may happen at any time
-        there = False
-    if not there:
+        is_stored = False
+    if not is_stored:
         part = into / f".{secrets.token_hex(8)}.part"
         part.write_bytes(data)
         os.replace(part, path)

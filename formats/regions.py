@@ -45,20 +45,20 @@ def pieces(numbers: Numbers, number: int) -> list[tuple[int, int, NDArray[np.boo
     """
     import cv2
 
-    there = numbers == number
-    rows, columns = np.flatnonzero(there.any(axis=1)), np.flatnonzero(there.any(axis=0))
+    in_class = numbers == number
+    rows, columns = np.flatnonzero(in_class.any(axis=1)), np.flatnonzero(in_class.any(axis=0))
     if not len(rows):
         return []
     top, left = int(rows[0]), int(columns[0])
-    box = np.ascontiguousarray(there[top : rows[-1] + 1, left : columns[-1] + 1])
+    box = np.ascontiguousarray(in_class[top : rows[-1] + 1, left : columns[-1] + 1])
     count, parts, boxes, _ = cv2.connectedComponentsWithStats(box.astype(np.uint8), connectivity=8)
     if count - 1 > MOST_REGIONS:
         return [(left, top, box, True)]
-    found = []
+    regions = []
     for part in range(1, count):
         x, y, width, height = (int(side) for side in boxes[part][:4])
-        found.append((left + x, top + y, parts[y : y + height, x : x + width] == part, False))
-    return found
+        regions.append((left + x, top + y, parts[y : y + height, x : x + width] == part, False))
+    return regions
 
 
 def area_of(annotation: Mapping[str, Any]) -> float:

@@ -85,12 +85,12 @@ def _common_numbers(
 
     def keys(example: Example) -> list[tuple[int, tuple[str, int]]]:
         seen: dict[str, int] = {}
-        found = []
+        numbered_keys = []
         for number, name in sorted(example.mask_classes.items()):
             if number != UNLABELLED:
-                found.append((number, (name, seen.get(name, 0))))
+                numbered_keys.append((number, (name, seen.get(name, 0))))
                 seen[name] = seen.get(name, 0) + 1
-        return found
+        return numbered_keys
 
     for example in examples:
         for number, key in keys(example):
@@ -147,11 +147,11 @@ class SceneSource(Source):
     def find(self, split: str | None = None) -> Iterator[Found]:
         unmasked: set[str] = set()
         for path, groups in self._all():
-            own = groups["split"]
-            if split not in (None, own):
+            image_split = groups["split"]
+            if split not in (None, image_split):
                 continue
-            if own not in unmasked and not self._has_masks(groups):
-                unmasked.add(own)
+            if image_split not in unmasked and not self._has_masks(groups):
+                unmasked.add(image_split)
                 self.report.changed(self.files.name, "There are no masks of this split: its images are read without.")
             yield self._found(path, groups)
 
@@ -246,10 +246,10 @@ class ShiftSource(Source):
         below = [(rate, speed) for rate in _SHIFT_RATES for speed in ("", *_SHIFT_SPEEDS)]
         below += [(speed, rate) for speed in _SHIFT_SPEEDS for rate in _SHIFT_RATES]
         parts = [joined(kind, *folders) for kind in _SHIFT_PARTS for folders in below]
-        there = [part for part in parts if set(files.folders(part)) - set(_SHIFT_SPEEDS)]
-        if not there and in_place:
+        available = [part for part in parts if set(files.folders(part)) - set(_SHIFT_SPEEDS)]
+        if not available and in_place:
             raise UserError(f"{files.name} holds no SHIFT: discrete/ or continuous/ was looked for.", field="root")
-        self._parts = [choose_option("part", options.get("part", ""), there)] if in_place else there
+        self._parts = [choose_option("part", options.get("part", ""), available)] if in_place else available
         self._told = Report()
         self._groups: dict[str, tuple[Files, Files | None, Mapping[str, Mapping[str, str]]]] = {}
 
@@ -363,15 +363,21 @@ def _sequences(files: Files, folders: Sequence[str], report: Report) -> Mapping[
         return {}
     # The coarse columns are the classes of SHIFT's own split by weather; the fine ones are added.
     weather, time = _column(columns, "weather"), _column(columns, "timeofday")
-    found: dict[str, Mapping[str, str]] = {}
+    attributes_by_sequence: dict[str, Mapping[str, str]] = {}
     for row in rows:
-        told = {column: (row.get(column) or "").strip() for column in columns if column != name}
-        own = {"weather": told.get(weather, ""), "time of day": told.get(time, ""), "sequence": row[name] or ""}
-        found[row[name] or ""] = {key: value for key, value in {**told, **own}.items() if value}
-    return found
+        attributes = {column: (row.get(column) or "").strip() for column in columns if column != name}
+        standard_attributes = {
+            "weather": attributes.get(weather, ""),
+            "time of day": attributes.get(time, ""),
+            "sequence": row[name] or "",
+        }
+        attributes_by_sequence[row[name] or ""] = {
+            key: value for key, value in {**attributes, **standard_attributes}.items() if value
+        }
+    return attributes_by_sequence
 
 
 def _column(columns: Sequence[str], word: str) -> str:
-    own = [column for column in columns if word in column.lower().replace("_", "").replace(" ", "")]
-    wanted = ("start", "coarse"), ("coarse",), ("start",), ()
-    return next((column for parts in wanted for column in own if all(part in column for part in parts)), "")
+    candidates = [column for column in columns if word in column.lower().replace("_", "").replace(" ", "")]
+    preferences = ("start", "coarse"), ("coarse",), ("start",), ()
+    return next((column for parts in preferences for column in candidates if all(part in column for part in parts)), "")

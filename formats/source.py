@@ -150,13 +150,13 @@ def upright_mask(mask: bytes, data: bytes) -> bytes:
     if not 2 <= orientation <= 8:
         return mask
     turned = opened(mask)
-    given = turned.size
+    mask_size = turned.size
     # Pillow gives the size of a TIFF as shown, and of other formats as stored.
     lying = image.size[::-1] if image.format == "TIFF" and orientation >= 5 else image.size
     upright = lying[::-1] if orientation >= 5 else lying
-    if given == upright and given != lying:
+    if mask_size == upright and mask_size != lying:
         return mask
-    if given == lying and given != upright:
+    if mask_size == lying and mask_size != upright:
         turned.getexif()[ExifTags.Base.Orientation] = orientation
         return png_of(ImageOps.exif_transpose(turned))
     raise UserError(
@@ -176,10 +176,10 @@ def mask_of(
     if found.mask is None:
         return None
     mask = upright_mask(found.mask(size), data)
-    given = opened(mask).size
-    if exact and given != size:
+    shape = opened(mask).size
+    if exact and shape != size:
         raise UserError(
-            f"The mask has {given[0]}x{given[1]} pixels and the image {size[0]}x{size[1]}: give a mask of its size."
+            f"The mask has {shape[0]}x{shape[1]} pixels and the image {size[0]}x{size[1]}: give a mask of its size."
         )
     named = found.classes if found.classes is not None else classes or {}
     place = found.classes_file or THE_CLASSES
@@ -240,8 +240,8 @@ class Places:
 
     def all(self, text: str) -> list[int]:
         """Return the zero-based places of a text, ascending."""
-        found = np.uint64(digest(text))
-        first, last = np.searchsorted(self._sorted, found, "left"), np.searchsorted(self._sorted, found, "right")
+        hashed = np.uint64(digest(text))
+        first, last = np.searchsorted(self._sorted, hashed, "left"), np.searchsorted(self._sorted, hashed, "right")
         return [int(place) for place in self._order[first:last]]
 
     def key(self, text: str, place: int) -> str:

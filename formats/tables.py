@@ -108,12 +108,12 @@ class TableSource(Source):
         if not self.in_place:
             yield from filter(self._is_table, self.files.names)
             return
-        there = [name for name in self.files.files(deep=False) if self._is_table(name)]
+        tables = [name for name in self.files.files(deep=False) if self._is_table(name)]
         table = self.options.get("table", "")
         if table and self.files.has(table):
             yield table
-        elif table or there:
-            yield choose_option("table", table, there)
+        elif table or tables:
+            yield choose_option("table", table, tables)
 
     def _is_table(self, name: str) -> bool:
         return name.lower().endswith(self.kinds) and posixpath.basename(name) != RECORDS
@@ -397,8 +397,8 @@ class _Rows:
         if not low & set(IMAGE_COLUMNS):
             raise UserError(f"It has no column of image files: call it {IMAGE_COLUMNS[0]}.")
         if self._label and self._label not in columns:
-            there = ", ".join(columns)
-            raise UserError(f"There is no column “{self._label}” for the label: there is {there}.", field="label")
+            available = ", ".join(columns)
+            raise UserError(f"There is no column “{self._label}” for the label: there is {available}.", field="label")
         for column in sorted({column for column in columns if column and columns.count(column) > 1}):
             self._report.changed(
                 self._table, f"It has {columns.count(column)} columns “{column}”: the first one counts."
@@ -417,17 +417,17 @@ class _Rows:
     def _row(self, where: str, place: int, values: Mapping[str, Any], has_masks: bool) -> _Row:
         image, mask = _named(values, IMAGE_COLUMNS), _named(values, MASK_COLUMNS)
         images = {column: value for column, value in values.items() if isinstance(value, str) and is_image(value)}
-        kept = {
+        row_values = {
             column: value
             for column, value in values.items()
             if column.casefold() not in (*IMAGE_COLUMNS, *MASK_COLUMNS) and "/" not in images.get(column, "")
         }
-        if self._label and self._label in kept:
-            kept["label"] = kept.pop(self._label)
+        if self._label and self._label in row_values:
+            row_values["label"] = row_values.pop(self._label)
         more = {column: value for column, value in images.items() if value not in (image, mask)}
         row, problem = Row(), ""
         try:
-            row = read_row(kept, where, self._tally)
+            row = read_row(row_values, where, self._tally)
         except UserError as error:
             problem = str(error)
         return _Row(self._table, where, place, image, mask, more, row, has_masks, problem)

@@ -57,10 +57,10 @@ def write_yolo(draft: Draft, examples: Sequence[Example]) -> Description:
             *(["splits"] if example.split else []),
         ]
         draft.record(picture, *named(example), details)
-    there = [split_folder(split, "val") for split in splits_of(examples)]
+    split_folders = [split_folder(split, "val") for split in splits_of(examples)]
     # Its readers require both: an existing split replaces a missing one.
-    places = {name: f"images/{name if name in there else there[0]}" for name in ("train", "val")}
-    places |= {"test": "images/test"} if "test" in there else {}
+    places = {name: f"images/{name if name in split_folders else split_folders[0]}" for name in ("train", "val")}
+    places |= {"test": "images/test"} if "test" in split_folders else {}
     # Quoted, since readers differ in what they parse as a number, a date or a truth value.
     quoted = (yaml.safe_dump(name, allow_unicode=True, default_style='"', width=10_000) for name in names)
     lines = ["names:", *(f"  {number}: {name.rstrip()}" for number, name in enumerate(quoted))]
@@ -90,8 +90,8 @@ def _outlines(picture: Picture, ids: Mapping[str, int]) -> Iterator[str]:
     for number, name in sorted(picture.example.mask_classes.items()):
         if number == UNLABELLED:
             continue
-        there = (numbers == number).astype(np.uint8)
-        outlines, _ = cv2.findContours(there, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
+        in_class = (numbers == number).astype(np.uint8)
+        outlines, _ = cv2.findContours(in_class, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
         for outline in outlines:
             points = outline.reshape(-1, 2).astype(np.float64) + 0.5
             if len(points) < 3:  # a dot or a line: use the pixels' corners
