@@ -1,4 +1,4 @@
-"""One folder holds a workspace: `studio.db` and `images/`. Start at `storage.workspace`."""
+"""A workspace is one folder: `studio.db` and `images/`. Start at `storage.workspace`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A workspace in one zip file, and back. A backup that was written has been checked, and so has a restored folder. One
-image whose file is lost does not keep the others from being saved: it is left out and named.
+"""Back up a workspace into one zip file, and restore it. A finished backup and a restored folder have been checked. An
+image with a lost or damaged file does not stop a backup: it is left out and named.
 
-`studio.db` is copied through SQLite's backup API, so the workspace may be in use. The manifest goes in last and the
-file takes its name after that: a file with the name is whole. Nothing is ever overwritten.
+`studio.db` is copied through SQLite's backup API, so the workspace may be in use. The manifest is written last, and the
+file gets its name after that: a file with the name is complete. Nothing is ever overwritten.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _BROKEN = (zipfile.BadZipFile, EOFError, zlib.error, RuntimeError)  # RuntimeErr
 
 @dataclass(frozen=True)
 class BackupContents:
-    """The last entry of a backup: what is in it."""
+    """The content of a backup, stored in its last entry."""
 
     format: int
     created: str
@@ -45,15 +45,15 @@ class BackupContents:
     test_cases: int
     database_sha: str
     images: tuple[str, ...]
-    """The hashes, which are the names."""
+    """SHA-256 hashes, which are the file names."""
     left_out: tuple[str, ...] = ()
     """Images whose files were missing or damaged."""
 
 
 def backup(workspace: Path, target: Path) -> BackupContents:
-    """Write the workspace into the zip file `target`: its database, and every image whose file fits its hash.
+    """Write the database and all intact images of a workspace into the zip file `target`.
 
-    Raises UserError when `workspace` holds none, its database is damaged, `target` exists, or its folder cannot be
+    Raises UserError if `workspace` holds none, its database is damaged, `target` exists, or its folder cannot be
     written. `target` then does not exist.
     """
     source = workspace / DATABASE
@@ -73,17 +73,17 @@ def backup(workspace: Path, target: Path) -> BackupContents:
             archive.close()
             file.flush()
             os.fsync(file.fileno())
-        _refuse_existing(target)  # again: the work took a while
+        _refuse_existing(target)  # again, as the work took a while
         os.rename(draft, target)
         sync_folder(target.absolute().parent)
     return contents
 
 
 def restore(source: Path, folder: Path) -> BackupContents:
-    """Make the workspace `folder` from the zip file `source`, all of it checked before the folder takes its name.
+    """Restore the workspace `folder` from the zip file `source`. Everything is checked before the folder gets its name.
 
-    Raises UserError when `source` is no whole backup or from a newer version, or `folder` is there and not empty.
-    `folder` is then as it was.
+    Raises UserError if `source` is not a complete backup or from a newer version, or if `folder` exists and is not
+    empty. `folder` is then unchanged.
     """
     folder = folder.absolute()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -100,7 +100,7 @@ def restore(source: Path, folder: Path) -> BackupContents:
             raise UserError(f"{source} is not whole: its images are not those of its database; take another backup.")
         sync_folder(draft / IMAGES)
         sync_folder(draft)
-        os.rename(draft, folder)  # onto nothing, or onto an empty folder; anything else fails
+        os.rename(draft, folder)  # succeeds only if there is nothing or an empty folder
         sync_folder(folder.parent)
     return contents
 
@@ -114,7 +114,7 @@ def _copy_database(source: Path, target: Path) -> None:
     try:
         with closing(sqlite3.connect(source, isolation_level=None)) as live, closing(sqlite3.connect(target)) as copy:
             live.backup(copy)
-            copy.execute("PRAGMA journal_mode = DELETE")  # one file, with no write-ahead log beside it
+            copy.execute("PRAGMA journal_mode = DELETE")  # one file, without a write-ahead log beside it
     except sqlite3.Error as error:
         for place in (source, target):
             if not keeps_locks(place.parent):
@@ -125,9 +125,9 @@ def _copy_database(source: Path, target: Path) -> None:
 
 
 def _inspect(database: Path, source: Path) -> BackupContents:
-    """What the database says is there. Raises UserError about `source` when it is damaged, foreign or newer."""
+    """Return the content by the database. Raises UserError about `source` if it is damaged, foreign or newer."""
     try:
-        # immutable: looking must not leave anything beside the file
+        # immutable: reading must not leave files beside the database
         with closing(sqlite3.connect(f"{database.as_uri()}?immutable=1", uri=True)) as connection:
             reason = migrations.refusal(Db(connection))
             if reason:
@@ -144,7 +144,7 @@ def _inspect(database: Path, source: Path) -> BackupContents:
 
 
 def _add_images(archive: zipfile.ZipFile, images: ImageFiles, contents: BackupContents) -> BackupContents:
-    """Put the images into the zip that can be read; the others are left out."""
+    """Add the readable images to the zip; leave out the others."""
     left_out = []
     for sha in contents.images:
         try:
@@ -168,7 +168,7 @@ def _read_contents(archive: zipfile.ZipFile, source: Path) -> BackupContents:
 
 
 def _extract(archive: zipfile.ZipFile, name: str, target: Path, sha: str, source: Path) -> None:
-    """Copy one entry to `target` (a name of ours, never one out of the zip) and check its hash."""
+    """Copy one entry to `target` (our name, never one from the zip) and check its hash."""
     digest = hashlib.sha256()
     try:
         with archive.open(name) as entry, open(target, "xb") as file:
@@ -197,7 +197,7 @@ def _opened(source: Path) -> Iterator[zipfile.ZipFile]:
 
 @contextmanager
 def _scratch(parent: Path) -> Iterator[Path]:
-    """A folder on the same disk as the result, gone afterwards, whatever happens. Disk errors become UserErrors."""
+    """Yield a folder on the disk of the result, removed at the end in any case. Disk errors become UserErrors."""
     try:
         parent.mkdir(parents=True, exist_ok=True)
         with held_folder(parent, ".storage-") as scratch:

@@ -1,4 +1,4 @@
-"""What is damaged in a workspace: every page of its database, every row of its catalogue, every image is read."""
+"""Search a workspace for damage: every page of its database, every row of its catalogue and every image is read."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from storage.workspace import DATABASE, IMAGES
 
 
 def damage(workspace: Path) -> tuple[str, ...]:
-    """What is wrong, a sentence each; () where nothing is. The workspace may be in use.
+    """Return the damage found, a sentence each; () if there is none. The workspace may be in use.
 
-    Raises UserError for a folder that holds no workspace of this version.
+    Raises UserError if the folder holds no workspace of this version.
     """
     path = workspace / DATABASE
     if not path.is_file():
@@ -33,7 +33,7 @@ def damage(workspace: Path) -> tuple[str, ...]:
     except sqlite3.DatabaseError as error:
         if "no such table" not in str(error):
             return (f"The database is damaged: {error}",)
-        shas = []  # `catalogue_faults` says whose database it is
+        shas = []  # `catalogue_faults` reports which database it is
     told += catalogue_faults(path)
     lost = []
     for sha in shas:

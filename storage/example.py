@@ -28,14 +28,14 @@ from storage.studies.studies import create_study
 from storage.test_sets.test_sets import create_set
 
 EXAMPLE = "example"
-"""The name of the record among the named values."""
+"""Name of the record among the named values."""
 AUTHOR = "example (no person)"
 """The author of the example's reviews."""
 
 
 @dataclass(frozen=True)
 class ExampleRecord:
-    """All that the example made, by number or id."""
+    """Numbers and ids of everything that the example made."""
 
     seed: int
     batches: tuple[int, ...] = ()
@@ -53,7 +53,7 @@ class Kept:
     study: str = ""
     """The name of the study, if a person worked on it; else ""."""
     runs: Mapping[str, int] = field(default_factory=dict)
-    """Number of runs by the reason for which they stay."""
+    """Number of remaining runs by reason."""
 
 
 class Example(Repository):
@@ -66,7 +66,7 @@ class Example(Repository):
 
     @write
     def begin(self, db: Db, seed: int) -> ExampleRecord:
-        """Begin an example with this seed, or return the record of the one that is there."""
+        """Begin an example with this seed, or return the record of the existing one."""
         held = _record(db)
         if held is None:
             held = ExampleRecord(seed)
@@ -103,10 +103,9 @@ class Example(Repository):
 
     @write
     def remove(self, db: Db, batches: Sequence[int], trained_on: Sequence[str]) -> Kept:
-        """Remove the example: delete its runs as a person would, and drop its batches, test sets and study for good.
-
-        All or nothing. What a person's own work uses stays: see `Kept`. `trained_on` are test sets that models were
-        trained with. The batches are those of the record and `batches`.
+        """Remove the example: delete its runs as a person would, and drop its batches, test sets and study permanently.
+        All or nothing. Whatever a person's own work uses stays: see `Kept`. `trained_on` are test sets that models
+        were trained with. The batches are those of the record and `batches`.
         """
         held = _record(db)
         if held is None:
@@ -144,7 +143,7 @@ class Example(Repository):
 _SETS = "SELECT id, name FROM test_sets WHERE id IN (SELECT value FROM json_each(?))"
 _QUERIES = DataTable(__file__, str, "queries")
 _STUDY, _TEST_SET, _BATCH = (DataTable(__file__, str, table) for table in ("study", "test_set", "batch"))
-"""Tables with rows of each, in the order in which they go, and which rows."""
+"""Tables with rows of each, in deletion order, and conditions that select these rows."""
 
 
 def _drop(db: Db, tables: Mapping[str, str], meant: dict[str, Any]) -> None:
@@ -156,14 +155,14 @@ def _drop(db: Db, tables: Mapping[str, str], meant: dict[str, Any]) -> None:
 
 @contextmanager
 def _without_guards(db: Db) -> Iterator[None]:
-    """Let rows be deleted that triggers keep, in the caller's transaction, which puts the triggers back."""
+    """Suspend the triggers that forbid deleting rows, in the caller's transaction."""
     tables = pack([*_STUDY, *_TEST_SET, *_BATCH])
     query = """
         SELECT name, sql FROM sqlite_master
         WHERE type = 'trigger' AND tbl_name IN (SELECT value FROM json_each(?)) AND sql LIKE '%BEFORE DELETE ON%'
     """
     guards = db.execute(query, [tables]).fetchall()
-    db.execute("PRAGMA defer_foreign_keys = ON")  # votes and assignments name each other; checked at the commit
+    db.execute("PRAGMA defer_foreign_keys = ON")  # votes and assignments refer to each other; checked at the commit
     for name, _ in guards:
         db.execute(f"DROP TRIGGER {name}")
     yield

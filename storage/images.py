@@ -1,7 +1,7 @@
 """The image files of a workspace: `images/SHA.png`, named by the SHA-256 of the file's bytes; and a row for each.
 
-A file takes its name only when all of it is on the disk, so a file with a name is a whole image. Until then it is a
-temporary file that carries the number of the process that writes it; what dead processes left is removed at opening.
+A file gets its name only when it is complete on the disk. Until then it is a temporary file whose name contains the
+number of the writing process; files of dead processes are removed at opening.
 """
 
 from __future__ import annotations
@@ -30,27 +30,26 @@ _TEMPORARY = re.compile(r"\.(-?\d+)-[0-9a-f]{16}\.tmp")
 
 
 class ImageFiles:
-    """The folder of image files. Knows no database. Safe to use from many threads at once."""
+    """The folder of image files. Knows no database. Thread-safe."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.process = 0
-        """The number of the process that writes files here; 0 while nothing may be written. One below 0 has not the
-        workspace open: whoever gave it removes what it leaves (`remove_files_of`).
+        """Number of the process that writes files here; 0 while nothing may be written. A process with a negative
+        number has not opened the workspace: its creator removes its temporary files (`remove_files_of`).
         """
 
     def save(self, image: Image.Image, settled: bool = True) -> StoredImage:
         """Write the pixels as PNG, without text chunks or profiles; return after they are on the disk.
 
-        The same pixels give the same file. Of many images each may be saved with `settled=False`: then `settle` has to
-        follow before any of them gets a row. Raises ValueError for a mode not in `MODES`, UserError when the disk
-        refuses.
+        The same pixels give the same file. Of many images each may be saved with `settled=False`: then call `settle`
+        before any of them gets a row. Raises ValueError for a mode not in `MODES`, UserError if the disk fails.
         """
         if not self.process:
             raise RuntimeError("the workspace is closed")
         if image.mode not in MODES:
             raise ValueError(f"an image of mode {image.mode} cannot be stored; convert it to one of {', '.join(MODES)}")
-        data = png_of(image)  # a profile, a text chunk or a gamma would go into the file, and out to whoever sees it
+        data = png_of(image)  # a profile, a text chunk or a gamma would leave the studio with the file
         sha = hashlib.sha256(data).hexdigest()
         temporary = self.folder / f".{self.process}-{secrets.token_hex(8)}.tmp"
         try:
@@ -59,17 +58,16 @@ class ImageFiles:
             if settled:
                 sync_folder(self.folder)
         except OSError as error:
-            with suppress(OSError):  # a disk that can only be read by now does not let it go either
+            with suppress(OSError):  # a disk that became read-only refuses this too
                 temporary.unlink(missing_ok=True)
             raise DiskTrouble(f"The image was not saved in {self.folder}. {disk_reason(error)}.") from error
         return StoredImage(sha, image.width, image.height, image.mode, len(data))
 
     def take(self, path: Path, sha: str) -> StoredImage:
-        """Take over a file of this disk that is a PNG of pixels alone, as `save` writes it, and has this SHA-256: it is
-        moved, not read again by a decoder. Where the image is here already, `path` may be gone. `settle` has to follow
-        before it gets a row.
+        """Move a file of this disk that is a PNG of pixels alone, as `save` writes it, and has this SHA-256; it is not
+        decoded. If the image is stored already, `path` may be missing. Call `settle` before it gets a row.
 
-        Raises UserError for bytes of another hash or mode, and when the disk refuses.
+        Raises UserError for bytes of another hash or mode, and if the disk fails.
         """
         if not self.process:
             raise RuntimeError("the workspace is closed")
@@ -90,18 +88,18 @@ class ImageFiles:
         return StoredImage(sha, header.width, header.height, header.mode, len(data))
 
     def settle(self) -> None:
-        """Wait until the names of all images that were saved are on the disk."""
+        """Wait until the names of all saved images are on the disk."""
         sync_folder(self.folder)
 
     def path(self, sha: str) -> Path:
-        """Where the image lies. Raises UserError when `sha` is no image name or the file is gone."""
+        """Return the path of an image. Raises UserError if `sha` is no image name or the file is missing."""
         path = self.folder / file_name(sha)
         if not path.is_file():
             raise UserError(f"The image {sha} is missing from {self.folder}; restore it from a backup.")
         return path
 
     def read(self, sha: str) -> bytes:
-        """The file of an image, checked against its name. Raises UserError when it is missing or damaged."""
+        """Return the file of an image, checked against its name. Raises UserError if it is missing or damaged."""
         path = self.path(sha)
         try:
             data = path.read_bytes()
@@ -112,13 +110,13 @@ class ImageFiles:
         return data
 
     def load(self, sha: str) -> Image.Image:
-        """The image that `read` gives the file of."""
+        """Return the image, checked as by `read`."""
         image = Image.open(BytesIO(self.read(sha)))
         image.load()
         return image
 
     def sweep(self, alive: Callable[[int], bool]) -> int:
-        """Remove the temporary files of processes that are gone; return how many there were."""
+        """Remove the temporary files of dead processes; return their number."""
         return remove_temporary(self.folder, alive)
 
 
@@ -130,19 +128,19 @@ class Images(ImageFiles):
         self._database = database
 
     def add(self, image: Image.Image) -> str:
-        """Save an image of no run (L, RGB or RGBA); return its hash. Raises UserError when the disk refuses."""
+        """Save an image outside runs (L, RGB or RGBA); return its hash. Raises UserError if the disk fails."""
         stored = self.save(image)
         self._database.write(lambda db: keep_image(db, stored))
         return stored.sha
 
     def orphans(self) -> tuple[str, ...]:
-        """Return files that no row knows: half saved, or put there by hand. Nothing uses them, no backup takes them."""
+        """Return files without a row: half saved, or added by hand. Nothing uses them and no backup includes them."""
         known = self._database.read(lambda db: {f"{sha}.png" for (sha,) in db.execute("SELECT sha FROM images")})
         names = (path.name for path in self.folder.iterdir() if not _TEMPORARY.fullmatch(path.name))
         return tuple(sorted(name for name in names if name not in known))
 
     def sizes(self, shas: Iterable[str | None]) -> dict[str, tuple[int, int]]:
-        """Width and height of those of these images that are stored, by hash. No file is opened."""
+        """Return width and height of the stored ones among these images, by hash. No file is opened."""
         query = "SELECT sha, width, height FROM images WHERE sha IN (SELECT value FROM json_each(?))"
         asked = [json.dumps(list(shas))]
         return self._database.read(
@@ -151,20 +149,20 @@ class Images(ImageFiles):
 
 
 def keep_image(db: Db, image: StoredImage) -> None:
-    """The row of an image whose file is whole. The same image again changes nothing."""
+    """Insert the row of an image whose file is complete. An existing row stays unchanged."""
     row = {**cells(image, "sha width height mode bytes"), "created": now()}
     db.table("images").insert(row, ignore=True)
 
 
 def file_name(sha: str) -> str:
-    """The name of an image's file. Raises UserError unless `sha` is 64 hexadecimal digits: no path gets through."""
+    """Return the file name of an image. Raises UserError unless `sha` is 64 hexadecimal digits: no path passes."""
     if not _SHA.fullmatch(sha):
         raise UserError(f"{sha[:80]!r} is not the name of an image; it has 64 hexadecimal digits.")
     return f"{sha}.png"
 
 
 def remove_temporary(folder: Path, alive: Callable[[int], bool]) -> int:
-    """Remove what processes that are gone were writing in `folder`; return how many files there were."""
+    """Remove the temporary files of dead processes in `folder`; return their number."""
     removed = 0
     for path in folder.iterdir():
         match = _TEMPORARY.fullmatch(path.name)
@@ -175,7 +173,7 @@ def remove_temporary(folder: Path, alive: Callable[[int], bool]) -> int:
 
 
 def remove_files_of(folder: Path, process: int) -> int:
-    """Remove what processes of this number, which are gone, were writing in `folder`; return how many files."""
+    """Remove the temporary files in `folder` of dead processes with this number; return their number."""
     found = list(folder.glob(f".{process}-*.tmp"))
     for path in found:
         path.unlink(missing_ok=True)
@@ -183,7 +181,7 @@ def remove_files_of(folder: Path, process: int) -> int:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a new file and wait until it is on the disk. Raises OSError, also when `path` exists."""
+    """Write a new file and wait until it is on the disk. Raises OSError, also if `path` exists."""
     with open(path, "xb") as file:
         file.write(data)
         file.flush()

@@ -1,8 +1,8 @@
-"""The inversions of a workspace: `inversions/KEY.inversion`, so that a second caption of a source costs no inversion.
+"""The inversions of a workspace: `inversions/KEY.inversion`, so that further captions of a source need no inversion.
 
-The key says everything that an inversion depends on (`WindowedPipeline.inversion_key`). An inversion can be made again.
-So none is waited for until it is on the disk (no fsync), one that cannot be written is no error, and backups leave them
-out. A damaged file is found by the hash at its start. The least recently used go when there are too many.
+The key contains everything that an inversion depends on (`WindowedPipeline.inversion_key`). An inversion can be
+computed again. So no write waits for the disk (no fsync), a failed write is no error, and backups omit them. A damaged
+file is detected by the hash at its start. The least recently used are dropped if there are too many.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from pathlib import Path
 from storage.images import ImageFiles, file_name, remove_temporary
 
 MOST_BYTES = 4_000_000_000
-"""An inversion of 512 by 512 pixels takes 1.7 MB at 50 steps, and 0.4 MB at 10."""
+"""An inversion of 512 by 512 pixels takes 1.7 MB at 50 steps and 0.4 MB at 10."""
 SUFFIX = ".inversion"
 
 log = logging.getLogger(__name__)
 
 
 class Inversions:
-    """The folder of inversions. Knows no database. Safe to use from many threads and processes."""
+    """The folder of inversions. Knows no database. Safe for many threads and processes."""
 
     def __init__(self, folder: Path, images: ImageFiles, most_bytes: int = MOST_BYTES) -> None:
         self.folder = folder
         self._images, self._most_bytes = images, most_bytes
 
     def read(self, key: str) -> bytes | None:
-        """Return what was saved under a key, or None if there is nothing whole."""
+        """Return the inversion saved under a key, or None if it is missing or damaged."""
         path = self._path(key)
         try:
             data = path.read_bytes()
@@ -43,7 +43,7 @@ class Inversions:
         return kept if hashlib.sha256(kept).digest() == data[:32] else None
 
     def save(self, key: str, data: bytes) -> None:
-        """Save an inversion under its key, and drop the least recently used of too many."""
+        """Save an inversion under its key, and drop the least recently used beyond the limit."""
         path = self._path(key)
         temporary = self.folder / f".{self._images.process}-{secrets.token_hex(8)}.tmp"
         try:
@@ -53,19 +53,19 @@ class Inversions:
             temporary.write_bytes(hashlib.sha256(data).digest() + data)
             os.replace(temporary, path)
             self._drop_oldest(path)
-        except OSError as error:  # it is made again when it is needed
+        except OSError as error:  # it is computed again when needed
             log.warning("the inversion %s was not written (%s)", key, error)
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
 
     def sweep(self, alive: Callable[[int], bool]) -> int:
-        """Remove the temporary files of processes that are gone; return how many there were."""
+        """Remove the temporary files of dead processes; return their number."""
         return remove_temporary(self.folder, alive) if self.folder.is_dir() else 0
 
     def _drop_oldest(self, newest: Path) -> None:
         found = []
         for path in self.folder.glob(f"*{SUFFIX}"):
-            with suppress(FileNotFoundError):  # another process has just dropped it
+            with suppress(FileNotFoundError):  # another process may drop it at the same time
                 status = path.stat()
                 found.append((path != newest, -status.st_mtime_ns, path, status.st_size))
         room = self._most_bytes
@@ -75,5 +75,5 @@ class Inversions:
                 path.unlink(missing_ok=True)
 
     def _path(self, key: str) -> Path:
-        file_name(key)  # raises for what is none
+        file_name(key)  # raises for an invalid key
         return self.folder / f"{key}{SUFFIX}"

@@ -1,7 +1,7 @@
-"""Work that SQL cannot do: sets of bits, labels compared by their meaning, outcomes of votes.
+"""Work that SQL cannot do: bit sets, labels compared by meaning, outcomes of votes.
 
-Triggers note it in the tables `pending_...`, and it is done here before each commit, and at opening: so another program
-may insert rows with plain SQLite, and the studio takes them up.
+Triggers record it in the tables `pending_...`, and it is done here before each commit, and at opening: so another
+program may insert rows with plain SQLite, and the studio processes them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OUTCOMES = """
         names_label(source_label, label) AS source_right, names_label(image_label, label) AS image_right
     FROM catalogue_predictions
 """
-"""Rows of `catalogue_outcomes` as they begin: a segmentation is measured later, by its class maps."""
+"""Initial rows of `catalogue_outcomes`: a segmentation is measured later, by its class maps."""
 VALIDITY = """
     SELECT study_items.id, study_outcome(studies.rules, studies.state, content, (
         SELECT json_group_array(json_array(worker, answers)) FROM (
@@ -41,17 +41,17 @@ VALIDITY = """
     )) AS outcome
     FROM study_items JOIN studies ON studies.id = study WHERE study_items.kind = 'item'
 """
-"""The outcome of each item of the studies."""
+"""The outcome of each study item."""
 
 
 def give_functions(connection: sqlite3.Connection) -> None:
-    """Give a connection the functions that the queries of this module call; no trigger calls one."""
+    """Register the SQL functions that the queries of this module call; no trigger calls one."""
     connection.create_function("names_label", 2, _names_label, deterministic=True)
     connection.create_function("study_outcome", 5, _study_outcome, deterministic=True)
 
 
 def take_up(db: Db) -> None:
-    """Do the work that is pending, in the caller's transaction. The connection needs `give_functions`."""
+    """Do the pending work in the caller's transaction. The connection needs `give_functions`."""
     if _waits(db, "pending_outcomes"):
         db.execute("DELETE FROM catalogue_outcomes WHERE (entry, model) IN (SELECT entry, model FROM pending_outcomes)")
         db.execute(f"""

@@ -1,9 +1,9 @@
-"""The small pictures of galleries: `thumbs/ab/cd/SHA.webp`, 256 pixels on the longer side, by the hash of the image.
-Beside them, of images whose twins were looked for, `SHA.look`: the bytes of `core.twins.look_of`.
+"""Thumbnails for galleries: `thumbs/ab/cd/SHA.webp`, 256 pixels on the longer side, named by the hash of the image.
+Beside them, for images whose twins were searched, `SHA.look`: the bytes of `core.twins.look_of`.
 
-A thumbnail can always be made again from its image. So none is waited for until it is on the disk (no fsync), one that
-cannot be written is no error, backups leave them out, and a file that a power failure cut short is found when it is
-read, by the length that stands in it, and made again. A file takes its name only when it is whole.
+A thumbnail can always be made again from its image. So no write waits for the disk (no fsync), a failed write is no
+error, backups omit them, and a file truncated by a power failure is detected at reading, by the length in it, and made
+again. A file gets its name only when it is complete.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from storage.images import ImageFiles, Images, file_name, remove_temporary
 SIDE = 256
 """Pixels of the longer side; smaller images keep their size."""
 QUALITY, METHOD = 80, 0
-"""Of WebP. Method 4 takes twice the time for a sixth less."""
+"""WebP quality and method. Method 4 takes twice the time for a sixth less."""
 AT_ONCE = 2
-"""So many are made from their images at a time: the largest image takes 150 MB, and requests come in dozens."""
+"""Thumbnails made at a time: the largest image takes 150 MB, and requests come in dozens."""
 _SEEN = "seen.json"
 
 log = logging.getLogger(__name__)
@@ -41,15 +41,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Seen:
-    """Which entries of the catalogue were looked through for thumbnails: all up to `latest` but those in `gaps`."""
+    """Catalogue entries whose thumbnails were checked: all up to `latest` except those in `gaps`."""
 
     latest: int = 0
     gaps: tuple[tuple[int, int], ...] = ()
-    """First and last number of each, in rising order."""
+    """First and last number of each gap, ascending."""
 
 
 class ThumbnailFiles:
-    """The folder of thumbnails. Knows no database. Safe to use from many threads and processes."""
+    """The folder of thumbnails. Knows no database. Safe for many threads and processes."""
 
     def __init__(self, folder: Path, images: ImageFiles) -> None:
         self.folder = folder
@@ -57,12 +57,12 @@ class ThumbnailFiles:
         self._room = threading.Semaphore(AT_ONCE)
 
     def save(self, image: Image.Image, settled: bool = True) -> StoredImage:
-        """Save an image as `ImageFiles.save`, with its thumbnail. A thumbnail that cannot be written is no error."""
+        """Save an image as `ImageFiles.save`, with its thumbnail. A failed write of the thumbnail is no error."""
         stored = self._images.save(image, settled)
         try:
             if not self._path(stored.sha).exists():
                 self._write(stored.sha, thumbnail(image))
-        except Exception:  # the image counts, and its thumbnail is made again when somebody looks
+        except Exception:  # the image is saved, and its thumbnail is made again when it is viewed
             log.warning("the thumbnail of %s was not written", stored.sha, exc_info=True)
         return stored
 
@@ -76,7 +76,7 @@ class ThumbnailFiles:
         if data := _whole(path):
             return data
         with self._room:
-            if data := _whole(path):  # another request has just made it
+            if data := _whole(path):  # another request may have made it
                 return data
             data = thumbnail(self._images.load(sha))
             try:
@@ -92,7 +92,7 @@ class ThumbnailFiles:
         path = self._path(sha).with_suffix(".look")
         try:
             return np.frombuffer(path.read_bytes(), np.uint8).reshape(SHAPE)
-        except (OSError, ValueError):  # there is none, or not all of one
+        except (OSError, ValueError):  # it is missing or truncated
             found = look_of(self._images.load(sha))
         try:
             self._put(path, found.tobytes())
@@ -101,9 +101,9 @@ class ThumbnailFiles:
         return found
 
     def fill(self, sha: str) -> bool:
-        """Make the thumbnail of an image if there is none; whether it was made.
+        """Make the thumbnail of an image unless it exists; return True if it was made.
 
-        Raises UserError for an image that is missing or damaged, OSError where the disk refuses the thumbnail.
+        Raises UserError if the image is missing or damaged, OSError if the disk fails.
         """
         if self._path(sha).exists():
             return False
@@ -112,11 +112,11 @@ class ThumbnailFiles:
         return True
 
     def sweep(self, alive: Callable[[int], bool]) -> int:
-        """Remove the temporary files of processes that are gone; return how many there were."""
+        """Remove the temporary files of dead processes; return their number."""
         return remove_temporary(self.folder, alive) if self.folder.is_dir() else 0
 
     def _path(self, sha: str) -> Path:
-        file_name(sha)  # raises for what is none
+        file_name(sha)  # raises for an invalid hash
         return self.folder / sha[:2] / sha[2:4] / f"{sha}.webp"
 
     def _write(self, sha: str, data: bytes) -> None:
@@ -126,7 +126,7 @@ class ThumbnailFiles:
         if not self._images.process:
             raise OSError("the workspace is closed")
         path.parent.mkdir(parents=True, exist_ok=True)
-        # All in one folder, so that the half files of a process that died are found without a walk.
+        # All in one folder, so that temporary files of dead processes are found without a walk.
         temporary = self.folder / f".{self._images.process}-{secrets.token_hex(8)}.tmp"
         try:
             temporary.write_bytes(data)
@@ -137,7 +137,7 @@ class ThumbnailFiles:
 
 
 class Thumbnails(ThumbnailFiles, Repository):
-    """The thumbnails of an open workspace. Safe to use from many threads and processes."""
+    """The thumbnails of an open workspace. Safe for many threads and processes."""
 
     def __init__(self, folder: Path, images: Images, database: Database) -> None:
         ThumbnailFiles.__init__(self, folder, images)
@@ -145,7 +145,7 @@ class Thumbnails(ThumbnailFiles, Repository):
 
     @read
     def latest_entry(self, db: Db) -> int:
-        """The highest number in the catalogue; 0 for an empty one."""
+        """Return the highest number in the catalogue; 0 if it is empty."""
         return int(db.execute("SELECT coalesce(max(id), 0) FROM catalogue").fetchone()[0])
 
     @read
@@ -155,7 +155,7 @@ class Thumbnails(ThumbnailFiles, Repository):
         return tuple(db.execute(query, [first, last, most]).fetchall())
 
     def seen(self) -> Seen:
-        """Return what was looked through before. Nothing if it cannot be read: then all thumbnails are made again."""
+        """Return which entries were checked before; empty if unreadable: then all thumbnails are checked again."""
         try:
             held = json.loads((self.folder / _SEEN).read_bytes())
             return Seen(int(held["latest"]), tuple((int(first), int(last)) for first, last in held["gaps"]))
@@ -163,16 +163,16 @@ class Thumbnails(ThumbnailFiles, Repository):
             return Seen()
 
     def set_seen(self, seen: Seen) -> None:
-        """Keep what was looked through for the next start. Of two processes the later one wins. Raises OSError."""
+        """Store which entries were checked, for the next start. Of two processes the later one wins. Raises OSError."""
         self._put(self.folder / _SEEN, json.dumps({"latest": seen.latest, "gaps": seen.gaps}).encode())
 
 
 def thumbnail(image: Image.Image) -> bytes:
-    """The WebP file of an image (L, RGB or RGBA) at `SIDE`, which keeps what is transparent so."""
+    """Return the WebP file of an image (L, RGB or RGBA) at `SIDE`; transparency is preserved."""
     scale = min(1.0, SIDE / max(image.size))
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
     small = image.resize(size, Image.Resampling.BICUBIC, reducing_gap=2.0)
-    small.info = {}  # a profile or a text would go into the file
+    small.info = {}  # a profile or a text would be written into the file
     file = BytesIO()
     small.save(file, "WEBP", quality=QUALITY, method=METHOD)
     return file.getvalue()

@@ -1,4 +1,4 @@
-"""Tokens: what a script shows instead of the lead's password.
+"""Access tokens, which scripts send instead of the lead's password.
 
 A token is 256 random bits and never stored, only its SHA-256: whoever reads the database cannot use one. It is never
 deleted: the log names tokens that ended long ago.
@@ -22,9 +22,9 @@ class Tokens(Repository):
 
     @write
     def make(self, db: Db, name: str, reads_only: bool, days: int) -> tuple[Token, str]:
-        """A new one that ends after so many days, and its text, of which only a hash is kept.
+        """Create a token that expires after `days` days; return it and its text, of which only a hash is stored.
 
-        Raises UserError for a name that is empty, too long or in use, and for days out of bounds.
+        Raises UserError if the name is empty, too long or in use, and if `days` are out of bounds.
         """
         name = whole(" ".join(name.split()))
         if not 0 < len(name) <= LONGEST_NAME:
@@ -44,12 +44,12 @@ class Tokens(Repository):
 
     @read
     def all(self, db: Db) -> tuple[Token, ...]:
-        """Every token that there ever was, the latest first."""
+        """Return all tokens, also ended ones, latest first."""
         return tuple(record_of(Token, row) for row in db.query("SELECT * FROM tokens ORDER BY id DESC"))
 
     @read
     def get(self, db: Db, text: str) -> Token | None:
-        """The token of this text; None for one that is none, has ended or was withdrawn."""
+        """Return the token of this text; None if it is unknown, expired or withdrawn."""
         if not text.startswith(MARK):
             return None
         query = "SELECT * FROM tokens WHERE sha = ? AND withdrawn IS NULL AND expires > ?"
@@ -57,13 +57,13 @@ class Tokens(Repository):
 
     @read
     def holds(self, db: Db, number: int) -> bool:
-        """Whether a token may still be used."""
+        """Return True if a token may still be used."""
         query = "SELECT 1 FROM tokens WHERE id = ? AND withdrawn IS NULL AND expires > ?"
         return bool(list(db.query(query, [number, now()])))
 
     @write
     def withdraw(self, db: Db, number: int) -> None:
-        """End a token at once, for good. Raises UserError for an unknown one; one that has ended stays as it is."""
+        """End a token permanently. Raises UserError for an unknown token; one that has ended stays unchanged."""
         if not list(db.query("SELECT 1 FROM tokens WHERE id = ?", [number])):
             raise UserError("There is no such token: reload the page.", field="token")
         db.execute("UPDATE tokens SET withdrawn = ? WHERE id = ? AND withdrawn IS NULL", [now(), number])

@@ -1,6 +1,6 @@
-"""A workspace: a folder with `studio.db`, `images/` and `thumbs/`; its repositories hold what was saved.
+"""A workspace: a folder with `studio.db`, `images/` and `thumbs/`; its repositories give access to the content.
 
-Every method of a repository that saves returns after the commit. All methods may be called from any thread, and several
+Every repository method that saves returns after the commit. All methods may be called from any thread, and several
 processes may have the same workspace open, of which one may serve it.
 """
 
@@ -50,17 +50,17 @@ IMAGES = "images"
 THUMBNAILS = "thumbs"
 PRESENCE = "open"
 SERVER = "server"
-"""In the folder of those that have it open: the file that a server locks, with its address."""
+"""File in the folder of presence locks that a server locks, with its address."""
 INVERSIONS = "inversions"
 VECTORS = "vectors"
 RETRAININGS = "retrainings"
 MODEL_FILES = "models"
 _MODEL_FILE = re.compile(rf".*[\\/]{MODEL_FILES}[\\/]([0-9a-f]{{24}})[\\/]([^\\/]+)")
-"""A path of a file or folder of `model_files`, in this or another folder, with its content and its name."""
+"""A path of a file or folder of `model_files`, in this or another folder, with its content hash and its name."""
 
 
 class Workspace:
-    """What was saved in `folder`. Open it before use, or use it in a `with` block."""
+    """The content of a workspace folder. Open it before use, or use it in a `with` block."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder).expanduser().absolute()
@@ -89,10 +89,10 @@ class Workspace:
         self.example = Example(self._database)
 
     def open(self) -> Workspace:
-        """Open or create the workspace; end the jobs, and remove the half files, of processes that are gone.
+        """Open or create the workspace; end the jobs and remove the temporary files of dead processes.
 
-        Raises UserError when the folder cannot be written, or its database is damaged, no database, another
-        program's or another version's.
+        Raises UserError if the folder cannot be written, or its database is damaged, no database, or belongs to another
+        program or version.
         """
         try:
             for folder in (self.folder, self.images.folder, self._presence.folder):
@@ -116,7 +116,7 @@ class Workspace:
         return self
 
     def close(self) -> None:
-        """Finish what is being saved and close. Jobs of this workspace still running end as "interrupted"."""
+        """Finish pending writes and close. Jobs of this workspace still running end as "interrupted"."""
         process = self.images.process
         self.images.process = self.jobs.process = 0
         try:
@@ -128,8 +128,8 @@ class Workspace:
 
     @contextmanager
     def served(self, address: str) -> Iterator[None]:
-        """Keep every other server from this workspace, or each would draw what was approved once. Raises UserError
-        where one has it, naming its address.
+        """Reserve the workspace for this server; two would each draw what was approved once. Raises UserError if
+        another server has it, naming its address.
         """
         path = self._presence.folder / SERVER
         with path.open("a+", encoding="utf-8") as file:
@@ -147,28 +147,28 @@ class Workspace:
             yield
 
     def scratch(self, name: str) -> Path:
-        """Make a folder for half-done things in `name`; those of dead processes go at the next call. Raises OSError."""
+        """Make a folder for temporary files in `name`, and remove those of dead processes. Raises OSError."""
         if not self.images.process:
             raise RuntimeError("the workspace is closed")
         return new_scratch(self.folder / name, self.images.process, self._presence.alive)
 
     def left_behind(self, name: str) -> list[Path]:
-        """Return the folders that `scratch` has made in `name` for processes that are gone."""
+        """Return the folders that `scratch` made in `name` for dead processes."""
         return left_behind(self.folder / name, self._presence.alive)
 
     @property
     def trainings(self) -> Path:
-        """The folder of the weights of models that were trained further, a folder each; it need not exist."""
+        """Folder of the weights of models that were trained further, a folder each; it need not exist."""
         return self.folder / RETRAININGS
 
     @property
     def model_files(self) -> Path:
-        """The folder of models that were uploaded or trained here and chosen; it need not exist."""
+        """Folder of chosen models that were uploaded or trained here; it need not exist."""
         return self.folder / MODEL_FILES
 
     def model_file(self, named: str) -> str:
-        """Where a model of `model_files` lies now, also where `named` is its path before the workspace was moved. Any
-        other path is returned as it is.
+        """Return the current path of a model in `model_files`, also if `named` is its path before the workspace was
+        moved. Any other path is returned unchanged.
         """
         kept = kept_model(named)
         if kept is None or not (here := self.model_files.joinpath(*kept)).exists():
@@ -176,7 +176,7 @@ class Workspace:
         return str(here)
 
     def saved(self) -> int:
-        """Another number after every commit, be it of this process or of another one."""
+        """Return a number that changes with every commit of any process."""
         return self._database.saved()
 
     def __enter__(self) -> Workspace:
@@ -205,7 +205,7 @@ class Workspace:
 
 
 def kept_model(path: str) -> tuple[str, str] | None:
-    """Content and name of a model that lies in the `model_files` of some workspace; None for any other path."""
+    """Return content hash and name of a model in the `model_files` of any workspace; None for any other path."""
     found = _MODEL_FILE.fullmatch(path)
     return None if found is None else (found[1], found[2])
 

@@ -1,1 +1,1 @@
-"""The ledger of batches, and figures of it."""
+"""The ledger of batches and its figures."""

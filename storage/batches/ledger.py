@@ -1,9 +1,9 @@
-"""The ledger of batches: which work there is, who has it, and what became of it.
+"""The ledger of batches: the work of each, who has it, and its result.
 
-A result is written in the transaction that marks its work as done. So whatever is repeated (a lot whose worker died
-after it had sent its images, a result that comes twice) counts once, and what is not marked is done again.
-One process at a time works on a batch. What a process that is gone had leased is planned again when the next one
-begins.
+A result is written in the transaction that marks its work as done. So repeated work (a lot whose worker died after
+sending its images, a result that comes twice) counts once, and unmarked work is done again.
+
+One process at a time works on a batch. Work leased by a dead process is planned again when the next process begins.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from storage.runs.runs import insert_run, mask_columns
 from storage.runs.test_cases import insert_test_cases
 
 MOST_DEATHS = 3
-"""Work that was with so many workers when they died is set aside."""
+"""Deaths of workers after which the work that they had counts as failed."""
 _AT_ONCE = 20_000
-"""Rows that are written in one transaction: others may write between two."""
+"""Rows written in one transaction: others may write in between."""
 
 
 class Batches(Repository):
-    """The batches of a workspace. `alive` tells whether the process of a number still has it open."""
+    """The batches of a workspace. `alive` returns True if the process of a number still has it open."""
 
     def __init__(self, database: Database, images: Images, alive: Callable[[int], bool]) -> None:
         super().__init__(database)
@@ -69,7 +69,7 @@ class Batches(Repository):
         settings: Mapping[str, Any],
         at_once: int,
     ) -> int:
-        """A batch without sources; returns its number. Raises UserError for an empty name."""
+        """Create a batch without sources and return its number. Raises UserError for an empty name."""
         name = whole(" ".join(name.split()))[:200]
         if not name:
             raise UserError("The batch has no name: give it one.", field="name")
@@ -86,7 +86,7 @@ class Batches(Repository):
         return insert_row(db, "batches", row)
 
     def add_sources(self, batch: int, items: Iterable[Item]) -> None:
-        """Add items that are not there already. Not in one transaction: `plan` adds the work only after all sources."""
+        """Add new items. Not in one transaction: `plan` adds the work only after all sources."""
         items = iter(items)
         while some := list(islice(items, _AT_ONCE)):
             self._add_sources(batch, some)
@@ -101,25 +101,25 @@ class Batches(Repository):
 
     @write
     def is_planned(self, db: Db, batch: int, notes: Sequence[str]) -> None:
-        """All its sources are there; `notes` is what is to be told of how they were chosen."""
+        """Mark all sources as registered. `notes` are remarks on how they were chosen."""
         query = "UPDATE batches SET planned = ?, notes = ? WHERE id = ? AND planned IS NULL"
         db.execute(query, [now(), pack(list(notes)), batch])
 
     @read
     def find(self, db: Db, digest: str) -> int | None:
-        """The batch whose plan asks for just that."""
+        """Return the number of the batch with this digest of its plan, or None."""
         row = db.execute("SELECT id FROM batches WHERE digest = ?", [digest]).fetchone()
         return None if row is None else int(row[0])
 
     @read
     def count_sources(self, db: Db, batch: int) -> int:
-        """How many sources it has."""
+        """Return the number of sources."""
         return int(db.execute("SELECT count(*) FROM batch_sources WHERE batch = ?", [batch]).fetchone()[0])
 
     @write
     def plan(self, db: Db, batch: int, stage: Pass, work: Sequence[NewWork], skipped: Mapping[str, str]) -> None:
-        """Add work of a pass that is not there already, all or none of it. `skipped` has the reasons for work that is
-        not to be done, by its key. A million is planned in parts of some thousand: others may write between two.
+        """Add new work of a pass, all or nothing. `skipped` maps keys of work to skip to the reasons. A million is
+        planned in parts of some thousand: others may write in between.
         """
         _add_work(db, batch, stage, work, skipped)
 
@@ -139,7 +139,7 @@ class Batches(Repository):
 
     @read
     def drawings(self, db: Db, source: int) -> tuple[PlannedDrawing, ...]:
-        """The images of a source that have a caption, in the order in which they were planned."""
+        """Return the images of a source that have a caption, in the order of planning."""
         query = """
             SELECT id, counterfactual, seed, state, tries FROM batch_work
             WHERE source = ? AND pass = 'images' AND counterfactual <> '' ORDER BY id
@@ -157,7 +157,7 @@ class Batches(Repository):
 
     @write
     def replan(self, db: Db, batch: int, left: Mapping[int, str], back: Sequence[int], work: Sequence[NewWork]) -> None:
-        """Replace images, all or nothing: skip planned ones of `left`, plan skipped ones of `back`, and add `work`."""
+        """Change images, all or nothing: skip planned ones of `left`, plan skipped ones of `back`, and add `work`."""
         time, change = now(), "UPDATE batch_work SET state = ?, reason = ?, changed = ? WHERE id = ? AND state = ?"
         for one, reason in left.items():
             db.execute(change, ["skipped", reason, time, one, "planned"])
@@ -167,23 +167,23 @@ class Batches(Repository):
 
     @read
     def get(self, db: Db, batch: int) -> Batch:
-        """Raises UserError for an unknown one."""
+        """Return a batch. Raises UserError if it is unknown."""
         return self._batch(_require(db, batch))
 
     @read
     def all(self, db: Db) -> tuple[Batch, ...]:
-        """The latest first."""
+        """Return all batches, latest first."""
         return tuple(self._batch(row) for row in db.query("SELECT * FROM batches ORDER BY id DESC"))
 
     @read
     def sources(
         self, db: Db, batch: int, lacking: Pass | None = None, after: int = 0, limit: int = 1000
     ) -> tuple[BatchSource, ...]:
-        """Return sources by number, from the one behind `after` on: all, or those that are done with the passes before
-        `lacking` and have no work of it yet.
+        """Return sources with a number above `after`: all, or those that are done with the passes before `lacking` and
+        have no work of it yet.
         """
         before = PASSES[PASSES.index(lacking) - 1] if lacking in PASSES[1:] else None
-        # CROSS JOIN keeps SQLite from going through all sources of the batch for each one.
+        # CROSS JOIN keeps SQLite from scanning all sources of the batch for each one.
         query = """
             SELECT own.*, runs.source,
                 (SELECT other.key FROM runs AS same CROSS JOIN batch_sources AS other ON other.run = same.id
@@ -203,20 +203,20 @@ class Batches(Repository):
 
     @read
     def next_lot(self, db: Db, batch: int, stage: Pass) -> int:
-        """A number above those of all lots of a pass."""
+        """Return a lot number above all lots of a pass."""
         query = "SELECT coalesce(max(lot), -1) + 1 FROM batch_work WHERE batch = ? AND pass = ?"
         return int(db.execute(query, [batch, stage]).fetchone()[0])
 
     @read
     def source_runs(self, db: Db, runs: Sequence[str]) -> Mapping[str, SourceRun]:
-        """Return these runs by their ids, each with the values that it has so far."""
+        """Return these runs by id, each with its values so far."""
         return _source_runs(db, runs)
 
-    # Who works on it
+    # The process that works on it
 
     @write
     def hold(self, db: Db, batch: int) -> None:
-        """Let this process work on a batch, and plan leased work again. Raises UserError while another one does."""
+        """Reserve a batch for this process and plan leased work again. Raises UserError if another process has it."""
         row = _require(db, batch)
         own = self._images.process
         if row["process"] not in (None, own) and self._alive(row["process"]):
@@ -226,20 +226,20 @@ class Batches(Repository):
 
     @write
     def let_go(self, db: Db, batch: int) -> None:
-        """This process stops: what it had leased is planned again."""
+        """Release the batch: work that this process had leased is planned again."""
         _release(db, batch)
         db.execute("UPDATE batches SET process = NULL WHERE id = ? AND process = ?", [batch, self._images.process])
 
     @write
     def set_wish(self, db: Db, batch: int, wish: Wish) -> None:
-        """What whoever works on it is to do at the end of the lots that are out. Raises UserError for an unknown
-        one."""
+        """Set the wish that the working process obeys after the lots in progress. Raises UserError if the batch is
+        unknown."""
         _require(db, batch)
         db.execute("UPDATE batches SET wish = ? WHERE id = ?", [wish, batch])
 
     @write
     def approve(self, db: Db, batch: int, ahead: bool = False) -> None:
-        """Approve the captions. Raises UserError if that was done, or if they are not all written and not `ahead`."""
+        """Approve the captions. Raises UserError if they are approved already, or not all written and not `ahead`."""
         row = _require(db, batch)
         if row["approved"] is not None:
             raise UserError(f"The captions of “{row['name']}” are approved already.")
@@ -249,26 +249,26 @@ class Batches(Repository):
 
     @write
     def go_on(self, db: Db, batch: int, stage: Pass) -> None:
-        """The batch comes to its next pass, whose work is all planned."""
+        """Start the next pass of a batch, whose work is all planned."""
         db.execute("UPDATE batches SET pass = ? WHERE id = ?", [stage, batch])
 
     @write
     def note(self, db: Db, batch: int, sentences: Sequence[str]) -> None:
-        """Tell something of it, for good."""
+        """Add notes to a batch permanently."""
         notes = json.loads(_require(db, batch)["notes"])
         db.execute("UPDATE batches SET notes = ? WHERE id = ?", [pack([*notes, *sentences]), batch])
 
     @write
     def finish(self, db: Db, batch: int) -> None:
-        """Nothing is left to do."""
+        """Mark the batch as finished."""
         db.execute("UPDATE batches SET finished = ? WHERE id = ?", [now(), batch])
 
     # The work
 
     @write
     def claim(self, db: Db, batch: int, stage: Pass) -> tuple[Piece, ...]:
-        """Lease the next work to this process: all that is planned of a lot, or one piece alone of a lot whose worker
-        died, so that it shows which piece kills. Empty if nothing is planned.
+        """Lease the next work to this process: all planned work of a lot, or a single piece of a lot whose worker died,
+        to find the piece that kills workers. Empty if nothing is planned.
         """
         query = "SELECT lot FROM batch_work WHERE batch = ? AND pass = ? AND state = 'planned' ORDER BY lot LIMIT 1"
         found = db.execute(query, [batch, stage]).fetchone()
@@ -303,7 +303,7 @@ class Batches(Repository):
 
     @write
     def lease(self, db: Db, batch: int, wanted: Mapping[int, int]) -> frozenset[int]:
-        """Lease the planned pieces of this work that were tried as often as `wanted` says, and return them."""
+        """Lease those planned pieces whose number of tries equals that in `wanted`, and return them."""
         query = "SELECT id, tries FROM batch_work WHERE batch = ? AND state = 'planned' "
         query += "AND id IN (SELECT value FROM json_each(?))"
         rows = db.execute(query, [batch, pack(list(wanted))]).fetchall()
@@ -314,7 +314,7 @@ class Batches(Repository):
 
     @write
     def worker_died(self, db: Db, pieces: Sequence[int]) -> None:
-        """Plan the leased work of a dead worker again. Work that was with `MOST_DEATHS` such workers has failed."""
+        """Plan the leased work of a dead worker again. Work that lost `MOST_DEATHS` workers fails."""
         for one in pieces:
             row = db.execute("SELECT deaths FROM batch_work WHERE id = ? AND state = 'leased'", [one]).fetchone()
             if row is None:
@@ -331,7 +331,7 @@ class Batches(Repository):
 
     @write
     def record(self, db: Db, batch: int, results: Sequence[Done], tries: int) -> None:
-        """Write results of leased work, all or nothing. Failed work is planned again until it had so many `tries`."""
+        """Write results of leased work, all or nothing. Failed work is planned again until it had `tries` tries."""
         row = _require(db, batch)
         for result in results:
             work = next(iter(db.query("SELECT * FROM batch_work WHERE id = ?", [result.id])))
@@ -368,7 +368,7 @@ class Batches(Repository):
 
     @write
     def retry_failed(self, db: Db, batch: int, reason: str | None = None) -> int:
-        """Plan what failed again, all of it or what failed for one reason; returns how much."""
+        """Plan failed work again, all or with one reason. Return the number of pieces."""
         _require(db, batch)
         query = "UPDATE batch_work SET state = 'planned', forgiven = tries, deaths = 0, changed = ? WHERE batch = ? "
         query += "AND state = 'failed' AND (? IS NULL OR reason = ?)"
@@ -377,11 +377,11 @@ class Batches(Repository):
             db.execute("UPDATE batches SET finished = NULL WHERE id = ?", [batch])
         return int(number)
 
-    # Figures, which need no look at the plan
+    # Figures, which do not read the plan
 
     @read
     def counts(self, db: Db, batch: int) -> Mapping[Pass, Mapping[WorkState, Counted]]:
-        """By pass and state."""
+        """Return numbers and worker seconds by pass and state."""
         found: dict[Pass, dict[WorkState, Counted]] = {one: {} for one in PASSES}
         for row in db.query("SELECT * FROM batch_counts WHERE batch = ? AND number > 0", [batch]):
             found[row["pass"]][row["state"]] = Counted(row["number"], row["seconds"])
@@ -389,19 +389,19 @@ class Batches(Repository):
 
     @read
     def minutes(self, db: Db, batch: int, stage: Pass, most: int = 60) -> tuple[tuple[str, int], ...]:
-        """How much of a pass was done in each of the last minutes in which something was; UTC, the latest first."""
+        """Return minute (UTC) and number of finished pieces of a pass, for the last minutes with any, latest first."""
         query = "SELECT minute, number FROM batch_minutes WHERE batch = ? AND pass = ? ORDER BY minute DESC LIMIT ?"
         return tuple(db.execute(query, [batch, stage, most]).fetchall())
 
     @read
     def busy_minutes(self, db: Db, batch: int) -> int:
-        """In how many minutes something was done: how long it was worked on, by the clock."""
+        """Return the number of minutes with finished work: the time that it was worked on."""
         query = "SELECT count(DISTINCT minute) FROM batch_minutes WHERE batch = ?"
         return int(db.execute(query, [batch]).fetchone()[0])
 
     @read
     def failures(self, db: Db, batch: int, most: int = 100) -> tuple[FailedGroup, ...]:
-        """What failed and what was skipped, by pass and reason, the most frequent first."""
+        """Return failed and skipped work grouped by pass and reason, most frequent first."""
         query = """
             SELECT pass, state, reason, count(*) AS number, min(id) AS first FROM batch_work
             WHERE batch = ? AND state IN ('failed', 'skipped') GROUP BY pass, state, reason ORDER BY number DESC LIMIT ?
@@ -421,7 +421,7 @@ class Batches(Repository):
 
     @read
     def sample(self, db: Db, batch: int, most: int) -> tuple[tuple[str, str, CounterfactualCaption], ...]:
-        """Key and run of the source, and the caption, of some images: of those whose hashes come first."""
+        """Return key and run of the source, and the caption, of up to `most` images, chosen by hash."""
         query = """
             SELECT batch_sources.key, run, counterfactual FROM batch_work
             JOIN batch_sources ON batch_sources.id = source
@@ -433,7 +433,7 @@ class Batches(Repository):
 
     @read
     def latest_images(self, db: Db, batch: int, most: int = 12) -> tuple[tuple[int, str, str], ...]:
-        """Test case, image and run of what was drawn last."""
+        """Return test case, image and run of the images drawn last."""
         query = """
             SELECT test_cases.id, test_cases.image, test_cases.run FROM batch_work
             JOIN test_cases ON test_cases.id = test_case
@@ -443,7 +443,7 @@ class Batches(Repository):
 
     @read
     def reviewed(self, db: Db, batch: int) -> Mapping[str, int]:
-        """Return how many images of the batch, and not of jobs in its runs, people accepted and rejected."""
+        """Return the numbers of accepted and rejected images of the batch, without those of jobs in its runs."""
         query = """
             SELECT verdict, count(*) FROM test_case_states JOIN test_cases ON test_cases.id = test_case
             JOIN batch_sources ON batch_sources.run = test_cases.run
@@ -453,7 +453,7 @@ class Batches(Repository):
 
     @read
     def studied(self, db: Db, batch: int) -> Mapping[str, int]:
-        """Return how many accepted images the votes of studies find valid and invalid, once for each study."""
+        """Return the numbers of accepted images that studies find valid and invalid, once for each study."""
         query = """
             SELECT outcome, count(*) FROM test_case_states JOIN test_cases ON test_cases.id = test_case_states.test_case
             JOIN batch_sources ON batch_sources.run = test_cases.run

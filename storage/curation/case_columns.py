@@ -1,8 +1,8 @@
-"""What an evaluation counts: the images of the catalogue column by column, for a hundred thousand of them at once.
+"""The images of the catalogue as columns, for evaluations of a hundred thousand images at once.
 
-One look at each table, no object an image. What never changes of an image is read once and then only for those that
-came since; what people decide is read again after each decision. All numbers of rows are places in these columns, and
-all texts are numbers in a list of the texts that there are.
+Each table is read in one query, without an object for each image. Constant values are read once, then only for new
+images; decisions of people are read again after each decision. Rows are indices into these columns, and texts are
+indices into a list of distinct texts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from storage.engine.database import Database, Repository, read
 
 OPEN, ACCEPTED, REJECTED = 0, 1, 2
 _AT_ONCE = 4096
-"""Rows that are taken out of the database at a time."""
+"""Rows fetched from the database at a time."""
 Numbers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
@@ -34,21 +34,21 @@ class Texts:
     """A column of texts."""
 
     values: list[str]
-    """Each once."""
+    """Distinct texts."""
     numbers: Numbers
-    """Of each row, its text among `values`; -1 for none."""
+    """For each row the index of its text in `values`; -1 for none."""
 
     def of(self, rows: Any) -> list[str]:
-        """The texts of rows, "" for none."""
+        """Return the texts of rows, "" for none."""
         return [self.values[number] if number >= 0 else "" for number in self.numbers[rows].tolist()]
 
 
 @dataclass(frozen=True, eq=False)
 class EditColumns:
-    """All edits of all images; an image with several has several rows."""
+    """All edits of all images, one row each."""
 
     row: Numbers
-    """Of which image each edit is: its place in the columns of images, ascending."""
+    """Index of the edit's image in the columns of images, ascending."""
     types: Texts
     keywords: Texts
     alternatives: Texts
@@ -56,46 +56,46 @@ class EditColumns:
 
 @dataclass(frozen=True, eq=False)
 class CaseTable:
-    """All images of the catalogue, those of deleted runs among them; all columns have one length."""
+    """All images of the catalogue, including those of deleted runs. All columns have the same length."""
 
     entry: Numbers
-    """The number in the catalogue, ascending."""
+    """Numbers in the catalogue, ascending."""
     test_case: Numbers
-    """-1 of an image that was brought in."""
+    """Id of the test case; -1 for an imported image."""
     images: Texts
     """SHA-256."""
     sources: Texts
-    """SHA-256 of the source image; -1 where there is none in the workspace."""
+    """SHA-256 of the source image; -1 if there is none in the workspace."""
     runs: Texts
     segmentation: NDArray[np.bool_]
     recipes: Texts
     profiles: Texts
     methods: Texts
     labels: Texts
-    """As people decided; -1 for none."""
+    """Labels after people's decisions; -1 for none."""
     verdict: NDArray[np.int8]
     """`OPEN`, `ACCEPTED` or `REJECTED`."""
     there: NDArray[np.bool_]
-    """False while its run is deleted."""
+    """False if its run is deleted."""
     task_labels: Texts
-    """What the source is labelled, by the task of the run; -1 for none."""
+    """Label of the source, by the task of the run; -1 for none."""
     splits: Texts
-    """That of the data set that the source was read from; -1 for none."""
+    """Split in the data set of the source; -1 for none."""
     masks: Texts
-    """SHA-256 of the mask of the run as it is now; -1 for none."""
+    """SHA-256 of the run's current mask; -1 for none."""
     mask_classes: Texts
-    """In JSON: the names of its class numbers."""
+    """JSON of the mask's class names by number."""
     edits: EditColumns
     protected: Texts
-    """In JSON: the classes that must not change, as its task names them; of what was brought in those of its mask. It
-    is -1 of a classification.
+    """JSON of the classes that must not change: those of its task, for imported images those of the mask; -1 for a
+    classification.
     """
 
     def __len__(self) -> int:
         return len(self.entry)
 
     def rows_of(self, entries: Numbers) -> Numbers:
-        """The places of entries that are in the catalogue."""
+        """Return the row indices of entries that are in the catalogue."""
         return np.searchsorted(self.entry, entries)
 
 
@@ -108,24 +108,24 @@ class SetRow(NamedTuple):
     split: str
     mask: str
     mask_classes: str
-    """In JSON: the name of each class number."""
+    """JSON of the class names by number."""
     entry: int
-    """In the catalogue; 0 of a source, and of an image that is in none."""
+    """Number in the catalogue; 0 for a source and for an image that is not in it."""
     is_source: bool
 
 
 class Outcome(NamedTuple):
-    """What the votes of a study say of a test case."""
+    """Outcome of a test case in a study."""
 
     test_case: int
     outcome: str
-    """Such as "valid" or "invalid"."""
+    """Outcome, such as "valid" or "invalid"."""
     study: str
     title: str
 
 
 class CaseColumns(Repository):
-    """The columns of one workspace; they are kept as long as they hold. May be called from any thread."""
+    """The columns of one workspace, cached until they change. May be called from any thread."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
@@ -135,7 +135,7 @@ class CaseColumns(Repository):
         self._lock = threading.Lock()
 
     def table(self) -> CaseTable:
-        """All images as they are now."""
+        """Return all images as they are now."""
         with self._lock:
             return self._table()
 
@@ -157,12 +157,12 @@ class CaseColumns(Repository):
 
     @read
     def entries(self, db: Db, wanted: ImageFilter) -> Numbers:
-        """The numbers in the catalogue of the images that fit, ascending."""
+        """Return the catalogue numbers of the images that match, ascending."""
         return entry_sets.entries_of(Selection(db, wanted).whole)
 
     @read
     def set_rows(self, db: Db, version: int) -> list[SetRow]:
-        """The images of a version of a test set, in the order in which they came."""
+        """Return the images of a version of a test set, in the order of their addition."""
         query = """
             SELECT image, source, label, split, coalesce(mask, ''), mask_classes, coalesce(
                 (SELECT id FROM catalogue WHERE catalogue.test_case = entries.test_case),
@@ -175,7 +175,7 @@ class CaseColumns(Repository):
 
     @read
     def outcomes(self, db: Db) -> list[Outcome]:
-        """What the votes of studies say of test cases, in the order in which the items came."""
+        """Return the outcomes of test cases in studies, in the order of their items."""
         query = """
             SELECT test_case, outcome, study, studies.name FROM study_items JOIN studies ON studies.id = study
             WHERE kind = 'item' AND test_case IS NOT NULL AND outcome <> '' ORDER BY study_items.id
@@ -184,7 +184,7 @@ class CaseColumns(Repository):
 
     @read
     def checks(self, db: Db) -> dict[str, tuple[Numbers, Floats]]:
-        """By the name of each check that has figures: the entries that have it, ascending, and their figures."""
+        """Return for each check with figures its entries, ascending, and their figures."""
         begin = "check:"
         measures = db.execute(
             "SELECT id, substr(value, ?) FROM catalogue_values WHERE facet = 'measure' AND substr(value, 1, ?) = ?",
@@ -200,7 +200,7 @@ class CaseColumns(Repository):
 
     @read
     def passed(self, db: Db, entries: Numbers) -> Floats:
-        """Of each of these entries, the share of its checks that passed, 0 to 1; NaN where none could tell."""
+        """Return for each entry the share of its checks that passed, 0 to 1; NaN if none could tell."""
         selection = Selection(db, ImageFilter())
         query = "SELECT DISTINCT facet FROM catalogue_values WHERE facet >= 'check:' AND facet < 'check;'"
         passed, told = np.zeros(len(entries)), np.zeros(len(entries))
@@ -264,14 +264,14 @@ def _facts(db: Db, table: CaseTable) -> dict[str, Any]:
     found = {}
     for place, name in enumerate(("task_labels", "splits", "masks", "mask_classes")):
         column = texts_of([*(run[place] for run in runs), *(one[place] for one in own)])
-        numbers = column.numbers[: len(runs)][table.runs.numbers]  # -1, for no run, is the last one
+        numbers = column.numbers[: len(runs)][table.runs.numbers]  # -1, for no run, selects the last one
         numbers[rows] = column.numbers[len(runs) :]
         found[name] = Texts(column.values, numbers)
     return found
 
 
 def _edits(db: Db, entry: Numbers) -> EditColumns:
-    """The same edits are in many captions: each text is taken apart once."""
+    """Read all edits. Many captions have the same edits: each JSON text is parsed once."""
     made = """
         SELECT catalogue.id, json_extract(counterfactual, '$.edits')
         FROM catalogue JOIN test_cases ON test_cases.id = catalogue.test_case
@@ -297,7 +297,7 @@ def _edits(db: Db, entry: Numbers) -> EditColumns:
 
 
 def _columns(db: Db, query: str, width: int) -> tuple[list[Any], ...]:
-    """Return the columns asked for. No row outlives its part, or the garbage collector would slow everything."""
+    """Return the columns of a query. No row outlives its block, or garbage collection would slow everything."""
     columns: tuple[list[Any], ...] = tuple([] for _ in range(width))
     cursor = db.execute(query)
     while rows := cursor.fetchmany(_AT_ONCE):
@@ -307,7 +307,7 @@ def _columns(db: Db, query: str, width: int) -> tuple[list[Any], ...]:
 
 
 def texts_of(column: Sequence[str]) -> Texts:
-    """A column of texts, "" for none."""
+    """Return a column of texts, "" for none."""
     known: dict[str, int] = {"": -1}
     numbers = [known.setdefault(text, len(known) - 1) for text in column]
     return Texts(list(known)[1:], np.array(numbers, np.int64))

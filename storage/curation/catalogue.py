@@ -1,7 +1,7 @@
-"""The catalogue: every image that can be curated, found by filters, in orders, by pages; with its counts.
+"""The catalogue: every image that can be curated, with filters, orders, pages and counts.
 
-It is kept by triggers (`storage/schema/m001/catalogue.sql`), so nothing here has to be told of what was saved. A filter
-costs the same however little of it fits, and a page the same however deep it lies.
+Triggers maintain it (`storage/schema/m001/catalogue.sql`), so writers need not notify it. A filter costs the same
+however few images match, and a page the same however deep it is.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from storage.engine.rows import Row, record_of, unpack_value, when
 from storage.images import Images, file_name
 
 COUNTED = 10_000
-"""So many images are counted exactly; of more it is said at once that there are more, where words are looked for."""
+"""Images that are counted exactly if the filter has words; of more, only that there are more."""
 MOST_VALUES = 100
-"""Values of a facet that are counted; a facet may have thousands, and the most common are meant."""
+"""Values of a facet that are counted, the most common ones: a facet may have thousands."""
 EVERYTHING = ImageFilter()
 NEWEST = Order()
 MOST_LINES = 100
-"""Lines, and places in a line, of a coverage table: an edit can say any weather."""
+"""Lines, and places in a line, of a coverage table: an edit may contain any weather."""
 
 _ROWS = f"""
     SELECT catalogue.*, images.width, images.height, state.name AS run_name, test_cases.counterfactual,
@@ -97,11 +97,11 @@ class Catalogue(Repository):
         at: int | None = None,
         held: Held | None = None,
     ) -> CataloguePage:
-        """Images in an order, at most `limit`: from the beginning, behind the key `after`, those that end before the
-        key `before`, or from the place `at` (0: the first), to which a scroll bar jumps.
+        """Return up to `limit` images in an order: from the start, after the key `after`, the last ones before the key
+        `before`, or from the zero-based place `at`, to which a scroll bar jumps.
 
-        A key stays a place in its order when images are added, and when its own image is not in it any more. `held`:
-        the images that `hold` found for the same filter and order, whatever was decided about them since.
+        A key keeps its position when images are added, and when its own image no longer matches. `held` are the images
+        that `hold` returned for the same filter and order, whatever was decided since.
         """
         way = walk(db, wanted, order, held)
         if before is not None:
@@ -118,51 +118,51 @@ class Catalogue(Repository):
 
     @read
     def hold(self, db: Db, wanted: ImageFilter = EVERYTHING, order: Order = NEWEST) -> Held:
-        """The images that fit now, to be looked through while they are decided about: 125 kB for a million, and by
-        information, whose order is held too, seven times that. Other orders go on to follow what is decided: "reviewed"
+        """Return the images that match now, to review while decisions change them: 125 kB for a million, and by
+        information, whose order is held too, seven times that. Other orders keep following decisions: "reviewed"
         moves an image that gets a verdict.
         """
         return hold(db, wanted, order)
 
     @read
     def place(self, db: Db, wanted: ImageFilter, order: Order, entry: int, held: Held | None = None) -> int | None:
-        """At which place (0: the first) an image stands; None where it does not fit."""
+        """Return the zero-based place of an image; None if it does not match."""
         return walk(db, wanted, order, held).place(entry)
 
     @read
     def get(self, db: Db, entry: int) -> CatalogueEntry:
-        """One image, also of a deleted run. Raises UserError when there is none with this number."""
+        """Return one image, also of a deleted run. Raises UserError if the number is unknown."""
         for found in self._entries(db, [PageKey(entry)]):
             return found
         raise UserError(f"The catalogue has no image {entry}; pick one from a list of it.", field="entry")
 
     @read
     def listed(self, db: Db, entries: Sequence[int]) -> tuple[CatalogueEntry, ...]:
-        """These images in this order, also of deleted runs; numbers that none has are left out."""
+        """Return these images in this order, also of deleted runs; unknown numbers are left out."""
         return self._entries(db, [PageKey(entry) for entry in entries])
 
     @read
     def count(self, db: Db, wanted: ImageFilter = EVERYTHING, most: int = COUNTED) -> Count:
-        """How many images fit: exactly without words, and with words up to `most`."""
+        """Return the number of images that match: exact without words, with words up to `most`."""
         selection = Selection(db, wanted)
         number = selection.counted(most)
         return Count(number) if not selection.has_words or number <= most else Count(most, exact=False)
 
     @read
     def ids(self, db: Db, wanted: ImageFilter = EVERYTHING) -> tuple[int, ...]:
-        """The numbers of all images that fit, in order: for what is done with all of them."""
+        """Return the numbers of all images that match, in order."""
         return tuple(entry_sets.entries_of(Selection(db, wanted).whole).tolist())
 
     @read
     def bits(self, db: Db, wanted: ImageFilter = EVERYTHING) -> entry_sets.Bits:
-        """The set of all images that fit (`storage.curation.entry_sets`), for what goes by other orders than these."""
+        """Return the set of all images that match (`storage.curation.entry_sets`)."""
         return Selection(db, wanted).whole
 
     @read
     def facets(
         self, db: Db, wanted: ImageFilter = EVERYTHING, names: Sequence[Facet] = FACETS, most: int = MOST_VALUES
     ) -> Mapping[Facet, Mapping[str, int]]:
-        """Count the images that fit by facet and value. A facet ignores its own part of the filter."""
+        """Count the images that match by facet and value. A facet ignores its own part of the filter."""
         free = [name for name in names if name not in wanted.facets]
         found: dict[Any, Any] = counts(Selection(db, wanted), dict.fromkeys(free, most))
         for name in names:
@@ -173,17 +173,17 @@ class Catalogue(Repository):
 
     @read
     def checks(self, db: Db, wanted: ImageFilter = EVERYTHING) -> Mapping[str, Mapping[str, int]]:
-        """By check and outcome, how many images fit."""
+        """Count the images that match by check and outcome."""
         return self._named(db, wanted, "check:")
 
     @read
     def models(self, db: Db, wanted: ImageFilter = EVERYTHING) -> Mapping[str, Mapping[str, int]]:
-        """By model under test that has read an image, and where it stands, how many images fit."""
+        """Count the images that match by model under test with predictions and by standing."""
         return self._named(db, wanted, "model:")
 
     @read
     def most_read(self, db: Db, wanted: ImageFilter = EVERYTHING) -> str:
-        """The model under test that has read most of the images that fit; "" where none has read any."""
+        """Return the model under test with most predictions for the images that match, or ""."""
         selection = Selection(db, wanted)
         return selection.most_read(selection.whole)
 
@@ -196,7 +196,7 @@ class Catalogue(Repository):
         lines: Sequence[str] | None = None,
         places: Sequence[str] | None = None,
     ) -> tuple[Cell, ...]:
-        """Return the cells with images, of these lines and places or of the `most` common ones and of none."""
+        """Return the coverage cells with images, for these lines and places, or for the `most` common ones and ""."""
         reviews: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
         models: dict[tuple[str, str], dict[str, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
         query = """
@@ -226,12 +226,12 @@ class Catalogue(Repository):
 
     @read
     def histogram(self, db: Db, check: str, wanted: ImageFilter = EVERYTHING) -> tuple[Bar, ...]:
-        """The figures of a check over the images that fit, in bars of 0.02, the lowest first; none is empty."""
+        """Return the histogram of a check over the images that match: bars of 0.02, lowest first, none empty."""
         return _bars(Selection(db, wanted), f"check:{check}")
 
     @read
     def scores(self, db: Db, wanted: ImageFilter, threshold: float) -> ScoreCounts:
-        """Count the images that fit by validity score, whatever the filter says of scores."""
+        """Count the images that match by validity score, ignoring scores in the filter."""
         selection = Selection(db, replace(wanted, scores=()))
         whole, scored = selection.whole, selection.value("measure", SCORE)
         high, low = ((whole & selection.scored(ScoreBand(*ends))) for ends in ((threshold, None), (None, threshold)))
@@ -240,7 +240,7 @@ class Catalogue(Repository):
 
     @read
     def runs(self, db: Db, wanted: ImageFilter = EVERYTHING) -> tuple[str, ...]:
-        """The ids of the runs that the images are of, the run of the oldest image first."""
+        """Return the ids of the runs of the images, the run of the oldest image first."""
         entries = json.dumps(entry_sets.entries_of(Selection(db, wanted).whole).tolist())
         query = """
             SELECT run FROM json_each(?) AS wanted CROSS JOIN catalogue ON catalogue.id = wanted.value
@@ -250,7 +250,7 @@ class Catalogue(Repository):
 
     @read
     def by_source(self, db: Db, wanted: ImageFilter = EVERYTHING) -> Mapping[str, int]:
-        """Count the images that fit by the SHA-256 of their source. Sources without any are left out."""
+        """Count the images that match by the SHA-256 of their source. Images without a source are left out."""
         entries = json.dumps(entry_sets.entries_of(Selection(db, wanted).whole).tolist())
         query = """
             SELECT source, count(*) FROM json_each(?) AS wanted CROSS JOIN catalogue ON catalogue.id = wanted.value
@@ -260,7 +260,7 @@ class Catalogue(Repository):
 
     @read
     def test_cases(self, db: Db, entries: Sequence[int]) -> tuple[int, ...]:
-        """The test cases of entries, in the same order; imported images, which have none, are left out."""
+        """Return the test cases of entries, in the same order; imported images, which have none, are left out."""
         query = """
             SELECT test_case FROM json_each(?) AS wanted CROSS JOIN catalogue ON catalogue.id = wanted.value
             WHERE test_case IS NOT NULL ORDER BY wanted.key
@@ -269,8 +269,8 @@ class Catalogue(Repository):
 
     @read
     def not_measured(self, db: Db, model: str, most: int, sha: str = "") -> tuple[Unmeasured, ...]:
-        """Segmentations whose class maps wait to be compared, at most so many. `sha`: only those whose image or source
-        this is. Those of deleted runs are left out.
+        """Return up to `most` segmentations whose class maps are not compared yet. With `sha` only those with this
+        image or source. Those of deleted runs are left out.
         """
         if sha:
             found = "SELECT group_concat(id) FROM catalogue WHERE there AND (image = :sha OR source = :sha)"
@@ -290,7 +290,7 @@ class Catalogue(Repository):
 
     @write
     def measured(self, db: Db, model: str, found: Sequence[tuple[Unmeasured, tuple[bool | None, bool | None]]]) -> None:
-        """Keep whether a model is right about segmentations; None if unknown. What changed meanwhile waits on."""
+        """Store whether a model is right about segmentations; None if unknown. Changed ones stay unmeasured."""
         query = """
             UPDATE catalogue_outcomes SET measured = 1, source_right = ?, image_right = ?
             WHERE entry = ? AND model = ? AND prediction = ? AND source_prediction = ?

@@ -1,4 +1,4 @@
-"""Whether the catalogue says what the tables say that it follows: every part is worked out anew and compared."""
+"""Checks that the catalogue agrees with the tables that it is derived from: every part is recomputed and compared."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from storage.pending import OUTCOMES, VALIDITY, give_functions
 from storage.schema import migrations
 
 MOST_TOLD = 20
-"""Faults that are told; more of them help nobody."""
+"""Maximum number of reported faults; more would not help."""
 _COLUMNS = (
     "image, source, kind, label, classes, edit_types, edits, weather, time_of_day, profile, recipe, method, verdict, "
     "review, there, created"
@@ -28,10 +28,10 @@ _COUNTED = "entry IN (SELECT id FROM catalogue WHERE there)"
 
 
 def catalogue_faults(path: Path) -> tuple[str, ...]:
-    """What does not agree in the database at `path`, a sentence each, at most `MOST_TOLD`; () where all does.
+    """Return the disagreements in the database at `path`, a sentence each, at most `MOST_TOLD`; () if all agrees.
 
-    Reads all of the catalogue, in one snapshot, and changes nothing. Raises UserError for a file that is not a database
-    of this version.
+    Reads the whole catalogue in one snapshot and changes nothing. Raises UserError if the file is not a database of
+    this version.
     """
     if not path.is_file():
         raise UserError(f"There is no {path}; name the folder of a workspace.")
@@ -70,7 +70,7 @@ def _faults(db: Db) -> tuple[str, ...]:
     columns = "entry, model, prediction, source_prediction"
     compare("prediction", db.query(f"SELECT {columns} FROM catalogue_outcomes"),
             db.query(f"SELECT {columns} FROM catalogue_predictions"), 2)  # fmt: skip
-    # Of a segmentation the program says what is right, once it was measured.
+    # Correctness of a segmentation is computed by the program, after it was measured.
     columns = "entry, model, measured, source_right, image_right"
     judged = "entry IN (SELECT id FROM catalogue WHERE kind = 'classification')"
     compare("outcome", db.query(f"SELECT {columns} FROM catalogue_outcomes WHERE {judged}"),
@@ -117,7 +117,7 @@ def _compare_sets(db: Db, faults: list[str]) -> None:
 
 
 def _compare_words(db: Db, faults: list[str]) -> None:
-    """By a full text made anew, in memory: what each word finds must be the same."""
+    """Compare with a full text rebuilt in memory: each word must find the same."""
     (sql,) = db.execute("SELECT sql FROM sqlite_master WHERE name = 'catalogue_words'").fetchone()
     db.execute(sql.replace("catalogue_words", "temp.words_anew", 1))
     db.execute("""

@@ -1,7 +1,7 @@
-"""What counts of images once a decision about them is taken back, or done again.
+"""The state of images after a decision about them is undone or redone.
 
-A decision that takes another one back is itself taken back to do that one again: the decisions that took back each
-other, beginning with a first one, are a chain, and whether the first one counts follows from its length.
+Undoing an undo redoes the first decision: decisions that undo each other form a chain from a first one, and its length
+determines whether the first one is in force.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ _LOGS: dict[DecisionKind, tuple[tuple[str, tuple[str, ...]], ...]] = {
     "tag": (("catalogue_tags", ("entry", "tag")),),
     "label": (("catalogue_labels", ("entry",)),),
 }
-"""By kind, the tables of what was said, and by which columns the rows of one image belong together."""
+"""By kind, the tables of its statements, and the columns that identify one image or its tag in each."""
 _SAID: dict[str, dict[str, Any]] = {
     "reviews": {"verdict": "open", "reason": ""},
     "catalogue_tags": {"put": 0},
     "catalogue_labels": {"label": ""},
 }
-"""By log, what it says, and what counts where it says nothing."""
+"""By table, the values of a statement, with those that hold without one."""
 
 
 def log_of(kind: DecisionKind) -> str:
-    """The table of what was said in decisions of this kind."""
+    """Return the table of the statements of this kind of decision."""
     return _LOGS[kind][0][0]
 
 
 @dataclass(frozen=True)
 class WordAfter:
-    """What is said of one image then."""
+    """The statement about one image after an undo or redo."""
 
     table: str
     values: dict[str, Any]
-    """The row that says it, but for who and when."""
+    """Values of the row, except author and time."""
     changes: bool
 
 
 def in_force(db: Db, decision: int) -> Row:
-    """Return the row to take back: the decision's own, or the one that did it again last."""
+    """Return the row to undo: the decision's own, or its latest redo."""
     found = _tip(db, decision)
     if found is None:
         raise UserError(f"There is no decision {decision}; take one from the list.", field="decision")
@@ -56,7 +56,7 @@ def in_force(db: Db, decision: int) -> Row:
 
 
 def last_of(db: Db, author: str) -> Row:
-    """The same of the last decision of an author that counts."""
+    """Return the row to undo of the author's latest decision in force."""
     query = "SELECT id FROM image_decisions WHERE author = ? AND undoes IS NULL ORDER BY id DESC"
     for (number,) in db.execute(query, [author]):
         found = _tip(db, number)
@@ -66,7 +66,7 @@ def last_of(db: Db, author: str) -> Row:
 
 
 def _tip(db: Db, decision: int) -> tuple[Row, bool] | None:
-    """The last decision of those that took back each other, beginning with this one; and whether this one counts."""
+    """Return the last decision of the chain from this one, and True if this one is in force; None if unknown."""
     rows = list(db.query("SELECT * FROM image_decisions WHERE id = ?", [decision]))
     if not rows:
         return None
@@ -77,7 +77,7 @@ def _tip(db: Db, decision: int) -> tuple[Row, bool] | None:
 
 
 def words_after(db: Db, tip: Row) -> tuple[list[WordAfter], bool]:
-    """Return what counts once the last decision of a chain is taken back, and whether the first one counts then."""
+    """Return the statements after the last decision of a chain is undone, and True if the first is in force then."""
     first, again = tip, False
     while first["undoes"] is not None:
         first, again = next(iter(db.query("SELECT * FROM image_decisions WHERE id = ?", [first["undoes"]]))), not again
@@ -85,11 +85,10 @@ def words_after(db: Db, tip: Row) -> tuple[list[WordAfter], bool]:
 
 
 def _words(db: Db, decision: int, table: str, keys: tuple[str, ...]) -> list[WordAfter]:
-    """Of every image that the first decision of a chain is about in this log, what is said once the last one is taken
-    back.
+    """Return for every image of the first decision of a chain in this table the statement after the last one is undone.
 
-    It is the latest word whose decision counts then. What only repeats a word because a decision was taken back is none
-    itself; what Explore took back in a run is.
+    It is the latest statement whose decision is in force then. A statement that an undo repeats does not count itself;
+    one that Explore undid in a run does.
     """
     key = " AND ".join(f"{table}.{name} = held.{name}" for name in keys)
     said = _SAID[table]

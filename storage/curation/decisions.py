@@ -1,7 +1,7 @@
-"""What people decide about images of the catalogue: verdicts, tags and labels, each kept with who said it and when.
+"""People's decisions about images of the catalogue: verdicts, tags and labels, each with author and time.
 
-One decision may be about many images; it happens as a whole or not at all, and is taken back as a whole. Nothing is
-deleted by that: what counted before is said once more. What somebody else decided of an image meanwhile stays.
+A decision may be about many images; it is made and undone as a whole. Undoing deletes nothing: the earlier state is
+recorded again. What another person decided about an image since then stays.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from storage.engine.database import Repository, read, write
 from storage.engine.rows import Row, checked_text, insert_row, now, pack, record_of, when
 
 MOST_AT_ONCE = 100_000
-"""Images that one decision is about at most."""
+"""Maximum images of one decision."""
 LONGEST_AUTHOR = 60
 LONGEST_TAG = 60
 LONGEST_LABEL = 200
@@ -35,97 +35,97 @@ LONGEST_KEY = 100
 
 @dataclass(frozen=True)
 class Target:
-    """Which images a decision is about: these, or all that a filter means."""
+    """The images of a decision: these, or all that match a filter."""
 
     entries: Sequence[int] = ()
     filter: ImageFilter | None = None
     expected: int | None = None
-    """With a filter: how many images the person was told that it means."""
+    """With a filter: number of matching images that was shown to the person."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """What came of a decision."""
+    """The result of a decision."""
 
     decision: int
-    """Its number; 0 where nothing was changed."""
+    """Number of the decision; 0 if nothing changed."""
     changed: int
-    """Images that are now something else."""
+    """Number of images that changed."""
     same: int
-    """Images that were so already."""
+    """Number of images that were in that state already."""
 
 
 @dataclass(frozen=True)
 class TakenBack:
-    """What came of taking a decision back."""
+    """The result of an undo."""
 
     decision: int
-    """The number of the decision that did it: it can be taken back as well."""
+    """Number of the decision that did it: it can be undone as well."""
     undoes: int
     kind: DecisionKind
     what: str
     changed: int
     left: int
-    """Images of which something else was decided since; they stay as they are."""
+    """Number of images that something else was decided about since; they stay unchanged."""
     again: bool
-    """What was decided counts again: it was done again, and not taken back."""
+    """True if the decision is in force again: it was redone, not undone."""
     entry: int = 0
-    """The image, where it is a single one that changed; else 0."""
+    """The image if exactly one changed; else 0."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """One thing that was decided, of one image or of many."""
+    """One decision about one or many images."""
 
     id: int
     kind: DecisionKind
     author: str
-    """"" for somebody who gave no name."""
+    """Author, or "" without a name."""
     what: str
     entries: int
-    """Images that it changed."""
+    """Number of images that it changed."""
     undoes: int
-    """The decision that it takes back; 0 for none."""
+    """The decision that it undoes, or 0."""
     undone: int
-    """The decision that takes it back; 0 for none."""
+    """The decision that undoes it, or 0."""
     created: datetime
 
 
 @dataclass(frozen=True)
 class Said:
-    """One thing that was said of one image."""
+    """One statement about one image."""
 
     kind: DecisionKind
     what: str
     reason: str
     author: str
     decision: int
-    """0 where it was said on the page of its run."""
+    """The decision; 0 if made on the page of its run."""
     restored: bool
-    """Something that was taken back made it count again."""
+    """True if an undo restored it."""
     created: datetime
 
 
 @dataclass(frozen=True)
 class ReviewSession:
-    """What a person decided at one go."""
+    """Summary of a person's review session."""
 
     id: int
     author: str
     repeats: float
-    """After this share of the decisions, from 0 to 0.2, an image is shown once more."""
+    """Share of the decisions, 0 to 0.2, after which an image is shown again."""
     decisions: int
     images: int
     first: datetime | None
     last: datetime | None
     repeated: int
-    """Images that were judged once more."""
+    """Images that were judged again."""
     agreed: int
-    """Of these, how many got the same verdict again."""
+    """Images that got the same verdict again."""
 
 
 class Decisions(Repository):
-    """What was decided about the images of the catalogue. Whatever saves is one transaction."""
+    """Decisions about the images of the catalogue. Each write is one transaction."""
 
     @write
     def review(
@@ -138,13 +138,12 @@ class Decisions(Repository):
         session: int | None = None,
         key: str = "",
     ) -> Change:
-        """Accept or reject images, or with "open" take back what was said of them. A verdict that an image has already
-        is not said again, but for another reason. Of a session it is said by its author, where no other is named.
+        """Accept or reject images, or withdraw verdicts with "open". An image that has the verdict already is not
+        recorded again, except with another reason. In a session the default author is the session's. A call with the
+        `key` of an earlier decision returns that one and changes nothing.
 
-        What comes with the `key` of an earlier decision is that decision, and changes nothing.
-
-        Raises UserError for images that are unknown, none or too many, and where a filter means another number of
-        images than was expected.
+        Raises UserError for unknown images, none or too many, and if a filter matches another number of images than
+        expected.
         """
         if verdict not in VERDICTS:
             raise ValueError(f"there is no verdict {verdict!r}")
@@ -172,8 +171,8 @@ class Decisions(Repository):
 
     @write
     def tag(self, db: Db, target: Target, tag: str, put: bool = True, author: str = "", key: str = "") -> Change:
-        """Put a tag on images, or take it off; `key` as in `review`. Raises UserError as `review` does, and for a tag
-        without a name.
+        """Add a tag to images or remove it; `key` as in `review`. Raises UserError as `review` does, and for an empty
+        tag.
         """
         name = checked_text(tag, "The tag", LONGEST_TAG, "tag")
         if not name:
@@ -197,9 +196,7 @@ class Decisions(Repository):
 
     @write
     def relabel(self, db: Db, target: Target, label: str, author: str = "", key: str = "") -> Change:
-        """Give images another label; `key` as in `review`. Raises UserError as `review`, for "" and for
-        segmentations.
-        """
+        """Relabel images; `key` as in `review`. Raises UserError as `review`, for "" and for segmentations."""
         label = checked_text(label, "The label", LONGEST_LABEL, "label")
         if not label:
             raise UserError("Give the images a label: an image of a classification cannot do without.", field="label")
@@ -231,11 +228,11 @@ class Decisions(Repository):
 
     @write
     def take_back(self, db: Db, decision: int = 0, author: str = "", key: str = "") -> TakenBack:
-        """What counted before a decision, and was not taken back itself, counts again, of each image where nothing else
-        was decided since. 0: the last decision of this author that counts. What takes a decision back is a decision,
-        and is taken back in its turn. `key` as in `review`.
+        """Restore the state before a decision, skipping undone ones, for each image without a later decision. 0 selects
+        this author's latest decision in force. An undo is a decision and can be undone as well. `key` as in
+        `review`.
 
-        Raises UserError for an unknown decision, for one that does not count any more, and where there is none.
+        Raises UserError if the decision is unknown or no longer in force, or if there is none.
         """
         author = _author(author)
         if earlier := _decided_before(db, key, None):
@@ -257,7 +254,7 @@ class Decisions(Repository):
 
     @read
     def all(self, db: Db, limit: int = 100, after: int = 0, author: str | None = None) -> tuple[Decision, ...]:
-        """Decisions, the latest first, at most `limit`, those older than the decision `after` where there is one."""
+        """Return up to `limit` decisions, latest first, older than the decision `after` if given."""
         query = """
             SELECT held.*, coalesce(held.undoes, 0) AS undoes, coalesce(undo.id, 0) AS undone
             FROM image_decisions AS held
@@ -270,7 +267,7 @@ class Decisions(Repository):
 
     @read
     def of_entry(self, db: Db, entry: int) -> tuple[Said, ...]:
-        """All that was said of one image, the latest first. Raises UserError for an unknown one."""
+        """Return all statements about one image, latest first. Raises UserError if it is unknown."""
         _require(db, [entry])
         query = """
             SELECT 'review' AS kind, reviews.verdict AS what, reason, author, decision, restores, reviews.created,
@@ -290,17 +287,17 @@ class Decisions(Repository):
             for row in db.query(query, {"entry": entry})
         )
 
-    # Sessions: a person's decisions at one go, with some images shown once more
+    # Sessions: a person's consecutive decisions, with some images shown again
 
     @write
     def begin_session(self, db: Db, author: str, repeats: float) -> int:
-        """A new session; returns its number. `repeats`: from 0 to 0.2."""
+        """Start a session and return its number. `repeats` is 0 to 0.2."""
         row = {"author": _author(author), "repeats": float(repeats), "created": now()}
         return insert_row(db, "review_sessions", row)
 
     @read
     def session(self, db: Db, session: int) -> ReviewSession:
-        """A session as it is now. What was taken back in it counts as decided. Raises UserError for an unknown one."""
+        """Return a session as it is now. Undone decisions still count as made. Raises UserError if it is unknown."""
         row = _session(db, session)
         counts = """
             SELECT count(*), coalesce(sum(entries), 0), min(created), max(created)
@@ -323,12 +320,12 @@ class Decisions(Repository):
 
     @read
     def repeatable(self, db: Db, session: int, waits: int) -> tuple[int, ...]:
-        """Return images to show again: decided alone at least `waits` decisions ago, still so, not yet repeated."""
+        """Return images to show again: decided alone `waits` or more decisions ago, unchanged, not yet repeated."""
         return tuple(entry for entry, _ in _repeatable(db, session, waits))
 
     @write
     def answer_repeat(self, db: Db, session: int, entry: int, verdict: Verdict, reason: str = "") -> bool:
-        """Keep what is said of an image shown again; return True if unchanged. Raises UserError if it is not due."""
+        """Store the verdict on an image shown again; return True if unchanged. Raises UserError if it is not due."""
         _session(db, session)
         reason = checked_text(reason, "The reason", LONGEST_REASON, "reason") if verdict == "rejected" else ""
         for held, before in _repeatable(db, session, 0):
@@ -363,8 +360,8 @@ def _decided(
 
 
 def _decided_before(db: Db, key: str, kind: DecisionKind | None) -> Row | None:
-    """The decision of this kind, or with None what took one back, that came with the same key. Raises UserError where
-    the key was of something else.
+    """Return the decision with this key and kind (None: an undo), or None. Raises UserError if the key was used for
+    something else.
     """
     for row in db.query("SELECT * FROM image_decisions WHERE key = ?", [key]) if key else ():
         if kind != (None if row["undoes"] else row["kind"]):
@@ -390,7 +387,7 @@ def _entry_of(db: Db, said: Row) -> int:
 
 
 def _entries(db: Db, target: Target) -> list[int]:
-    """The images that are meant. Raises UserError where there are none or too many, or not as many as expected."""
+    """Return the target's images. Raises UserError for none, too many, or another number than expected."""
     if target.filter is not None:
         found: list[int] = entry_sets.entries_of(Selection(db, target.filter).whole).tolist()
         if target.expected is not None and len(found) != target.expected:
@@ -419,7 +416,7 @@ def _require(db: Db, entries: Sequence[int]) -> None:
 
 
 def _repeatable(db: Db, session: int, waits: int) -> list[tuple[int, str]]:
-    """By its number, each image that can be shown once more, with what the person said of it in this session."""
+    """Return each image that can be shown again with the person's verdict in this session, by number."""
     query = """
         WITH ordered AS (
             SELECT id, entries, row_number() OVER (ORDER BY id DESC) - 1 AS since

@@ -1,9 +1,9 @@
-"""Sets of entries of the catalogue: a bit an entry, in chunks. Pure; no SQL.
+"""Sets of catalogue entries: one bit an entry, in chunks. Pure; no SQL.
 
-In memory a set is one array of bytes, bit `entry % 8` of byte `entry // 8`: a filter of a million entries takes 125 kB
-and a fraction of a millisecond for each `&`. In the database a chunk of 16,384 entries is a row: the sorted places as
-numbers of 16 bits as long as they are few, else the bits (the two kinds of containers of Roaring bitmaps: Chambi,
-Lemire, Kaser, Godin, Software: Practice and Experience 46(5), 2016).
+In memory a set is an array of bytes, bit `entry % 8` of byte `entry // 8`: a filter of a million entries takes 125 kB
+and a fraction of a millisecond for each `&`. In the database a chunk of 16,384 entries is a row: sorted places as
+numbers of 16 bits while they are few, else the bits (the two kinds of containers of Roaring bitmaps: Chambi, Lemire,
+Kaser, Godin, Software: Practice and Experience 46(5), 2016).
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 CHUNK_BITS = 14
-"""Of an entry's number: its place in its chunk."""
+"""Bits of an entry's number that give its place in its chunk."""
 CHUNK = 1 << CHUNK_BITS
 KEY_BITS = 24
-"""Of the key of a stored chunk: the number of the chunk. The number of the value stands above it."""
+"""Bits of a stored chunk's key that give the chunk's number. The value's number is in the higher bits."""
 BYTES = CHUNK // 8
 BINS = 50
-"""Bins for a whole unit of a measure: the figures of checks go from -1 to 1."""
+"""Bins for one unit of a measure: figures of checks range from -1 to 1."""
 REVIEWS = 409_600.0
-"""Reviews are ordered by their numbers, and sources by that of their first entry; so many are a unit of such a measure,
-and 8,192 a bin."""
+"""Unit of the measures of reviews, ordered by their numbers, and of sources, ordered by their first entry. A bin covers
+8,192."""
 SLACK = 1e-9
-"""So near the end of a bin it is the last digit of a number that decides where it belongs."""
+"""Distance from the end of a bin within which a number's last digit decides its bin."""
 Bits = NDArray[np.uint8]
 Numbers = NDArray[np.int64]
 
 
 def changed_set(members: bytes, changes: Mapping[int, bool]) -> bytes:
-    """A stored chunk with places put in (True) or taken out (False); `members` is b"" of one that is empty so far."""
+    """Return a stored chunk with places added (True) or removed (False). `members` is b"" for an empty one."""
     flags = np.unpackbits(chunk_bits(members), bitorder="little")
     flags[list(changes)] = list(changes.values())
     return stored_places(np.flatnonzero(flags))
 
 
 def listed(text: str | None) -> Numbers:
-    """Numbers with commas between, as SQLite's group_concat gives them: the fastest way for many out of a query."""
+    """Parse comma-separated numbers from SQLite's group_concat: the fastest way to get many from a query."""
     return np.fromstring(text or "", dtype=np.int64, sep=",")
 
 
 def stored_places(places: Numbers) -> bytes:
-    """The stored chunk of these places, ascending."""
+    """Return the stored chunk of these places, which ascend."""
     if 2 * len(places) < BYTES:
         return places.astype("<u2").tobytes()
     return _bits(places, BYTES).tobytes()
@@ -57,21 +57,21 @@ def _bits(places: Numbers, size: int) -> Bits:
 
 
 def chunk_bits(members: bytes) -> Bits:
-    """The bits of a stored chunk."""
+    """Return the bits of a stored chunk."""
     if len(members) == BYTES:
         return np.frombuffer(members, dtype=np.uint8)
     return _bits(np.frombuffer(members, dtype="<u2").astype(np.int64), BYTES)
 
 
 def none_of(chunks: int) -> Bits:
-    """The empty set, with room for so many chunks."""
+    """Return the empty set with room for `chunks` chunks."""
     return np.zeros(chunks * BYTES, dtype=np.uint8)
 
 
 def of_rows(rows: Iterable[tuple[int, bytes]], chunks: int) -> Bits:
-    """The union of stored chunks: pairs of the number of the chunk and its members."""
+    """Return the union of stored chunks: pairs of the number of the chunk and its members."""
     dense, few = _parted(rows)
-    # All lists at once: a bit at a time of each chunk would cost more than the rest of a filter.
+    # All lists at once: setting bits chunk by chunk would cost more than the rest of a filter.
     found = of_entries(few, chunks) if len(few) else none_of(chunks)
     for number, members in dense:
         if number < chunks:
@@ -80,7 +80,7 @@ def of_rows(rows: Iterable[tuple[int, bytes]], chunks: int) -> Bits:
 
 
 def inside(rows: Iterable[tuple[int, bytes]], bits: Bits) -> Numbers:
-    """The entries that stored chunks and a set have in common."""
+    """Return the entries that are both in stored chunks and in a set."""
     dense, few = _parted(rows)
     parts = [entries_of(np.frombuffer(members, dtype=np.uint8)) + (number << CHUNK_BITS) for number, members in dense]
     entries = np.concatenate([few, *parts])
@@ -88,7 +88,7 @@ def inside(rows: Iterable[tuple[int, bytes]], bits: Bits) -> Numbers:
 
 
 def common(rows: Iterable[tuple[int, bytes]], bits: Bits) -> int:
-    """How many entries stored chunks and a set have in common."""
+    """Return the number of entries that are both in stored chunks and in a set."""
     dense, few = _parted(rows)
     number = int(np.count_nonzero(has(bits, few)))
     for chunk, members in dense:
@@ -114,23 +114,23 @@ def _parted(rows: Iterable[tuple[int, bytes]]) -> tuple[list[tuple[int, bytes]],
 
 
 def of_entries(entries: Sequence[int] | Numbers, chunks: int) -> Bits:
-    """The set of these entries; those beyond the last chunk are left out."""
+    """Return the set of these entries; those beyond the last chunk are left out."""
     numbers = np.asarray(entries, dtype=np.int64)
     return _bits(numbers[(numbers >= 0) & (numbers < chunks * CHUNK)], chunks * BYTES)
 
 
 def entries_of(bits: Bits) -> Numbers:
-    """The entries of a set, in order."""
+    """Return the entries of a set, in order."""
     return np.flatnonzero(np.unpackbits(bits, bitorder="little"))
 
 
 def size(bits: Bits) -> int:
-    """How many entries a set has."""
+    """Return the number of entries in a set."""
     return int(np.bitwise_count(bits).sum(dtype=np.int64))
 
 
 def has(bits: Bits, entries: Numbers) -> NDArray[np.bool_]:
-    """Of each of these entries, whether it is in the set. Those beyond its end are not."""
+    """Return for each entry True if it is in the set. Those beyond its end are not."""
     if not len(bits):
         return np.zeros(len(entries), dtype=bool)
     inside = np.minimum(entries, 8 * len(bits) - 1)
@@ -138,7 +138,7 @@ def has(bits: Bits, entries: Numbers) -> NDArray[np.bool_]:
 
 
 def from_place(bits: Bits, place: int, backwards: bool) -> int | None:
-    """The entry at a place of the set in its order, from 0; None behind its end."""
+    """Return the entry at a zero-based place of the set in order; None beyond its end."""
     by_chunk = np.bitwise_count(bits).reshape(-1, BYTES).sum(axis=1, dtype=np.int64)
     total = int(by_chunk.sum())
     if not 0 <= place < total:
@@ -152,7 +152,7 @@ def from_place(bits: Bits, place: int, backwards: bool) -> int | None:
 
 
 def place_of(bits: Bits, entry: int, backwards: bool) -> int | None:
-    """At which place of the set in its order an entry stands, from 0; None where it is not in it."""
+    """Return the zero-based place of an entry in the set; None if it is not in it."""
     if not has(bits, np.array([entry]))[0]:
         return None
     before = size(bits[: entry >> 3]) + (int(bits[entry >> 3]) & ((1 << (entry & 7)) - 1)).bit_count()
@@ -160,7 +160,7 @@ def place_of(bits: Bits, entry: int, backwards: bool) -> int | None:
 
 
 def beyond(bits: Bits, entry: int, backwards: bool) -> Iterator[int]:
-    """The entries of the set behind this one (which need not be in it), in order or backwards; a chunk at a time."""
+    """Yield the entries of the set after `entry` (which need not be in it), in order or backwards, chunk by chunk."""
     chunks = len(bits) // BYTES
     first = min(max(entry >> CHUNK_BITS, 0), chunks - 1) if chunks else 0
     for chunk in range(first, -1, -1) if backwards else range(first, chunks):
@@ -175,16 +175,16 @@ def beyond(bits: Bits, entry: int, backwards: bool) -> Iterator[int]:
 
 
 def bin_of(number: float) -> int:
-    """The bin of a number. It never falls as numbers rise. The view `catalogue_number_facets` computes the same."""
+    """Return the bin of a number. It is monotonic. The view `catalogue_number_facets` computes the same."""
     return int(min(max(number, -1000.0), 1000000.0) * BINS + 1000000) - 1000000
 
 
 def bins_of(numbers: NDArray[np.float64]) -> Numbers:
-    """The bin of each number."""
+    """Return the bin of each number."""
     return (np.clip(numbers, -1000.0, 1000000.0) * BINS + 1000000).astype(np.int64) - 1000000
 
 
 def bin_span(place: int) -> tuple[float, float]:
-    """From where to where a bin goes: both a little outside, since the last digit of a number may decide."""
+    """Return the range of a bin, widened a little on both sides, as a number's last digit may decide its bin."""
     low = place / BINS - SLACK if place > bin_of(-math.inf) else -math.inf
     return low, (place + 1) / BINS + SLACK if place < bin_of(math.inf) else math.inf

@@ -1,7 +1,7 @@
-"""The images that were brought into a workspace: which import each came with, and what its files said of it.
+"""The imported images of a workspace: the import of each, and the facts in its files.
 
-Every method that saves runs in one transaction and returns after its commit. An image whose picture can be curated here
-already is linked to that entry of the catalogue; for any other one an entry is made.
+Every method that saves runs in one transaction and returns after its commit. An image whose picture is in the catalogue
+already is linked to that entry; for any other one an entry is made.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from storage.engine.rows import Row, insert_row, now, record_of, unpack_value, w
 from storage.images import keep_image
 
 _AT_ONCE = 500
-# Both are answered by an index alone.
+# Both need only an index.
 _COUNTS = """
     SELECT count(entry), coalesce(sum(made), 0), count(*) - count(entry) FROM imported_images WHERE import = ?
 """
@@ -33,40 +33,40 @@ _TOLD = "SELECT kind, count(*) FROM import_rows WHERE import = ? GROUP BY kind"
 
 @dataclass(frozen=True)
 class NewImage:
-    """An image that is brought in. Its files are in the workspace; their rows need not be."""
+    """An image to import. Its files are in the workspace; their rows need not be."""
 
     name: str
-    """Its own in the import."""
+    """Unique name in the import."""
     image: StoredImage
     mask: StoredImage | None = None
     mask_classes: Mapping[int, str] = field(default_factory=dict)
     label: str = ""
     split: Split = ""
     role: Role = "generated"
-    """"source": the original of generated images; it is linked as such, and is no entry of the catalogue."""
+    """"source": the original of generated images; it is linked as such and gets no entry in the catalogue."""
     source: str = ""
-    """The SHA-256 of the image that it was made from, which may be elsewhere; "" for none."""
+    """SHA-256 of the image that it was made from, which may be elsewhere; "" for none."""
     caption: str = ""
-    """What the source shows."""
+    """Caption of the source image."""
     new_caption: str = ""
     edits: tuple[Edit, ...] = ()
     edit_types: tuple[str, ...] = ()
     checks: tuple[Check, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """JSON-ready: whatever else its files said."""
+    """Further facts in its files, JSON-ready."""
 
 
 @dataclass(frozen=True)
 class ImportedImage:
-    """An image of an import."""
+    """An imported image as stored."""
 
     name: str
     image: str
-    """The SHA-256 of its file, as is that of its mask."""
+    """SHA-256 of its file. `mask` is that of the mask's file."""
     mask: str | None
     mask_classes: Mapping[int, str]
     label: str
-    """As its files say it, or as a person decided since of the entry that was made for it."""
+    """Label in its files, or a person's later decision on the entry that was made for it."""
     split: Split
     role: Role
     source: str
@@ -76,11 +76,11 @@ class ImportedImage:
     edit_types: tuple[str, ...]
     facts: Mapping[str, Any]
     entry: int | None
-    """In the catalogue; None of the original of generated images."""
+    """Number in the catalogue; None for the original of generated images."""
     made: bool
-    """The entry was made for it; else its picture was in the workspace."""
+    """True if the entry was made for it; else its picture was in the workspace already."""
     test_case: int | None
-    """Of its entry, where the picture was made here."""
+    """Test case of its entry, if the picture was made here."""
 
 
 class Imports(Repository):
@@ -88,8 +88,8 @@ class Imports(Repository):
 
     @write
     def begin(self, db: Db, name: str, source: str, content: str, options: Mapping[str, Any]) -> int:
-        """The number of a new import, or of the one that had the same content and options: finished or not, it is that
-        one, under its own name.
+        """Return the number of a new import, or of the one with the same content and options, finished or not, which
+        keeps its name.
         """
         key = [content, _key(options)]
         for (number,) in db.execute("SELECT id FROM imports WHERE content = ? AND options = ?", key).fetchall():
@@ -99,9 +99,7 @@ class Imports(Repository):
 
     @write
     def add(self, db: Db, number: int, images: Sequence[NewImage]) -> int:
-        """Bring in images with their files; those that the import has stay as they are. Returns how many came new to
-        the catalogue.
-        """
+        """Add images with their files; known images stay unchanged. Return the number that is new to the catalogue."""
         if _row(db, number)["state"] == "done":
             return 0
         made = 0
@@ -119,7 +117,7 @@ class Imports(Repository):
 
     @write
     def finish(self, db: Db, number: int, layout: str, header: Mapping[str, Any], rows: Sequence[ImportRow]) -> None:
-        """All of it is in; `rows` are the report. Of one that is done nothing changes."""
+        """Mark an import as done with its report `rows`. Does nothing if it is done already."""
         if _row(db, number)["state"] == "done":
             return
         db.conn.executemany(
@@ -133,18 +131,18 @@ class Imports(Repository):
 
     @read
     def get(self, db: Db, number: int) -> Import:
-        """One import. Raises UserError for an unknown number."""
+        """Return one import. Raises UserError if the number is unknown."""
         return _get(db, number)
 
     @read
     def all(self, db: Db) -> tuple[Import, ...]:
-        """Every import, the latest first."""
+        """Return all imports, latest first."""
         numbers = db.execute("SELECT id FROM imports ORDER BY id DESC").fetchall()
         return tuple(_get(db, number) for (number,) in numbers)
 
     @read
     def find(self, db: Db, content: str, options: Mapping[str, Any]) -> Import | None:
-        """The import that had this content and these options."""
+        """Return the import with this content and these options, or None."""
         row = db.execute(
             "SELECT id FROM imports WHERE content = ? AND options = ?", [content, _key(options)]
         ).fetchone()
@@ -152,7 +150,7 @@ class Imports(Repository):
 
     @read
     def held(self, db: Db, number: int) -> frozenset[str]:
-        """The images that an import has brought in so far."""
+        """Return the images that an import has added so far, by SHA-256."""
         rows = db.execute("SELECT image FROM imported_images WHERE import = ?", [number])
         return frozenset(image for (image,) in rows)
 
@@ -160,14 +158,14 @@ class Imports(Repository):
     def rows(
         self, db: Db, number: int, after: int = 0, limit: int = 100, kind: RowKind | None = None
     ) -> tuple[tuple[int, ImportRow], ...]:
-        """At most `limit` rows of the report behind the row `after`, each with its number; of one kind if asked."""
+        """Return up to `limit` report rows after the row `after`, each with its number; of one kind if given."""
         query = "SELECT * FROM import_rows WHERE import = ? AND id > ? AND (? IS NULL OR kind = ?) ORDER BY id LIMIT ?"
         rows = db.query(query, [number, after, kind, kind, limit])
         return tuple((row["id"], ImportRow(row["file"], row["reason"], row["kind"])) for row in rows)
 
     def images(self, number: int, linked: bool = False) -> Iterator[ImportedImage]:
-        """The images of an import in the order in which they came, some read at a time; `linked`: only those whose
-        picture was in the workspace.
+        """Yield the images of an import in order, read in pages. With `linked` only those whose picture was in the
+        workspace already.
         """
         after = 0
         while page := self._page(number, linked, after):
@@ -176,8 +174,8 @@ class Imports(Repository):
 
     @read
     def of_entries(self, db: Db, entries: Sequence[int]) -> tuple[tuple[str, ImportedImage], ...]:
-        """The images that these entries of the catalogue were made for, each with the name of its import, in the order
-        of the entries; those of test cases are left out.
+        """Return the images that these entries were made for, each with the name of its import, in the order of the
+        entries; test cases are left out.
         """
         query = """
             SELECT brought.*, NULL AS test_case, catalogue.label AS label_now, imports.name AS import_name
@@ -219,8 +217,8 @@ def _key(options: Mapping[str, Any]) -> str:
 
 
 def _entry_of(db: Db, image: str) -> tuple[int, bool]:
-    """The entry that a picture has in the catalogue, or the number of a new one. What is of a deleted run cannot be
-    seen, and does not count.
+    """Return the entry of a picture in the catalogue and False, or the number of a new one and True. Entries of deleted
+    runs, which are hidden, do not count.
     """
     row = db.execute("SELECT min(id) FROM catalogue WHERE image = ? AND there", [image]).fetchone()
     if row[0] is not None:
@@ -246,7 +244,7 @@ def _columns(new: NewImage) -> Row:
 
 
 def _json(data: Any) -> str:
-    """JSON text without half letters, which no reader of the database takes. Raises ValueError for infinity and NaN."""
+    """Return JSON text without lone surrogates, which no reader accepts. Raises ValueError for infinity and NaN."""
     return whole(json.dumps(data, ensure_ascii=False, allow_nan=False))
 
 

@@ -1,6 +1,6 @@
-"""The order of the catalogue by information: what a look at it tells most stands first. Reads only.
+"""The order of the catalogue by information gained from a look at an image. Reads only.
 
-Why a look at an image may tell something is a set of the catalogue each; how many of them an image is in is its place.
+Each reason to look at an image is a set of the catalogue; the number of sets that contain an image is its rank.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from storage.curation.entry_sets import Bits
 from storage.curation.selection import Held, Selection, Walk
 
 REASONS = 5
-"""Why a look at an image may tell something: `Order` names them."""
+"""Number of reasons to look at an image: `Order` lists them."""
 
 
 class InformationWalk:
-    """A selection by what a look at it tells: strata of equally many reasons, the newest first in each."""
+    """A selection by information: strata with equally many reasons, newest first in each."""
 
     def __init__(self, selection: Selection, strata: Sequence[Bits]) -> None:
         self._selection, self._strata = selection, strata
 
     def from_key(self, key: PageKey | None, backwards: bool = False) -> Iterator[PageKey]:
-        """As that of `Walk`. A key tells its stratum, so that it stays a place when its image got a verdict since."""
+        """Yield keys as `Walk.from_key`. A key has its stratum: it keeps its position when its image gets a verdict."""
         start = self._stratum(key) if key is not None else (len(self._strata) - 1 if backwards else 0)
         for number in range(start, -1, -1) if backwards else range(start, len(self._strata)):
             behind = key.entry if key is not None and number == start else None
@@ -35,7 +35,7 @@ class InformationWalk:
                 yield self._key(entry, number)
 
     def at(self, place: int) -> PageKey | None:
-        """What stands at a place, from 0; None behind the end."""
+        """Return the key at a zero-based place; None beyond the end."""
         for number, stratum in enumerate(self._strata):
             inside = stratum & self._selection.whole
             if place < (size := entry_sets.size(inside)):
@@ -45,7 +45,7 @@ class InformationWalk:
         return None
 
     def place(self, entry: int) -> int | None:
-        """At which place an entry stands, from 0; None where it is not in the selection."""
+        """Return the zero-based place of an entry; None if it is not in the selection."""
         before = 0
         for stratum in self._strata:
             inside = stratum & self._selection.whole
@@ -65,7 +65,7 @@ class InformationWalk:
 
 
 def walk(db: Db, wanted: ImageFilter, order: Order, held: Held | None = None) -> Walk | InformationWalk:
-    """What a filter means in an order, or what was held of it."""
+    """Return the walk of a filter in an order, or of the images held for it."""
     selection = Selection(db, wanted, held)
     if order.sort != "information":
         return Walk(db, selection, order)
@@ -73,13 +73,13 @@ def walk(db: Db, wanted: ImageFilter, order: Order, held: Held | None = None) ->
 
 
 def hold(db: Db, wanted: ImageFilter, order: Order) -> Held:
-    """What a filter means now."""
+    """Return the images that match a filter now."""
     selection = Selection(db, wanted)
     return Held(selection.whole, _strata(db, selection) if order.sort == "information" else ())
 
 
 def _strata(db: Db, selection: Selection) -> tuple[Bits, ...]:
-    """The entries without a verdict, those with most reasons to look at them first; at last those with one."""
+    """Return the entries without a verdict by descending number of reasons, then those with one."""
     decided = selection.value("review", "accepted", "rejected")
     open_ones = selection.bits & ~decided
     reasons = (
@@ -90,7 +90,7 @@ def _strata(db: Db, selection: Selection) -> tuple[Bits, ...]:
         _without_decision(db, selection, open_ones),
     )
     assert len(reasons) == REASONS
-    # Each entry's number of reasons, a binary digit an array: a hundred thousand bytes are added up at once.
+    # Add up each entry's reasons in binary, one array a digit: a hundred thousand bytes at once.
     ones, twos, fours = (entry_sets.none_of(selection.chunks) for _ in range(3))
     for reason in reasons:
         carry = ones & reason

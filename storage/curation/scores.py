@@ -1,4 +1,4 @@
-"""Scores of validity: how likely people find each image valid, as it was foretold the last time and before."""
+"""Validity scores: the estimated probability that people find each image valid, with earlier estimates."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from storage.engine.database import Repository, read, write
 from storage.engine.rows import Row, insert_row, now, pack, pack_value, unpack_value, when, whole
 
 MEASURE = "validity score"
-"""The name of the score among the measures of the catalogue."""
+"""Name of the score among the measures of the catalogue."""
 NUMBER = f"(SELECT id FROM catalogue_values WHERE facet = 'measure' AND value = '{MEASURE}')"
 
 
 @dataclass(frozen=True, eq=False)
 class NewScores:
-    """The scores of images of one task, to be saved."""
+    """Scores of images of one task, to be saved."""
 
     studies: Mapping[str, str]
-    """Names by ids: those whose votes it was learnt from."""
+    """Names of the studies whose votes it was fitted to, by id."""
     learnt: ValidityScore
     agreement: Agreement
-    """With people, on images whose votes the score has not seen."""
+    """Agreement with people on images whose votes the score has not seen."""
     entries: NDArray[np.int64]
-    """Those in the catalogue that have a score, ascending."""
+    """Scored entries of the catalogue, ascending."""
     scores: NDArray[np.float64]
-    """Of each of them, 0 to 1."""
+    """Score of each entry, 0 to 1."""
 
 
 class Scores(Repository):
@@ -42,8 +42,8 @@ class Scores(Repository):
 
     @write
     def save(self, db: Db, new: NewScores) -> int:
-        """Replace the scores of images of its task, and all scores that are not of one task; return the number of the
-        run. Raises ValueError for no score or one not in 0 to 1.
+        """Replace the scores of images of its task, and all scores across tasks; return the number of the run. Raises
+        ValueError for no score or one outside 0 to 1.
         """
         scores = new.scores.astype("<f4")
         if not len(scores) or not bool(((scores >= 0) & (scores <= 1)).all()):
@@ -61,8 +61,8 @@ class Scores(Repository):
         run = insert_row(db, "score_runs", row)
         _forget(db)
         scored, numbers = _scores_in_use(db)
-        # From a table, by one statement, in the order of the entries: a quarter of what a statement each takes, and
-        # nobody else can save meanwhile.
+        # One statement from a table, in the order of the entries: a quarter of the time of single statements, in which
+        # nobody else can save.
         measure = value_id(db, "measure", MEASURE)
         db.execute("CREATE TEMP TABLE scores_coming (number REAL, entry INTEGER)")
         db.conn.executemany(
@@ -74,7 +74,7 @@ class Scores(Repository):
             [measure],
         )
         db.execute("DROP TABLE scores_coming")
-        # The triggers of the numbers leave this measure alone: they would change the sets image by image.
+        # The triggers of the numbers skip this measure: they would change the sets image by image.
         make_set(db, measure, scored)
         bins = entry_sets.bins_of(numbers.astype(np.float64))
         for place in np.unique(bins).tolist():
@@ -83,13 +83,13 @@ class Scores(Repository):
 
     @read
     def latest(self, db: Db) -> tuple[ScoreRun, ...]:
-        """What the scores of the catalogue come from, by task; () where no image has one."""
+        """Return the runs behind the catalogue's scores, by task; () if no image has one."""
         found = [one for run in _in_use(db) for one in _runs(db, "WHERE id = ?", run)]
         return tuple(sorted(found, key=lambda one: one.task or ""))
 
     @read
     def get(self, db: Db, run: int) -> ScoreRun:
-        """Any run. Raises UserError for one that there is not."""
+        """Return a run. Raises UserError if it is unknown."""
         for found in _runs(db, "WHERE id = ?", run):
             return found
         raise UserError(f"Images were never scored under the number {run}.", field="run")
@@ -123,7 +123,7 @@ def _runs(db: Db, which: str, *values: int) -> tuple[ScoreRun, ...]:
 
 
 def _in_use(db: Db) -> list[int]:
-    """The runs whose scores the catalogue has: the latest of each task, and none from before one that is of all."""
+    """Return the runs whose scores are in use: the latest of each task, none older than one across all tasks."""
     found: dict[str, int] = {}
     for run, task in db.execute("SELECT id, json_extract(learnt, '$.task') FROM score_runs ORDER BY id DESC"):
         if task is None:
@@ -133,7 +133,7 @@ def _in_use(db: Db) -> list[int]:
 
 
 def _scores_in_use(db: Db) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The entries of the catalogue that have a score, ascending, and their scores."""
+    """Return the scored entries of the catalogue, ascending, and their scores."""
     entries, scores = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)]
     for run in _in_use(db):
         held, numbers = db.execute("SELECT entries, scores FROM score_runs WHERE id = ?", [run]).fetchone()
@@ -147,7 +147,7 @@ def _scores_in_use(db: Db) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
 
 
 def scored_rows(db: Db) -> list[Row]:
-    """The rows of `catalogue_numbers` that follow from the runs in use."""
+    """Return the rows of `catalogue_numbers` that follow from the runs in use."""
     measure = db.execute(f"SELECT {NUMBER}").fetchone()[0]
     entries, scores = _scores_in_use(db)
     return [

@@ -1,7 +1,7 @@
-"""A filter of the catalogue as a set of entries, and the orders in which such a set can be walked. Reads only.
+"""A catalogue filter as a set of entries, and walks through such a set in an order. Reads only.
 
-No walk goes over what it does not show: facets are intersected as sets, full text is asked for some chunks at a time,
-and an order by figures goes bin by bin.
+No walk visits entries that it does not show: facets are intersected as sets, full text is queried for some chunks at a
+time, and an order by figures goes bin by bin.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from storage.curation.scores import MEASURE as SCORE
 from storage.engine.rows import whole
 
 _PART = 8
-"""Chunks for which the full text is asked at once."""
+"""Chunks of one full-text query."""
 _FEW = 1000
-"""So many figures are looked up one by one sooner than in the order of all."""
+"""Maximum figures that are looked up singly rather than in the order of all."""
 _FIRST_BLOCK, _LARGEST_BLOCK = 256, 32_768
 
 
 def matching(text: str, edited: str = "") -> str | None:
-    """The query of the full text for words that a person typed: each is looked for as it is, in quotes, so that none is
-    a word of the query language. None where there is something to look for, but no word in it.
+    """Return the full-text query for typed words: each is quoted, so that none is parsed as query syntax. None if
+    something was typed that has no word.
     """
     parts = []
     for column, typed in (("", text), ("edited : ", edited)):
@@ -47,15 +47,15 @@ def matching(text: str, edited: str = "") -> str | None:
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """Entries as a filter meant them once, whatever was decided about them since."""
+    """Entries that matched a filter at one time, whatever was decided since."""
 
     bits: Bits
     strata: tuple[Bits, ...] = ()
-    """By information: those with most reasons first, and at last those with a verdict."""
+    """By information: most reasons first, those with a verdict last."""
 
 
 class Selection:
-    """The entries that a filter means, in the snapshot of `db`; or those that were held when it was asked before."""
+    """The entries that match a filter, in the snapshot of `db`; or those held from an earlier query."""
 
     def __init__(self, db: Db, wanted: ImageFilter, held: Held | None = None) -> None:
         self._db, self.filter = db, wanted
@@ -68,22 +68,22 @@ class Selection:
         self.chunks = ((last or 0) >> CHUNK_BITS) + 1
         self._words = matching(wanted.text, wanted.edited)
         self.everything = self._words == "" and replace(wanted, text="", edited="") == ImageFilter()
-        """Whether nothing is filtered out, so that how many there are of each value is known."""
+        """True if nothing is filtered out, so that the stored counts hold."""
         self.bits = self._without_words()
-        """The entries, whatever their words: `whole` and `part` heed these."""
+        """Entries without regard to words, which `whole` and `part` respect."""
 
     @property
     def has_words(self) -> bool:
-        """Whether the full text is asked."""
+        """True if the filter has words for the full text."""
         return self._words != ""
 
     @cached_property
     def whole(self) -> Bits:
-        """All of it."""
+        """The whole selection."""
         return self.part(0, self.chunks)
 
     def part(self, first: int, last: int) -> Bits:
-        """From chunk `first` up to `last`, which is not in it."""
+        """Return the selection from chunk `first` up to but not including `last`."""
         bits = self.bits[first * BYTES : last * BYTES]
         if not self._words or not bits.any():
             return bits
@@ -98,7 +98,7 @@ class Selection:
         return bits
 
     def counted(self, most: int) -> int:
-        """How many entries there are; not much more than `most` where there are more."""
+        """Return the number of entries; if there are more than `most`, a number not much above it."""
         if not self._words:
             return entry_sets.size(self.bits)
         number = 0
@@ -109,7 +109,7 @@ class Selection:
         return number
 
     def by_entry(self, key: int | None, backwards: bool, left_out: Bits | None = None) -> Iterator[int]:
-        """The entries behind `key` (from the beginning, where there is none), by their numbers."""
+        """Yield the entries after `key` (None: from the start), by number."""
         at = (1 << 62 if backwards else -1) if key is None else key
         first = min(max(at, 0) >> CHUNK_BITS, self.chunks - 1) // _PART
         parts = range(first, -1, -1) if backwards else range(first, -(-self.chunks // _PART))
@@ -123,21 +123,21 @@ class Selection:
                 yield entry + offset
 
     def value(self, facet: str, *values: str) -> Bits:
-        """The entries that have one of these values of a facet, in and out of the selection."""
+        """Return the entries with one of these values of a facet, in the selection or not."""
         return self._values(facet, values)
 
     def having(self, facet: str) -> Bits:
-        """The entries that have any value of a facet."""
+        """Return the entries with any value of a facet."""
         return self._values(facet, None)
 
     def scored(self, band: ScoreBand) -> Bits:
-        """The entries whose score of validity is in a band, in and out of the selection."""
+        """Return the entries with a validity score in a band, in the selection or not."""
         low = -math.inf if band.low is None else band.low
-        high = math.inf if band.high is None else math.nextafter(band.high, -math.inf)  # the last number below it
+        high = math.inf if band.high is None else math.nextafter(band.high, -math.inf)  # the largest number below it
         return self._between(SCORE, low, high)
 
     def value_of_any(self, begin: str, value: str) -> Bits:
-        """The entries that have a value of any facet that begins so, with a colon at the end."""
+        """Return the entries with a value in any facet with this prefix, which ends in a colon."""
         query = "SELECT facet FROM catalogue_values WHERE facet >= ? AND facet < ? AND value = ? AND entries > 0"
         bits = entry_sets.none_of(self.chunks)
         for (facet,) in self._db.execute(query, [begin, f"{begin[:-1]};", value]).fetchall():
@@ -145,14 +145,14 @@ class Selection:
         return bits
 
     def stored(self, number: int) -> Iterator[tuple[int, bytes]]:
-        """The stored chunks of the value with this number."""
+        """Yield the stored chunks of the value with this number."""
         query = "SELECT id, members FROM catalogue_sets WHERE id >= ? AND id < ?"
         mask = (1 << KEY_BITS) - 1
         for key, members in self._db.execute(query, [number << KEY_BITS, (number + 1) << KEY_BITS]):
             yield key & mask, members
 
     def listed(self, facet: str) -> list[tuple[int, str, int]]:
-        """The values of a facet: number, value, and how many entries have it in all."""
+        """Return the values of a facet: number, value, and number of entries in the whole catalogue."""
         query = "SELECT id, value, entries FROM catalogue_values WHERE facet = ? AND entries > 0"
         return self._db.execute(query, [facet]).fetchall()
 
@@ -197,17 +197,17 @@ class Selection:
         return bits
 
     def most_read(self, bits: Bits) -> str:
-        """The model under test that has read most of these entries; "" where none has read any."""
+        """Return the model under test with most predictions for these entries, or ""."""
         query = (
             "SELECT DISTINCT facet FROM catalogue_values WHERE facet >= 'model:' AND facet < 'model;' AND entries > 0"
         )
         facets = sorted(facet for (facet,) in self._db.execute(query))
         counts = {facet: entry_sets.size(bits & self._values(facet, None)) for facet in facets}
-        found = max(facets, key=lambda facet: counts[facet], default="")  # the first of several
+        found = max(facets, key=lambda facet: counts[facet], default="")  # the first of several with as many
         return found.removeprefix("model:") if counts.get(found) else ""
 
     def _of_facet(self, facet: str, values: Sequence[str]) -> Bits:
-        """The entries that have one of these values, "" for those that have none."""
+        """Return the entries with one of these values; "" selects those without a value."""
         bits = self._values(facet, [value for value in values if value])
         return bits | ~self._values(facet, None) if "" in values else bits
 
@@ -216,7 +216,7 @@ class Selection:
         return entry_sets.of_entries(entry_sets.listed(found), self.chunks)
 
     def _values(self, facet: str, values: Sequence[str] | None) -> Bits:
-        """The entries that have one of these values, or with None any."""
+        """Return the entries with one of these values, or with any if None."""
         query = f"""
             SELECT catalogue_sets.id & {(1 << KEY_BITS) - 1}, members FROM catalogue_values JOIN catalogue_sets
                 ON catalogue_sets.id >= catalogue_values.id << {KEY_BITS}
@@ -227,13 +227,13 @@ class Selection:
         return entry_sets.of_rows(self._db.execute(query, named), self.chunks)
 
     def _between(self, measure: str, low: float, high: float) -> Bits:
-        """Both ends are in it. Whole bins as sets; what stands in the bins of the two ends is looked at one by one."""
+        """Return the entries in a range, ends included. Inner bins are sets; figures in the end bins are compared."""
         ends = {entry_sets.bin_of(low), entry_sets.bin_of(high)}
         held = {value: size for _, value, size in self.listed(f"bin:{measure}")}
         inside = [value for value in held if min(ends) < int(value) < max(ends)]
         outside = [value for value in held if value not in inside]
         if sum(held[value] for value in inside) > sum(held[value] for value in outside):
-            # The sets that take less are read.
+            # Read the sets with fewer entries.
             bits = self.value("measure", measure) & ~self._values(f"bin:{measure}", outside)
         else:
             bits = self._values(f"bin:{measure}", inside)
@@ -244,7 +244,7 @@ class Selection:
         return bits
 
     def _part_of_bin(self, measure: str, place: int, first: float, last: float) -> Bits:
-        """What a range has of a bin: the figures in it are read, or those of the bin outside it, if these are less."""
+        """Return the part of a bin in a range: reads the figures in it, or those outside it if these are fewer."""
         query = """
             SELECT group_concat(entry) FROM catalogue_numbers
             WHERE measure = (SELECT id FROM catalogue_values WHERE facet = 'measure' AND value = ?)
@@ -262,7 +262,7 @@ class Selection:
 
 
 class Walk:
-    """A selection in an order: what stands before and behind a place, and what stands at one."""
+    """A selection in an order: pages after and before a key, and the entry at a place."""
 
     def __init__(self, db: Db, selection: Selection, order: Order) -> None:
         self._db, self._selection, self._order = db, selection, order
@@ -276,7 +276,7 @@ class Walk:
         self._number = next((number for (number,) in found), 0)
 
     def from_key(self, key: PageKey | None, backwards: bool = False) -> Iterator[PageKey]:
-        """What stands behind a key (from the beginning, where there is none), or, backwards, before it."""
+        """Yield keys after a key (None: from the start), or, backwards, before it."""
         if not self._measure:
             falling = (self._order.sort == "newest") != backwards
             for entry in self._selection.by_entry(key.entry if key is not None else None, falling):
@@ -293,7 +293,7 @@ class Walk:
         yield from self._numbered(None if without else key, not self._falling)
 
     def at(self, place: int) -> PageKey | None:
-        """What stands at a place, from 0; None behind the end."""
+        """Return the key at a zero-based place; None beyond the end."""
         there, falling = self._selection.whole, self._falling
         if not self._measure:
             entry = entry_sets.from_place(there, place, self._order.sort == "newest")
@@ -314,7 +314,7 @@ class Walk:
         return PageKey(entry) if entry is not None else None
 
     def place(self, entry: int) -> int | None:
-        """At which place an entry stands, from 0; None where it is not in the selection."""
+        """Return the zero-based place of an entry; None if it is not in the selection."""
         there = self._selection.whole
         if not self._measure:
             return entry_sets.place_of(there, entry, self._order.sort == "newest")
@@ -349,7 +349,7 @@ class Walk:
     def _numbered(self, key: PageKey | None, falling: bool) -> Iterator[PageKey]:
         start = None
         if key is not None:
-            assert key.number is not None  # else it stands among those without
+            assert key.number is not None  # else it is among those without a figure
             start = (key.number, key.entry)
         if (few := self._few(falling)) is not None:
             yield from _behind(few, start, falling)
@@ -390,8 +390,8 @@ class Walk:
         inside = entry_sets.of_rows(self._selection.stored(number), self._selection.chunks)
         if (inside & ~self._selection.whole).any():
             return next(islice(self._in_bin(number, place, falling), wanted, None), None)
-        # Nothing is filtered out, so SQLite can count through the bin by itself, once it is known how many at its very
-        # edge belong to the bin beside it.
+        # Nothing is filtered out, so SQLite can count through the bin, once it is known how many figures at its very
+        # edge belong to the neighbouring bin.
         low, high = (edge * self._scale for edge in entry_sets.bin_span(place))
         edge = 2 * entry_sets.SLACK * self._scale
         ends = (high - edge, high) if falling else (low, low + edge)
@@ -405,7 +405,7 @@ class Walk:
         return PageKey(found[1], found[0]) if found is not None else None
 
     def _place_in_bin(self, number: int, place: int, figure: float, entry: int) -> int:
-        """How many of the selection stand before an entry in its bin."""
+        """Return the number of selected entries before an entry in its bin."""
         low, high = (edge * self._scale for edge in entry_sets.bin_span(place))
         sign, last = (">", "number <= :high") if self._falling else ("<", "number >= :low")
         query = f"""
@@ -420,7 +420,7 @@ class Walk:
     def _in_bin(
         self, number: int, place: int, falling: bool, start: tuple[float, int] | None = None
     ) -> Iterator[PageKey]:
-        """The entries of one bin in order, behind `start`."""
+        """Yield the entries of one bin in order, after `start`."""
         entries = self._inside(number)
         if len(entries) <= _FEW:
             yield from _behind(self._looked_up(entries, falling), start, falling)
@@ -448,7 +448,7 @@ class Walk:
 
 
 def _behind(keys: Sequence[PageKey], start: tuple[float, int] | None, falling: bool) -> Iterator[PageKey]:
-    """Those of keys with a figure that stand behind `start`."""
+    """Yield the keys with a figure that come after `start`."""
     for key in keys:
         assert key.number is not None
         held = (key.number, key.entry)
@@ -457,7 +457,7 @@ def _behind(keys: Sequence[PageKey], start: tuple[float, int] | None, falling: b
 
 
 def counts(selection: Selection, facets: Mapping[str, int]) -> dict[str, dict[str, int]]:
-    """Count the entries of a selection by facet and value, at most so many values a facet, the most common first."""
+    """Count the entries of a selection by facet and value, at most `facets[name]` values a facet, most common first."""
     everything = selection.everything
     found: dict[str, dict[str, int]] = {}
     for facet, most in facets.items():

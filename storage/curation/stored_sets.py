@@ -1,4 +1,4 @@
-"""The sets of entries in the tables `catalogue_values` and `catalogue_sets`. Functions of an open database."""
+"""Functions for the sets of entries in the tables `catalogue_values` and `catalogue_sets`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from storage.engine.rows import insert_row
 
 
 def change_sets(db: Db) -> None:
-    """Make the changes that triggers have noted in `pending_set_changes`."""
+    """Apply the changes that triggers recorded in `pending_set_changes`."""
     changes = db.execute(f"""
         SELECT (value << {KEY_BITS}) | (entry >> {CHUNK_BITS}), entry & {CHUNK - 1}, put
         FROM pending_set_changes ORDER BY 1, id
@@ -33,13 +33,13 @@ def change_sets(db: Db) -> None:
 
 
 def value_id(db: Db, facet: str, value: str) -> int:
-    """The number of a value of a facet, which is added if it is new."""
+    """Return the number of a value of a facet, adding it if it is new."""
     row = db.execute("SELECT id FROM catalogue_values WHERE facet = ? AND value = ?", [facet, value]).fetchone()
     return int(row[0]) if row else insert_row(db, "catalogue_values", {"facet": facet, "value": value})
 
 
 def make_set(db: Db, value: int, entries: Numbers) -> None:
-    """Store the set of a value that has none, and its number of entries in runs not deleted. `entries` ascend."""
+    """Store the set of a value that has none, and its number of entries outside deleted runs. `entries` ascend."""
     number = 0
     present = value_id(db, "there", "") << KEY_BITS
     for chunk in np.unique(entries >> CHUNK_BITS).tolist():

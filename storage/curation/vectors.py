@@ -1,12 +1,12 @@
-"""The vectors of images: where an embedder places each entry of the catalogue, in files that are mapped into memory.
+"""Embedding vectors of catalogue entries, in files that are mapped into memory.
 
-Of each embedder there are two files in `vectors/`: `N.rows` holds a vector of float16 numbers and of length 1 for each
-of its entries, `N.entries` the number of the entry of each row. How many rows count, the database alone says: they are
-written within the transaction that says so, which also keeps two processes apart. What a write that was killed left
-behind the last row does not count, and the next write cuts it off.
+Each embedder has two files in `vectors/`: `N.rows` holds a unit vector of float16 for each of its entries, `N.entries`
+the entry's number of each row. Only the database says how many rows count: they are written within the transaction that
+updates this number, which also keeps two processes apart. Rows of a killed write after the last counted row are
+ignored, and the next write cuts them off.
 
-Vectors are worked out from images and can be worked out again. So a backup leaves them out, and where the files are
-shorter than they should be, or gone, there are no vectors until they are worked out anew.
+Vectors can be computed again from the images. So a backup omits them, and if the files are missing or shorter than they
+should be, there are no vectors until they are computed again.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class VectorTable:
-    """The vectors of one embedder as they are at one moment. More may be added meanwhile; none of these changes."""
+    """The vectors of one embedder at one moment. More may be added later; none of these changes."""
 
     version: tuple[int, int]
-    """Another one when there are others, or more: the number of its files, and how many vectors there are."""
+    """Number of its files, and number of vectors: changes whenever the vectors do."""
     entries: Numbers
-    """The number in the catalogue of each row; each once, in the order in which they came."""
+    """Number in the catalogue of each row; distinct, in the order of their addition."""
     rows: Rows
-    """(entries, dimensions), mapped into memory: reading is what takes time. Each has the length 1, to float16."""
+    """(entries, dimensions), mapped into memory: reading takes the time. Each has length 1, to float16."""
 
     def row_of(self, entry: int) -> int | None:
-        """The row of an entry; None where it has no vector."""
+        """Return the row of an entry; None if it has no vector."""
         found = np.flatnonzero(self.entries == entry)
         return int(found[0]) if len(found) else None
 
@@ -63,7 +63,7 @@ class _Files:
 
 
 class Vectors(Repository):
-    """The vectors of a workspace, by embedder: those of one are never compared with those of another."""
+    """The vectors of a workspace by embedder. Vectors of different embedders are never compared."""
 
     def __init__(self, database: Database, folder: Path) -> None:
         super().__init__(database)
@@ -72,7 +72,7 @@ class Vectors(Repository):
         self._lock = threading.Lock()
 
     def of(self, embedder: str) -> VectorTable:
-        """All vectors of an embedder; an empty table where there are none."""
+        """Return all vectors of an embedder; an empty table if there are none."""
         held = self._held(embedder)
         if held is None or not held.vectors:
             return _NONE
@@ -84,18 +84,18 @@ class Vectors(Repository):
                 return _NONE
             rows_path, entries_path = self._paths(held.id)
             entries = np.fromfile(entries_path, _NUMBER, held.vectors).astype(np.int64)
-            # "c": nothing is ever written to it, but what takes it need not know that.
+            # mode "c": nothing is written to it, but its users may treat it as writable
             rows = np.memmap(rows_path, _HALF, "c", shape=(held.vectors, held.dimensions))
             self._mapped[embedder] = table = VectorTable((held.id, held.vectors), entries, rows)
             return table
 
     @write
     def add(self, db: Db, embedder: str, entries: Sequence[int], vectors: NDArray[np.floating]) -> int:
-        """Save the vectors (entries, dimensions) of entries, whatever their lengths; returns how many are new. One that
-        an entry has already stays.
+        """Save the vectors (entries, dimensions) of entries, of any length; return the number of new ones. An entry
+        keeps a vector that it has already.
 
-        Raises ValueError where a vector has no direction or another number of dimensions than the others of the
-        embedder, UserError when the disk refuses.
+        Raises ValueError for a zero or infinite vector or another number of dimensions than the embedder's others,
+        UserError if the disk fails.
         """
         found = np.asarray(vectors, np.float32)
         lengths = np.linalg.norm(found, axis=1, keepdims=True)
@@ -119,13 +119,13 @@ class Vectors(Repository):
 
     @read
     def images_of(self, db: Db, entries: Iterable[int]) -> dict[int, str]:
-        """The SHA-256 of the image of each of these entries of the catalogue."""
+        """Return the SHA-256 of the image of each entry."""
         query = "SELECT catalogue.id, image FROM json_each(?) AS wanted JOIN catalogue ON catalogue.id = wanted.value"
         return dict(db.execute(query, [pack([int(entry) for entry in entries])]).fetchall())
 
     @read
     def sources_of(self, db: Db, entries: Iterable[int]) -> dict[int, str]:
-        """The SHA-256 of the source of each of these entries; those without one are left out."""
+        """Return the SHA-256 of the source of each entry; those without one are left out."""
         query = """
             SELECT catalogue.id, source FROM json_each(?) AS wanted JOIN catalogue ON catalogue.id = wanted.value
             WHERE source IS NOT NULL
@@ -140,7 +140,7 @@ class Vectors(Repository):
         held = _files(db, embedder)
         if held is not None and self._whole(held) < held.vectors:
             log.warning("The vectors of %s are not whole in %s; they are worked out anew.", embedder, self.folder)
-            # Files of another name: somebody may still have the old ones mapped, and cutting those would kill them.
+            # Files of another name: a process may still have the old ones mapped, and truncating them would crash it.
             db.execute("DELETE FROM embedders WHERE id = ?", [held.id])
             for path in self._paths(held.id):
                 path.unlink(missing_ok=True)
@@ -173,7 +173,7 @@ def _files(db: Db, embedder: str) -> _Files | None:
 
 
 def _append(path: Path, at: int, data: bytes) -> None:
-    """Write behind the first `at` bytes of a file, the end of which it is then; return when it is on the disk."""
+    """Write after the first `at` bytes of a file and truncate it there; return when it is on the disk."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     with open(descriptor, "r+b") as file:
         file.truncate(at)

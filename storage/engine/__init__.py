@@ -1,1 +1,1 @@
-"""The SQLite file: one writer, many readers, locks, and how values become columns."""
+"""The SQLite file: one writer, many readers, locks, and the conversion of values to columns."""

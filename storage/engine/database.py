@@ -1,8 +1,8 @@
-"""The SQLite file: one writer thread with a queue, read-only connections of their own for every thread.
+"""The SQLite file: one writer thread with a queue, and a read-only connection for every thread.
 
-A write is a function of the database that runs in a transaction of its own (BEGIN IMMEDIATE ... COMMIT) on the
-writer thread; the caller waits, and gets the result after the commit or the exception that undid it. Knows nothing
-of runs or images.
+A write is a function of the database that runs in its own transaction (BEGIN IMMEDIATE ... COMMIT) on the writer
+thread; the caller waits, and gets the result after the commit, or the exception that undid it. Knows nothing of runs or
+images.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from core.errors import DiskTrouble, UserError
 from core.locks import keeps_locks, no_locks
 
 BUSY_SECONDS = 15.0
-"""How long a write waits for another process's write. Writes take milliseconds, so waiting longer would not help."""
+"""Seconds that a write waits for another process's write. Writes take milliseconds: more would not help."""
 LEAST_SECONDS = 0.05
-"""The same for a write that has waited in the queue meanwhile: those that wait for one lock wait for it together."""
+"""Minimum seconds for a write that waited in the queue already: writes that wait for one lock wait together."""
 
 T = TypeVar("T")
 P = ParamSpec("P")
 R = TypeVar("R", bound="Repository")
 WriteFunction = Callable[[sqlite_utils.Database], T]
 _Job = tuple[WriteFunction[Any], "Future[Any]", float]
-"""The last is when it was asked for, by `time.monotonic`."""
+"""The last item is the request time, by `time.monotonic`."""
 
 
 class Database:
-    """An open SQLite file. `open` before use; may be used from any thread."""
+    """An open SQLite file. Call `open` before use; may be used from any thread."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -55,14 +55,14 @@ class Database:
         """Open or create the file. `check` may refuse it before anything is written; `migrate` is the first write;
         `before_commit` ends each write.
 
-        Foreign keys are not enforced while `migrate` runs, so that it may put a table in the place of another one: it
-        has to check them itself before it ends.
+        Foreign keys are not enforced while `migrate` runs, so that it can replace a table: it has to check them itself
+        before it ends.
 
-        Raises UserError when the file cannot be opened, cannot be written, is damaged, or `check` refuses it.
+        Raises UserError if the file cannot be opened or written, is damaged, or `check` refuses it.
         """
         if self._writer is not None:
             raise RuntimeError("this Database is open already")
-        self._local = threading.local()  # this thread may still have its reader of an earlier opening, closed
+        self._local = threading.local()  # this thread may still have its closed reader of an earlier opening
         self._watcher = None
         opened: Future[None] = Future()
         self._writer = threading.Thread(
@@ -76,7 +76,7 @@ class Database:
             raise
 
     def close(self) -> None:
-        """Finish the writes that are waiting and close every connection. A second call does nothing."""
+        """Finish the queued writes and close every connection. A second call does nothing."""
         with self._gate:
             writer, self._writer = self._writer, None
             if writer is None:
@@ -102,7 +102,7 @@ class Database:
         return result.result()
 
     def read(self, function: WriteFunction[T]) -> T:
-        """Run `function` on this thread's read-only connection, in one snapshot: it sees no write half done."""
+        """Run `function` on this thread's read-only connection, in one snapshot: it sees no partial write."""
         db = self._reader()
         if db.conn.in_transaction:  # a read inside a read shares its snapshot
             return function(db)
@@ -116,12 +116,12 @@ class Database:
             raise _explained(error, self.path) from error
 
     def saved(self) -> int:
-        """Another number after every commit of any process. Takes some microseconds."""
+        """Return a number that changes with every commit of any process. Takes some microseconds."""
         with self._watching:
             if self._watcher is None:
                 self._watcher = self._opened_to_read()
             try:
-                # It counts the commits of all other connections, so this one must be the same every time.
+                # It counts the commits of all other connections, so it must be the same connection every time.
                 (number,) = self._watcher.conn.execute("PRAGMA data_version").fetchone()
             except sqlite3.Error as error:
                 raise _explained(error, self.path) from error
@@ -136,7 +136,7 @@ class Database:
     def _opened_to_read(self) -> sqlite_utils.Database:
         if self._writer is None:
             raise RuntimeError("the workspace is closed")
-        # One thread at a time uses it; check_same_thread is off so that close() may close it from another.
+        # Only one thread uses it; check_same_thread is off so that close() may close it from another.
         connection = sqlite3.connect(
             f"{self.path.absolute().as_uri()}?mode=ro",
             uri=True,
@@ -145,7 +145,7 @@ class Database:
             check_same_thread=False,
         )
         connection.execute("PRAGMA query_only = ON")
-        connection.create_function("casefold", 1, str.casefold, deterministic=True)  # lower() knows English alone
+        connection.create_function("casefold", 1, str.casefold, deterministic=True)  # lower() knows only ASCII
         db = sqlite_utils.Database(connection)
         self._readers.add(db)
         return db
@@ -159,7 +159,7 @@ class Database:
     ) -> None:
         try:
             db = _connect(self.path, check, migrate, before_commit)
-        except BaseException as error:  # noqa: BLE001 - carried to the caller, whatever it is
+        except BaseException as error:  # noqa: BLE001 - passed to the caller, whatever it is
             opened.set_exception(error)
             return
         opened.set_result(None)
@@ -171,20 +171,19 @@ class Database:
                 value = _in_transaction(db, function, before_commit)
             except sqlite3.Error as error:
                 result.set_exception(_explained(error, self.path))
-            except BaseException as error:  # noqa: BLE001 - carried to the caller, whatever it is
+            except BaseException as error:  # noqa: BLE001 - passed to the caller, whatever it is
                 result.set_exception(error)
             else:
                 result.set_result(value)
-            del function, result, job  # or the last write would keep its images alive until the next
+            del function, result, job  # otherwise the last write would keep its images alive until the next
         db.close()
 
 
 class Repository:
     """The rows of one kind of thing in an open database.
 
-    A method marked `@write` or `@read` is written with the database as its first argument and called without it: it
-    runs in one transaction. Such a method cannot call another one that is marked; what several of them need stands in
-    functions of the database.
+    A method marked `@write` or `@read` takes the database as its first argument and is called without it: it runs in
+    one transaction. It cannot call another marked method; shared code is in functions that take the database.
     """
 
     def __init__(self, database: Database) -> None:
@@ -192,7 +191,7 @@ class Repository:
 
 
 def write(method: Callable[Concatenate[R, sqlite_utils.Database, P], T]) -> Callable[Concatenate[R, P], T]:
-    """Mark a method that writes: it returns after the commit of its own transaction, and its exception undoes it."""
+    """Mark a writing method: it returns after the commit of its own transaction, and its exception undoes it."""
 
     @wraps(method)
     def in_transaction(self: R, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -202,7 +201,7 @@ def write(method: Callable[Concatenate[R, sqlite_utils.Database, P], T]) -> Call
 
 
 def read(method: Callable[Concatenate[R, sqlite_utils.Database, P], T]) -> Callable[Concatenate[R, P], T]:
-    """Mark a method that only reads: it sees one snapshot."""
+    """Mark a reading method: it sees one snapshot."""
 
     @wraps(method)
     def in_snapshot(self: R, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -214,7 +213,7 @@ def read(method: Callable[Concatenate[R, sqlite_utils.Database, P], T]) -> Calla
 def _connect(
     path: Path, check: WriteFunction[None], migrate: WriteFunction[None], before_commit: WriteFunction[None]
 ) -> sqlite_utils.Database:
-    if not keeps_locks(path.parent):  # SQLite would wait for long, and say that another program holds the file
+    if not keeps_locks(path.parent):  # SQLite would wait for long, and report that another program holds the file
         raise no_locks(path)
     try:
         connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
@@ -253,13 +252,13 @@ def _in_transaction(db: sqlite_utils.Database, function: WriteFunction[T], befor
             raise RuntimeError("a write function ended its own transaction")
         db.conn.execute("COMMIT")
     except BaseException:
-        db.conn.rollback()  # does nothing where SQLite has undone the transaction by itself
+        db.conn.rollback()  # does nothing if SQLite has undone the transaction already
         raise
     return value
 
 
 def _explained(error: sqlite3.Error, path: Path) -> Exception:
-    """A DiskTrouble for what a person can do something about; anything else stays as it is, a programmer's mistake."""
+    """Return a DiskTrouble for an error that the user can fix, any other error unchanged: a programmer's mistake."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the high bits only refine the low byte
     if code == sqlite3.SQLITE_NOTADB:
         return DiskTrouble(f"{path} is not a workspace database; move it away, or pick another workspace folder.")

@@ -1,7 +1,7 @@
-"""Folders in a workspace for what is not whole yet: each belongs to the process that made it, and goes after it.
+"""Folders in a workspace for incomplete files: each belongs to the process that made it, and is removed after it.
 
-A folder is named by the number of its process in the workspace, as half files of images are, and not by its process id,
-which the next process of a container has again (see `storage.engine.process_locks`).
+A folder is named by the number of its process in the workspace, as temporary image files are, and not by its process
+id, which the next process of a container has again (see `storage.engine.process_locks`).
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ _OF_PROCESS = re.compile(r"(\d+)-[0-9a-f]{8}")
 
 
 def new_scratch(home: Path, process: int, alive: Callable[[int], bool]) -> Path:
-    """Make a folder of this process in `home`, and remove those of processes that are gone. Raises OSError."""
+    """Make a folder of this process in `home`, and remove those of dead processes. Raises OSError."""
     home.mkdir(parents=True, exist_ok=True)
     for left in left_behind(home, alive):
         shutil.rmtree(left, ignore_errors=True)
     folder = home / f"{process}-{secrets.token_hex(4)}"
-    folder.mkdir(parents=True)  # somebody else may have removed the home with what they left
+    folder.mkdir(parents=True)  # another process may have removed the home with the remains
     return folder
 
 
 def left_behind(home: Path, alive: Callable[[int], bool]) -> list[Path]:
-    """Return the folders in `home` of processes that are gone."""
+    """Return the folders in `home` of dead processes."""
     matches = [_OF_PROCESS.fullmatch(left.name) for left in home.iterdir()] if home.is_dir() else []
     return [home / match[0] for match in matches if match and not alive(int(match[1]))]

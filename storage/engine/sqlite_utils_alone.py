@@ -1,6 +1,6 @@
-"""Import sqlite_utils without pandas, which it imports only to know one more type of value.
+"""Import sqlite_utils without pandas, which it imports only to recognise one more type of value.
 
-pandas would take a fifth of a second and 60 MB of every process that opens a workspace, such as each worker of a batch.
+pandas would cost every process that opens a workspace, such as each worker of a batch, a fifth of a second and 60 MB.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from types import ModuleType
 
 
 class _NoPandas(MetaPathFinder):
-    """Refuses pandas to the thread that made it. Other threads may import it meanwhile."""
+    """Refuses pandas to the thread that made it. Other threads may import it at the same time."""
 
     def __init__(self) -> None:
         self._thread = threading.get_ident()

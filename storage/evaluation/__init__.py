@@ -1,1 +1,1 @@
-"""Models under test, what they predict, and what retraining brought."""
+"""Models under test, their predictions, and the results of retraining."""

@@ -1,8 +1,8 @@
-"""The models under test of a workspace by their identity, and what they say of many images at once, as columns.
+"""The models under test of a workspace by identity, and their answers for many images at once, as columns.
 
-A model is found by what it hangs on (`core.model_identity`), so one whose weights or server changed is another model
-with predictions of its own. Predictions of before there were identities stay with the first model that is loaded under
-their key.
+A model is found by everything that its predictions depend on (`core.model_identity`): with other weights or another
+server it is another model with its own predictions. Predictions from before identities were recorded belong to the
+first model loaded under their key.
 """
 
 from __future__ import annotations
@@ -24,63 +24,63 @@ from storage.engine.database import Repository, read, write
 from storage.engine.rows import Row, insert_row, now, pack, whole
 
 NO_CLASS = 0xFFFF
-"""In `Likeliest.numbers`: there is no further guess."""
+"""Filler in `likeliest`: there is no further guess."""
 PIXELS = np.dtype([("mask", "u1"), ("said", "u1"), ("pixels", "<u4")])
-"""One entry of `PixelCount.counts`: a class of the mask, what the model says, and of how many pixels."""
+"""One entry of `NewPixelCount.counts`: class of the mask, class of the model, number of pixels."""
 _FAST = 1
-"""Level of zlib: rows are read far more often than they need to be small."""
+"""Level of zlib: rows are read far more often than their size matters."""
 _WORTH = 0.6
 _AT_ONCE = 4096
-"""Rows that are taken out of the database at a time."""
+"""Rows fetched from the database at a time."""
 
 
 @dataclass(frozen=True)
 class StoredModel:
-    """A model under test that was loaded once."""
+    """A model under test that was loaded before."""
 
     id: int
     key: str
-    """What its predictions are stored under."""
+    """Key of its predictions."""
     title: str
     identity: ModelIdentity
 
 
 @dataclass(frozen=True)
 class AskedModel:
-    """Settings by which a model was loaded."""
+    """A model with the settings by which it was last loaded."""
 
     model: StoredModel
     settings: dict[str, Any]
-    """Those of `UnderTestSettings`, plain."""
+    """`UnderTestSettings` as plain data."""
 
 
 class NewPixelCount(NamedTuple):
-    """What a segmenter makes of the pixels of a mask, to be saved."""
+    """Confusion of a segmenter with a mask, counted in pixels, to be saved."""
 
     prediction: int
     mask: str
     counts: NDArray[Any]
-    """Of the type `PIXELS`."""
+    """Entries of type `PIXELS`."""
 
 
 @dataclass(frozen=True, eq=False)
 class ProbabilityRows:
-    """What a classifier says of some images, a row each."""
+    """Probabilities of a classifier, one row an image."""
 
     images: list[str]
-    """Their SHA-256. An image may be there twice: the later row counts."""
+    """SHA-256 of each row's image. If an image repeats, the later row counts."""
     likeliest: NDArray[np.uint16]
-    """(images,): the number of the likeliest class."""
+    """(images,): number of the likeliest class."""
     numbers: NDArray[np.float16]
     """(images, classes), 0 to 1."""
 
 
 class ModelsUnderTest(Repository):
-    """The models, and all their probabilities. All methods may be called from any thread."""
+    """The models under test and all their probabilities. All methods may be called from any thread."""
 
     @write
     def record(self, db: Db, asked: str, identity: ModelIdentity, title: str, settings: dict[str, Any]) -> StoredModel:
-        """The model that was loaded when somebody asked for `asked`; from now on that means this one."""
+        """Record that `asked` loads this model from now on, and return the stored model."""
         for row in db.query("SELECT * FROM models_under_test WHERE digest = ?", [identity.digest]):
             model = _stored(row)
             break
@@ -107,7 +107,7 @@ class ModelsUnderTest(Repository):
 
     @read
     def asked_for(self, db: Db, asked: str) -> StoredModel | None:
-        """The model that was loaded for `asked` the last time; None where none was."""
+        """Return the model that `asked` loaded last, or None."""
         query = """
             SELECT * FROM models_under_test WHERE id = (
                 SELECT model FROM models_asked WHERE asked = ? ORDER BY id DESC LIMIT 1
@@ -122,7 +122,7 @@ class ModelsUnderTest(Repository):
 
     @read
     def all(self, db: Db) -> tuple[AskedModel, ...]:
-        """All models with the settings by which each was loaded the last time, the latest first."""
+        """Return all models with the settings by which each was last loaded, latest first."""
         query = """
             SELECT models_under_test.*, settings FROM models_under_test JOIN models_asked ON models_asked.id = (
                 SELECT max(id) FROM models_asked WHERE model = models_under_test.id
@@ -132,7 +132,7 @@ class ModelsUnderTest(Repository):
 
     @read
     def probabilities(self, db: Db, model: StoredModel, after: int = 0) -> tuple[ProbabilityRows, int]:
-        """All that a classifier said in rows behind the row `after`, and the last row there is."""
+        """Return the probabilities in rows after the row `after`, and the last row's id."""
         size = 2 * len(model.identity.classes)
         images: list[str] = []
         likeliest: list[bytes] = []
@@ -158,30 +158,30 @@ class ModelsUnderTest(Repository):
 
     @read
     def classes_of(self, db: Db, key: str) -> tuple[str, ...]:
-        """The names of the classes in the class maps of the segmenter of a key, by number; () where it said nothing."""
+        """Return the class names of the class maps under this key, by number; () without predictions."""
         query = "SELECT classes FROM predictions WHERE model = ? ORDER BY id DESC LIMIT 1"
         found = db.execute(query, [key]).fetchone()
         return tuple(json.loads(found[0])) if found is not None else ()
 
     @read
     def known_classes(self, db: Db, key: str) -> tuple[str, ...]:
-        """All classes that the model of a key knows, by number; () where it was never loaded here."""
+        """Return all classes of the model with this key, by number; () if it was never loaded here."""
         found = db.execute("SELECT classes FROM models_under_test WHERE key = ?", [key]).fetchone()
         return tuple(json.loads(found[0])) if found is not None else ()
 
     @read
     def guesses(self, db: Db, predictions: Sequence[int]) -> list[tuple[str, list[dict[str, Any]]]]:
-        """The image and the likeliest classes, plain, of some predictions."""
+        """Return the image and the likeliest classes, as plain data, of some predictions."""
         query = "SELECT image, top FROM json_each(?) AS wanted CROSS JOIN predictions ON predictions.id = wanted.value"
         return [(image, json.loads(top)) for image, top in db.execute(query, [pack(list(predictions))])]
 
     @read
     def doubts(self, db: Db, key: str, after: int = 0) -> tuple[list[str], NDArray[np.float64], int]:
-        """How unsure the segmenter of a key is of images: their SHA-256, entropy and DeepGini as (images, 2), of what
-        it said after the prediction `after`, in that order: a later one of the same image counts. And the last
-        prediction of which that is known.
+        """Return the uncertainty of the segmenter with this key: SHA-256 of images, entropy and DeepGini as (images,
+        2), for predictions after `after`, in order: a later one of the same image counts. Also the last prediction
+        with known uncertainty.
         """
-        # The rows that are new lead, not those of the model: mostly there is none.
+        # Start from the new rows, not from those of the model: mostly there is none.
         query = """
             SELECT image, entropy, gini FROM doubts CROSS JOIN predictions ON predictions.id = prediction
             WHERE prediction > ? AND model = ? ORDER BY prediction
@@ -192,7 +192,7 @@ class ModelsUnderTest(Repository):
 
     @write
     def keep_pixel_counts(self, db: Db, new: Iterable[NewPixelCount]) -> None:
-        """Save what a segmenter makes of masks, all or none; what is there stays."""
+        """Save pixel counts of a segmenter, all or none; existing ones stay."""
         time = now()
         rows = (
             (one.prediction, one.mask, zlib.compress(one.counts.astype(PIXELS).tobytes(), _FAST), time) for one in new
@@ -204,17 +204,16 @@ class ModelsUnderTest(Repository):
 
     @read
     def counted(self, db: Db, key: str) -> set[tuple[int, str]]:
-        """The predictions of the model of a key, each with a mask that its pixels are counted for."""
+        """Return pairs of prediction and mask with pixel counts, for the model with this key."""
         query = "SELECT prediction, mask FROM predictions JOIN pixel_counts ON prediction = predictions.id"
         return set(db.execute(f"{query} WHERE model = ?", [key]).fetchall())
 
     @read
     def pixel_counts(self, db: Db, key: str, after: int = 0) -> tuple[list[tuple[str, str, NDArray[Any]]], int]:
-        """Image, mask, and how many pixels of each class of the mask the model of a key calls what (`PIXELS`), of what
-        was saved after the row `after`, in that order: a later one of the same image and mask counts. And the last row
-        that there is.
+        """Return image, mask and pixel counts (`PIXELS`) of the model with this key, saved after the row `after`, in
+        order: a later one of the same image and mask counts. Also the last row's id.
         """
-        # The rows that are new lead, not those of the model: mostly there is none.
+        # Start from the new rows, not from those of the model: mostly there is none.
         query = """
             SELECT image, mask, counts FROM pixel_counts CROSS JOIN predictions ON predictions.id = prediction
             WHERE pixel_counts.id > ? AND model = ? ORDER BY pixel_counts.id
@@ -228,7 +227,7 @@ class ModelsUnderTest(Repository):
 
 
 def insert_probabilities(db: Db, model: int, rows: Iterable[tuple[str, NDArray[Any]]], time: str) -> None:
-    """Add what a classifier says of images: the SHA-256 of each, and a probability for each class."""
+    """Add probabilities of a classifier: SHA-256 of each image, and a probability for each class."""
     new = ((model, image, *_packed(numbers), time) for image, numbers in rows)
     insert = "INSERT INTO probabilities (model, image, likeliest, numbers, created) VALUES (?, ?, ?, ?, ?)"
     db.conn.executemany(insert, new)
@@ -240,7 +239,7 @@ def _packed(numbers: NDArray[Any]) -> tuple[bytes, bytes]:
     likeliest[: len(best)] = best
     plain = numbers.astype("<f2").tobytes()
     packed = zlib.compress(plain, _FAST)
-    # What saves little is not worth the time that reading takes. A row of full length is one that was not compressed.
+    # A small saving is not worth the time of decompression. A row of full length was not compressed.
     return likeliest.tobytes(), packed if len(packed) < _WORTH * len(plain) else plain
 
 

@@ -1,4 +1,4 @@
-"""What models under test say of images. Append-only: the latest row of an image and a model counts."""
+"""Predictions of models under test. Append-only: the latest row of an image and a model counts."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from storage.images import Images, file_name, keep_image
 
 
 class NewPrediction(NamedTuple):
-    """A prediction that is to be saved."""
+    """A prediction to be saved."""
 
     sha: str
     model: str
-    """What the predictions of the model are stored under."""
+    """Key of the model's predictions."""
     prediction: Prediction
     doubt: Doubt | None = None
-    """How unsure a segmenter is; None of a classifier, and where that is not known."""
+    """Uncertainty of a segmenter; None for a classifier, or if unknown."""
     probabilities: NDArray[Any] | None = None
-    """A probability for each class of a classifier, 0 to 1, of any float type; None where that is not known."""
+    """Probability for each class of a classifier, 0 to 1, of any float type; None if unknown."""
 
 
 def new_predictions(shas: Sequence[str], model: str, batch: PredictedBatch) -> list[NewPrediction]:
-    """Return what a model says of images, to be saved."""
+    """Return the predictions of a batch, to be saved."""
     nothing = (None,) * len(batch.predictions)
     rows = nothing if batch.probabilities is None else batch.probabilities
     each = zip(shas, batch.predictions, batch.doubts or nothing, rows, strict=True)
@@ -48,13 +48,13 @@ class Predictions(Repository):
         self._images = images
 
     def append(self, sha: str, model: str, prediction: Prediction) -> int:
-        """Save a prediction, and return its id. Raises UserError for an unknown image, or a full disk."""
+        """Save a prediction and return its id. Raises UserError for an unknown image, or a full disk."""
         return self.extend([NewPrediction(sha, model, prediction)])[0]
 
     def extend(self, new: Iterable[NewPrediction], model: int | None = None) -> tuple[int, ...]:
-        """Save many, all or none, and return their ids; probabilities with the id `model`. Raises as `append`."""
+        """Save predictions, all or none; return ids. With the id `model`, probabilities too. Raises as `append`."""
         predictions = tuple(new)
-        # The files of the class maps come before the rows.
+        # The files of the class maps are written before the rows.
         maps = [
             self._images.save(decode_map(one.prediction.class_map)) if one.prediction.class_map else None
             for one in predictions
@@ -87,7 +87,7 @@ class Predictions(Repository):
 
     @read
     def latest(self, db: Db, sha: str, model: str) -> Prediction | None:
-        """What `model` said of the image last; None when it was never asked, or the file of its class map is gone."""
+        """Return `model`'s latest prediction for the image; None without one, or if its class map's file is missing."""
         query = "SELECT * FROM predictions WHERE image = ? AND model = ? ORDER BY id DESC LIMIT 1"
         for row in db.query(query, [sha, model]):
             return prediction_of(row, self._images.folder)
@@ -95,7 +95,7 @@ class Predictions(Repository):
 
 
 def prediction_of(row: Row, images: Path) -> Prediction | None:
-    """The prediction in a row; None when the file of its class map is gone: the model can say it again."""
+    """Return the prediction in a row; None if the file of its class map is missing: the model can predict again."""
     class_map = b""
     if row["class_map"] is not None:
         try:

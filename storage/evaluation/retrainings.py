@@ -1,5 +1,5 @@
-"""What training models under test further has brought: one row for each time that it was worked out. The weights are
-files beside the database; what is kept here is all that a report tells.
+"""Results of further training of models under test, one row for each computation. The weights are files beside the
+database; a row holds everything that a report shows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from storage.engine.rows import insert_row, now, pack, record_of
 
 @dataclass(frozen=True)
 class StoredRetraining:
-    """What came of one retraining."""
+    """The result of one retraining."""
 
     id: int
     about: str
@@ -24,7 +24,7 @@ class StoredRetraining:
     model: int
     """`StoredModel.id`."""
     told: dict[str, Any]
-    """Plain data, of which the services know what it says."""
+    """Plain data, which the services interpret."""
     created: str
 
 
@@ -33,7 +33,7 @@ class Retrainings(Repository):
 
     @write
     def keep(self, db: Db, about: str, asked: str, model: int, told: dict[str, Any]) -> int:
-        """Save a result, unless it equals the latest one of the same question; returns the id."""
+        """Save a result, unless it equals the latest one for the same question; return its id."""
         text = pack(told)
         query = "SELECT id, told FROM retrainings WHERE about = ? AND asked = ? ORDER BY id DESC LIMIT 1"
         last = db.execute(query, [about, asked]).fetchone()
@@ -45,7 +45,7 @@ class Retrainings(Repository):
 
     @read
     def kept(self, db: Db, about: str = "") -> tuple[StoredRetraining, ...]:
-        """All that was worked out, or what is about the same images and model alone, the latest first."""
+        """Return all results, or those about the same images and model, latest first."""
         query = "SELECT * FROM retrainings WHERE ? IN ('', about) ORDER BY id DESC"
         rows = db.query(query, [about])
         return tuple(record_of(StoredRetraining, row, told=json.loads(row["told"])) for row in rows)

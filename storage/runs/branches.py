@@ -1,4 +1,4 @@
-"""New runs that begin from others, and the runs from which they can: of each source image the latest."""
+"""New runs that start from existing ones, and the latest run of each source image."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from storage.engine.rows import now, pack
 from storage.runs.rows import append_state, begin_steps, insert_value, latest_state
 
 LONGEST_NAME = 200
-"""Characters in the name of a run."""
+"""Maximum characters in the name of a run."""
 
 
 @dataclass(frozen=True)
 class Branch:
-    """A run that begins from another one."""
+    """A new run that starts from an existing one."""
 
     run: str
-    """The id of the other one."""
+    """Id of the existing run."""
     ending: str
-    """What stands behind its name in the name of the new one."""
+    """Suffix for the name of the new run."""
     settings: Mapping[str, Any]
     """Plain data."""
     values: Mapping[StageName, StageValue[Any]]
@@ -35,16 +35,16 @@ class Branch:
 
 @dataclass(frozen=True)
 class LatestRun:
-    """Of a source image the run that was worked on last; one that is limited to some edit types only where all are."""
+    """The latest run of a source image. One limited to some edit types only if all are."""
 
     run: str
     source_sha: str
     waiting: int
-    """Of the runs of the source: those that are limited to the same edit types, and have no image yet."""
+    """Runs of the source that are limited to the requested edit types and have no image yet."""
 
 
 def begin_from(db: Db, branch: Branch) -> str:
-    """The id of the new run, which begins with what it gets here."""
+    """Create the run and return its id."""
     new_id = secrets.token_hex(8)
     row = next(db.query("SELECT profile, source, sample, notes FROM runs WHERE id = ?", [branch.run]))
     db.table("runs").insert({"id": new_id, **row, "created": now()})
@@ -58,7 +58,7 @@ def begin_from(db: Db, branch: Branch) -> str:
 
 
 def _name_with(db: Db, name: str, ending: str) -> str:
-    """ "Street, copy", or "Street, copy 2" where a run has that name already."""
+    """ "Street, copy", or "Street, copy 2" if a run has that name already."""
     taken = {row["name"] for row in db.query("SELECT DISTINCT name FROM run_states")}
     ending = f", {ending[: LONGEST_NAME // 2]}"
     root = re.sub(rf"{re.escape(ending)}( \d+)?$", "", name)[: LONGEST_NAME - len(ending) - 14]
@@ -69,7 +69,7 @@ def _name_with(db: Db, name: str, ending: str) -> str:
 def latest_of_sources(
     db: Db, recipes: Collection[str], label: str, keywords: Collection[EditType], begun_for: str
 ) -> tuple[LatestRun, ...]:
-    """As `Runs.by_source` says."""
+    """Implement `Runs.by_source`."""
     query = """
         SELECT summary.run, runs.source, :begun_for <> '' AND test_cases = 0
             AND json_extract(state.settings, '$.keywords.edit_types') IS :begun_for

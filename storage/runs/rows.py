@@ -1,4 +1,4 @@
-"""The rows of a run: its states and the versions of its values. Each change is another row, and the latest counts."""
+"""The rows of a run: its states and the versions of its values. Each change adds a row, and the latest counts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from storage.engine.rows import Row, insert_row, now, pack, pack_value, record_o
 
 
 def insert_value(db: Db, run_id: str, stage: StageName, value: StageValue[Any], batch: str = "") -> int:
-    """A new version of a stage's value. Raises UserError for an unknown run, TypeError for a value of another stage."""
+    """Insert a version of a stage's value. Raises UserError for an unknown run, TypeError for another stage's value."""
     kind = stage_kinds()[stage].value
     if not isinstance(value.value, kind):
         raise TypeError(f"the stage {stage} has a {kind.__name__}, not a {type(value.value).__name__}")
@@ -40,7 +40,7 @@ def insert_value(db: Db, run_id: str, stage: StageName, value: StageValue[Any], 
 
 
 def repeat_value(db: Db, value_id: int) -> int | None:
-    """An earlier version once more, as the latest; returns its id, None when there is none with this id."""
+    """Insert a copy of an earlier version as the latest; return its id, or None if the version does not exist."""
     for row in list(db.query("SELECT * FROM stage_values WHERE id = ? AND value <> 'null'", [value_id])):
         plain = {name: value for name, value in row.items() if name != "id"}
         return insert_row(db, "stage_values", {**plain, "brought_back": value_id, "batch": "", "created": now()})
@@ -48,24 +48,24 @@ def repeat_value(db: Db, value_id: int) -> int | None:
 
 
 def empty_stage(db: Db, run_id: str, stage: StageName) -> int:
-    """A version that says that the stage has no value again; returns its id. The versions before it stay."""
+    """Insert a version without a value; return its id. Earlier versions stay."""
     texts = dict.fromkeys(("model", "prompt", "raw_reply", "inputs_key"), "")
     plain = {"value": "null", "author": "person", "settings": "{}", "seed": "0", "attempts": 0, "seconds": 0.0}
     return insert_row(db, "stage_values", {"run": run_id, "stage": stage, **plain, **texts, "created": now()})
 
 
 def begin_steps(db: Db, run_id: str) -> None:
-    """Nothing that was saved of the run until now can be taken back: with it the run begins."""
+    """Mark the start of a run: nothing that was saved of it until now can be undone."""
     (state,) = db.execute("SELECT max(id) FROM run_states WHERE run = ?", [run_id]).fetchone()
     db.table("undo_log").insert({"run": run_id, "what": "begin", "step": str(state), "made": "[]", "created": now()})
 
 
 BEGUN = "coalesce((SELECT max(CAST(step AS INTEGER)) FROM undo_log WHERE run = summary.run AND what = 'begin'), 0)"
-"""The last state of a run that it began with; 0 where that is not said."""
+"""Last state that a run began with; 0 if unknown."""
 
 
 def waits(db: Db, run_id: str) -> bool:
-    """Whether a run stands in no list yet, since nothing was done with it."""
+    """Return True if a run is not listed yet, since nothing was done with it."""
     query = f"SELECT removed AND state <= {BEGUN} FROM run_summaries AS summary WHERE run = ?"
     return bool(db.execute(query, [run_id]).fetchone()[0])
 
@@ -90,13 +90,13 @@ def append_state(db: Db, run_id: str, state: Row) -> int:
 
 
 def latest_state(db: Db, run_id: str) -> dict[str, Any]:
-    """What a person may change, without the row's own columns."""
+    """Return the changeable part of a run's state, without the row's own columns."""
     row = dict(next(db.query("SELECT * FROM run_states WHERE run = ? ORDER BY id DESC LIMIT 1", [run_id])))
     return {name: value for name, value in row.items() if name not in ("id", "run", "created")}
 
 
 def latest_values(db: Db, run_id: str) -> dict[StageName, StoredValue]:
-    """By stage, in the order of the stages. Values of stages that no known recipe has stay where they are."""
+    """Return the latest values by stage, in stage order. Values of stages unknown to all recipes are left out."""
     latest = "SELECT max(id) FROM stage_values WHERE run = ? GROUP BY stage"
     query = f"SELECT * FROM stage_values WHERE id IN ({latest}) AND value <> 'null'"
     found = {row["stage"]: row for row in db.query(query, [run_id])}

@@ -1,6 +1,6 @@
-"""Runs, the versions of their values, and the list of them.
+"""Runs, the versions of their values, and the list of runs.
 
-What a person typed is only ever a bound parameter.
+Typed text is only used as bound parameters.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ from storage.runs.test_cases import insert_test_cases, read_jobs, read_test_case
 from storage.thumbnails import Thumbnails
 
 LOOKED_AT = 2000
-"""Latest runs that are looked at for the list of runs, where those of a batch are one line."""
+"""Latest runs that are read for the list of runs, in which those of a batch are one line."""
 
 
 @dataclass(frozen=True)
 class ImportedRun:
-    """A run that comes from elsewhere."""
+    """A run to import."""
 
     record: RunRecord
     source: Image.Image
@@ -65,7 +65,7 @@ class ImportedRun:
     mask: Image.Image | None = None
     cases: Iterable[TestCase] = ()
     reviews: Sequence[ReviewDecision | None] = ()
-    """What people decided about its test cases, in their order."""
+    """People's decisions on its test cases, in the same order."""
 
 
 @dataclass(frozen=True)
@@ -95,11 +95,10 @@ class Runs(Repository):
         sample: str = "",
         recipe: str = DEFAULT_RECIPE,
     ) -> str:
-        """A new run from a source image (L, RGB or RGBA); returns its id.
+        """Create a run from a source image (L, RGB or RGBA); return its id.
 
-        `settings` is plain data; `notes` say what was put right in the picture; `sample` is the name of the sample
-        that it is, if it is one; `recipe` is the name of a recipe. Raises UserError for a name that is empty or too
-        long, or a full disk.
+        `settings` is plain data; `notes` state corrections made to the picture; `sample` is the name of the sample that
+        it is, if any; `recipe` is the name of a recipe. Raises UserError for an empty or too long name, or a full disk.
         """
         image = self._thumbnails.save(source)
         return self._database.write(
@@ -107,12 +106,12 @@ class Runs(Repository):
         )
 
     def import_runs(self, imported: Iterable[ImportedRun]) -> tuple[str, ...]:
-        """Save runs from elsewhere with all that their records hold, and their test cases as reviewed: all of it or
-        nothing, in one transaction.
+        """Save imported runs with everything in their records, and their test cases with reviews, all or nothing, in
+        one transaction.
 
-        Returns their ids in order: that of the record where it is one and still free. Runs and their test cases are
-        taken one by one, so that generators never hold all the pixels. Raises UserError for a name that is empty or too
-        long, or a full disk.
+        Returns their ids in order: the record's id if it is valid and free. Runs and their test cases are consumed one
+        by one, so that generators never hold all the pixels. Raises UserError for an empty or too long name, or a full
+        disk.
         """
         saved = [
             _SavedRun(
@@ -129,10 +128,10 @@ class Runs(Repository):
 
     @write
     def duplicate(self, db: Db, run_id: str) -> str:
-        """A new run with the source, task, settings, mask, prompts and latest values of this one; returns its id.
+        """Create a run with the source, task, settings, mask, prompts and latest values of this one; return its id.
 
-        Test cases stay where they were made: one image counted in two runs would count twice in everything that
-        follows. Raises UserError for an unknown run.
+        Test cases are not copied: an image in two runs would count twice everywhere. Raises UserError for an unknown
+        run.
         """
         require_run(db, run_id)
         values = {stage: stored.value for stage, stored in latest_values(db, run_id).items()}
@@ -140,26 +139,26 @@ class Runs(Repository):
 
     @write
     def branch(self, db: Db, branches: Sequence[Branch]) -> tuple[str, ...]:
-        """Begin runs from others with own settings and values, all or none; return their ids. Raises UserError."""
+        """Start runs from others with own settings and values, all or none; return their ids. Raises UserError."""
         for one in branches:
             require_run(db, one.run)
         return tuple(begin_from(db, one) for one in branches)
 
-    # What a person may change. Each change is another row, and the latest one counts
+    # Changes by a person. Each adds a row, and the latest counts
 
     @write
     def rename(self, db: Db, run_id: str, name: str) -> None:
-        """Give the run another name. Raises UserError for an unknown run, or a name that is empty or too long."""
+        """Rename the run. Raises UserError for an unknown run, or an empty or too long name."""
         change_state(db, run_id, name=_name(name))
 
     @write
     def set_task(self, db: Db, run_id: str, task: Task) -> None:
-        """Give the run another task. Raises UserError for an unknown run."""
+        """Change the task of the run. Raises UserError for an unknown run."""
         change_state(db, run_id, task=pack_value(task))
 
     @write
     def set_recipe(self, db: Db, run_id: str, recipe: str) -> None:
-        """Give the run another recipe, by its name; its values stay. Raises UserError for an unknown run."""
+        """Change the recipe of the run by its name; its values stay. Raises UserError for an unknown run."""
         change_state(db, run_id, recipe=recipe)
 
     @write
@@ -169,11 +168,11 @@ class Runs(Repository):
 
     @write
     def set_prompts(self, db: Db, run_id: str, prompts: Mapping[StageName, str]) -> int | None:
-        """Give the run the prompt templates that a person edited, all at once. Returns and raises as `set_settings`."""
+        """Replace all prompt templates that a person edited for the run. Returns and raises as `set_settings`."""
         return change_state(db, run_id, prompts=pack(dict(prompts)))
 
     def set_mask(self, run_id: str, mask: Image.Image | None, classes: Mapping[int, str] | None = None) -> None:
-        """Give a run a mask (mode L) with the names of its classes, or take it away. Raises UserError or ValueError."""
+        """Set the mask of a run (mode L) with its class names, or remove it. Raises UserError or ValueError."""
         if mask is not None and mask.mode != "L":
             raise ValueError(f"a mask has mode L, not {mask.mode}")
         stored = self._images.save(mask) if mask is not None else None
@@ -181,7 +180,7 @@ class Runs(Repository):
 
     @write
     def remove(self, db: Db, *run_ids: str) -> None:
-        """Take runs out of the list of runs; nothing of them is lost. Raises UserError for an unknown run."""
+        """Remove runs from the list of runs; no data is lost. Raises UserError for an unknown run."""
         for run_id in run_ids:
             change_state(db, run_id, removed=1)
 
@@ -193,14 +192,14 @@ class Runs(Repository):
 
     @write
     def begun_with(self, db: Db, run_id: str, listed: bool) -> None:
-        """Say that a run begins with what it has. Unless `listed` it stays out of the list until something is done."""
+        """Mark the run's content as its start. Unless `listed` it is not listed until something is done with it."""
         if not listed:
             change_state(db, run_id, removed=1)
         begin_steps(db, run_id)
 
     @write
     def appear(self, db: Db, run_id: str) -> None:
-        """Something is done with the run: the list has it from now on. Raises UserError for an unknown run."""
+        """List the run from now on, as something was done with it. Raises UserError for an unknown run."""
         require_run(db, run_id)
         appear(db, run_id)
 
@@ -208,7 +207,7 @@ class Runs(Repository):
 
     @write
     def append_value(self, db: Db, run_id: str, stage: StageName, value: StageValue[Any], batch: str = "") -> int:
-        """Save a new version of a stage's value; return its id. Those of one `batch` are taken back together."""
+        """Save a new version of a stage's value; return its id. Versions of one `batch` are undone together."""
         return insert_value(db, run_id, stage, value, batch)
 
     @write
@@ -221,22 +220,22 @@ class Runs(Repository):
 
     @read
     def history(self, db: Db, run_id: str, stage: StageName) -> tuple[StoredValue, ...]:
-        """Every version of a stage's value, oldest first. Raises UserError for an unknown run."""
+        """Return all versions of a stage's value, oldest first. Raises UserError for an unknown run."""
         require_run(db, run_id)
         query = "SELECT * FROM stage_values WHERE run = ? AND stage = ? AND value <> 'null' ORDER BY id"
         rows = db.query(query, [run_id, stage])
         return tuple(stored_value(row) for row in rows)
 
-    # Looking
+    # Queries
 
     @read
     def exists(self, db: Db, run_id: str) -> bool:
-        """Whether there is such a run, removed or not."""
+        """Return True if the run exists, removed or not."""
         return run_exists(db, run_id)
 
     @read
     def get(self, db: Db, run_id: str) -> Run:
-        """The run with the latest of everything, also a removed one. Raises UserError for an unknown run."""
+        """Return the run with the latest of everything, also a removed one. Raises UserError for an unknown run."""
         require_run(db, run_id)
         row = next(db.query("SELECT * FROM runs WHERE id = ?", [run_id]))
         state = latest_state(db, run_id)
@@ -268,14 +267,14 @@ class Runs(Repository):
 
     @read
     def states(self, db: Db, run_id: str, since: int = 0) -> tuple[StoredState, ...]:
-        """Return settings and prompts over time from the state `since` on. Raises UserError for an unknown run."""
+        """Return settings and prompts over time from the state `since`. Raises UserError for an unknown run."""
         require_run(db, run_id)
         query = "SELECT id, settings, prompts, created FROM run_states WHERE run = ? AND id >= ? ORDER BY id"
         return tuple(_state(row) for row in db.query(query, [run_id, since]))
 
     @read
     def prompt_states(self, db: Db, run_id: str) -> tuple[StoredState, ...]:
-        """Of the states of a run those with which its prompts became others, oldest first."""
+        """Return the states of a run that changed its prompts, oldest first."""
         changed = "SELECT *, lag(prompts, 1, '{}') OVER (ORDER BY id) AS earlier FROM run_states WHERE run = ?"
         query = f"SELECT id, settings, prompts, created FROM ({changed}) WHERE prompts <> earlier ORDER BY id"
         return tuple(_state(row) for row in db.query(query, [run_id]))
@@ -303,10 +302,10 @@ class Runs(Repository):
     def search(
         self, db: Db, limit: int = 50, removed: bool = False, find: str = "", after: str = ""
     ) -> tuple[RunSummary, ...]:
-        """The runs, the one that was worked on last first; with `removed` those that a person deleted.
+        """Return runs, most recently changed first; with `removed` the deleted ones.
 
-        Of them those that have `find` in their name or label, whatever its letters' case; and those that come behind
-        the run with the id `after`, for the next page.
+        `find` selects those with this text in name or label, ignoring case; `after` those after the run with this id,
+        for the next page.
         """
         query = f"""
             SELECT runs.*, state.name, state.task, state.recipe, summary.removed, changed, stages, test_cases, accepted,
@@ -324,8 +323,8 @@ class Runs(Repository):
 
     @read
     def lines(self, db: Db, limit: int) -> tuple[RunSummary, ...]:
-        """The runs, the one that was worked on last first, without the deleted ones. The latest run of a batch stands
-        for all of its runs. Runs far behind the latest ones are not looked at.
+        """Return runs, most recently changed first, without deleted ones. The latest run of a batch represents all of
+        its runs. Only the latest `LOOKED_AT` runs are read.
         """
         query = """
             WITH latest AS MATERIALIZED (
@@ -348,7 +347,7 @@ class Runs(Repository):
 
     @read
     def count(self, db: Db, find: str = "") -> int:
-        """How many runs there are, without the deleted ones, that have `find` in their name or label."""
+        """Return the number of runs, without deleted ones, that have `find` in their name or label."""
         query = (
             "SELECT count(*) FROM run_summaries WHERE removed = 0 AND (:find = '' OR instr(casefold(search), :find))"
         )
@@ -363,22 +362,22 @@ class Runs(Repository):
         keywords: Collection[EditType] = (),
         begun_for: str = "",
     ) -> tuple[LatestRun, ...]:
-        """Of each source image its latest run, the one that was worked on last first: of the runs with these recipes
-        that have a class (their label, or one that they protect), and keywords of all these edit types. One whose
-        settings are limited to some edit types comes behind all others.
+        """Return the latest run of each source image, most recently changed first: among the runs with these recipes
+        that have a class (as label or protected class), and keywords of all these edit types. A run limited to some
+        edit types comes after all others.
 
-        `begun_for`: the edit types that the settings of the keywords tick in the runs that count as waiting.
+        `begun_for` are the edit types in the keyword settings of the runs that count as waiting.
         """
         return latest_of_sources(db, recipes, label, keywords, begun_for)
 
     def latest(self) -> str | None:
-        """The id of the run that was worked on last; None in an empty workspace."""
+        """Return the id of the most recently changed run; None in an empty workspace."""
         latest = self.search(limit=1)
         return latest[0].id if latest else None
 
 
 def is_run_id(text: str) -> bool:
-    """Whether this is written as the id of a run: 16 hexadecimal digits."""
+    """Return True if the text has the form of a run id: 16 hexadecimal digits."""
     return re.fullmatch(r"[0-9a-f]{16}", text) is not None
 
 
@@ -394,7 +393,7 @@ def insert_run(
     recipe: str,
     run_id: str = "",
 ) -> str:
-    """Add a run and return its id, drawn if not given. Raises UserError for a wrong name, ValueError for a wrong id."""
+    """Add a run; return its id, random if not given. Raises UserError for a wrong name, ValueError for a wrong id."""
     keep_image(db, source)
     run_id = run_id or secrets.token_hex(8)
     if not is_run_id(run_id):
@@ -433,7 +432,7 @@ def _import_run(db: Db, saved: _SavedRun) -> str:
 
 
 def mask_columns(db: Db, mask: StoredImage | None, classes: Mapping[int, str]) -> dict[str, Any]:
-    """The columns of a mask whose file is on the disk, or of none."""
+    """Return the columns of a mask whose file is on the disk, or of none."""
     if mask is None:
         return {"mask": None, "mask_classes": "{}"}
     keep_image(db, mask)

@@ -55,7 +55,7 @@ _CASES: Final = """
 
 
 _ORIGIN = "run run_name profile recipe method model prompt negative_prompt seed settings created".split()
-"""Columns of a test case that an item of a study keeps."""
+"""Columns of a test case that a study item keeps."""
 
 
 class TestCases(Repository):
@@ -68,15 +68,15 @@ class TestCases(Repository):
         self._images, self._thumbnails = images, thumbnails
 
     def append(self, run_id: str, job_id: int | None, case: TestCase) -> int:
-        """Save a test case with its images; returns its id. Raises UserError for an unknown run or a full disk."""
+        """Save a test case with its images; return its id. Raises UserError for an unknown run or a full disk."""
         return self.extend(run_id, job_id, [case])[0]
 
     def extend(
         self, run_id: str, job_id: int | None, cases: Iterable[TestCase], reviews: Sequence[ReviewDecision | None] = ()
     ) -> tuple[int, ...]:
-        """Save many test cases of a run at once, all or none; returns their ids in order.
+        """Save test cases of a run, all or none; return their ids in order.
 
-        `reviews` are what people decided about them, in the same order. `cases` are taken one by one, so that a
+        `reviews` are people's decisions on them, in the same order. `cases` are consumed one by one, so that a
         generator never holds all their pixels. Raises as `append`.
         """
         saved = save_cases(self._images, self._thumbnails, cases)
@@ -89,13 +89,13 @@ class TestCases(Repository):
 
     @read
     def get(self, db: Db, case_id: int) -> StoredTestCase:
-        """A test case without its pixels. Raises UserError when there is none with this id."""
+        """Return a test case without its pixels. Raises UserError if it does not exist."""
         for row in db.query(f"{_CASES} WHERE test_cases.id = ?", [case_id]):
             return _case(row, self._images.folder)
         raise _unknown_case(case_id)
 
     def load(self, case_id: int) -> TestCase:
-        """A test case as it was made, images loaded and checked. Raises UserError when it is missing or damaged."""
+        """Return a test case with its images loaded and checked. Raises UserError if it is missing or damaged."""
         stored = self.get(case_id)
         return TestCase(
             image=self._images.load(stored.image_sha),
@@ -106,7 +106,7 @@ class TestCases(Repository):
 
     @write
     def review(self, db: Db, case_id: int, verdict: Verdict, reason: str = "") -> int:
-        """Save a verdict on a test case, "open" to take it back; return the id of the row. Raises UserError."""
+        """Save a verdict on a test case, "open" to withdraw it; return the id of the row. Raises UserError."""
         return insert_review(db, case_id, verdict, reason)
 
     @read
@@ -133,14 +133,14 @@ class TestCases(Repository):
 
 
 class Jobs(Repository):
-    """The generations that were started, by this process and by others."""
+    """The generations started by this process and by others."""
 
     process = 0
-    """The number of this process; 0 while the workspace is closed."""
+    """Number of this process; 0 while the workspace is closed."""
 
     @write
     def start(self, db: Db, run_id: str, total: int, inputs_key: str = "") -> int:
-        """Begin a generation of `total` images; return its id. Raises UserError for an unknown run."""
+        """Start a generation of `total` images; return its id. Raises UserError for an unknown run."""
         require_run(db, run_id)
         row = {"run": run_id, "process": self.process, "total": total, "inputs_key": inputs_key}
         return insert_row(db, "jobs", {**row, "state": "running", "message": "", "started": now(), "finished": None})
@@ -152,7 +152,7 @@ class Jobs(Repository):
 
 
 def interrupt_jobs(db: Db, alive: Callable[[int], bool]) -> int:
-    """End every running job whose process is not `alive` as "interrupted"; return how many there were."""
+    """End every running job whose process is not `alive` as "interrupted"; return their number."""
     running = list(db.query("SELECT id, process FROM jobs WHERE state = 'running'"))
     gone = [row["id"] for row in running if not alive(row["process"])]
     for job_id in gone:
@@ -161,7 +161,7 @@ def interrupt_jobs(db: Db, alive: Callable[[int], bool]) -> int:
 
 
 def save_cases(images: ImageFiles, thumbnails: ThumbnailFiles, cases: Iterable[TestCase]) -> list[SavedCase]:
-    """The files of test cases, and the thumbnails of their images."""
+    """Save the files of test cases, and the thumbnails of their images."""
     saved = [
         SavedCase(
             case.lineage,
@@ -178,7 +178,7 @@ def save_cases(images: ImageFiles, thumbnails: ThumbnailFiles, cases: Iterable[T
 def insert_test_cases(
     db: Db, run_id: str, job_id: int | None, saved: Sequence[SavedCase], reviews: Sequence[ReviewDecision | None] = ()
 ) -> tuple[int, ...]:
-    """The rows of test cases, each with its review if it has one. The run must exist, and the job must be its own."""
+    """Insert test cases with their reviews, if any. The run must exist, and the job must belong to it."""
     numbers = tuple(_insert_test_case(db, run_id, job_id, case) for case in saved)
     for number, review in zip(numbers, reviews or [None] * len(numbers), strict=True):
         if review is not None:
@@ -212,13 +212,13 @@ def _insert_test_case(db: Db, run_id: str, job_id: int | None, saved: SavedCase)
 
 
 def _task_now(db: Db, run_id: str) -> str:
-    """The task of a run, for an image whose record does not say what it was made for."""
+    """Return the task of a run, for an image whose record lacks its task."""
     row = db.execute("SELECT task FROM run_states WHERE run = ? ORDER BY id DESC LIMIT 1", [run_id]).fetchone()
     return str(row[0])
 
 
 def insert_review(db: Db, case_id: int, verdict: Verdict, reason: str, restores: int | None = None) -> int:
-    """Add a verdict; `restores` names the row that counts again, 0 for none, None for a new word. Raises UserError."""
+    """Add a verdict. `restores`: row that an undo restores, 0 for none, None for a new verdict. Raises UserError."""
     if verdict not in VERDICTS:
         raise ValueError(f"there is no verdict {verdict!r}")
     reason = checked_text(reason, "The reason", LONGEST_REASON, "reason")
@@ -229,19 +229,19 @@ def insert_review(db: Db, case_id: int, verdict: Verdict, reason: str, restores:
 
 
 def read_test_cases(db: Db, run_id: str, images: Path) -> tuple[StoredTestCase, ...]:
-    """The run's test cases, oldest first."""
+    """Return the run's test cases, oldest first."""
     rows = db.query(f"{_CASES} WHERE test_cases.run = ? ORDER BY test_cases.id", [run_id])
     return tuple(_case(row, images) for row in rows)
 
 
 def cases_by_id(db: Db, ids: Sequence[int], images: Path) -> tuple[StoredTestCase, ...]:
-    """Those of these test cases that there are, of whatever run."""
+    """Return the existing ones of these test cases, of any run."""
     rows = db.query(f"{_CASES} WHERE test_cases.id IN (SELECT value FROM json_each(?))", [pack(list(ids))])
     return tuple(_case(row, images) for row in rows)
 
 
 def read_jobs(db: Db, run_id: str) -> tuple[Job, ...]:
-    """The run's jobs, oldest first."""
+    """Return the run's jobs, oldest first."""
     rows = db.query(
         "SELECT *, (SELECT count(*) FROM test_cases WHERE job = jobs.id) AS done FROM jobs WHERE run = ? ORDER BY id",
         [run_id],
@@ -273,7 +273,7 @@ def _review(row: Row) -> Review | None:
 
 @lru_cache(maxsize=256)
 def _settings(method: str, packed: str) -> MethodSettings:
-    # The images of a run share their settings, and reading them costs more than the rest of a row.
+    # The images of a run share their settings, and parsing them costs more than the rest of a row.
     return read_settings(method, json.loads(packed))
 
 
@@ -326,7 +326,7 @@ def _candidate(row: Row, predictions: Mapping[str, Mapping[str, Prediction]]) ->
         counterfactual=counterfactual,
         edit_types=tuple(dict.fromkeys(edit.edit_type for edit in counterfactual.edits)),
         predictions={model: (of_source.get(model), of_image.get(model)) for model in sorted({*of_source, *of_image})},
-        # The seed as text: JSON readers lose the last digits of 64 bits.
+        # Seed as text: JSON readers lose the last digits of 64 bits.
         origin={name: row[name] for name in _ORIGIN} | {"settings": json.loads(row["settings"])},
     )
 

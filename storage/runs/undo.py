@@ -1,8 +1,7 @@
-"""What was done to a run, step by step, and which of it was taken back. Nothing is deleted: to take a step back is to
-add rows that say again what counted before it.
+"""The undo history of a run. Nothing is deleted: an undo adds rows that repeat the earlier state.
 
-The steps are read off the tables that hold what was done: states of the run, versions of values, reviews. `undo_log`
-adds which of them were taken back and done again, and which rows were only added for that.
+The steps are derived from the tables that store the changes: states of the run, versions of values, reviews. `undo_log`
+records which of them were undone and redone, and which rows were added only for that.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _Made = list[tuple[Kind, int]]
 
 @dataclass(frozen=True)
 class AddedRows:
-    """What was added when a step was taken back or done again."""
+    """Rows that an undo or redo added."""
 
     values: tuple[int, ...] = ()
     states: tuple[int, ...] = ()
@@ -38,19 +37,19 @@ class Steps(Repository):
 
     @read
     def of(self, db: Db, run_id: str) -> RunSteps:
-        """What was done to a run. Raises UserError for an unknown one."""
+        """Return the undo history of a run. Raises UserError for an unknown run."""
         require_run(db, run_id)
         found = _steps(db, run_id)
         return RunSteps(_told(db, found.done), _told(db, found.undone))
 
     @write
     def take_back(self, db: Db, run_id: str, key: str) -> AddedRows:
-        """What counted before a step counts again. Raises UserError for a step that is not done, or not any more."""
+        """Undo a step. Raises UserError if the step is not in effect."""
         return _log(db, run_id, "undo", _named(_steps(db, run_id).done, key))
 
     @write
     def do_again(self, db: Db, run_id: str, key: str) -> AddedRows:
-        """Make a step count again. Raises UserError if it was not taken back, or if something else was done since."""
+        """Redo a step. Raises UserError if it was not undone, or if something else was done since."""
         return _log(db, run_id, "redo", _named(_steps(db, run_id).undone, key))
 
 
@@ -116,8 +115,8 @@ _ROWS = """
     SELECT 'review', reviews.id, '', 'person', coalesce('decision ' || decision, ''), reviews.created
     FROM test_cases JOIN reviews ON test_case = test_cases.id WHERE run = :run AND reviews.created > :began
 """
-"""Of everything that was done to a run: the row that holds it. The first state is the run itself; and to delete a run
-and to put it back stands in the list of runs.
+"""The row behind each step of a run. The first state is the run itself; deleting and restoring a run belong to the list
+of runs.
 """
 
 
@@ -127,7 +126,7 @@ def _told(db: Db, steps: Sequence[UndoStep]) -> tuple[UndoStep, ...]:
     return (*steps[:-1], replace(steps[-1], changed=tuple(_changes(db, steps[-1].rows[0]))))
 
 
-# States: only what the step changed is put back, so that what was changed elsewhere stays
+# States: only values that the step changed are restored, so that other changes stay
 
 _ABSENT = object()
 _AS_JSON = ("task", "settings", "prompts")
@@ -143,7 +142,7 @@ def _changes(db: Db, state_id: int) -> dict[Path, tuple[Any, Any]]:
 
 
 def _leaves(row: Row) -> dict[Path, Any]:
-    """A state taken apart; a mask and the names of its classes belong together."""
+    """Return the values of a state by path; a mask and its class names are one value."""
     found: dict[Path, Any] = {
         ("name",): row["name"],
         ("recipe",): row["recipe"],

@@ -1,1 +1,1 @@
-"""The tables of a workspace, and the steps that make them."""
+"""The tables of a workspace, and the steps that create them."""

@@ -1,7 +1,7 @@
 """The schema of the database, in numbered steps: m001 is the schema of version 0.1.0. A released step is never edited.
 
-The database keeps this program's mark (`application_id`) and the number of its last step (`user_version`), so that a
-file of another program or of a newer version is refused before it is touched.
+The database stores this program's mark (`application_id`) and the number of its last step (`user_version`), so that a
+file of another program or of a newer version is refused before it is changed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from core.errors import UserError
 
 APPLICATION_ID = 0x4453_5455  # "DSTU"; written into the header of the file
 _FIRST = ("access", "decisions", "imports", "test_sets", "batches", "studies", "models", "runs", "catalogue")
-"""The files of m001: a trigger comes after the table that it is on."""
+"""Files of m001: a trigger comes after its table."""
 APPEND_ONLY = (
     *("processes", "images", "runs", "run_states", "stage_values", "undo_log", "test_cases", "artifacts"),
     *("models_under_test", "models_asked", "predictions", "probabilities", "pixel_counts", "doubts"),
@@ -25,7 +25,7 @@ APPEND_ONLY = (
     *("study_rules", "study_archive", "study_panels", "study_votes", "exclusions", "decisions", "adjudications"),
     *("training_read", "participants", "person_answers", "worker_browsers", "study_log"),
 )
-"""Tables of m001 whose rows never change and never go."""
+"""Tables of m001 whose rows are never changed or deleted."""
 
 
 def m001_initial(db: Db) -> None:
@@ -43,7 +43,7 @@ def m001_initial(db: Db) -> None:
 
 
 def m002_decision_keys(db: Db) -> None:
-    """Let a decision about images have a key of its client, so that one that is sent twice counts once."""
+    """Store a client's key with a decision about images, so that a decision sent twice counts once."""
     db.execute("ALTER TABLE image_decisions ADD COLUMN key TEXT")
     db.execute("CREATE UNIQUE INDEX image_decisions_by_key ON image_decisions (key) WHERE key IS NOT NULL")
 
@@ -52,7 +52,7 @@ STEPS: tuple[Callable[[Db], None], ...] = (m001_initial, m002_decision_keys)
 
 
 def _statements(script: str) -> Iterator[str]:
-    """Yield the statements of a script. (`executescript` would commit the transaction that the step runs in.)"""
+    """Yield the statements of a script. (`executescript` would commit the transaction of the step.)"""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line
@@ -62,9 +62,9 @@ def _statements(script: str) -> Iterator[str]:
 
 
 def refusal(db: Db) -> str:
-    """Why this version must not touch the file, as the end of a sentence about it; "" when it may. Reads only."""
+    """Return why this version must not change the file, as the end of a sentence; "" if it may. Reads only."""
     if not db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
-        return ""  # empty: ours to fill
+        return ""  # an empty file is ours to fill
     if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         return "is another program's database"
     step = _last_step(db)
@@ -76,12 +76,12 @@ def refusal(db: Db) -> str:
 
 
 def is_current(db: Db) -> bool:
-    """True if the database has had all steps of this version."""
+    """Return True if all steps of this version were applied."""
     return _last_step(db) == len(STEPS)
 
 
 def check(db: Db) -> None:
-    """Raise UserError when the file belongs to another program or to another version. Reads only."""
+    """Raise UserError if the file belongs to another program or another version. Reads only."""
     reason = refusal(db)
     if reason:
         path = db.execute("PRAGMA database_list").fetchone()[2]
@@ -89,7 +89,7 @@ def check(db: Db) -> None:
 
 
 def migrate(db: Db) -> None:
-    """Take the missing steps in the caller's transaction, all or none. Raises UserError like `check`."""
+    """Apply the missing steps in the caller's transaction, all or none. Raises UserError like `check`."""
     check(db)
     if is_current(db):
         return

@@ -1,8 +1,8 @@
-"""Items given to workers and what they answer: claim, submit, undo.
+"""Assignment of items to workers and their answers: claim, submit, undo.
 
-Every method that writes runs in one BEGIN IMMEDIATE transaction, so whatever it has read still holds when it writes;
-the tables refuse a second assignment of an item to a worker, and more leases and votes than an item gets. Which item
-comes next is `storage.studies.next_items`. Leases that have run out are ended by whoever claims next.
+Every writing method runs in one BEGIN IMMEDIATE transaction, so whatever it has read still holds when it writes; the
+tables refuse a second assignment of an item to a worker, and more leases and votes than an item gets.
+`storage.studies.next_items` chooses the next item. Expired leases are ended by the next claim.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from storage.studies.rows import append_log, item_of, require_study, rules_of, t
 LONGEST_COMMENT = 2000
 LONGEST_KEY = 100
 _MOST_NOTED = 20_000
-"""Assignments of which it is known by `time.monotonic` when they were given out: the latest ones."""
+"""Latest assignments whose lease time by `time.monotonic` is kept."""
 _TO_READ = """
     (assignments.kind = 'training' AND state = 'submitted' AND imported = 0
         AND NOT EXISTS (SELECT 1 FROM training_read WHERE assignment = assignments.id))
 """
-"""A training item that its worker has answered and not gone on from."""
+"""Condition: a training item that its worker has answered and not left yet."""
 _TO_SEE = f"""
     ({_TO_READ} AND assignments.counts
         AND (SELECT state FROM studies WHERE id = assignments.study) IN ('running', 'paused')
         AND NOT (SELECT blocked FROM workers WHERE id = assignments.worker))
 """
-"""The same where nothing was taken away: its picture stays beside what is told of it, as that of a lease would."""
+"""The same for workers neither excluded nor blocked: the picture stays visible beside its feedback."""
 _NOT_YOURS = "This image is not yours to judge, or no longer; go on with the next one."
-"""The same for what does not exist and for what is another worker's: nothing is learnt by asking."""
+"""Used for missing assignments and for those of other workers, so that a request reveals nothing."""
 
 
 class Assignments(Repository):
@@ -51,17 +51,17 @@ class Assignments(Repository):
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._given: dict[int, float] = {}
-        """When this process gave an assignment out, by `time.monotonic`, which no set clock changes."""
+        """Lease time of assignments of this process, by `time.monotonic`, which is independent of the set clock."""
         self.lost: frozenset[str] = frozenset()
-        """Pictures that could not be read when somebody was to judge them: no item with one of them is given out."""
+        """Pictures that could not be read when a worker was to judge them: no item with one of them is leased."""
 
     @write
     def claim(self, db: Db, study_id: str, worker: str, kind: ItemKind) -> Assignment | None:
-        """What the worker judges next: what they have already, of any kind (its lease begins anew); else an item of
-        `kind` that they let run out and that still needs a vote; else one that they never had, in a random order of
-        their own. None when there is nothing for them now.
+        """Lease the worker's next item: one that they already have, of any kind (its lease is renewed); else an item of
+        `kind` whose lease expired and that still needs a vote; else a new one, in a random order of their own. None
+        if there is nothing for them now.
 
-        Raises VoteRefused for a study that is not running, and a worker who is excluded, blocked or not enrolled.
+        Raises VoteRefused if the study is not running, or the worker is excluded, blocked or not enrolled.
         """
         rules = _may_write(db, study_id, worker)
         time = now()
@@ -91,8 +91,8 @@ class Assignments(Repository):
 
     @read
     def ahead(self, db: Db, study_id: str, worker: str, kind: ItemKind, beside: int) -> Item | None:
-        """The item that `claim` would give once the assignment with the id `beside` is answered, as things stand; None
-        for none. Nothing is given or promised: it is there so that a picture can be on its way.
+        """Return the item that `claim` would lease after the assignment with the id `beside` is answered, or None.
+        Nothing is leased or reserved: it allows preloading the picture.
 
         Raises UserError for an unknown study.
         """
@@ -117,7 +117,7 @@ class Assignments(Repository):
 
     @read
     def get(self, db: Db, public: str) -> Assignment | None:
-        """An assignment by its opaque token, in whatever state; None when there is none. It may be another worker's."""
+        """Return an assignment by its opaque token, in any state, or None. It may belong to another worker."""
         row = _assignment_row(db, public)
         return None if row is None else _assignment(db, row)
 
@@ -137,7 +137,7 @@ class Assignments(Repository):
 
     @read
     def judging(self, db: Db, worker: str) -> dict[str, set[str]]:
-        """The hashes of the pictures that are the worker's to judge now, or to be told of, by study."""
+        """Return the hashes of the pictures that the worker judges now or reads feedback on, by study."""
         query = f"""
             SELECT enrolments.study, image, source
             FROM enrolments CROSS JOIN assignments ON assignments.study = enrolments.study
@@ -166,29 +166,29 @@ class Assignments(Repository):
         key: str,
         right: bool | None = None,
     ) -> Saved:
-        """Keep the answers; "again" when the client's `key` was kept before, whatever happened since: one vote.
+        """Save the answers and return "saved"; "again" if the client's `key` was saved before, whatever happened since.
 
-        `answers` are checked before (study.questions.check_answers). `seconds`, which the client measured, is bounded
-        by the time since the item was given out. Of an item with a known answer `right` must say whether it was
-        answered right (core.studies.right): the worker's figures count it. A lease that has run out is no hindrance
-        while the item needs the vote.
+        `answers` are already checked (study.questions.check_answers). `seconds`, measured by the client, are bounded by
+        the time since the lease. For an item with a known answer `right` must tell whether it was answered right
+        (core.studies.right): the worker's figures count it. An expired lease does not matter while the item needs the
+        vote.
 
-        Raises VoteRefused: "not yours" (the same for what does not exist), "answered", "full", "not running",
-        "excluded", "blocked".
+        Raises VoteRefused: "not yours" (also for missing assignments), "answered", "full", "not running", "excluded",
+        "blocked".
         """
         row = _assignment_row(db, public)
         if row is None or row["worker"] != worker:
             raise VoteRefused("not yours", _NOT_YOURS)
         key = whole(key)
         if list(db.query("SELECT 1 FROM study_votes WHERE assignment = ? AND key = ?", [row["id"], key])):
-            return "again"  # before all else: what was saved stays saved, also when the study has closed since
+            return "again"  # first of all: a saved vote stays saved, also if the study was closed since
         rules = _may_write(db, row["study"], worker)
         if row["state"] == "submitted":
             then = "go on with the next one" if row["kind"] == "training" else "undo that answer to give another one"
             raise VoteRefused("answered", f"You have answered this image already; {then}.")
         time = now()
         if row["state"] == "expired":
-            _end_leases(db, row["study"], time)  # another's that has run out since does not stand in the way
+            _end_leases(db, row["study"], time)  # so that expired leases of others do not block the item
             if _is_full(db, row):
                 text = "Others have judged this image meanwhile, and it has all its votes; go on with the next one."
                 raise VoteRefused("full", text)
@@ -213,9 +213,8 @@ class Assignments(Repository):
 
     @write
     def keep_draft(self, db: Db, public: str, worker: str, draft: UnsentAnswers | None) -> bool:
-        """Keep what a worker has filled in and not sent, in place of what was kept before; None keeps nothing. Whether
-        it was: nothing is kept of what is not the worker's, or was sent. Whoever fills in still holds the item: its
-        lease begins anew, as long as it has not run out.
+        """Replace the worker's unsent answers; None removes them. Return False for assignments of others or already
+        sent ones. Renews the lease unless it has expired.
         """
         row = _assignment_row(db, public)
         if row is None or row["worker"] != worker or row["state"] == "submitted":
@@ -228,15 +227,15 @@ class Assignments(Repository):
 
     @write
     def undo(self, db: Db, study_id: str, worker: str) -> Assignment | None:
-        """Take back the answer that the worker sent last: the item is leased to them again, with what they had said;
-        what they hold meanwhile waits, and the log of votes has both answers. None when there is none, it was taken
-        back already, it was approved or rejected, or they were told what is right. Raises VoteRefused like `claim`.
+        """Undo the worker's latest answer: the item is leased to them again with these answers; their current lease is
+        released, and the log of votes keeps both answers. None if there is none, or it was undone already, approved
+        or rejected, or followed by feedback. Raises VoteRefused like `claim`.
         """
         rules = _may_write(db, study_id, worker)
         row = _to_undo(db, study_id, worker)
         if row is not None:
             time = now()
-            # One lease at a time: what the worker holds now comes after it, if it is still needed then.
+            # One lease at a time: the current item comes after this one, if it is still needed then.
             _release(db, study_id, worker)
             vote = next(db.query("SELECT answers, comment FROM study_votes WHERE id = ?", [row["vote"]]))
             answers, comment = json.loads(vote["answers"]), vote["comment"]
@@ -248,7 +247,7 @@ class Assignments(Repository):
 
     @read
     def to_read(self, db: Db, study_id: str, worker: str) -> Assignment | None:
-        """The training item that the worker has answered and not gone on from; None when there is none."""
+        """Return the training item that the worker has answered and not left yet, or None."""
         query = f"SELECT * FROM assignments WHERE study = ? AND worker = ? AND {_TO_READ} ORDER BY vote LIMIT 1"
         for row in list(db.query(query, [study_id, worker])):
             return _assignment(db, row)
@@ -256,7 +255,7 @@ class Assignments(Repository):
 
     @write
     def read_on(self, db: Db, public: str, worker: str) -> bool:
-        """Note that a worker read what was told of a training answer. Return False if there was nothing to read."""
+        """Record that a worker read the feedback on a training answer. Return False if there was nothing to read."""
         row = _assignment_row(db, public)
         if row is None or row["worker"] != worker or row["kind"] != "training" or row["state"] != "submitted":
             return False
@@ -265,13 +264,13 @@ class Assignments(Repository):
 
     @write
     def release(self, db: Db, study_id: str, worker: str) -> None:
-        """Give back what the worker holds, for a pause. They get it first when they go on, if it is still needed."""
+        """End the worker's lease for a pause. They get the item first on return, if it is still needed."""
         _release(db, study_id, worker)
 
     @write
     def set_aside(self, db: Db, study_id: str, worker: str, lost: Collection[str]) -> None:
-        """Take back what the worker holds, as these pictures of it cannot be read; nobody is given an item with one of
-        them until `lost` no longer names it."""
+        """End the worker's lease because these pictures of it cannot be read; no item with one of them is leased while
+        `lost` contains it."""
         self.lost |= frozenset(lost)
         _release(db, study_id, worker)
         words = f"an item is set aside: {', '.join(sorted(lost))} is missing or damaged; restore it from a backup"
@@ -280,7 +279,7 @@ class Assignments(Repository):
 
     @read
     def without_picture(self, db: Db, study_id: str) -> int:
-        """Number of items that are set aside."""
+        """Return the number of items with an unreadable picture."""
         query = """
             SELECT count(*) FROM study_items WHERE study = :study AND (
                 image IN (SELECT value FROM json_each(:lost)) OR source IN (SELECT value FROM json_each(:lost))
@@ -291,7 +290,7 @@ class Assignments(Repository):
 
     @read
     def can_undo(self, db: Db, study_id: str, worker: str) -> bool:
-        """Whether `undo` would take an answer back in a study that is running."""
+        """Return True if `undo` would undo an answer in a running study."""
         return _to_undo(db, study_id, worker) is not None
 
     @read
@@ -320,7 +319,7 @@ class Assignments(Repository):
 
     @read
     def controls_left(self, db: Db, study_id: str, worker: str) -> int:
-        """Count the control items left for a worker, the current one included: none that they saw or were told of."""
+        """Count a worker's remaining control items with the current one, without those seen or given feedback on."""
         query = """
             SELECT {columns} FROM study_items
             WHERE study = :study AND kind = 'control' AND image NOT IN (
@@ -338,7 +337,7 @@ class Assignments(Repository):
 
     @read
     def waiting(self, db: Db, study_id: str, worker: str) -> bool:
-        """Whether others have items that this worker has not judged: one of them may come back."""
+        """Return True if others have leased items that this worker has not judged: one of them may become free."""
         query = """
             SELECT 1 FROM assignments AS theirs
             WHERE study = :study AND state = 'leased' AND kind = 'item' AND worker <> :worker AND NOT EXISTS (
@@ -354,10 +353,10 @@ class Assignments(Repository):
         return given
 
     def _most_seconds(self, row: Row, time: str, rules: Rules) -> float:
-        """Seconds that a vote may have taken: since its item was given out, by the clock that says more.
+        """Return the maximum seconds of a vote: the time since its lease, by the clock that gives more.
 
-        The clock of the server may have been set back since. `time.monotonic` does not count while the machine sleeps,
-        and another process may have given the item out: if neither clock can tell, it is the time of a lease.
+        The server's clock may have been set back since. `time.monotonic` stops while the machine sleeps, and another
+        process may have given the lease: if neither clock can tell, it is the time of a lease.
         """
         by_clock = (when(time) - when(row["accepted"])).total_seconds()
         given = self._given.get(row["id"])
@@ -372,13 +371,13 @@ def _has_had_most(db: Db, study_id: str, worker: str, rules: Rules) -> bool:
 
 
 def hold_again(db: Db, study_id: str) -> None:
-    """Let all leases of a study begin anew."""
+    """Renew all leases of a study."""
     expires = _later(now(), rules_of(require_study(db, study_id)["rules"]))
     db.execute("UPDATE assignments SET expires = ? WHERE study = ? AND state = 'leased'", [expires, study_id])
 
 
 def _may_write(db: Db, study_id: str, worker: str) -> Rules:
-    """The rules of the study. Raises VoteRefused unless it is running and the worker's votes count in it."""
+    """Return the rules of the study. Raises VoteRefused unless it is running and the worker's votes count in it."""
     study = require_study(db, study_id)
     if study["state"] != "running":
         words = {"paused": "is paused; please come back later", "closed": "is closed; no more votes are taken"}
@@ -396,7 +395,7 @@ def _may_write(db: Db, study_id: str, worker: str) -> Rules:
 
 
 def _to_undo(db: Db, study_id: str, worker: str) -> Row | None:
-    """The assignment whose answer the worker sent last, while it stands and nobody has decided on it; else None."""
+    """Return the worker's latest answered assignment, while it is not undone or decided; else None."""
     query = """
         SELECT id, vote, kind FROM assignments WHERE study = :study AND worker = :worker AND state = 'submitted'
             AND verdict = 'pending' AND imported = 0 ORDER BY vote DESC LIMIT 1
@@ -406,7 +405,7 @@ def _to_undo(db: Db, study_id: str, worker: str) -> Row | None:
         WHERE study = :study AND worker = :worker AND state IN ('leased', 'expired') AND vote > :vote LIMIT 1
     """
     for row in list(db.query(query, {"study": study_id, "worker": worker})):
-        # Whoever was told what is right would answer anew what they were told.
+        # A worker who had feedback would only repeat the right answer.
         if row["kind"] in WORK and not list(
             db.query(taken_back, {"study": study_id, "worker": worker, "vote": row["vote"]})
         ):
@@ -455,7 +454,7 @@ def _is_full(db: Db, row: Row) -> bool:
 
 
 def _check_vote(answers: Answers, comment: str, seconds: float, key: str) -> None:
-    """A vote whose form no page of ours would send is a programmer's mistake, but for too long a comment."""
+    """Raise UserError for too long a comment, ValueError for a form that none of our pages sends."""
     if not all(isinstance(name, str) and isinstance(answer, str) for name, answer in answers.items()):
         raise ValueError("answers are text by question id")
     if not math.isfinite(seconds):

@@ -1,4 +1,4 @@
-"""Votes that were given elsewhere, one by one: who gave them, and the rows that they become."""
+"""Votes collected elsewhere: their workers, and the rows made from them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from storage.engine.rows import Row, insert_row, now, pack, whole
 from storage.studies.workers import enrol, insert_decision
 
 IMPORTED = "imported-"
-"""Before the name of a worker who voted elsewhere: never the record of a worker of ours with the same name."""
+"""Prefix of a worker who voted elsewhere, to keep their record apart from our worker of the same name."""
 LONGEST_WORKER = 80
 
 
 def imported_worker(db: Db, study_id: str, vote: ImportedVote, numbers: dict[str, int]) -> str:
-    """The worker's name here, known and enrolled; counts this vote as their next."""
+    """Return the worker's name here, adding and enrolling them if new; count this vote as their next."""
     name = whole(" ".join(vote.worker.split()))
     if not name or len(name) > LONGEST_WORKER:
         raise UserError(f"Nothing was brought in: a worker's name has 1 to {LONGEST_WORKER} characters.")
@@ -94,13 +94,13 @@ def import_vote(
 
 
 def _may_count(db: Db, study_id: str, worker: str) -> int:
-    """1 for a worker whose votes count, 0 while they are excluded."""
+    """Return 1 for a worker whose votes count, 0 while they are excluded."""
     query = "SELECT exclusion IS NULL AS counts FROM enrolments WHERE study = ? AND worker = ?"
     return int(next(db.query(query, [study_id, worker]))["counts"])
 
 
 def _time(time: datetime) -> str:
-    """As the database has it. A time without a zone would mean another one on another machine."""
+    """Return a time as stored. Raises ValueError without a zone, which would differ between machines."""
     if time.tzinfo is None:
         raise ValueError("the times of a vote carry their zone")
     return time.astimezone(UTC).isoformat(timespec="microseconds")

@@ -1,9 +1,9 @@
-"""Which item a worker gets next. A function of an open database.
+"""Choice of a worker's next item. A function of an open database.
 
-Every worker has a random order of their own: a permutation of the places of a kind, drawn with the seed of the rules
-and the worker's name, so that it can be repeated and needs no table. One time in four, an item that others have begun
-is taken from a random place further on in this order: so a study that stops early has more finished items, and the
-order is hardly less random for it.
+Every worker has a random order: a permutation of the places of a kind, drawn with the seed of the rules and the
+worker's name, so that it can be repeated and needs no table. One time in four, an item that others have begun is taken
+from a random place further on in this order: so a study that stops early has more finished items, and the order is
+hardly less random.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from core.studies import ItemKind, Rules
 from storage.engine.rows import Row
 
 BEGUN_FIRST = 0.25
-"""The share of times, 0 to 1, that an item others have begun is looked for first."""
+"""Probability, 0 to 1, that an item begun by others is searched first."""
 STRETCHES = (16, 128)
-"""So many places of the worker's order are looked at, then so many; then all items that need a vote at once."""
+"""Places of the worker's order searched first, then next; then all items that need a vote at once."""
 
 
 def next_item(
@@ -33,10 +33,9 @@ def next_item(
     lost: Collection[str] = (),
     remember: bool = True,
 ) -> Row | None:
-    """The row (id, kind, image, source) of an item of this kind that the worker never had and that needs a vote, with
-    none of the pictures `lost`; None when there is none. Items with a known answer have no number of votes that would
-    be enough, and none shows what the worker was told of in the training. Without `remember` nothing is written: for a
-    look ahead.
+    """Return the row (id, kind, image, source) of an item of this kind that the worker never had and that needs a vote,
+    without the pictures `lost`; None if there is none. Items with a known answer need any number of votes, and none
+    repeats a picture of the worker's training. Without `remember` nothing is written: for a preview.
     """
     query = "SELECT coalesce(max(place) + 1, 0) FROM study_items WHERE study = ? AND kind = ?"
     order = _order(rules.seed, worker, kind, db.execute(query, [study_id, kind]).fetchone()[0])
@@ -58,15 +57,15 @@ def next_item(
         images, sources = _seen(db, study_id, worker)
         fresh = {place: row for place, row in usable.items() if row["image"] not in images}
         if rules.show_source:
-            # What only control items show twice, here the source beside them, would tell them from the others.
+            # A source that only control items repeat, here beside them, would reveal them.
             found = _first(order, {place: row for place, row in fresh.items() if row["source"] not in sources})
             if found is not None:
                 return found
         found = _first(order, fresh)
-        # Quiz and training ask so many, whatever they show; a control item never shows what was there already.
+        # Quiz and training have a fixed number, so pictures may repeat; a control item never shows a known picture.
         return found if found is not None or kind == "control" else _first(order, usable)
     query = "SELECT reached, given FROM enrolments WHERE study = ? AND worker = ?"
-    # `reached` is only where to look first: whether an item is free is looked up afresh.
+    # `reached` only says where to search first: whether an item is free is always checked.
     reached, given = db.execute(query, [study_id, worker]).fetchone()
     drawn = random.Random(f"begun\0{rules.seed}\0{worker}\0{given}")
     if drawn.random() < BEGUN_FIRST and reached < len(order):
@@ -91,7 +90,7 @@ def next_item(
 
 
 def look_again(db: Db, study_id: str) -> None:
-    """Items that had all their votes need some again, or the orders are others: everybody looks from the beginning."""
+    """Search from the start for all workers again, as finished items need votes again or the orders changed."""
     db.execute("UPDATE enrolments SET reached = 0 WHERE study = ?", [study_id])
 
 
@@ -106,20 +105,20 @@ def told_of(db: Db, study_id: str, worker: str) -> set[str]:
 
 
 def _first(places: Sequence[int], found: Mapping[int, Row]) -> Row | None:
-    """Of the rows by place the one that comes first in this order; None of none."""
+    """Return the row whose place comes first in this order, or None."""
     return next((found[place] for place in places if place in found), None) if found else None
 
 
 @lru_cache(maxsize=512)
 def _order(seed: int, worker: str, kind: str, count: int) -> array[int]:
-    """The places 0 to count - 1 in the worker's order; kept, as drawing thousands takes longer than all the rest."""
+    """Return the places 0 to count - 1 in the worker's order. Cached: shuffling thousands is the slowest part."""
     places = list(range(count))
     random.Random(f"order\0{seed}\0{worker}\0{kind}").shuffle(places)
     return array("L", places)
 
 
 def _seen(db: Db, study_id: str, worker: str) -> tuple[set[str], set[str]]:
-    """The hashes of the pictures that the worker was given to judge in a study, and of the sources of these."""
+    """Return the hashes of the pictures that the worker was given in a study, and of their sources."""
     query = """
         SELECT image, source FROM assignments JOIN study_items ON study_items.id = item
         WHERE assignments.study = ? AND worker = ?
@@ -131,13 +130,13 @@ def _seen(db: Db, study_id: str, worker: str) -> tuple[set[str], set[str]]:
 def _usable(
     db: Db, study_id: str, worker: str, kind: ItemKind, votes: int, places: Sequence[int] | None
 ) -> dict[int, Row]:
-    """By place: the items of these places, or all with None, that need a vote and that the worker never had."""
+    """Return the items at these places (None: all) that need a vote and that the worker never had, by place."""
     if places is None:
         index, some = "study_items_by_room", ""
     else:
         index, some = "study_items_by_place", f"AND place IN ({', '.join(str(int(place)) for place in places)})"
     room = "AND votes + leases < :votes" if kind == "item" else ""
-    # There are so many items that their content is not read for nothing.
+    # There are too many items to read their content without need.
     picture = "NULL" if kind == "item" else "json_extract(content, '$.origin.picture')"
     query = f"""
         SELECT id, kind, image, source, place, votes + leases > 0 AS begun, {picture} AS picture

@@ -1,7 +1,7 @@
-"""People of a panel: the settings of a study for them, their ids there, what they said of themselves.
+"""Panel participants of a study: settings, their ids in the panel, and their answers about themselves.
 
-Apart from everything else: no result, no analysis and no export of votes reads who they are and what they said. How a
-link let people in, which a report states, is read off the settings and off when the link was open.
+Kept apart from everything else: no result, analysis or export of votes reads who they are or their answers. How a link
+admitted people, which a report states, follows from the settings and the times when the link was open.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from storage.studies.rows import append_log, require_study, touch
 from storage.studies.workers import add_worker, came_from, enrol
 
 _LINK = {"invitation opened": True, "invitation ended": False, "restored": False, "closed": False}
-"""What opens and ends the link, as the log names it."""
+"""Log events that open or end the link."""
 
 
 class Panels(Repository):
@@ -27,12 +27,12 @@ class Panels(Repository):
 
     @read
     def get(self, db: Db, study_id: str) -> Panel:
-        """The settings of a study; those of no panel, where none were made."""
+        """Return the settings of a study; the defaults if none were made."""
         return _panel(db, study_id)
 
     @write
     def set(self, db: Db, study_id: str, panel: Panel) -> None:
-        """Other settings from now on. Raises UserError for a study that is not running or paused."""
+        """Change the settings from now on. Raises UserError if the study is not running or paused."""
         if require_study(db, study_id)["state"] not in ("running", "paused"):
             raise UserError("People of a panel are for a study that is running or paused.")
         if _panel(db, study_id) == panel:
@@ -44,7 +44,7 @@ class Panels(Repository):
 
     @write
     def join(self, db: Db, study_id: str, participant: str, browser: str) -> str:
-        """The worker that a participant is in this study: who comes twice, from whatever browser, is one worker."""
+        """Return a participant's worker in this study: a returning one, with any browser, is the same worker."""
         query = "SELECT worker FROM participants WHERE study = ? AND participant = ?"
         for row in list(db.query(query, [study_id, participant])):
             return str(row["worker"])
@@ -57,30 +57,30 @@ class Panels(Repository):
 
     @read
     def participants(self, db: Db, study_id: str) -> dict[str, str]:
-        """Worker to the id that the panel knows them by."""
+        """Return the panel's id of each worker."""
         query = "SELECT worker, participant FROM participants WHERE study = ?"
         return {row["worker"]: row["participant"] for row in db.query(query, [study_id])}
 
     @read
     def participant(self, db: Db, study_id: str, worker: str) -> str:
-        """The id of one worker; "" for one who came from no panel."""
+        """Return the panel's id of one worker; "" if they came from no panel."""
         query = "SELECT participant FROM participants WHERE study = ? AND worker = ?"
         return next((str(row["participant"]) for row in db.query(query, [study_id, worker])), "")
 
     @write
     def answer(self, db: Db, study_id: str, worker: str, answers: Mapping[str, str]) -> None:
-        """Keep what a worker said of themselves; {} for nothing."""
+        """Save a worker's answers about themselves; {} for none."""
         kept = {whole(question): whole(answer) for question, answer in answers.items()}
         insert_row(db, "person_answers", {"study": study_id, "worker": worker, "answers": pack(kept), "created": now()})
 
     @read
     def was_asked(self, db: Db, study_id: str, worker: str) -> bool:
-        """Whether the worker was asked about themselves, whatever they said."""
+        """Return True if the worker was asked about themselves, whatever they answered."""
         return bool(list(db.query("SELECT 1 FROM person_answers WHERE study = ? AND worker = ?", [study_id, worker])))
 
     @read
     def people(self, db: Db, study_id: str) -> dict[str, dict[str, str]]:
-        """Worker to what they said of themselves, by question."""
+        """Return each worker's answers about themselves, by question."""
         query = "SELECT worker, answers FROM person_answers WHERE study = ? ORDER BY id"
         return {row["worker"]: json.loads(row["answers"]) for row in db.query(query, [study_id])}
 
@@ -94,8 +94,8 @@ def _panel(db: Db, study_id: str) -> Panel:
 
 
 def ways_in(db: Db, study_id: str) -> tuple[bool, bool]:
-    """Whether an open link took anybody, and whether one took only people whom a panel named. A link that took anybody
-    for a while before it was said whom it takes counts as such only if somebody joined in that while.
+    """Return whether an open link admitted anybody, and whether one admitted only people named by a panel. A link that
+    admitted anybody before its panel was set counts as open to anybody only if somebody joined in that time.
     """
     query = "SELECT event, detail, created FROM study_log WHERE study = ? ORDER BY id"
     joined = [row["created"] for row in db.query("SELECT created FROM enrolments WHERE study = ?", [study_id])]

@@ -1,7 +1,7 @@
-"""A whole study as plain rows: taken out of one workspace, put into another. Functions of an open database.
+"""A whole study as plain rows, to move it to another workspace. Functions of an open database.
 
-The rows come back from a file, so they are a stranger's: only known columns with values of their kinds are taken, every
-reference is looked up among the rows themselves, and the tables' own rules hold. Who can sign in is never part of them.
+The rows come from an untrusted file: only known columns with values of their kinds are accepted, every reference is
+looked up among the rows themselves, and the tables' own rules hold. They never contain sign-in data.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from storage.engine.rows import Row, insert_row, pack, pack_value, unpack_value,
 from storage.studies.rows import append_log, require_study
 
 Records = Mapping[str, Any]
-"""Table to rows; under "study" the one row of the study."""
+"""Rows by table; "study" has the single row of the study."""
 _STUDY = "id name state rules created changed"
 
 
@@ -48,7 +48,7 @@ _NOT_OURS = "This file is not one that the studio wrote, or it was changed"
 
 
 def records_of(db: Db, study_id: str) -> dict[str, Any]:
-    """All rows of a study. Raises UserError for an unknown one."""
+    """Return all rows of a study. Raises UserError for an unknown study."""
     found: dict[str, Any] = {"study": _only(require_study(db, study_id), _STUDY)}
     for name, table in _TABLES.items():
         found[name] = [_only(row, table.columns) for row in db.query(table.query, [study_id])]
@@ -60,11 +60,11 @@ def _only(row: Mapping[str, Any], columns: str) -> dict[str, Any]:
 
 
 def insert_records(db: Db, records: Records, images: Mapping[str, str], check: Callable[[str], None]) -> str:
-    """The study with all that was said in it; returns its id. One that was running is paused.
+    """Insert a study with all its rows; return its id. A running study becomes paused.
 
-    `images` has the pictures of this workspace by the hashes in the records; `check` is called with the id at the end.
-    A worker of the same name who is somebody else here keeps it, and the restored one gets another. Raises UserError
-    for records that do not hold together, and for a study that is here already.
+    `images` maps the hashes in the records to pictures of this workspace; `check` is called with the id at the end. If
+    another worker here has the name of a restored one, the restored one gets a new name. Raises UserError for
+    inconsistent records, and if the study exists already.
     """
     try:
         study_id = _Restoring(db, records, images).run()
@@ -75,7 +75,7 @@ def insert_records(db: Db, records: Records, images: Mapping[str, str], check: C
 
 
 class _Restoring:
-    """One study on its way in. Raises KeyError, TypeError, ValueError or an error of SQLite for what does not fit."""
+    """Restores one study. Raises KeyError, TypeError, ValueError or an error of SQLite for inconsistent rows."""
 
     def __init__(self, db: Db, records: Records, images: Mapping[str, str]) -> None:
         self._db, self._records, self._images = db, records, images
@@ -138,12 +138,12 @@ class _Restoring:
         if set(content) - {*vars(read)} or not re.fullmatch("[0-9a-f]{16}", row["public"]):
             raise ValueError("an item has other fields")
         pictures = {"image": self._images[row["image"]], "source": row["source"] and self._images[row["source"]]}
-        # A test case is one of the workspace that the study comes from.
+        # A test case belongs to the workspace that the study comes from.
         content["test_case"] = None
         return {**_only(row, "public kind place created"), "content": pack(content), **pictures, **self._here}
 
     def _worker(self, row: Row) -> str:
-        """The worker's name here: their own, or another one where somebody else has it."""
+        """Return the worker's name here: their own, or a new one if another worker has it."""
         name, tries = str(row["id"]), 1
         if not _WORKER.fullmatch(name):
             raise ValueError("a worker has another name")
@@ -158,7 +158,7 @@ class _Restoring:
             name = f"{row['id']}-{tries}"
 
     def _said(self, items: Mapping[int, int], names: Mapping[str, str]) -> None:
-        """Enrolments, exclusions, decisions, assignments and votes. Counters follow by the triggers."""
+        """Insert enrolments, exclusions, decisions, assignments and votes. Triggers update the counters."""
 
         def of(row: Row) -> Row:
             return {**row, "worker": names[row["worker"]]}
@@ -171,7 +171,7 @@ class _Restoring:
         ids = {}
         fixed = "worker kind side number imported accepted expires"
         for row in assignments:
-            # Nothing counts before all is there: then no item is ever too full, in whatever order it filled.
+            # Nothing counts until all rows exist: so no item is ever too full, in whatever order it filled.
             new = {**_only(of(row), fixed), "item": items[row["item"]], "state": "expired", "counts": 0}
             tokens = {"public": secrets.token_urlsafe(16), "image_token": secrets.token_urlsafe(16)}
             if self._has_source(new["item"]):
@@ -207,7 +207,7 @@ def _at(ids: Mapping[int, int], key: int | None) -> int | None:
 
 
 def _checked(row: Any, columns: str) -> dict[str, Any]:
-    """The known columns of a row, each of its kind. Raises ValueError, KeyError or TypeError."""
+    """Return the known columns of a row, checked by kind. Raises ValueError, KeyError or TypeError."""
     kept: dict[str, Any] = {}
     for name in columns.split():
         value = row[name]

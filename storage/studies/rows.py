@@ -1,4 +1,4 @@
-"""What the repositories of studies share: a study's row, its items, its log. Functions of an open database."""
+"""Functions shared by the repositories of studies: a study's row, its items, its log. They take an open database."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from core.studies import Item, Rules
 from storage.engine.rows import Row, insert_row, now, unpack_value, whole
 
 LONGEST_DETAIL = 1000
-"""Characters of a line in the log: what a stranger sent must not fill the disk."""
+"""Maximum characters of a log line, so that text from strangers cannot fill the disk."""
 
 
 def require_study(db: Db, study_id: str) -> Row:
-    """The study's row. Raises UserError when there is no such study."""
+    """Return the study's row. Raises UserError for an unknown study."""
     for row in db.query("SELECT * FROM studies WHERE id = ?", [study_id]):
         return row
     raise UserError(f"This workspace has no study {study_id[:80]!r}; pick one from the list of studies.")
 
 
 def update_study(db: Db, study_id: str, columns: Row) -> None:
-    """Change columns of a study, and say that something changed that a result could show."""
+    """Change columns of a study, and record a change that results may depend on."""
     names = "".join(f"{name} = :{name}, " for name in columns)
     query = f"UPDATE studies SET {names}changed = :changed, revision = revision + 1 WHERE id = :id"
     db.execute(query, {**columns, "changed": now(), "id": study_id})
 
 
 def touch(db: Db, study_id: str) -> None:
-    """Something changed that a result could show."""
+    """Record a change that results may depend on."""
     update_study(db, study_id, {})
 
 
 def append_log(db: Db, event: str, detail: str, study_id: str = "", worker: str = "") -> None:
-    """A line of the log; what is too long is cut."""
+    """Append a line to the log; too long texts are cut."""
     row = {"study": study_id[:80], "worker": worker[:80], "event": event[:80], "detail": detail[:LONGEST_DETAIL]}
     insert_row(db, "study_log", {**{name: whole(text) for name, text in row.items()}, "created": now()})
 
 
 def item_of(row: Row) -> Item:
-    """The item in a row of study_items."""
+    """Return the item of a row of study_items."""
     content = json.loads(row["content"])
     for name in ("classes", "edit_types"):
         content[name] = tuple(content[name])
@@ -57,6 +57,6 @@ def item_of(row: Row) -> Item:
 
 @lru_cache(maxsize=64)
 def rules_of(text: str) -> Rules:
-    """The rules in a column. Kept by their text: every claim and every vote needs them."""
+    """Return the rules in a column. Cached by text: every claim and every vote needs them."""
     rules: Rules = unpack_value(Rules, text)
     return rules

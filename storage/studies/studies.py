@@ -1,8 +1,8 @@
-"""The validity studies of a workspace: their rules, items and life, and all that was said in them.
+"""The validity studies of a workspace: rules, items, state, and all votes and decisions.
 
 Every method that saves runs in one transaction and returns after its commit. All may be called from any thread, and
-from two processes. What a person can put right is a UserError, in words for them; every method with the id of a study
-raises one for an unknown study. What a person typed is only ever a bound parameter.
+from two processes. Errors that the user can fix are UserErrors with a sentence; every method with the id of a study
+raises one for an unknown study. Typed text is only used as bound parameters.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from storage.studies.rows import append_log, item_of, require_study, rules_of, t
 from storage.studies.workers import Sessions, Workers, checked_reason, read_workers
 
 LONGEST_NAME = 200
-"""Characters in the name of a study."""
+"""Maximum characters in the name of a study."""
 MOST_ITEMS = 100_000
-"""Items of a study, those of all kinds together."""
+"""Maximum items of a study, of all kinds together."""
 _CONTENT = "expected why label classes edit_types caption counterfactual test_case model model_right group origin"
-"""Fields of an item that one column holds as JSON."""
+"""Fields of an item that are stored as JSON in one column."""
 
 
 class Studies(Repository):
-    """The studies, and beside them their workers, the assignments, and who is signed in."""
+    """The studies, with their workers, assignments and sessions."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
@@ -48,16 +48,16 @@ class Studies(Repository):
         self.sessions = Sessions(database)
         self.panels = Panels(database)
 
-    # Set-up and life
+    # Set-up and state
 
     @write
     def create(self, db: Db, name: str, rules: Rules) -> str:
-        """A new draft; its id is 16 hexadecimal digits. Raises UserError for a name that is empty or too long."""
+        """Create a draft; its id is 16 hexadecimal digits. Raises UserError for an empty or too long name."""
         return create_study(db, name, rules)
 
     @write
     def rename(self, db: Db, study_id: str, name: str) -> None:
-        """Give the study another name, in any state. Raises UserError for a name that is empty or too long."""
+        """Rename the study, in any state. Raises UserError for an empty or too long name."""
         study, name = require_study(db, study_id), _name(name)
         if study["name"] != name:
             db.execute("UPDATE studies SET name = ? WHERE id = ?", [name, study_id])
@@ -66,7 +66,7 @@ class Studies(Repository):
 
     @write
     def delete_draft(self, db: Db, study_id: str) -> None:
-        """Let a draft go, with its items; a line of the log stays. Raises UserError once the study has started."""
+        """Delete a draft with its items; a log line stays. Raises UserError once the study has started."""
         study = require_study(db, study_id)
         if study["state"] != "draft":
             raise UserError("A study that has started is kept, with all its votes; it can be closed.")
@@ -77,14 +77,14 @@ class Studies(Repository):
 
     @write
     def set_rules(self, db: Db, study_id: str, rules: Rules) -> None:
-        """Give a draft other rules. Raises UserError for a study that has started."""
+        """Change the rules of a draft. Raises UserError once the study has started."""
         if require_study(db, study_id)["state"] != "draft":
             raise UserError("The rules of a study are fixed when it starts; make a new study for other rules.")
         update_study(db, study_id, _rules_columns(replace(rules, version=0)))
 
     @write
     def set_votes(self, db: Db, study_id: str, votes: int, consensus: int) -> None:
-        """Ask for more votes an item: new rules. Raises UserError for fewer, and if the study does not run."""
+        """Increase the votes an item, as new rules. Raises UserError for fewer, and unless running or paused."""
         row = require_study(db, study_id)
         rules = rules_of(row["rules"])
         if row["state"] not in ("running", "paused"):
@@ -104,9 +104,9 @@ class Studies(Repository):
 
     @write
     def add_items(self, db: Db, study_id: str, items: Sequence[NewItem]) -> tuple[int, ...]:
-        """Add items whose images are in the workspace; returns their ids, in order.
+        """Add items whose images are in the workspace; return their ids, in order.
 
-        Raises UserError for a study that is closed, an image that is not there, or too many items.
+        Raises UserError for a closed study, a missing image, or too many items.
         """
         study = require_study(db, study_id)
         if study["state"] == "closed":
@@ -126,7 +126,7 @@ class Studies(Repository):
 
     @write
     def remove_items(self, db: Db, study_id: str, ids: Sequence[int]) -> None:
-        """Take items out of a draft; ids that are not in it change nothing. Raises UserError once it has started."""
+        """Remove items from a draft; unknown ids are ignored. Raises UserError once it has started."""
         if require_study(db, study_id)["state"] != "draft":
             raise UserError(
                 "The items of a study are fixed when it starts; it can be extended, nothing can be taken out."
@@ -137,27 +137,27 @@ class Studies(Repository):
 
     @write
     def start(self, db: Db, study_id: str) -> None:
-        """Freeze the rules as version 1 and take votes from now on. Raises UserError without items or questions."""
+        """Freeze the rules as version 1 and accept votes from now on. Raises UserError without items or questions."""
         _change_state(db, study_id, "running", "draft")
 
     @write
     def pause(self, db: Db, study_id: str) -> None:
-        """Take no votes until it is resumed. Raises UserError for a draft or a closed study."""
+        """Accept no votes until it is resumed. Raises UserError for a draft or a closed study."""
         _change_state(db, study_id, "paused")
 
     @write
     def resume(self, db: Db, study_id: str) -> None:
-        """Take votes again. Raises UserError for a draft or a closed study."""
+        """Accept votes again. Raises UserError for a draft or a closed study."""
         _change_state(db, study_id, "running", "paused")
 
     @write
     def close(self, db: Db, study_id: str) -> None:
-        """Take no votes any more, for good. Raises UserError for a draft."""
+        """Close the study for good: no more votes. Raises UserError for a draft."""
         _change_state(db, study_id, "closed")
 
     @write
     def archive(self, db: Db, study_id: str, archived: bool) -> None:
-        """Put a study away, or take it out again; one that runs is paused by it. Raises UserError for a draft."""
+        """Archive a study, pausing it if it runs, or take it out again. Raises UserError for a draft."""
         row = require_study(db, study_id)
         if row["state"] == "draft":
             raise UserError("A draft cannot be put away; delete it, or start it first.")
@@ -171,7 +171,7 @@ class Studies(Repository):
 
     @write
     def set_link(self, db: Db, study_id: str, on: bool) -> str:
-        """Open the invitation, or end it; returns its token, "" when it is off. An ended one never opens again."""
+        """Open or end the invitation; return its token, "" if it is off. An ended one never opens again."""
         study = require_study(db, study_id)
         if bool(study["link"]) == on:
             return study["link"] or ""
@@ -182,10 +182,10 @@ class Studies(Repository):
 
     @write
     def restore(self, db: Db, records: Records, images: Mapping[str, str], check: Callable[[StudyData], None]) -> str:
-        """Restore a study from its records, all or nothing, if `check` takes it; return its id. Raises UserError."""
+        """Restore a study from its records, all or nothing, if `check` accepts it; return its id. Raises UserError."""
         return insert_records(db, records, images, lambda study_id: check(_data(db, study_id)))
 
-    # Looking
+    # Queries
 
     @read
     def whole(self, db: Db, study_id: str) -> tuple[StudyData, dict[str, Any]]:
@@ -194,55 +194,55 @@ class Studies(Repository):
 
     @read
     def get(self, db: Db, study_id: str) -> Study:
-        """A study with its rules and counts."""
+        """Return a study with its rules and counts."""
         return _study(db, require_study(db, study_id))
 
     @read
     def all(self, db: Db) -> tuple[Study, ...]:
-        """All studies, the latest first."""
+        """Return all studies, latest first."""
         rows = list(db.query("SELECT * FROM studies ORDER BY created DESC, rowid DESC"))
         return tuple(_study(db, row) for row in rows)
 
     @read
     def items(self, db: Db, study_id: str) -> tuple[Item, ...]:
-        """The items of all kinds, in the order in which they were added."""
+        """Return the items of all kinds, in the order of their addition."""
         return _items(db, study_id)
 
     @read
     def rules_history(self, db: Db, study_id: str) -> tuple[tuple[Rules, datetime], ...]:
-        """The versions of the rules since the start and since when each counted, oldest first; () of a draft."""
+        """Return the versions of the rules, each with the time of its start, oldest first; () for a draft."""
         require_study(db, study_id)
         return _history(db, study_id)
 
     @read
     def revision(self, db: Db, study_id: str) -> int:
-        """A number that grows with every change that a result could show: what was worked out for it holds with it."""
+        """Return a number that grows with every change that results may depend on. It validates cached results."""
         return int(require_study(db, study_id)["revision"])
 
     @read
     def data(self, db: Db, study_id: str) -> StudyData:
-        """All that an analysis needs, in one snapshot."""
+        """Return all data for an analysis, in one snapshot."""
         return _data(db, study_id)
 
     @read
     def log(self, db: Db, study_id: str = "", limit: int = 200) -> tuple[LogEntry, ...]:
-        """The latest lines, latest first; of one study, or of all with ""."""
+        """Return the latest log lines, latest first; of one study, or of all with ""."""
         where = "WHERE study = :study" if study_id else ""
         rows = db.query(f"SELECT * FROM study_log {where} ORDER BY id DESC LIMIT :n", {"study": study_id, "n": limit})
         return tuple(record_of(LogEntry, row, study_id=row["study"]) for row in rows)
 
-    # What is said in a study, beside the answers of its workers
+    # Statements about a study, besides its workers' answers
 
     @write
     def note(self, db: Db, event: str, detail: str, study_id: str = "", worker: str = "") -> None:
-        """Add a line to the log, such as a refusal; too long a text is cut. Neither study nor worker has to exist."""
+        """Add a line to the log, such as a refusal; too long texts are cut. Study and worker need not exist."""
         append_log(db, event, detail, study_id, worker)
 
     @write
     def adjudicate(self, db: Db, study_id: str, item: int, question: str, answer: str, reason: str) -> None:
-        """A person's answer to a question of an item, kept apart from the votes; "" takes an earlier one back.
+        """Save a person's answer to a question of an item, apart from the votes; "" withdraws an earlier one.
 
-        Raises UserError for an item that is not one of the study's.
+        Raises UserError if the item does not belong to the study.
         """
         require_study(db, study_id)
         query = "SELECT 1 FROM study_items WHERE id = ? AND study = ? AND kind = 'item'"
@@ -257,13 +257,13 @@ class Studies(Repository):
 
     @write
     def import_votes(self, db: Db, study_id: str, votes: Iterable[ImportedVote]) -> int:
-        """Save votes that were given elsewhere, all or none, as finished assignments of workers named
-        `imported-NAME`, in the order of their times; returns how many. Plain tuples with the fields of `ImportedVote`
-        do as well. An item may get more votes than it asks for: the first count. Those of a worker who is excluded
-        count once they are readmitted.
+        """Save votes collected elsewhere, all or none, as finished assignments of workers named `imported-NAME`, in the
+        order of their times; return their number. Plain tuples with the fields of `ImportedVote` work as well. An
+        item may get more votes than it needs: the first count. Those of an excluded worker count once they are
+        readmitted.
 
-        Raises UserError for a study that is not running or paused, an item that is not one of its, a second vote of a
-        worker on an item, and times or names that cannot be.
+        Raises UserError if the study is not running or paused, for an item of another study, a second vote of a worker
+        on an item, and impossible times or names.
         """
         if require_study(db, study_id)["state"] not in ("running", "paused"):
             raise UserError("Votes can be brought into a study that is running or paused; start it first.")
@@ -316,9 +316,9 @@ def _data(db: Db, study_id: str) -> StudyData:
 
 
 def _change_state(db: Db, study_id: str, state: StudyState, only: StudyState | None = None) -> None:
-    """Start, pause, resume or close; again the same changes nothing. With `only`, no other state is left for it.
+    """Start, pause, resume or close; a repeated call does nothing. `only` is the single state that may be left.
 
-    Raises UserError for a step that is none.
+    Raises UserError for an impossible change.
     """
     old: StudyState = require_study(db, study_id)["state"]
     if old == state:
@@ -334,7 +334,7 @@ def _change_state(db: Db, study_id: str, state: StudyState, only: StudyState | N
     event = {"running": "started" if old == "draft" else "resumed", "paused": "paused", "closed": "closed"}[state]
     if state == "closed":
         db.execute("UPDATE assignments SET state = 'expired' WHERE study = ? AND state = 'leased'", [study_id])
-    if event == "resumed":  # nobody could answer meanwhile: a pause costs no one the item that they were at
+    if event == "resumed":  # nobody could answer during the pause: no worker loses their current item by it
         hold_again(db, study_id)
     update_study(db, study_id, {"state": state})
     append_log(db, event, "", study_id)
@@ -353,13 +353,13 @@ def _items(db: Db, study_id: str) -> tuple[Item, ...]:
 def _study(db: Db, row: Row) -> Study:
     rules = rules_of(row["rules"])
     counts = {kind: _count_items(db, row, kind) for kind in ITEM_KINDS}
-    # Every step of every annotator asks for the study: over the workers this is far quicker than over the items.
+    # Every request of every annotator reads the study: counting over workers is far quicker than over items.
     query = """
         SELECT total(items_seen + controls_seen + quiz_seen > 0), total(items_seen * (exclusion IS NULL))
         FROM enrolments WHERE study = ?
     """
     workers, votes = db.execute(query, [row["id"]]).fetchone()
-    # Votes of a readmitted worker and of a file may be more than an item asks for; by an index, these few are found.
+    # Readmitted workers and imported files may give more votes than an item needs; an index finds these few.
     query = """
         SELECT total(max(votes - :asked, 0)) FROM study_items
         WHERE study = :study AND kind = 'item' AND votes + leases > :asked
@@ -387,7 +387,7 @@ def _is_archived(db: Db, study_id: str) -> bool:
 
 
 def _count_items(db: Db, study: Row, kind: str) -> int:
-    # Places are given without gaps, but not yet in a draft.
+    # Places have no gaps, but drafts have no places yet.
     what = "count(*)" if study["state"] == "draft" else "coalesce(max(place) + 1, 0)"
     return _count(db, f"SELECT {what} FROM study_items WHERE study = ? AND kind = ?", [study["id"], kind])
 
@@ -405,7 +405,7 @@ def _freeze(db: Db, study_id: str) -> None:
 
 
 def _give_places(db: Db, study_id: str) -> None:
-    """Number the items that have no place yet, on from those that have, each kind for itself."""
+    """Number the items without a place, continuing after the others, each kind separately."""
     for kind in ITEM_KINDS:
         first = _count(
             db, "SELECT count(*) FROM study_items WHERE study = ? AND kind = ? AND place NOT NULL", [study_id, kind]
@@ -459,7 +459,7 @@ def _name(name: str) -> str:
 
 
 def _votes(db: Db, study_id: str) -> tuple[Vote, ...]:
-    # CROSS JOIN keeps SQLite at the index that has the votes in their order.
+    # CROSS JOIN makes SQLite use the index that has the votes in order.
     query = """
         SELECT assignments.id AS assignment, item, kind, assignments.worker, answers, comment, accepted, submitted,
             seconds, side, changes, assignments.verdict, coalesce(decisions.reason, '') AS reason,

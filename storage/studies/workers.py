@@ -1,4 +1,4 @@
-"""Workers: pseudonyms, their codes, the studies they belong to, what is decided of them there, and who is signed in.
+"""Workers: pseudonyms, codes, their studies, decisions on them, and sessions.
 
 A code is never stored, only its SHA-256: whoever reads the database cannot sign in as anybody. It has so many random
 bits that no salt and no slow hash is needed. The same holds for the token of a session, of 256 random bits.
@@ -23,9 +23,9 @@ from storage.studies.rows import append_log, require_study, touch
 
 LONGEST_REASON = 500
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-"""Base32 without the letters that are read as digits or spell words: https://www.crockford.com/base32.html."""
+"""Base32 without letters that look like digits or form words: https://www.crockford.com/base32.html."""
 _SYMBOLS = 16
-"""Of a code: 16 times 5 bits."""
+"""Symbols of a code: 16 times 5 bits."""
 _READ_AS = str.maketrans("OIL", "011", "- \t\r\n")
 _BIRDS = (
     "avocet bittern bunting buzzard chough condor coot cormorant crane curlew dipper dove dunlin dunnock eagle "
@@ -44,9 +44,9 @@ _NOT_BEGUN = """
         SELECT 1 FROM enrolments AS any_of WHERE any_of.worker = workers.id AND (consented NOT NULL OR given > 0)
     ) LIMIT 1
 """
-"""Who joined a study from a browser, and has neither agreed to anything nor been given an item, in any study."""
+"""Workers who joined a study from a browser, and have neither consented nor been given an item, in any study."""
 HOURS = 12.0
-"""How long a session lasts unless it is said."""
+"""Default hours of a session."""
 
 
 class Workers(Repository):
@@ -54,15 +54,15 @@ class Workers(Repository):
 
     @write
     def add(self, db: Db) -> tuple[Worker, str]:
-        """A new pseudonym and its code, which cannot be shown again: only its hash is kept."""
+        """Create a pseudonym and its code, which cannot be shown again: only its hash is stored."""
         return add_worker(db)
 
     @write
     def join(self, db: Db, link: str, browser: str = "") -> tuple[str, Worker, str]:
-        """A worker in the study of an open invitation: the study's id, the worker, the code. `browser` is the secret of
-        the browser that asks, where it has one: who joined from it before and has not begun is meant, and nobody new.
+        """Return the study's id, a worker and their code, for the token of an open invitation. `browser` is the secret
+        of the requesting browser, if any: a worker who joined from it and has not begun is returned again.
 
-        Raises UserError for a token that opens nothing, or a study that has not started or is closed.
+        Raises UserError if no study of this token is running or paused.
         """
         for row in db.query("SELECT id, state FROM studies WHERE link = ?", [whole(link[:200])]):
             if row["state"] in ("running", "paused"):
@@ -77,12 +77,12 @@ class Workers(Repository):
 
     @write
     def came_from(self, db: Db, worker: str, browser: str) -> None:
-        """The worker is signed in from the browser with this secret; again changes nothing."""
+        """Record that the worker is signed in from the browser with this secret; a repeated call does nothing."""
         came_from(db, worker, browser)
 
     @read
     def others_of_browser(self, db: Db, study_id: str, worker: str, browser: str) -> bool:
-        """Whether another worker came from the browser with this secret and has begun with this study."""
+        """Return True if another worker came from the browser with this secret and has begun this study."""
         query = """
             SELECT 1 FROM enrolments JOIN worker_browsers USING (worker)
             WHERE study = ? AND browser = ? AND worker <> ? AND given > 0 LIMIT 1
@@ -103,7 +103,7 @@ class Workers(Repository):
 
     @write
     def new_code(self, db: Db, worker: str) -> str:
-        """Another code; the earlier one opens nothing any more, and the worker's sessions end."""
+        """Return a new code; the earlier one becomes invalid, and the worker's sessions end."""
         require_worker(db, worker)
         code = _new_code(db, worker)
         db.execute("DELETE FROM sessions WHERE role = 'worker' AND worker = ?", [worker])
@@ -111,7 +111,7 @@ class Workers(Repository):
 
     @read
     def of_code(self, db: Db, code: str) -> str | None:
-        """Whose code this is, however it is spaced and in small letters too; None when nobody's."""
+        """Return the worker of a code, ignoring spacing and case, or None."""
         symbols = code[:200].upper().translate(_READ_AS)
         for row in db.query("SELECT worker FROM worker_codes WHERE sha = ?", [sha_of(symbols)]):
             return str(row["worker"])
@@ -119,39 +119,39 @@ class Workers(Repository):
 
     @read
     def get(self, db: Db, worker: str) -> Worker:
-        """A worker with the record in all studies."""
+        """Return a worker with their record in all studies."""
         return require_worker(db, worker)
 
     @read
     def of_study(self, db: Db, study_id: str) -> tuple[Worker, ...]:
-        """The workers of a study in the order in which they came."""
+        """Return the workers of a study in the order in which they joined."""
         return read_workers(db, study_id)
 
     @write
     def enrol(self, db: Db, study_id: str, worker: str) -> None:
-        """Let a worker into a study; again changes nothing."""
+        """Enrol a worker in a study; a repeated call does nothing."""
         enrol(db, study_id, worker)
 
     @read
     def enrolled(self, db: Db, worker: str) -> tuple[str, ...]:
-        """The ids of the studies that a worker belongs to, the one they came to last first; () of an unknown one."""
+        """Return the ids of a worker's studies, the latest joined first; () for an unknown worker."""
         return _enrolled(db, worker)
 
     @write
     def consent(self, db: Db, study_id: str, worker: str) -> None:
-        """The worker agrees to take part; the first time counts. Raises UserError for one who is not enrolled."""
+        """Record the worker's consent; the first time counts. Raises UserError if they are not enrolled."""
         query = "UPDATE enrolments SET consented = coalesce(consented, ?) WHERE study = ? AND worker = ?"
         if not db.execute(query, [now(), study_id, worker]).rowcount:
             raise UserError("You are not part of this study; open the link of its invitation.")
 
     @read
     def enrolment(self, db: Db, study_id: str, worker: str) -> Enrolment | None:
-        """What is known of a worker in a study; None for one who does not belong to it."""
+        """Return a worker's state in a study; None if they are not enrolled."""
         return _enrolment(db, study_id, worker)
 
     @write
     def block(self, db: Db, worker: str, blocked: bool) -> None:
-        """Keep a worker from voting anywhere, or let them again; votes that were given stay."""
+        """Block a worker from voting anywhere, or unblock them; existing votes stay."""
         if require_worker(db, worker).blocked != blocked:
             db.execute("UPDATE workers SET blocked = ? WHERE id = ?", [int(blocked), worker])
             if blocked:
@@ -160,11 +160,11 @@ class Workers(Repository):
                     db.execute(query, [study_id, worker])
             append_log(db, "worker blocked" if blocked else "worker unblocked", "", worker=worker)
 
-    # What is decided of a worker in a study
+    # Decisions on a worker in a study
 
     @write
     def exclude(self, db: Db, study_id: str, worker: str, reason: str, by: Literal["rule", "person"]) -> None:
-        """Leave a worker's votes out, for the first reason given. Raises UserError for one who is not in the study."""
+        """Exclude a worker's votes; the first reason stays. Raises UserError if they are not in the study."""
         enrolment = _require_enrolment(db, study_id, worker)
         if enrolment.exclusion is not None:
             return
@@ -203,11 +203,10 @@ class Workers(Repository):
     def decide(
         self, db: Db, study_id: str, worker: str, verdict: ApprovalVerdict, reason: str, only_pending: bool = False
     ) -> None:
-        """Approve or reject all that the worker has answered in this study but its training, or take that back with
-        "pending".
+        """Approve or reject all that the worker has answered in this study except training, or reset it with "pending".
 
-        With `only_pending`, what was decided before stays as it is. Raises UserError for a worker who is not in the
-        study, and for a rejection without a reason.
+        With `only_pending` earlier decisions stay. Raises UserError if the worker is not in the study, and for a
+        rejection without a reason.
         """
         _require_enrolment(db, study_id, worker)
         reason = checked_reason(reason, needed=verdict == "rejected")
@@ -226,14 +225,14 @@ class Workers(Repository):
 
 
 def require_worker(db: Db, worker: str) -> Worker:
-    """A worker with the record in all studies. Raises UserError for an unknown one."""
+    """Return a worker with their record in all studies. Raises UserError for an unknown worker."""
     for row in db.query("SELECT * FROM workers WHERE id = ?", [worker]):
         return record_of(Worker, row)
     raise UserError(f"There is no worker {worker[:80]!r}; pick one from the list of workers.")
 
 
 def read_workers(db: Db, study_id: str) -> tuple[Worker, ...]:
-    """The workers of a study in the order in which they came."""
+    """Return the workers of a study in the order in which they joined."""
     require_study(db, study_id)
     query = """
         SELECT workers.* FROM enrolments JOIN workers ON workers.id = enrolments.worker
@@ -243,7 +242,7 @@ def read_workers(db: Db, study_id: str) -> tuple[Worker, ...]:
 
 
 def enrol(db: Db, study_id: str, worker: str) -> None:
-    """Let a worker into a study; again changes nothing. Raises UserError for an unknown study or worker."""
+    """Enrol a worker; a repeated call does nothing. Raises UserError for an unknown study or worker."""
     require_study(db, study_id)
     require_worker(db, worker)
     row = {"study": study_id, "worker": worker, "created": now()}
@@ -253,7 +252,7 @@ def enrol(db: Db, study_id: str, worker: str) -> None:
 
 
 def came_from(db: Db, worker: str, browser: str) -> None:
-    """Remember that a worker was signed in from the browser with this secret, of which only a hash is kept."""
+    """Record that a worker signed in from the browser with this secret, of which only a hash is stored."""
     if not browser:
         return
     row = [worker, sha_of(browser), now()]
@@ -263,13 +262,13 @@ def came_from(db: Db, worker: str, browser: str) -> None:
 
 
 def insert_decision(db: Db, study_id: str, worker: str, verdict: ApprovalVerdict, reason: str) -> int:
-    """The row of a decision; returns its id."""
+    """Insert a decision; return its id."""
     row = {"study": study_id, "worker": worker, "verdict": verdict, "reason": reason, "created": now()}
     return insert_row(db, "decisions", row)
 
 
 def checked_reason(reason: str, needed: bool) -> str:
-    """A reason as it is kept. Raises UserError for one that is too long, or that is missing and `needed`."""
+    """Return a reason as stored. Raises UserError if it is too long, or missing and `needed`."""
     reason = checked_text(reason, "The reason", LONGEST_REASON)
     if needed and not reason:
         raise UserError("Say why: the worker may ask, and the report names the reason.")
@@ -277,14 +276,14 @@ def checked_reason(reason: str, needed: bool) -> str:
 
 
 def add_worker(db: Db, browser: str = "") -> tuple[Worker, str]:
-    """A new pseudonym and its code, which hangs on the secret of a browser where there is one."""
+    """Create a pseudonym and its code, derived from the secret of a browser if there is one."""
     worker = _free_name(db)
     db.table("workers").insert({"id": worker, "created": now()})
     return require_worker(db, worker), _new_code(db, worker, browser)
 
 
 def _symbols(worker: str, browser: str) -> str:
-    """The code of a worker who joins from the browser with this secret: the same one whenever it is asked for."""
+    """Return the code of a worker who joins from the browser with this secret: always the same."""
     number = int.from_bytes(hmac.digest(browser.encode("utf-8", "replace"), worker.encode(), "sha256"), "big")
     return "".join(_CROCKFORD[number >> 5 * place & 31] for place in range(_SYMBOLS))
 
@@ -330,7 +329,7 @@ def _require_enrolment(db: Db, study_id: str, worker: str) -> Enrolment:
 
 
 def _free_name(db: Db) -> str:
-    """Such as heron-41. Two digits while most of those are free, then more: a search must not take long."""
+    """Return a free name such as heron-41. Two digits while most are free, then more, to keep the search short."""
     count = db.execute("SELECT count(*) FROM workers").fetchone()[0]
     largest = 100
     while count > len(_BIRDS) * largest // 2:
@@ -360,7 +359,7 @@ class Sessions(Repository):
 
     @read
     def get(self, db: Db, token: str) -> Session | None:
-        """The session of a token; None for one that is none, has run out or was closed."""
+        """Return the session of a token; None if it is unknown, expired or closed."""
         query = "SELECT role, worker, expires FROM sessions WHERE sha = ? AND expires > ?"
         for row in db.query(query, [sha_of(token[:200]), now()]):
             return Session(row["role"], row["worker"] or "", when(row["expires"]))
@@ -368,7 +367,7 @@ class Sessions(Repository):
 
     @write
     def close(self, db: Db, token: str) -> None:
-        """End a session; an unknown token changes nothing."""
+        """End a session; an unknown token is ignored."""
         db.execute("DELETE FROM sessions WHERE sha = ?", [sha_of(token[:200])])
 
     @write
@@ -381,12 +380,12 @@ class Sessions(Repository):
 
     @read
     def secret(self, db: Db, name: str) -> str | None:
-        """A named value that a sign-in needs, such as the hash of the lead's password; None when it was never set."""
+        """Return a named value for sign-in, such as the hash of the lead's password; None if it was never set."""
         for row in db.query("SELECT value FROM secrets WHERE name = ?", [name]):
             return str(row["value"])
         return None
 
     @write
     def set_secret(self, db: Db, name: str, value: str) -> None:
-        """Set a named value; the earlier one is gone."""
+        """Set a named value, replacing the earlier one."""
         db.table("secrets").insert({"name": name, "value": value, "changed": now()}, replace=True)

@@ -1,4 +1,4 @@
-"""A filter of the images of a version of a test set, as SQL."""
+"""The image filter for a version of a test set, as SQL."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ REVIEW = """
         WHEN 'accepted' THEN 'accepted' WHEN 'rejected' THEN 'rejected' ELSE 'open' END
     END
 """
-"""What people decided of an entry; of one that was brought in, and not decided here, what was decided before."""
+"""Review of an entry; for an imported one without a decision here, the imported decision."""
 FROM_ENTRIES = """
     FROM test_set_entries AS entries LEFT JOIN test_case_states AS state ON state.test_case = entries.test_case
 """
 _OWN: Mapping[Facet, str] = {"class": "label", "split": "split", "review": REVIEW}
-"""Facets of which a version has values of its own, with their columns."""
+"""Facets that a version stores itself, with their columns."""
 _LISTED = "(SELECT value FROM json_each(:{}))"
 _OF_ENTRIES = f"image IN (SELECT catalogue.image FROM catalogue WHERE id IN {_LISTED})"
 
 
 def where_of(db: Db, version: int, image_filter: ImageFilter) -> tuple[str, dict[str, Any]]:
-    """Write a filter as SQL. Label, split and review are the version's; all else is the catalogue's."""
+    """Return a filter as SQL. Label, split and review are the version's; all else is the catalogue's."""
     conditions, values = ["version = :version"], dict[str, Any](version=version)
 
     def listed(found: Sequence[Any]) -> str:
@@ -49,7 +49,7 @@ def where_of(db: Db, version: int, image_filter: ImageFilter) -> tuple[str, dict
             if chosen is None:
                 continue
             condition = f"{column} IN {_LISTED.format(listed(chosen))}"
-            if facet == "class" and any(chosen):  # the classes of a mask, which is no label, stand in the catalogue
+            if facet == "class" and any(chosen):  # the classes of a mask, which are no label, are in the catalogue
                 other = of_catalogue(ImageFilter(facets={facet: chosen, "kind": ("segmentation",)}))
                 condition = f"({condition} OR label = '' AND {other})"
             conditions.append(f"{sign}({condition})")

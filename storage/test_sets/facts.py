@@ -1,4 +1,4 @@
-"""What is known of the images of a version now: how each was made, checked, reviewed, judged and predicted."""
+"""Current facts about the images of a version: lineage, checks, review, votes and predictions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from storage.runs.test_cases import cases_by_id
 
 @dataclass(frozen=True)
 class CaseFacts:
-    """What is known of a test case."""
+    """Facts about a test case."""
 
     run: str
     new_caption: str
@@ -27,7 +27,7 @@ class CaseFacts:
 
 
 def captions_of(db: Db, version: int) -> dict[str, str]:
-    """Return the captions of source images, by run and by hash of the source; "" where there is none."""
+    """Return the captions of source images, by run and by hash of the source; "" without one."""
     query = """
         SELECT runs.id, runs.source, (
             SELECT value FROM stage_values WHERE run = runs.id AND stage = 'caption' ORDER BY id DESC LIMIT 1
@@ -45,7 +45,7 @@ def captions_of(db: Db, version: int) -> dict[str, str]:
 
 
 def facts_of(db: Db, ids: Sequence[int], images: Path) -> dict[int, CaseFacts]:
-    """Of these test cases, by their id."""
+    """Return the facts about these test cases, by id."""
     votes, predictions, profiles = _votes(db, ids), _predictions(db, ids), _profiles(db, ids)
     found = {}
     for case in cases_by_id(db, ids, images):

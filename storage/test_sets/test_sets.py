@@ -1,7 +1,7 @@
-"""The test sets of a workspace: their versions, what is in a draft, and the release that makes one final.
+"""The test sets of a workspace: their versions, the content of a draft, and the release that makes it final.
 
-Every method that saves runs in one transaction and returns after its commit. What a person can put right is a
-UserError, in words for them. What a person typed is only ever a bound parameter.
+Every method that saves runs in one transaction and returns after its commit. Errors that the user can fix are
+UserErrors with a sentence. Typed text is only used as bound parameters.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from storage.test_sets.facts import CaseFacts, captions_of, facts_of
 
 LONGEST_NOTE = 4000
 MOST_ENTRIES = 1_000_000
-"""Images in one version."""
-# One look a named image: NOT IN would read all images of the version for one of them.
+"""Maximum images in one version."""
+# One lookup for each named image: NOT IN would read all images of the version for each.
 _OUTSIDE = """
     SELECT value FROM json_each(?) WHERE NOT EXISTS (
         SELECT 1 FROM test_set_entries WHERE version = ? AND image = value
     ) LIMIT 1
 """
 Removed = tuple[Row, ...]
-"""The rows of images that were taken out of a draft: what `put_back` needs to undo that."""
+"""Rows of images removed from a draft: `put_back` uses them to undo the removal."""
 _AT_ONCE = 500
-"""Images that are held in memory while they are put into a draft."""
+"""Images in memory while they are added to a draft."""
 _ENTRY = "version image source label split mask mask_classes role test_case origin source_elsewhere".split()
 _CHOSEN = """
     FROM json_each(?) AS chosen CROSS JOIN test_set_entries AS entries
@@ -64,7 +64,7 @@ _VERSIONS = """
 
 
 class TestSets(Repository):
-    """The test sets, and the hashes that pictures are found again by."""
+    """The test sets, and the hashes by which pictures are found again."""
 
     __test__ = False  # its name begins as pytest's own classes do
 
@@ -76,31 +76,31 @@ class TestSets(Repository):
 
     @write
     def create(self, db: Db, name: str, note: str = "") -> str:
-        """Begin a set with an empty draft; return its id. Raises UserError for a name that does not fit or is taken."""
+        """Create a set with an empty draft; return its id. Raises UserError for an invalid or taken name."""
         return create_set(db, name, note)[0]
 
     @write
     def create_with(self, db: Db, name: str, note: str, entries: Iterable[SetEntry]) -> tuple[SetVersion, int]:
-        """Begin a set with a draft of these images, all or none; return it and their number. Raises UserError."""
+        """Create a set with a draft of these images, all or none; return it and their number. Raises UserError."""
         _, number = create_set(db, name, note)
         added = _add(db, number, entries)
         return _version(db, number), added
 
     @write
     def begin_draft(self, db: Db, version: int) -> SetVersion:
-        """Begin a draft from a released version, its parent. Raises UserError for a draft, or if there is one."""
+        """Create a draft from a released version, its parent. Raises UserError for a draft, or if there is one."""
         return _begin_next(db, version)
 
     @write
     def begin_draft_with(self, db: Db, version: int, entries: Iterable[SetEntry]) -> tuple[SetVersion, int]:
-        """Begin a draft as `begin_draft` with more images, all or none; return it and how many are new."""
+        """Create a draft as `begin_draft` with more images, all or none; return it and how many are new."""
         number = _begin_next(db, version).number
         added = _add(db, number, entries)
         return _version(db, number), added
 
     @write
     def delete_draft(self, db: Db, version: int) -> None:
-        """Let a draft go, and its set too where nothing of it was released. Raises UserError for a released version."""
+        """Delete a draft, and its set if nothing of it was released. Raises UserError for a released version."""
         draft = _draft(db, version)
         db.execute("DELETE FROM test_set_entries WHERE version = ?", [version])
         db.execute("DELETE FROM test_set_versions WHERE number = ?", [version])
@@ -109,10 +109,10 @@ class TestSets(Repository):
 
     @write
     def release(self, db: Db, version: int, expected: str, note: str, thresholds: Mapping[str, float]) -> SetVersion:
-        """Make a draft final, under the id that follows from what is in it.
+        """Make a draft final, under the id that follows from its content.
 
-        `expected` is the id that it has by what was checked: raises UserError where the draft was changed since, or is
-        no draft, or where that id is taken, for the same was released before.
+        `expected` is the id of the content that was checked: raises UserError if the draft was changed since, or is no
+        draft, or if that id exists, as the same content was released before.
         """
         draft, note = _draft(db, version), checked_note(note)
         found = version_id(draft.set_name, draft.parent, note, thresholds, _entries(db, version))
@@ -129,21 +129,21 @@ class TestSets(Repository):
         )
         return _version(db, version)
 
-    # What is in a draft
+    # Content of a draft
 
     @write
     def add(self, db: Db, version: int, entries: Iterable[SetEntry]) -> int:
-        """Put images into a draft, all or none; those that are in it stay as they are. Returns how many came new. They
-        are read one by one.
+        """Add images to a draft, all or none; existing ones stay unchanged. Return the number of new ones. `entries`
+        are consumed one by one.
 
-        The source of an image that has no test case may be elsewhere. Raises UserError for a released version, another
+        The source of an image without a test case may be elsewhere. Raises UserError for a released version, any other
         image that is not in the workspace, and too many.
         """
         return _add(db, version, entries)
 
     @write
     def remove(self, db: Db, version: int, images: Sequence[str]) -> Removed:
-        """Take images out of a draft; return the rows of those in it. Raises UserError for a released version."""
+        """Remove images from a draft; return their rows. Raises UserError for a released version."""
         _require_draft(db, version)
         found = tuple(db.query(f"SELECT entries.* {_CHOSEN}", [pack(list(dict.fromkeys(images))), version]))
         db.conn.executemany("DELETE FROM test_set_entries WHERE id = ?", ([row["id"]] for row in found))
@@ -151,8 +151,8 @@ class TestSets(Repository):
 
     @write
     def put_back(self, db: Db, version: int, removed: Removed) -> int:
-        """Put removed images back as they were, in their old places; return how many came back. An image that was added
-        again meanwhile stays as it is. Raises UserError for a released version.
+        """Restore removed images unchanged at their old places; return their number. An image that was added again
+        since then stays unchanged. Raises UserError for a released version.
         """
         _require_draft(db, version)
         names = ("id", *_ENTRY)
@@ -165,7 +165,7 @@ class TestSets(Repository):
     @write
     def part(self, db: Db, version: int, name: str, moved: Sequence[str], shared: Sequence[str]) -> SetVersion:
         """Move images of a draft into the draft of a new set, with their labels and splits; `shared` ones are then in
-        both. Return the new draft. Raises UserError for a released version and for a name that is taken.
+        both. Return the new draft. Raises UserError for a released version and for a taken name.
         """
         _require_draft(db, version)
         _, number = create_set(db, name, "")
@@ -189,52 +189,52 @@ class TestSets(Repository):
 
     @write
     def set_splits(self, db: Db, version: int, splits: Mapping[str, Split]) -> int:
-        """Put images of a draft into splits; return how many changed. Raises UserError if one is not in it."""
+        """Assign images of a draft to splits; return how many changed. Raises UserError if one is not in it."""
         _require_inside(db, version, tuple(splits))
-        # An image at a time: SQLite would look through the whole version for each of a list.
+        # One image at a time: for a list SQLite would scan the whole version for each.
         query = "UPDATE test_set_entries SET split = ? WHERE version = ? AND image = ? AND split <> ?"
         rows = ((split, version, image, split) for image, split in splits.items())
         return db.conn.executemany(query, rows).rowcount
 
-    # Looking
+    # Queries
 
     @read
     def all(self, db: Db) -> tuple[TestSet, ...]:
-        """All sets, the latest first."""
+        """Return all sets, latest first."""
         rows = list(db.query("SELECT * FROM test_sets ORDER BY created DESC, rowid DESC"))
         return tuple(TestSet(row["id"], row["name"], when(row["created"]), _versions(db, row["id"])) for row in rows)
 
     @read
     def names(self, db: Db) -> dict[str, str]:
-        """The id of every set, with its name."""
+        """Return the name of every set by id."""
         return {row["id"]: row["name"] for row in db.query("SELECT id, name FROM test_sets")}
 
     @read
     def get(self, db: Db, set_id: str) -> TestSet:
-        """One set. Raises UserError for an unknown id."""
+        """Return one set. Raises UserError for an unknown id."""
         for row in list(db.query("SELECT * FROM test_sets WHERE id = ?", [set_id])):
             return TestSet(row["id"], row["name"], when(row["created"]), _versions(db, set_id))
         raise UserError(f"There is no test set {set_id[:80]!r}; take one from the list.", field="test_set")
 
     @read
     def by_id(self, db: Db, beginning: str) -> tuple[SetVersion, ...]:
-        """The released versions whose id begins so; `beginning` are hexadecimal digits."""
+        """Return the released versions whose id begins with the hexadecimal digits `beginning`."""
         rows = db.query(f"{_VERSIONS} WHERE versions.sha BETWEEN ? AND ?", [beginning, f"{beginning}g"])
         return tuple(_stored(row) for row in rows)
 
     @read
     def version(self, db: Db, number: int) -> SetVersion:
-        """One version, by the number of its row. Raises UserError where it is gone."""
+        """Return one version by its row number. Raises UserError if it was deleted."""
         return _version(db, number)
 
     @read
     def entries(self, db: Db, version: int) -> tuple[SetEntry, ...]:
-        """All images of a version, in the order in which they came, without their origins: see `origins`."""
+        """Return all images of a version in the order of their addition, without their origins: see `origins`."""
         return _entries(db, version)
 
     @read
     def origins(self, db: Db, version: int, images: Iterable[str]) -> dict[str, Mapping[str, Any]]:
-        """Return the origins of imported images of a version, by hash. They may be long: ask for some hundred."""
+        """Return the origins of imported images of a version, by hash. They may be long: request some hundred."""
         query = """
             SELECT image, origin FROM json_each(:images) AS wanted CROSS JOIN test_set_entries
             WHERE version = :version AND image = wanted.value AND origin <> '{}'
@@ -244,13 +244,13 @@ class TestSets(Repository):
 
     @read
     def page(self, db: Db, version: int, after: int, limit: int) -> tuple[tuple[int, SetEntry], ...]:
-        """At most `limit` images of a version behind the row `after`, each with its row, in the order of `entries`."""
+        """Return up to `limit` images of a version after the row `after`, each with its row number, in order."""
         query = "SELECT * FROM test_set_entries WHERE version = ? AND id > ? ORDER BY id LIMIT ?"
         return tuple((row["id"], _entry(row)) for row in db.query(query, [version, after, limit]))
 
     @read
     def shown(self, db: Db, version: int, image_filter: ImageFilter, at: int, limit: int) -> tuple[ShownEntry, ...]:
-        """At most `limit` of these images of a version from the place `at` on (0: the first), as `entries` has them."""
+        """Return up to `limit` matching images of a version from the zero-based place `at`, in order."""
         where, values = where_of(db, version, image_filter)
         query = (
             f"SELECT entries.*, {REVIEW} AS review {FROM_ENTRIES} {where} ORDER BY entries.id LIMIT :limit OFFSET :at"
@@ -260,20 +260,20 @@ class TestSets(Repository):
 
     @read
     def chosen(self, db: Db, version: int, image_filter: ImageFilter) -> tuple[str, ...]:
-        """The hashes of all of these images, in the order of `entries`."""
+        """Return the hashes of all matching images, in the order of `entries`."""
         where, values = where_of(db, version, image_filter)
         found = db.execute(f"SELECT image {FROM_ENTRIES} {where} ORDER BY entries.id", values)
         return tuple(image for (image,) in found)
 
     @read
     def count(self, db: Db, version: int, image_filter: ImageFilter) -> int:
-        """How many of these images a version has."""
+        """Return the number of matching images in a version."""
         where, values = where_of(db, version, image_filter)
         return int(db.execute(f"SELECT count(*) {FROM_ENTRIES} {where}", values).fetchone()[0])
 
     @read
     def counts(self, db: Db, version: int) -> tuple[EntryCount, ...]:
-        """How many images a version has of each label, split, role and review."""
+        """Return the number of images of a version by label, split, role and review."""
         query = f"""
             SELECT label, split, role, {REVIEW} AS review, count(*) {FROM_ENTRIES} WHERE version = ?
             GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
@@ -282,7 +282,7 @@ class TestSets(Repository):
 
     @read
     def tasks(self, db: Db, version: int) -> dict[TaskKind, tuple[str, ...]]:
-        """By task, the generated images of a version whose task is known."""
+        """Return the generated images of a version whose task is known, by task."""
         query = """
             SELECT image, coalesce(
                 (SELECT kind FROM catalogue WHERE catalogue.test_case = entries.test_case),
@@ -298,7 +298,7 @@ class TestSets(Repository):
 
     @read
     def not_accepted(self, db: Db, version: int) -> dict[int, str]:
-        """The test cases of a version that are not accepted now: "rejected", or "" where nobody reviewed them."""
+        """Return the verdicts of a version's test cases that are not accepted: "rejected", or "" without a review."""
         query = """
             SELECT entries.test_case, verdict FROM test_set_entries AS entries
             JOIN test_case_states AS state ON state.test_case = entries.test_case
@@ -324,7 +324,7 @@ class TestSets(Repository):
 
     @read
     def cases(self, db: Db, ids: Iterable[int]) -> tuple[CaseOfSet, ...]:
-        """What a test set takes over of these test cases, in their order. Raises UserError for one that is unknown."""
+        """Return the parts of these test cases that a test set uses, in order. Raises UserError for an unknown one."""
         wanted = list(dict.fromkeys(ids))
         query = """
             SELECT test_cases.id, test_cases.image, runs.source, test_cases.task, state.mask, state.mask_classes,
@@ -344,12 +344,12 @@ class TestSets(Repository):
 
     @read
     def captions(self, db: Db, version: int) -> dict[str, str]:
-        """What the source images of a version show, by their hash and by the run."""
+        """Return the captions of a version's source images, by their hash and by the run."""
         return captions_of(db, version)
 
     @read
     def versions_with(self, db: Db, image: str) -> tuple[SetVersion, ...]:
-        """The versions that have an image, the latest first."""
+        """Return the versions that contain an image, latest first."""
         query = """
             SELECT number FROM test_set_versions
             WHERE EXISTS (SELECT 1 FROM test_set_entries WHERE version = number AND image = ?) ORDER BY number DESC
@@ -358,13 +358,13 @@ class TestSets(Repository):
 
     @read
     def facts(self, db: Db, ids: Sequence[int]) -> dict[int, CaseFacts]:
-        """What is known now of these test cases, also of deleted runs."""
+        """Return the current facts about these test cases, also of deleted runs."""
         return facts_of(db, ids, self._images.folder)
 
     @read
     def reviews_of(self, db: Db, images: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Return the latest verdict of a person here on each of these images, with its reason and time, by the image.
-        Images that are open have none.
+        """Return a person's latest verdict here on each image, with its reason and time, by image. Open images are left
+        out.
         """
         query = """
             SELECT image, reviews.verdict, reason, reviews.created FROM catalogue
@@ -375,18 +375,18 @@ class TestSets(Repository):
         rows = db.query(query, [pack(list(images))])
         return {row.pop("image"): row for row in rows}
 
-    # What pictures are found again by
+    # Hashes by which pictures are found again
 
     @read
     def hashes(self, db: Db, images: Iterable[str]) -> dict[str, ImageHashes]:
-        """Of those of these images that have them."""
+        """Return the stored hashes of these images."""
         query = "SELECT * FROM image_hashes WHERE image IN (SELECT value FROM json_each(?))"
         rows = db.query(query, [pack(list(images))])
         return {row["image"]: ImageHashes(row["pixels"], int(row["perceptual"], 16)) for row in rows}
 
     @write
     def keep_hashes(self, db: Db, found: Mapping[str, ImageHashes]) -> None:
-        """Save the hashes of stored images, by the image; those that are there stay."""
+        """Save the hashes of stored images; existing ones stay."""
         db.conn.executemany(
             "INSERT INTO image_hashes (image, pixels, perceptual) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
             ([image, held.pixels, f"{held.perceptual:016x}"] for image, held in found.items()),
@@ -394,7 +394,7 @@ class TestSets(Repository):
 
 
 def create_set(db: Db, name: str, note: str) -> tuple[str, int]:
-    """Begin a set with an empty draft; return its id and the number of the draft. Raises UserError as `create`."""
+    """Create a set with an empty draft; return its id and the number of the draft. Raises UserError as `create`."""
     name = checked_text(name, "The name", LONGEST_NAME, "title")
     if not name:
         raise UserError("The test set has no name; give it one.", field="title")
@@ -470,7 +470,7 @@ def _draft(db: Db, number: int) -> SetVersion:
 
 
 def _require_draft(db: Db, number: int) -> str:
-    """The name of its set; its images are not counted for that."""
+    """Return the name of the draft's set, without counting its images. Raises UserError if it is no draft."""
     query = """
         SELECT place, state, name FROM test_set_versions JOIN test_sets ON test_sets.id = test_set WHERE number = ?
     """
@@ -565,5 +565,5 @@ def _require_inside(db: Db, version: int, images: Sequence[str]) -> None:
 
 
 def checked_note(note: str) -> str:
-    """The note of a version as it is kept. Raises UserError for one that is too long."""
+    """Return the note of a version as stored. Raises UserError if it is too long."""
     return checked_text(note, "The note", LONGEST_NOTE, "note", one_line=False)
