@@ -95,8 +95,8 @@ def restore(source: Path, folder: Path) -> BackupContents:
         _extract(archive, DATABASE, draft / DATABASE, contents.database_sha, source)
         for sha in contents.images:
             _extract(archive, f"{IMAGES}/{file_name(sha)}", draft / IMAGES / file_name(sha), sha, source)
-        found = _inspect(draft / DATABASE, source)
-        if set(found.images) != {*contents.images, *contents.left_out}:
+        restored = _inspect(draft / DATABASE, source)
+        if set(restored.images) != {*contents.images, *contents.left_out}:
             raise UserError(f"{source} is not whole: its images are not those of its database; take another backup.")
         sync_folder(draft / IMAGES)
         sync_folder(draft)
@@ -153,8 +153,8 @@ def _add_images(archive: zipfile.ZipFile, images: ImageFiles, contents: BackupCo
             left_out.append(sha)
         else:
             archive.writestr(f"{IMAGES}/{file_name(sha)}", data)  # a PNG is compressed already
-    there = tuple(sha for sha in contents.images if sha not in set(left_out))
-    return replace(contents, images=there, left_out=tuple(left_out))
+    readable = tuple(sha for sha in contents.images if sha not in set(left_out))
+    return replace(contents, images=readable, left_out=tuple(left_out))
 
 
 def _read_contents(archive: zipfile.ZipFile, source: Path) -> BackupContents:

@@ -24,17 +24,19 @@ def damage(workspace: Path) -> tuple[str, ...]:
     images = ImageFiles(workspace / IMAGES)
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
-            told = [row[0] for row in connection.execute(f"PRAGMA integrity_check({MOST_TOLD})") if row[0] != "ok"]
-            if told:
-                return tuple(f"The database is damaged: {one}" for one in told)
+            findings = [row[0] for row in connection.execute(f"PRAGMA integrity_check({MOST_TOLD})") if row[0] != "ok"]
+            if findings:
+                return tuple(f"The database is damaged: {one}" for one in findings)
             rows = connection.execute(f"SELECT * FROM pragma_foreign_key_check LIMIT {MOST_TOLD}").fetchall()
-            told = [f"Row {row[1]} of the table {row[0]} names a row of {row[2]} that is not there." for row in rows]
+            findings = [
+                f"Row {row[1]} of the table {row[0]} names a row of {row[2]} that is not there." for row in rows
+            ]
             shas = [sha for (sha,) in connection.execute("SELECT sha FROM images ORDER BY sha")]
     except sqlite3.DatabaseError as error:
         if "no such table" not in str(error):
             return (f"The database is damaged: {error}",)
         shas = []  # `catalogue_faults` reports which database it is
-    told += catalogue_faults(path)
+    findings += catalogue_faults(path)
     lost = []
     for sha in shas:
         try:
@@ -43,4 +45,4 @@ def damage(workspace: Path) -> tuple[str, ...]:
             lost.append(str(error))
     if len(lost) > MOST_TOLD:
         lost[MOST_TOLD:] = [f"And {count_of(len(lost) - MOST_TOLD, 'further image')} like these."]
-    return (*told, *lost)
+    return (*findings, *lost)

@@ -67,34 +67,34 @@ class Example(Repository):
     @write
     def begin(self, db: Db, seed: int) -> ExampleRecord:
         """Begin an example with this seed, or return the record of the existing one."""
-        held = _record(db)
-        if held is None:
-            held = ExampleRecord(seed)
-            _keep(db, held)
-        return held
+        record = _record(db)
+        if record is None:
+            record = ExampleRecord(seed)
+            _keep(db, record)
+        return record
 
     @write
     def add_batch(self, db: Db, number: int) -> None:
         """Record a batch. A second call changes nothing."""
-        held = _require(db)
-        _keep(db, replace(held, batches=tuple(dict.fromkeys((*held.batches, number)))))
+        record = _require(db)
+        _keep(db, replace(record, batches=tuple(dict.fromkeys((*record.batches, number)))))
 
     @write
     def create_test_set(self, db: Db, name: str) -> str:
         """Create and record a test set with an empty draft; return its id. A taken name gets a number."""
-        held = _require(db)
+        record = _require(db)
         taken = {row["name"].casefold() for row in db.query("SELECT name FROM test_sets")}
         free = next(one for one in _numbered(name) if one.casefold() not in taken)
-        made, _ = create_set(db, free, "")
-        _keep(db, replace(held, test_sets=(*held.test_sets, made)))
-        return made
+        test_set, _ = create_set(db, free, "")
+        _keep(db, replace(record, test_sets=(*record.test_sets, test_set)))
+        return test_set
 
     @write
     def create_study(self, db: Db, name: str, rules: Rules) -> str:
         """Create and record the draft of the study. Return its id."""
-        held, made = _require(db), create_study(db, name, rules)
-        _keep(db, replace(held, study=made))
-        return made
+        record, study = _require(db), create_study(db, name, rules)
+        _keep(db, replace(record, study=study))
+        return study
 
     @write
     def finish(self, db: Db) -> None:
@@ -107,25 +107,26 @@ class Example(Repository):
         All or nothing. Whatever a person's own work uses stays: see `Kept`. `trained_on` are test sets that models
         were trained with. The batches are those of the record and `batches`.
         """
-        held = _record(db)
-        if held is None:
+        record = _record(db)
+        if record is None:
             return Kept()
-        numbers = tuple(dict.fromkeys((*held.batches, *batches)))
-        own = {"runs": pack(_runs_of(db, numbers)), "author": AUTHOR}
-        sets = {name: set_id for set_id, name in _rows(db, _SETS, held.test_sets)}
+        numbers = tuple(dict.fromkeys((*record.batches, *batches)))
+        parameters = {"runs": pack(_runs_of(db, numbers)), "author": AUTHOR}
+        sets = {name: set_id for set_id, name in _rows(db, _SETS, record.test_sets)}
         kept_sets = {
             name: set_id
             for name, set_id in sets.items()
-            if set_id in trained_on or db.execute(_QUERIES["worked_on_set"], {**own, "id": set_id}).fetchone()
+            if set_id in trained_on or db.execute(_QUERIES["worked_on_set"], {**parameters, "id": set_id}).fetchone()
         }
         gone_sets = [set_id for set_id in sets.values() if set_id not in kept_sets.values()]
-        study = next(iter(db.execute("SELECT name FROM studies WHERE id = ?", [held.study])), None)
+        study = next(iter(db.execute("SELECT name FROM studies WHERE id = ?", [record.study])), None)
         kept_study = (
-            study is not None and db.execute(_QUERIES["voted_by_people"], {"study": held.study}).fetchone() is not None
+            study is not None
+            and db.execute(_QUERIES["voted_by_people"], {"study": record.study}).fetchone() is not None
         )
-        gone = {"sets": pack(gone_sets), "study": "" if kept_study else held.study}
-        used = dict(db.execute(_QUERIES["used_runs"], {**own, **gone}).fetchall())
-        for run in json.loads(own["runs"]):
+        gone = {"sets": pack(gone_sets), "study": "" if kept_study else record.study}
+        used = dict(db.execute(_QUERIES["used_runs"], {**parameters, **gone}).fetchall())
+        for run in json.loads(parameters["runs"]):
             if run not in used and not _is_removed(db, run):
                 change_state(db, run, removed=1)
         with _without_guards(db):
@@ -134,8 +135,8 @@ class Example(Repository):
             for set_id in gone_sets:
                 _drop(db, _TEST_SET, {"set": set_id})
             if study is not None and not kept_study:
-                _drop(db, _STUDY, {"study": held.study, "imported": f"{IMPORTED}%"})
-                append_log(db, "example removed", study[0], held.study)
+                _drop(db, _STUDY, {"study": record.study, "imported": f"{IMPORTED}%"})
+                append_log(db, "example removed", study[0], record.study)
         db.execute("DELETE FROM secrets WHERE name = ?", [EXAMPLE])
         return Kept(tuple(kept_sets), study[0] if study and kept_study else "", Counter(used.values()))
 
@@ -190,10 +191,10 @@ def _record(db: Db) -> ExampleRecord | None:
 
 
 def _require(db: Db) -> ExampleRecord:
-    held = _record(db)
-    if held is None:
+    record = _record(db)
+    if record is None:
         raise RuntimeError("the example was removed while it was made")
-    return held
+    return record
 
 
 def _keep(db: Db, record: ExampleRecord) -> None:

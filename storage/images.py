@@ -142,9 +142,9 @@ class Images(ImageFiles):
     def sizes(self, shas: Iterable[str | None]) -> dict[str, tuple[int, int]]:
         """Return width and height of the stored ones among these images, by hash. No file is opened."""
         query = "SELECT sha, width, height FROM images WHERE sha IN (SELECT value FROM json_each(?))"
-        asked = [json.dumps(list(shas))]
+        parameters = [json.dumps(list(shas))]
         return self._database.read(
-            lambda db: {row["sha"]: (row["width"], row["height"]) for row in db.query(query, asked)}
+            lambda db: {row["sha"]: (row["width"], row["height"]) for row in db.query(query, parameters)}
         )
 
 

@@ -39,8 +39,8 @@ class Inversions:
             os.utime(path)
         except OSError:
             return None
-        kept = data[32:]
-        return kept if hashlib.sha256(kept).digest() == data[:32] else None
+        content = data[32:]
+        return content if hashlib.sha256(content).digest() == data[:32] else None
 
     def save(self, key: str, data: bytes) -> None:
         """Save an inversion under its key, and drop the least recently used beyond the limit."""
@@ -63,13 +63,13 @@ class Inversions:
         return remove_temporary(self.folder, alive) if self.folder.is_dir() else 0
 
     def _drop_oldest(self, newest: Path) -> None:
-        found = []
+        files = []
         for path in self.folder.glob(f"*{SUFFIX}"):
             with suppress(FileNotFoundError):  # another process may drop it at the same time
                 status = path.stat()
-                found.append((path != newest, -status.st_mtime_ns, path, status.st_size))
+                files.append((path != newest, -status.st_mtime_ns, path, status.st_size))
         room = self._most_bytes
-        for _, _, path, size in sorted(found):
+        for _, _, path, size in sorted(files):
             room -= size
             if room < 0 and path != newest:
                 path.unlink(missing_ok=True)

@@ -85,7 +85,7 @@ def _study_outcome(rules: str, state: str, content: str, votes: str, adjudicatio
         return ""
     item = item_of({"id": 0, "public": "", "kind": "item", "image": "", "source": None, "content": content})
     then = datetime.fromtimestamp(0, UTC)
-    found = outcome_of_image(
+    outcome = outcome_of_image(
         item,
         [
             Vote(number, 0, "item", worker, json.loads(answers), "", then, then, 0.0, "left")
@@ -95,6 +95,6 @@ def _study_outcome(rules: str, state: str, content: str, votes: str, adjudicatio
         rules_of(rules),
         state == "closed",
     )
-    if found is None or found.status == "waiting":
+    if outcome is None or outcome.status == "waiting":
         return ""
-    return found.answer if found.status == "consensus" else found.status
+    return outcome.answer if outcome.status == "consensus" else outcome.status

@@ -93,12 +93,12 @@ class ThumbnailFiles:
         try:
             return np.frombuffer(path.read_bytes(), np.uint8).reshape(SHAPE)
         except (OSError, ValueError):  # it is missing or truncated
-            found = look_of(self._images.load(sha))
+            pixels = look_of(self._images.load(sha))
         try:
-            self._put(path, found.tobytes())
+            self._put(path, pixels.tobytes())
         except OSError as error:
             log.warning("the look of %s was not written (%s)", sha, error)
-        return found
+        return pixels
 
     def fill(self, sha: str) -> bool:
         """Make the thumbnail of an image unless it exists; return True if it was made.
@@ -157,8 +157,8 @@ class Thumbnails(ThumbnailFiles, Repository):
     def seen(self) -> Seen:
         """Return which entries were checked before; empty if unreadable: then all thumbnails are checked again."""
         try:
-            held = json.loads((self.folder / _SEEN).read_bytes())
-            return Seen(int(held["latest"]), tuple((int(first), int(last)) for first, last in held["gaps"]))
+            stored = json.loads((self.folder / _SEEN).read_bytes())
+            return Seen(int(stored["latest"]), tuple((int(first), int(last)) for first, last in stored["gaps"]))
         except (OSError, ValueError, KeyError, TypeError):
             return Seen()
 

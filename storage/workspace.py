@@ -170,8 +170,8 @@ class Workspace:
         """Return the current path of a model in `model_files`, also if `named` is its path before the workspace was
         moved. Any other path is returned unchanged.
         """
-        kept = kept_model(named)
-        if kept is None or not (here := self.model_files.joinpath(*kept)).exists():
+        stored_model = kept_model(named)
+        if stored_model is None or not (here := self.model_files.joinpath(*stored_model)).exists():
             return named
         return str(here)
 
@@ -206,8 +206,8 @@ class Workspace:
 
 def kept_model(path: str) -> tuple[str, str] | None:
     """Return content hash and name of a model in the `model_files` of any workspace; None for any other path."""
-    found = _MODEL_FILE.fullmatch(path)
-    return None if found is None else (found[1], found[2])
+    match = _MODEL_FILE.fullmatch(path)
+    return None if match is None else (match[1], match[2])
 
 
 def _migrate(db: Db) -> None:

@@ -196,9 +196,9 @@ class Batches(Repository):
                     SELECT 1 FROM batch_work WHERE source = own.id AND pass = :before AND state = 'done'))
             ORDER BY own.id LIMIT :limit
         """
-        given = {"batch": batch, "after": after, "lacking": lacking, "before": before, "limit": limit}
+        parameters = {"batch": batch, "after": after, "lacking": lacking, "before": before, "limit": limit}
         return tuple(
-            BatchSource(row["id"], _item(row), row["run"], row["first"] or "") for row in db.query(query, given)
+            BatchSource(row["id"], _item(row), row["run"], row["first"] or "") for row in db.query(query, parameters)
         )
 
     @read
@@ -218,10 +218,10 @@ class Batches(Repository):
     def hold(self, db: Db, batch: int) -> None:
         """Reserve a batch for this process and plan leased work again. Raises UserError if another process has it."""
         row = _require(db, batch)
-        own = self._images.process
-        if row["process"] not in (None, own) and self._alive(row["process"]):
+        process = self._images.process
+        if row["process"] not in (None, process) and self._alive(row["process"]):
             raise UserError(f"Another process works on the batch “{row['name']}” already: let it, or stop it first.")
-        db.execute("UPDATE batches SET process = ?, wish = 'go' WHERE id = ?", [own, batch])
+        db.execute("UPDATE batches SET process = ?, wish = 'go' WHERE id = ?", [process, batch])
         _release(db, batch)
 
     @write
@@ -271,8 +271,8 @@ class Batches(Repository):
         to find the piece that kills workers. Empty if nothing is planned.
         """
         query = "SELECT lot FROM batch_work WHERE batch = ? AND pass = ? AND state = 'planned' ORDER BY lot LIMIT 1"
-        found = db.execute(query, [batch, stage]).fetchone()
-        if found is None:
+        next_lot = db.execute(query, [batch, stage]).fetchone()
+        if next_lot is None:
             return ()
         query = """
             SELECT batch_work.id, place, seed, seeds, tries, deaths, counterfactual,
@@ -280,7 +280,7 @@ class Batches(Repository):
             FROM batch_work JOIN batch_sources ON batch_sources.id = source
             WHERE batch_work.batch = ? AND pass = ? AND state = 'planned' AND lot = ? ORDER BY place
         """
-        rows = list(db.query(query, [batch, stage, found[0]]))
+        rows = list(db.query(query, [batch, stage, next_lot[0]]))
         healthy = [row for row in rows if not row["deaths"]]
         rows = healthy or rows[:1]
         time = now()
@@ -382,10 +382,10 @@ class Batches(Repository):
     @read
     def counts(self, db: Db, batch: int) -> Mapping[Pass, Mapping[WorkState, Counted]]:
         """Return numbers and worker seconds by pass and state."""
-        found: dict[Pass, dict[WorkState, Counted]] = {one: {} for one in PASSES}
+        counts_by_pass: dict[Pass, dict[WorkState, Counted]] = {one: {} for one in PASSES}
         for row in db.query("SELECT * FROM batch_counts WHERE batch = ? AND number > 0", [batch]):
-            found[row["pass"]][row["state"]] = Counted(row["number"], row["seconds"])
-        return found
+            counts_by_pass[row["pass"]][row["state"]] = Counted(row["number"], row["seconds"])
+        return counts_by_pass
 
     @read
     def minutes(self, db: Db, batch: int, stage: Pass, most: int = 60) -> tuple[tuple[str, int], ...]:
@@ -495,8 +495,8 @@ def _add_work(db: Db, batch: int, stage: Pass, work: Sequence[NewWork], skipped:
     ]
     if new:
         names = tuple(new[0])
-        given = ", ".join(f":{name}" for name in names)
-        db.conn.executemany(f"INSERT INTO batch_work ({', '.join(names)}) VALUES ({given})", new)
+        placeholders = ", ".join(f":{name}" for name in names)
+        db.conn.executemany(f"INSERT INTO batch_work ({', '.join(names)}) VALUES ({placeholders})", new)
 
 
 def _require(db: Db, batch: int) -> Row:
@@ -530,11 +530,11 @@ def _source_runs(db: Db, runs: Sequence[str]) -> Mapping[str, SourceRun]:
         SELECT runs.id, source, width, height FROM runs JOIN images ON sha = source
         WHERE runs.id IN (SELECT value FROM json_each(?))
     """
-    found = {}
+    runs_by_id = {}
     for row in list(db.query(query, [pack(list(runs))])):
         state = latest_state(db, row["id"])
         classes = {int(number): name for number, name in json.loads(state["mask_classes"]).items()}
         values = {name: stored.value for name, stored in latest_values(db, row["id"]).items()}
         size = (row["width"], row["height"])
-        found[row["id"]] = SourceRun(row["source"], size, state["mask"] or "", classes, values)
-    return found
+        runs_by_id[row["id"]] = SourceRun(row["source"], size, state["mask"] or "", classes, values)
+    return runs_by_id

@@ -191,24 +191,24 @@ class CaseColumns(Repository):
             [len(begin) + 1, len(begin), begin],
         ).fetchall()
         query = "SELECT entry, number FROM catalogue_numbers WHERE measure = ? ORDER BY entry"
-        found = {}
+        figures_by_check = {}
         for measure, name in measures:
             rows = np.array(db.execute(query, [measure]).fetchall(), np.float64).reshape(-1, 2)
             if len(rows):
-                found[name] = rows[:, 0].astype(np.int64), rows[:, 1]
-        return found
+                figures_by_check[name] = rows[:, 0].astype(np.int64), rows[:, 1]
+        return figures_by_check
 
     @read
     def passed(self, db: Db, entries: Numbers) -> Floats:
         """Return for each entry the share of its checks that passed, 0 to 1; NaN if none could tell."""
         selection = Selection(db, ImageFilter())
         query = "SELECT DISTINCT facet FROM catalogue_values WHERE facet >= 'check:' AND facet < 'check;'"
-        passed, told = np.zeros(len(entries)), np.zeros(len(entries))
+        passed, decided = np.zeros(len(entries)), np.zeros(len(entries))
         for (facet,) in db.execute(query).fetchall():
             good = entry_sets.has(selection.value(facet, "passed"), entries)
             passed += good
-            told += good | entry_sets.has(selection.value(facet, "failed"), entries)
-        return np.divide(passed, told, out=np.full(len(entries), np.nan), where=told > 0)
+            decided += good | entry_sets.has(selection.value(facet, "failed"), entries)
+        return np.divide(passed, decided, out=np.full(len(entries), np.nan), where=decided > 0)
 
 
 def _read(db: Db) -> CaseTable:
@@ -258,30 +258,30 @@ def _facts(db: Db, table: CaseTable) -> dict[str, Any]:
     of_run = {run: (label, splits.get(run, ""), mask, names) for run, label, mask, names in db.execute(query)}
     runs = [of_run.get(run, nothing) for run in table.runs.values] + [nothing]
     query = "SELECT entry, label, split, coalesce(mask, ''), mask_classes FROM imported_images WHERE made"
-    brought = {entry: found for entry, *found in db.execute(query)}
-    rows = table.rows_of(np.array(sorted(brought), np.int64)).tolist()
-    own = [brought[entry] for entry in sorted(brought)]
-    found = {}
+    imported = {entry: columns for entry, *columns in db.execute(query)}
+    rows = table.rows_of(np.array(sorted(imported), np.int64)).tolist()
+    own = [imported[entry] for entry in sorted(imported)]
+    columns = {}
     for place, name in enumerate(("task_labels", "splits", "masks", "mask_classes")):
         column = texts_of([*(run[place] for run in runs), *(one[place] for one in own)])
         numbers = column.numbers[: len(runs)][table.runs.numbers]  # -1, for no run, selects the last one
         numbers[rows] = column.numbers[len(runs) :]
-        found[name] = Texts(column.values, numbers)
-    return found
+        columns[name] = Texts(column.values, numbers)
+    return columns
 
 
 def _edits(db: Db, entry: Numbers) -> EditColumns:
     """Read all edits. Many captions have the same edits: each JSON text is parsed once."""
-    made = """
+    test_case_edits = """
         SELECT catalogue.id, json_extract(counterfactual, '$.edits')
         FROM catalogue JOIN test_cases ON test_cases.id = catalogue.test_case
         WHERE catalogue.edits > 0
     """
-    brought = "SELECT entry, edits FROM imported_images WHERE made AND edits <> '[]'"
+    imported_edits = "SELECT entry, edits FROM imported_images WHERE made AND edits <> '[]'"
     known: dict[str, list[dict[str, Any]]] = {}
     numbers: list[int] = []
     texts: tuple[list[str], ...] = ([], [], [])
-    for query in (made, brought):
+    for query in (test_case_edits, imported_edits):
         for number, text in zip(*_columns(db, query, 2), strict=True):
             edits = known.get(text)
             if edits is None:

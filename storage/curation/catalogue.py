@@ -164,12 +164,12 @@ class Catalogue(Repository):
     ) -> Mapping[Facet, Mapping[str, int]]:
         """Count the images that match by facet and value. A facet ignores its own part of the filter."""
         free = [name for name in names if name not in wanted.facets]
-        found: dict[Any, Any] = counts(Selection(db, wanted), dict.fromkeys(free, most))
+        counts_by_facet: dict[Any, Any] = counts(Selection(db, wanted), dict.fromkeys(free, most))
         for name in names:
             if name in wanted.facets:
                 others = {facet: values for facet, values in wanted.facets.items() if facet != name}
-                found |= counts(Selection(db, replace(wanted, facets=others)), {name: most})
-        return {name: found[name] for name in names}
+                counts_by_facet |= counts(Selection(db, replace(wanted, facets=others)), {name: most})
+        return {name: counts_by_facet[name] for name in names}
 
     @read
     def checks(self, db: Db, wanted: ImageFilter = EVERYTHING) -> Mapping[str, Mapping[str, int]]:
@@ -220,8 +220,8 @@ class Catalogue(Repository):
             else:
                 models[line, place][facet.removeprefix("model:")][value] = number
         return tuple(
-            Cell(*cell, held, {model: dict(standings) for model, standings in models[cell].items()})
-            for cell, held in sorted(reviews.items())
+            Cell(*cell, reviews_of_cell, {model: dict(standings) for model, standings in models[cell].items()})
+            for cell, reviews_of_cell in sorted(reviews.items())
         )
 
     @read
@@ -308,13 +308,13 @@ class Catalogue(Repository):
     def _named(self, db: Db, wanted: ImageFilter, begin: str) -> dict[str, dict[str, int]]:
         query = "SELECT DISTINCT facet FROM catalogue_values WHERE facet >= ? AND facet < ? AND entries > 0 ORDER BY 1"
         names = [name for (name,) in db.execute(query, [begin, f"{begin[:-1]};"])]
-        found = counts(Selection(db, wanted), dict.fromkeys(names, MOST_VALUES))
-        return {name.removeprefix(begin): held for name, held in found.items()}
+        counts_by_name = counts(Selection(db, wanted), dict.fromkeys(names, MOST_VALUES))
+        return {name.removeprefix(begin): number_by_value for name, number_by_value in counts_by_name.items()}
 
 
 def _bars(selection: Selection, measure: str) -> tuple[Bar, ...]:
-    (found,) = counts(selection, {f"bin:{measure}": 1 << 30}).values()
-    bars = sorted((int(value), number) for value, number in found.items() if number)
+    (numbers,) = counts(selection, {f"bin:{measure}": 1 << 30}).values()
+    bars = sorted((int(value), number) for value, number in numbers.items() if number)
     return tuple(Bar(at / entry_sets.BINS, (at + 1) / entry_sets.BINS, number) for at, number in bars)
 
 

@@ -52,12 +52,14 @@ def _faults(db: Db) -> tuple[str, ...]:
     faults: list[str] = []
 
     def compare(what: str, kept: Iterable[Row], wanted: Iterable[Row], keys: int) -> None:
-        there, anew = (
+        stored, expected = (
             {tuple(row.values())[:keys]: tuple(row.values())[keys:] for row in rows} for rows in (kept, wanted)
         )
-        for key in sorted(there.keys() | anew.keys(), key=repr):
-            if there.get(key) != anew.get(key):
-                faults.append(f"{what} {key}: {there.get(key)} is kept, {anew.get(key)} follows from the other tables.")
+        for key in sorted(stored.keys() | expected.keys(), key=repr):
+            if stored.get(key) != expected.get(key):
+                faults.append(
+                    f"{what} {key}: {stored.get(key)} is kept, {expected.get(key)} follows from the other tables."
+                )
 
     for table in ("pending_set_changes", "pending_outcomes", "pending_validity"):
         if db.table(table).count:
@@ -98,21 +100,21 @@ def _faults(db: Db) -> tuple[str, ...]:
 
 
 def _compare_sets(db: Db, faults: list[str]) -> None:
-    wanted: dict[tuple[str, str], set[int]] = defaultdict(set)
+    expected: dict[tuple[str, str], set[int]] = defaultdict(set)
     for entry, facet, value in db.execute("SELECT entry, facet, value FROM catalogue_facets"):
-        members = wanted[facet, value]
+        members = expected[facet, value]
         if entry in members:
             faults.append(f"Entry {entry} has {facet} {value!r} twice.")
         members.add(entry)
-    kept: dict[tuple[str, str], set[int]] = defaultdict(set)
+    stored: dict[tuple[str, str], set[int]] = defaultdict(set)
     names = {
         number: (facet, value) for number, facet, value in db.execute("SELECT id, facet, value FROM catalogue_values")
     }
     for key, members in db.execute("SELECT id, members FROM catalogue_sets"):
         first = (key & ((1 << KEY_BITS) - 1)) << CHUNK_BITS
-        kept[names[key >> KEY_BITS]] |= {first + int(place) for place in entries_of(chunk_bits(members))}
-    for name in sorted(wanted.keys() | kept.keys()):
-        if off := wanted[name] ^ kept[name]:
+        stored[names[key >> KEY_BITS]] |= {first + int(place) for place in entries_of(chunk_bits(members))}
+    for name in sorted(expected.keys() | stored.keys()):
+        if off := expected[name] ^ stored[name]:
             faults.append(f"The set of {name[0]} {name[1]!r} is wrong about entries {sorted(off)[:5]}.")
 
 

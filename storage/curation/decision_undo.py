@@ -71,8 +71,8 @@ def _tip(db: Db, decision: int) -> tuple[Row, bool] | None:
     if not rows:
         return None
     row, counts = rows[0], True
-    while held := list(db.query("SELECT * FROM image_decisions WHERE undoes = ?", [row["id"]])):
-        row, counts = held[0], not counts
+    while undoing := list(db.query("SELECT * FROM image_decisions WHERE undoes = ?", [row["id"]])):
+        row, counts = undoing[0], not counts
     return row, counts
 
 
@@ -91,8 +91,8 @@ def _words(db: Db, decision: int, table: str, keys: tuple[str, ...]) -> list[Wor
     one that Explore undid in a run does.
     """
     key = " AND ".join(f"{table}.{name} = held.{name}" for name in keys)
-    said = _SAID[table]
-    columns = ", ".join([*(f"held.{name}" for name in keys), *(f"was.{name} AS was_{name}" for name in said)])
+    defaults = _SAID[table]
+    columns = ", ".join([*(f"held.{name}" for name in keys), *(f"was.{name} AS was_{name}" for name in defaults)])
     if table == "catalogue_labels":
         columns += ", (SELECT label FROM catalogue WHERE id = held.entry) AS label_now"
     query = f"""
@@ -117,11 +117,11 @@ def _words(db: Db, decision: int, table: str, keys: tuple[str, ...]) -> list[Wor
             )
         ORDER BY held.id
     """
-    found = []
+    statements = []
     for row in db.query(query, {"decision": decision}):
         values = {name: row[name] for name in keys} | {"restores": row["restores"]}
-        values |= {name: row[f"was_{name}"] if row["had"] else none for name, none in said.items()}
+        values |= {name: row[f"was_{name}"] if row["had"] else none for name, none in defaults.items()}
         if table == "catalogue_labels":
             values["before"] = row["label_now"]
-        found.append(WordAfter(table, values, bool(row["changes"])))
-    return found
+        statements.append(WordAfter(table, values, bool(row["changes"])))
+    return statements

@@ -158,8 +158,8 @@ class Decisions(Repository):
                 LEFT JOIN reviews ON reviews.id = catalogue.review
             WHERE catalogue.verdict <> :verdict OR :reason <> '' AND reviews.reason <> :reason ORDER BY wanted.key
         """
-        found = db.execute(query, {"entries": pack(entries), "verdict": verdict, "reason": reason})
-        changed = [entry for (entry,) in found]
+        rows = db.execute(query, {"entries": pack(entries), "verdict": verdict, "reason": reason})
+        changed = [entry for (entry,) in rows]
         what = f"{verdict}: {reason}" if reason else verdict
         save = """
             INSERT INTO reviews (test_case, entry, verdict, reason, author, decision, created)
@@ -245,9 +245,9 @@ class Decisions(Repository):
         about |= {"undoes": row["id"], "created": created, "key": key or None}
         number = insert_row(db, "image_decisions", about)
         for table, values in moved:
-            held = {**values, "author": author, "decision": number, "created": created}
-            names = ", ".join(held)
-            db.conn.execute(f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(held))})", [*held.values()])
+            cells = {**values, "author": author, "decision": number, "created": created}
+            names = ", ".join(cells)
+            db.conn.execute(f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(cells))})", [*cells.values()])
         left = len(rows) - len(moved)
         entry = _entry_of(db, moved[0][1]) if len(moved) == 1 else 0
         return TakenBack(number, row["id"], row["kind"], row["what"], len(moved), left, again, entry)
@@ -328,8 +328,8 @@ class Decisions(Repository):
         """Store the verdict on an image shown again; return True if unchanged. Raises UserError if it is not due."""
         _session(db, session)
         reason = checked_text(reason, "The reason", LONGEST_REASON, "reason") if verdict == "rejected" else ""
-        for held, before in _repeatable(db, session, 0):
-            if held == entry:
+        for candidate, before in _repeatable(db, session, 0):
+            if candidate == entry:
                 row = {"session": session, "entry": entry, "before": before, "verdict": verdict}
                 insert_row(db, "review_repeats", {**row, "reason": reason, "created": now()})
                 return bool(verdict == before)
@@ -389,24 +389,24 @@ def _entry_of(db: Db, said: Row) -> int:
 def _entries(db: Db, target: Target) -> list[int]:
     """Return the target's images. Raises UserError for none, too many, or another number than expected."""
     if target.filter is not None:
-        found: list[int] = entry_sets.entries_of(Selection(db, target.filter).whole).tolist()
-        if target.expected is not None and len(found) != target.expected:
+        entries: list[int] = entry_sets.entries_of(Selection(db, target.filter).whole).tolist()
+        if target.expected is not None and len(entries) != target.expected:
             raise UserError(
-                f"Nothing was changed: {count_of(len(found), 'image', 'is')} here now, and not "
+                f"Nothing was changed: {count_of(len(entries), 'image', 'is')} here now, and not "
                 f"{target.expected:,}. Look again, and decide then.",
                 field="expected",
             )
     else:
-        found = list(dict.fromkeys(target.entries))
-        _require(db, found)
-    if not found:
+        entries = list(dict.fromkeys(target.entries))
+        _require(db, entries)
+    if not entries:
         raise UserError("There is no image to decide about: choose some first.", field="entries")
-    if len(found) > MOST_AT_ONCE:
+    if len(entries) > MOST_AT_ONCE:
         raise UserError(
-            f"These are {len(found):,} images; at most {MOST_AT_ONCE:,} are decided at once: choose fewer.",
+            f"These are {len(entries):,} images; at most {MOST_AT_ONCE:,} are decided at once: choose fewer.",
             field="entries",
         )
-    return found
+    return entries
 
 
 def _require(db: Db, entries: Sequence[int]) -> None:

@@ -72,11 +72,11 @@ def of_rows(rows: Iterable[tuple[int, bytes]], chunks: int) -> Bits:
     """Return the union of stored chunks: pairs of the number of the chunk and its members."""
     dense, few = _parted(rows)
     # All lists at once: setting bits chunk by chunk would cost more than the rest of a filter.
-    found = of_entries(few, chunks) if len(few) else none_of(chunks)
+    union = of_entries(few, chunks) if len(few) else none_of(chunks)
     for number, members in dense:
         if number < chunks:
-            found[number * BYTES : (number + 1) * BYTES] |= np.frombuffer(members, dtype=np.uint8)
-    return found
+            union[number * BYTES : (number + 1) * BYTES] |= np.frombuffer(members, dtype=np.uint8)
+    return union
 
 
 def inside(rows: Iterable[tuple[int, bytes]], bits: Bits) -> Numbers:
@@ -143,12 +143,12 @@ def from_place(bits: Bits, place: int, backwards: bool) -> int | None:
     total = int(by_chunk.sum())
     if not 0 <= place < total:
         return None
-    wanted = total - 1 - place if backwards else place
+    rank = total - 1 - place if backwards else place
     ends = np.cumsum(by_chunk)
-    chunk = int(np.searchsorted(ends, wanted, side="right"))
+    chunk = int(np.searchsorted(ends, rank, side="right"))
     before = int(ends[chunk - 1]) if chunk else 0
     inside = entries_of(bits[chunk * BYTES : (chunk + 1) * BYTES])
-    return chunk * CHUNK + int(inside[wanted - before])
+    return chunk * CHUNK + int(inside[rank - before])
 
 
 def place_of(bits: Bits, entry: int, backwards: bool) -> int | None:

@@ -98,8 +98,8 @@ def _strata(db: Db, selection: Selection) -> tuple[Bits, ...]:
     strata = []
     for number in range(REASONS, -1, -1):
         bits = open_ones
-        for digit, held in ((1, ones), (2, twos), (4, fours)):
-            bits = bits & (held if number & digit else ~held)
+        for digit, digit_bits in ((1, ones), (2, twos), (4, fours)):
+            bits = bits & (digit_bits if number & digit else ~digit_bits)
         strata.append(bits)
     return (*strata, selection.bits & decided)
 
@@ -117,13 +117,13 @@ def _without_decision(db: Db, selection: Selection, open_ones: Bits) -> Bits:
     for line, place in db.execute(query):
         places[line].append(place)
     lines: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    for line, held in places.items():
-        lines[tuple(held)].append(line)
-    found = entry_sets.none_of(selection.chunks)
+    for line, unreviewed in places.items():
+        lines[tuple(unreviewed)].append(line)
+    in_open_cells = entry_sets.none_of(selection.chunks)
     for held_places, held_lines in lines.items():
         of_lines, of_places = (
             selection.value(facet, *values) | (~selection.having(facet) if "" in values else 0)
             for facet, values in (("class", held_lines), ("edit type", held_places))
         )
-        found |= of_lines & of_places
-    return found
+        in_open_cells |= of_lines & of_places
+    return in_open_cells

@@ -84,8 +84,8 @@ class Scores(Repository):
     @read
     def latest(self, db: Db) -> tuple[ScoreRun, ...]:
         """Return the runs behind the catalogue's scores, by task; () if no image has one."""
-        found = [one for run in _in_use(db) for one in _runs(db, "WHERE id = ?", run)]
-        return tuple(sorted(found, key=lambda one: one.task or ""))
+        runs = [one for run in _in_use(db) for one in _runs(db, "WHERE id = ?", run)]
+        return tuple(sorted(runs, key=lambda one: one.task or ""))
 
     @read
     def get(self, db: Db, run: int) -> ScoreRun:
@@ -124,20 +124,20 @@ def _runs(db: Db, which: str, *values: int) -> tuple[ScoreRun, ...]:
 
 def _in_use(db: Db) -> list[int]:
     """Return the runs whose scores are in use: the latest of each task, none older than one across all tasks."""
-    found: dict[str, int] = {}
+    run_by_task: dict[str, int] = {}
     for run, task in db.execute("SELECT id, json_extract(learnt, '$.task') FROM score_runs ORDER BY id DESC"):
         if task is None:
-            return list(found.values()) or [run]
-        found.setdefault(task, run)
-    return list(found.values())
+            return list(run_by_task.values()) or [run]
+        run_by_task.setdefault(task, run)
+    return list(run_by_task.values())
 
 
 def _scores_in_use(db: Db) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Return the scored entries of the catalogue, ascending, and their scores."""
     entries, scores = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)]
     for run in _in_use(db):
-        held, numbers = db.execute("SELECT entries, scores FROM score_runs WHERE id = ?", [run]).fetchone()
-        bits = np.frombuffer(held, np.uint8)
+        entry_bits, numbers = db.execute("SELECT entries, scores FROM score_runs WHERE id = ?", [run]).fetchone()
+        bits = np.frombuffer(entry_bits, np.uint8)
         assert len(bits) % BYTES == 0
         entries.append(entry_sets.entries_of(bits))
         scores.append(np.frombuffer(numbers, "<f4"))

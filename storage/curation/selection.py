@@ -174,9 +174,9 @@ class Selection:
             for band in wanted.scores:
                 scored = scored | (~self.value("measure", SCORE) if band is None else self.scored(band))
             bits = bits & scored
-        for column, held in (("run", wanted.run), ("source", wanted.source)):
-            if held:
-                bits = bits & self._rows(f"SELECT group_concat(id) FROM catalogue WHERE {column} = ?", held)
+        for column, value in (("run", wanted.run), ("source", wanted.source)):
+            if value:
+                bits = bits & self._rows(f"SELECT group_concat(id) FROM catalogue WHERE {column} = ?", value)
         if wanted.test_cases:
             bits = bits & ~self.value("imported", "")
         if wanted.entries is not None:
@@ -203,8 +203,8 @@ class Selection:
         )
         facets = sorted(facet for (facet,) in self._db.execute(query))
         counts = {facet: entry_sets.size(bits & self._values(facet, None)) for facet in facets}
-        found = max(facets, key=lambda facet: counts[facet], default="")  # the first of several with as many
-        return found.removeprefix("model:") if counts.get(found) else ""
+        most_common = max(facets, key=lambda facet: counts[facet], default="")  # the first of several with as many
+        return most_common.removeprefix("model:") if counts.get(most_common) else ""
 
     def _of_facet(self, facet: str, values: Sequence[str]) -> Bits:
         """Return the entries with one of these values; "" selects those without a value."""
@@ -229,10 +229,10 @@ class Selection:
     def _between(self, measure: str, low: float, high: float) -> Bits:
         """Return the entries in a range, ends included. Inner bins are sets; figures in the end bins are compared."""
         ends = {entry_sets.bin_of(low), entry_sets.bin_of(high)}
-        held = {value: size for _, value, size in self.listed(f"bin:{measure}")}
-        inside = [value for value in held if min(ends) < int(value) < max(ends)]
-        outside = [value for value in held if value not in inside]
-        if sum(held[value] for value in inside) > sum(held[value] for value in outside):
+        entry_counts = {value: size for _, value, size in self.listed(f"bin:{measure}")}
+        inside = [value for value in entry_counts if min(ends) < int(value) < max(ends)]
+        outside = [value for value in entry_counts if value not in inside]
+        if sum(entry_counts[value] for value in inside) > sum(entry_counts[value] for value in outside):
             # Read the sets with fewer entries.
             bits = self.value("measure", measure) & ~self._values(f"bin:{measure}", outside)
         else:
@@ -294,9 +294,9 @@ class Walk:
 
     def at(self, place: int) -> PageKey | None:
         """Return the key at a zero-based place; None beyond the end."""
-        there, falling = self._selection.whole, self._falling
+        selected, falling = self._selection.whole, self._falling
         if not self._measure:
-            entry = entry_sets.from_place(there, place, self._order.sort == "newest")
+            entry = entry_sets.from_place(selected, place, self._order.sort == "newest")
             return PageKey(entry) if entry is not None else None
         if (few := self._few(falling)) is not None:
             if place < len(few):
@@ -305,26 +305,26 @@ class Walk:
         else:
             for number, value, size in self._bins(falling):
                 inside = (
-                    size if self._selection.everything else entry_sets.common(self._selection.stored(number), there)
+                    size if self._selection.everything else entry_sets.common(self._selection.stored(number), selected)
                 )
                 if place < inside:
                     return self._at_in_bin(number, int(value), place)
                 place -= inside
-        entry = entry_sets.from_place(there & ~self._having, place, True)
+        entry = entry_sets.from_place(selected & ~self._having, place, True)
         return PageKey(entry) if entry is not None else None
 
     def place(self, entry: int) -> int | None:
         """Return the zero-based place of an entry; None if it is not in the selection."""
-        there = self._selection.whole
+        selected = self._selection.whole
         if not self._measure:
-            return entry_sets.place_of(there, entry, self._order.sort == "newest")
-        if not entry_sets.has(there, np.array([entry]))[0]:
+            return entry_sets.place_of(selected, entry, self._order.sort == "newest")
+        if not entry_sets.has(selected, np.array([entry]))[0]:
             return None
         query = "SELECT number FROM catalogue_numbers WHERE entry = ? AND measure = ?"
         found = self._db.execute(query, [entry, self._number]).fetchone()
         if found is None:
-            behind = entry_sets.place_of(there & ~self._having, entry, True)
-            return None if behind is None else entry_sets.size(there & self._having) + behind
+            behind = entry_sets.place_of(selected & ~self._having, entry, True)
+            return None if behind is None else entry_sets.size(selected & self._having) + behind
         if (few := self._few(self._falling)) is not None:
             return few.index(PageKey(entry, found[0]))
         place, of_entry = 0, np.array([entry])
@@ -332,7 +332,7 @@ class Walk:
             stored = list(self._selection.stored(number))
             if entry_sets.has(entry_sets.of_rows(stored, self._selection.chunks), of_entry)[0]:
                 return place + self._place_in_bin(number, int(value), found[0], entry)
-            place += size if self._selection.everything else entry_sets.common(stored, there)
+            place += size if self._selection.everything else entry_sets.common(stored, selected)
         raise AssertionError(f"the figure of entry {entry} is in no bin")
 
     @cached_property
@@ -375,8 +375,8 @@ class Walk:
         return [PageKey(entry, number) for number, entry in rows]
 
     def _before(self, place: int, number: float, falling: bool) -> bool:
-        held = entry_sets.bin_of(number / self._scale)
-        return place > held if falling else place < held
+        key_place = entry_sets.bin_of(number / self._scale)
+        return place > key_place if falling else place < key_place
 
     @property
     def _scale(self) -> float:
@@ -398,10 +398,10 @@ class Walk:
         query = "FROM catalogue_numbers WHERE measure = ? AND number >= ? AND number <= ?"
         (listed,) = self._db.execute(f"SELECT group_concat(entry) {query}", [self._number, *ends]).fetchone()
         at_edge = entry_sets.listed(listed)
-        beside = len(at_edge) - int(entry_sets.has(inside, at_edge).sum())
+        neighbours = len(at_edge) - int(entry_sets.has(inside, at_edge).sum())
         order = "DESC" if falling else "ASC"
         one = f"SELECT number, entry {query} ORDER BY number {order}, entry {order} LIMIT 1 OFFSET ?"
-        found = self._db.execute(one, [self._number, low, high, wanted + beside]).fetchone()
+        found = self._db.execute(one, [self._number, low, high, wanted + neighbours]).fetchone()
         return PageKey(found[1], found[0]) if found is not None else None
 
     def _place_in_bin(self, number: int, place: int, figure: float, entry: int) -> int:
@@ -438,8 +438,8 @@ class Walk:
             rows = self._db.execute(query, [self._number, *at]).fetchall()
             if not rows:
                 return
-            kept = entry_sets.has(inside, np.array([entry for _, entry in rows], dtype=np.int64))
-            for place_in_block in kept.nonzero()[0]:
+            is_selected = entry_sets.has(inside, np.array([entry for _, entry in rows], dtype=np.int64))
+            for place_in_block in is_selected.nonzero()[0]:
                 figure, entry = rows[place_in_block]
                 yield PageKey(entry, figure)
             at, block = rows[-1], min(4 * block, _LARGEST_BLOCK)
@@ -451,20 +451,20 @@ def _behind(keys: Sequence[PageKey], start: tuple[float, int] | None, falling: b
     """Yield the keys with a figure that come after `start`."""
     for key in keys:
         assert key.number is not None
-        held = (key.number, key.entry)
-        if start is None or (held < start if falling else held > start):
+        position = (key.number, key.entry)
+        if start is None or (position < start if falling else position > start):
             yield key
 
 
 def counts(selection: Selection, facets: Mapping[str, int]) -> dict[str, dict[str, int]]:
     """Count the entries of a selection by facet and value, at most `facets[name]` values a facet, most common first."""
     everything = selection.everything
-    found: dict[str, dict[str, int]] = {}
+    counts_by_facet: dict[str, dict[str, int]] = {}
     for facet, most in facets.items():
         values = sorted(selection.listed(facet), key=lambda held: (-held[2], held[1]))[:most]
         whole_set = selection.bits if everything else selection.whole
-        found[facet] = {
+        counts_by_facet[facet] = {
             value: size if everything else entry_sets.common(selection.stored(number), whole_set)
             for number, value, size in values
         }
-    return found
+    return counts_by_facet

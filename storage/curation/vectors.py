@@ -73,20 +73,20 @@ class Vectors(Repository):
 
     def of(self, embedder: str) -> VectorTable:
         """Return all vectors of an embedder; an empty table if there are none."""
-        held = self._held(embedder)
-        if held is None or not held.vectors:
+        files = self._held(embedder)
+        if files is None or not files.vectors:
             return _NONE
         with self._lock:
             known = self._mapped.get(embedder)
-            if known is not None and known.version == (held.id, held.vectors):
+            if known is not None and known.version == (files.id, files.vectors):
                 return known
-            if self._whole(held) < held.vectors:
+            if self._whole(files) < files.vectors:
                 return _NONE
-            rows_path, entries_path = self._paths(held.id)
-            entries = np.fromfile(entries_path, _NUMBER, held.vectors).astype(np.int64)
+            rows_path, entries_path = self._paths(files.id)
+            entries = np.fromfile(entries_path, _NUMBER, files.vectors).astype(np.int64)
             # mode "c": nothing is written to it, but its users may treat it as writable
-            rows = np.memmap(rows_path, _HALF, "c", shape=(held.vectors, held.dimensions))
-            self._mapped[embedder] = table = VectorTable((held.id, held.vectors), entries, rows)
+            rows = np.memmap(rows_path, _HALF, "c", shape=(files.vectors, files.dimensions))
+            self._mapped[embedder] = table = VectorTable((files.id, files.vectors), entries, rows)
             return table
 
     @write
@@ -97,24 +97,24 @@ class Vectors(Repository):
         Raises ValueError for a zero or infinite vector or another number of dimensions than the embedder's others,
         UserError if the disk fails.
         """
-        found = np.asarray(vectors, np.float32)
-        lengths = np.linalg.norm(found, axis=1, keepdims=True)
+        unscaled = np.asarray(vectors, np.float32)
+        lengths = np.linalg.norm(unscaled, axis=1, keepdims=True)
         if not np.all(np.isfinite(lengths) & (lengths > 0)):
             raise ValueError("a vector has no direction")
         numbers, first = np.unique(np.asarray(entries, np.int64), return_index=True)
-        rows = (found / lengths)[first]
+        rows = (unscaled / lengths)[first]
         try:
-            held = self._files_to_add(db, embedder, found.shape[1])
-            rows_path, entries_path = self._paths(held.id)
-            known = np.fromfile(entries_path, _NUMBER, held.vectors) if held.vectors else np.zeros(0, _NUMBER)
+            files = self._files_to_add(db, embedder, unscaled.shape[1])
+            rows_path, entries_path = self._paths(files.id)
+            known = np.fromfile(entries_path, _NUMBER, files.vectors) if files.vectors else np.zeros(0, _NUMBER)
             new = ~np.isin(numbers, known)
-            _append(rows_path, held.vectors * held.dimensions * _HALF.itemsize, rows[new].astype(_HALF).tobytes())
-            _append(entries_path, held.vectors * _NUMBER.itemsize, numbers[new].astype(_NUMBER).tobytes())
-            if not held.vectors:
+            _append(rows_path, files.vectors * files.dimensions * _HALF.itemsize, rows[new].astype(_HALF).tobytes())
+            _append(entries_path, files.vectors * _NUMBER.itemsize, numbers[new].astype(_NUMBER).tobytes())
+            if not files.vectors:
                 sync_folder(self.folder)
         except OSError as error:
             raise UserError(f"The vectors were not saved in {self.folder}. {disk_reason(error)}.") from error
-        db.execute("UPDATE embedders SET vectors = vectors + ? WHERE id = ?", [int(new.sum()), held.id])
+        db.execute("UPDATE embedders SET vectors = vectors + ? WHERE id = ?", [int(new.sum()), files.id])
         return int(new.sum())
 
     @read
@@ -137,23 +137,23 @@ class Vectors(Repository):
         return _files(db, embedder)
 
     def _files_to_add(self, db: Db, embedder: str, dimensions: int) -> _Files:
-        held = _files(db, embedder)
-        if held is not None and self._whole(held) < held.vectors:
+        files = _files(db, embedder)
+        if files is not None and self._whole(files) < files.vectors:
             log.warning("The vectors of %s are not whole in %s; they are worked out anew.", embedder, self.folder)
             # Files of another name: a process may still have the old ones mapped, and truncating them would crash it.
-            db.execute("DELETE FROM embedders WHERE id = ?", [held.id])
-            for path in self._paths(held.id):
+            db.execute("DELETE FROM embedders WHERE id = ?", [files.id])
+            for path in self._paths(files.id):
                 path.unlink(missing_ok=True)
-            held = None
-        if held is None:
+            files = None
+        if files is None:
             self.folder.mkdir(exist_ok=True)
             query = "INSERT INTO embedders (name, dimensions, vectors, created) VALUES (?, ?, 0, ?)"
             number = db.execute(query, [embedder, dimensions, now()]).lastrowid
             assert number is not None
             return _Files(number, dimensions, 0)
-        if held.dimensions != dimensions:
-            raise ValueError(f"a vector of {embedder} has {held.dimensions} dimensions, and not {dimensions}")
-        return held
+        if files.dimensions != dimensions:
+            raise ValueError(f"a vector of {embedder} has {files.dimensions} dimensions, and not {dimensions}")
+        return files
 
     def _whole(self, held: _Files) -> int:
         rows_path, entries_path = self._paths(held.id)

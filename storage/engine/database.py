@@ -164,8 +164,8 @@ class Database:
             return
         opened.set_result(None)
         while (job := self._queue.get()) is not None:
-            function, result, asked = job
-            left = max(LEAST_SECONDS, asked + BUSY_SECONDS - time.monotonic())
+            function, result, requested_at = job
+            left = max(LEAST_SECONDS, requested_at + BUSY_SECONDS - time.monotonic())
             try:
                 db.conn.execute(f"PRAGMA busy_timeout = {int(1000 * left)}")
                 value = _in_transaction(db, function, before_commit)

@@ -32,9 +32,9 @@ class Presence:
 
     def leave(self) -> None:
         """Release the lock. A second call does nothing."""
-        own, self._own = self._own, None
-        if own is not None:
-            path, descriptor = own
+        lock, self._own = self._own, None
+        if lock is not None:
+            path, descriptor = lock
             with suppress(OSError):  # on a disk that became read-only it stays, unlocked
                 path.unlink()
             os.close(descriptor)

@@ -99,9 +99,9 @@ class ModelsUnderTest(Repository):
             }
             model = StoredModel(insert_row(db, "models_under_test", new), str(new["key"]), title, identity)
         last = "SELECT model, settings FROM models_asked WHERE asked = ? ORDER BY id DESC LIMIT 1"
-        said = pack(settings)
-        if db.execute(last, [asked]).fetchone() != (model.id, said):
-            row = {"asked": asked, "model": model.id, "settings": said, "created": now()}
+        packed_settings = pack(settings)
+        if db.execute(last, [asked]).fetchone() != (model.id, packed_settings):
+            row = {"asked": asked, "model": model.id, "settings": packed_settings, "created": now()}
             insert_row(db, "models_asked", row)
         return model
 
@@ -139,8 +139,8 @@ class ModelsUnderTest(Repository):
         parts: list[NDArray[np.float16]] = []
         last = after
         query = "SELECT id, image, likeliest, numbers FROM probabilities WHERE model = ? AND id > ? ORDER BY id"
-        found = db.execute(query, [model.id, after])
-        while rows := found.fetchmany(_AT_ONCE):
+        cursor = db.execute(query, [model.id, after])
+        while rows := cursor.fetchmany(_AT_ONCE):
             last = rows[-1][0]
             images += [row[1] for row in rows]
             likeliest += [row[2] for row in rows]

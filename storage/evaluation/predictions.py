@@ -114,15 +114,15 @@ def prediction_of(row: Row, images: Path) -> Prediction | None:
 def _insert(db: Db, new: NewPrediction, stored: StoredImage | None, time: str) -> int:
     if stored is not None:
         keep_image(db, stored)
-    said = new.prediction
+    prediction = new.prediction
     row = {
         "image": new.sha,
         "model": new.model,
-        "kind": said.kind,
-        "name": said.model,
-        "label": said.top[0].label if said.top else "",
-        "top": pack_value(said.top),
-        "classes": pack(list(said.classes)),
+        "kind": prediction.kind,
+        "name": prediction.model,
+        "label": prediction.top[0].label if prediction.top else "",
+        "top": pack_value(prediction.top),
+        "classes": pack(list(prediction.classes)),
         "class_map": stored.sha if stored is not None else None,
         "created": time,
     }

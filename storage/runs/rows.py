@@ -99,8 +99,8 @@ def latest_values(db: Db, run_id: str) -> dict[StageName, StoredValue]:
     """Return the latest values by stage, in stage order. Values of stages unknown to all recipes are left out."""
     latest = "SELECT max(id) FROM stage_values WHERE run = ? GROUP BY stage"
     query = f"SELECT * FROM stage_values WHERE id IN ({latest}) AND value <> 'null'"
-    found = {row["stage"]: row for row in db.query(query, [run_id])}
-    return {stage: stored_value(found[stage]) for stage in stage_kinds() if stage in found}
+    row_by_stage = {row["stage"]: row for row in db.query(query, [run_id])}
+    return {stage: stored_value(row_by_stage[stage]) for stage in stage_kinds() if stage in row_by_stage}
 
 
 def stored_value(row: Row) -> StoredValue:

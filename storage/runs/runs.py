@@ -293,9 +293,9 @@ class Runs(Repository):
             GROUP BY profile, stage
         """
         chosen = None if run_ids is None else pack(list(run_ids))
-        found = [EditedShare(**row) for row in db.query(query, {"runs": chosen})]
+        shares = [EditedShare(**row) for row in db.query(query, {"runs": chosen})]
         order = list(stage_kinds())
-        known = [one for one in found if one.stage in order]
+        known = [one for one in shares if one.stage in order]
         return tuple(sorted(known, key=lambda one: (one.profile, order.index(one.stage))))
 
     @read

@@ -128,8 +128,12 @@ class TestCases(Repository):
         """
         rows = list(db.query(query, {"cases": numbers}))
         predictions = _predictions(db, self._images.folder, {row[name] for row in rows for name in ("source", "image")})
-        found = {row["id"]: _candidate(row, predictions) for row in rows}
-        return tuple(found[case] for case in (found if cases is None else cases) if case in found)
+        candidate_by_case = {row["id"]: _candidate(row, predictions) for row in rows}
+        return tuple(
+            candidate_by_case[case]
+            for case in (candidate_by_case if cases is None else cases)
+            if case in candidate_by_case
+        )
 
 
 class Jobs(Repository):
@@ -332,10 +336,10 @@ def _candidate(row: Row, predictions: Mapping[str, Mapping[str, Prediction]]) ->
 
 
 def _predictions(db: Db, images: Path, shas: Iterable[str]) -> dict[str, dict[str, Prediction]]:
-    found: dict[str, dict[str, Prediction]] = {}
+    by_image: dict[str, dict[str, Prediction]] = {}
     latest = "SELECT max(id) FROM predictions WHERE image IN (SELECT value FROM json_each(?)) GROUP BY image, model"
     for row in db.query(f"SELECT * FROM predictions WHERE id IN ({latest})", [json.dumps(list(shas))]):
         prediction = prediction_of(row, images)
         if prediction is not None:
-            found.setdefault(row["image"], {})[row["model"]] = prediction
-    return found
+            by_image.setdefault(row["image"], {})[row["model"]] = prediction
+    return by_image

@@ -39,8 +39,8 @@ class Steps(Repository):
     def of(self, db: Db, run_id: str) -> RunSteps:
         """Return the undo history of a run. Raises UserError for an unknown run."""
         require_run(db, run_id)
-        found = _steps(db, run_id)
-        return RunSteps(_told(db, found.done), _told(db, found.undone))
+        history = _steps(db, run_id)
+        return RunSteps(_told(db, history.done), _told(db, history.undone))
 
     @write
     def take_back(self, db: Db, run_id: str, key: str) -> AddedRows:
@@ -61,11 +61,11 @@ def _named(steps: Iterable[UndoStep], key: str) -> UndoStep:
 
 
 def _log(db: Db, run_id: str, what: Literal["undo", "redo"], step: UndoStep) -> AddedRows:
-    made = {"state": _put_state, "value": _put_values, "review": _put_reviews}[step.kind](db, run_id, step, what)
-    row = {"run": run_id, "what": what, "step": step.key, "made": pack(made), "created": now()}
+    added = {"state": _put_state, "value": _put_values, "review": _put_reviews}[step.kind](db, run_id, step, what)
+    row = {"run": run_id, "what": what, "step": step.key, "made": pack(added), "created": now()}
     db.table("undo_log").insert(row)
     rows: Mapping[Kind, tuple[int, ...]] = {
-        kind: tuple(number for held, number in made if held == kind) for kind in ("value", "state")
+        kind: tuple(number for held, number in added if held == kind) for kind in ("value", "state")
     }
     return AddedRows(rows["value"], rows["state"])
 
@@ -143,18 +143,18 @@ def _changes(db: Db, state_id: int) -> dict[Path, tuple[Any, Any]]:
 
 def _leaves(row: Row) -> dict[Path, Any]:
     """Return the values of a state by path; a mask and its class names are one value."""
-    found: dict[Path, Any] = {
+    leaves: dict[Path, Any] = {
         ("name",): row["name"],
         ("recipe",): row["recipe"],
         ("mask",): (row["mask"], row["mask_classes"]),
     }
     for column in _AS_JSON:
-        for name, held in json.loads(row[column]).items():
-            if column == "settings" and isinstance(held, dict):
-                found |= {(column, name, field): value for field, value in held.items()}
+        for name, part in json.loads(row[column]).items():
+            if column == "settings" and isinstance(part, dict):
+                leaves |= {(column, name, field): value for field, value in part.items()}
             else:
-                found[(column, name)] = held
-    return found
+                leaves[(column, name)] = part
+    return leaves
 
 
 def _columns(leaves: Mapping[Path, Any]) -> dict[str, Any]:
@@ -170,30 +170,30 @@ def _columns(leaves: Mapping[Path, Any]) -> dict[str, Any]:
 
 
 def _put_state(db: Db, run_id: str, step: UndoStep, what: str) -> _Made:
-    now_held = latest_state(db, run_id)
-    leaves = _leaves(now_held)
+    current = latest_state(db, run_id)
+    leaves = _leaves(current)
     for path, (before, after) in _changes(db, step.rows[0]).items():
         value = before if what == "undo" else after
         if value is _ABSENT:
             leaves.pop(path, None)
         else:
             leaves[path] = value
-    return [("state", append_state(db, run_id, {**now_held, **_columns(leaves)}))]
+    return [("state", append_state(db, run_id, {**current, **_columns(leaves)}))]
 
 
 def _put_values(db: Db, run_id: str, step: UndoStep, what: str) -> _Made:
-    made: _Made = []
+    added: _Made = []
     for stage in dict.fromkeys(step.stages):
         rows = [number for number, of_stage in zip(step.rows, step.stages, strict=True) if of_stage == stage]
         query = "SELECT max(id) FROM stage_values WHERE run = ? AND stage = ? AND id < ?"
         source = rows[-1] if what == "redo" else db.execute(query, [run_id, stage, rows[0]]).fetchone()[0]
         number = repeat_value(db, source) if source is not None else None
-        made.append(("value", empty_stage(db, run_id, stage) if number is None else number))
-    return made
+        added.append(("value", empty_stage(db, run_id, stage) if number is None else number))
+    return added
 
 
 def _put_reviews(db: Db, run_id: str, step: UndoStep, what: str) -> _Made:
-    made: _Made = []
+    added: _Made = []
     for number in step.rows:
         (case,) = db.execute("SELECT test_case FROM reviews WHERE id = ?", [number]).fetchone()
         sign = "<" if what == "undo" else "<="
@@ -203,5 +203,5 @@ def _put_reviews(db: Db, run_id: str, step: UndoStep, what: str) -> _Made:
         """
         verdict: Verdict
         verdict, reason, restores = db.execute(query, [case, number]).fetchone() or ("open", "", 0)
-        made.append(("review", insert_review(db, case, verdict, reason, restores)))
-    return made
+        added.append(("review", insert_review(db, case, verdict, reason, restores)))
+    return added

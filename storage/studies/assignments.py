@@ -86,8 +86,8 @@ class Assignments(Repository):
             change = "UPDATE assignments SET state = 'leased', accepted = ?, expires = ? WHERE id = ?"
             db.execute(change, [time, expires, row["id"]])
             return self._noted(_by_id(db, row["id"]))
-        found = next_item(db, study_id, worker, kind, rules, self.lost)
-        return None if found is None else self._noted(_give(db, study_id, worker, found, rules.seed, time, expires))
+        item = next_item(db, study_id, worker, kind, rules, self.lost)
+        return None if item is None else self._noted(_give(db, study_id, worker, item, rules.seed, time, expires))
 
     @read
     def ahead(self, db: Db, study_id: str, worker: str, kind: ItemKind, beside: int) -> Item | None:
@@ -110,10 +110,10 @@ class Assignments(Repository):
         """
         for row in list(db.query(query, values)):
             return item_of(row)
-        found = next_item(db, study_id, worker, kind, rules, self.lost, remember=False)
-        if found is None:
+        upcoming = next_item(db, study_id, worker, kind, rules, self.lost, remember=False)
+        if upcoming is None:
             return None
-        return item_of(next(db.query("SELECT * FROM study_items WHERE id = ?", [found["id"]])))
+        return item_of(next(db.query("SELECT * FROM study_items WHERE id = ?", [upcoming["id"]])))
 
     @read
     def get(self, db: Db, public: str) -> Assignment | None:
@@ -149,10 +149,12 @@ class Assignments(Repository):
                 AND assignments.worker = enrolments.worker AND {_TO_SEE}
             JOIN study_items ON study_items.id = item WHERE enrolments.worker = :worker
         """
-        found: dict[str, set[str]] = {}
+        pictures_by_study: dict[str, set[str]] = {}
         for row in db.query(query, {"worker": worker}):
-            found.setdefault(row["study"], set()).update(sha for sha in (row["image"], row["source"]) if sha)
-        return found
+            pictures_by_study.setdefault(row["study"], set()).update(
+                sha for sha in (row["image"], row["source"]) if sha
+            )
+        return pictures_by_study
 
     @write
     def submit(
@@ -359,9 +361,9 @@ class Assignments(Repository):
         process may have given the lease: if neither clock can tell, it is the time of a lease.
         """
         by_clock = (when(time) - when(row["accepted"])).total_seconds()
-        given = self._given.get(row["id"])
-        if given is not None:
-            return max(by_clock, monotonic() - given)
+        leased_at = self._given.get(row["id"])
+        if leased_at is not None:
+            return max(by_clock, monotonic() - leased_at)
         return by_clock if by_clock > 0 else 60 * rules.lease_minutes
 
 

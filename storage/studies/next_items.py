@@ -41,8 +41,8 @@ def next_item(
     order = _order(rules.seed, worker, kind, db.execute(query, [study_id, kind]).fetchone()[0])
 
     def usable_of(places: Sequence[int] | None) -> dict[int, Row]:
-        found = _usable(db, study_id, worker, kind, rules.votes, places)
-        return {place: row for place, row in found.items() if row["image"] not in lost and row["source"] not in lost}
+        chosen = _usable(db, study_id, worker, kind, rules.votes, places)
+        return {place: row for place, row in chosen.items() if row["image"] not in lost and row["source"] not in lost}
 
     if kind != "item":
         # There are few of them, and all are free until the worker has had them.
@@ -58,12 +58,12 @@ def next_item(
         fresh = {place: row for place, row in usable.items() if row["image"] not in images}
         if rules.show_source:
             # A source that only control items repeat, here beside them, would reveal them.
-            found = _first(order, {place: row for place, row in fresh.items() if row["source"] not in sources})
-            if found is not None:
-                return found
-        found = _first(order, fresh)
+            chosen = _first(order, {place: row for place, row in fresh.items() if row["source"] not in sources})
+            if chosen is not None:
+                return chosen
+        chosen = _first(order, fresh)
         # Quiz and training have a fixed number, so pictures may repeat; a control item never shows a known picture.
-        return found if found is not None or kind == "control" else _first(order, usable)
+        return chosen if chosen is not None or kind == "control" else _first(order, usable)
     query = "SELECT reached, given FROM enrolments WHERE study = ? AND worker = ?"
     # `reached` only says where to search first: whether an item is free is always checked.
     reached, given = db.execute(query, [study_id, worker]).fetchone()
@@ -72,21 +72,21 @@ def next_item(
         start = drawn.randrange(reached, len(order))
         places = order[start : start + STRETCHES[0]]
         usable = usable_of(places)
-        found = _first(places, {place: row for place, row in usable.items() if row["begun"]})
-        if found is not None:
-            return found
+        chosen = _first(places, {place: row for place, row in usable.items() if row["begun"]})
+        if chosen is not None:
+            return chosen
     for length in STRETCHES:
         places = order[reached : reached + length]
-        found = _first(places, usable_of(places)) if places else None
-        if found is not None:
+        chosen = _first(places, usable_of(places)) if places else None
+        if chosen is not None:
             if remember:
-                _remember(db, study_id, worker, reached + places.index(found["place"]))
-            return found
+                _remember(db, study_id, worker, reached + places.index(chosen["place"]))
+            return chosen
         reached += len(places)
-    found = _first(order, usable_of(None))
-    if found is not None and remember:
-        _remember(db, study_id, worker, order.index(found["place"]))
-    return found
+    chosen = _first(order, usable_of(None))
+    if chosen is not None and remember:
+        _remember(db, study_id, worker, order.index(chosen["place"]))
+    return chosen
 
 
 def look_again(db: Db, study_id: str) -> None:

@@ -70,8 +70,10 @@ class Panels(Repository):
     @write
     def answer(self, db: Db, study_id: str, worker: str, answers: Mapping[str, str]) -> None:
         """Save a worker's answers about themselves; {} for none."""
-        kept = {whole(question): whole(answer) for question, answer in answers.items()}
-        insert_row(db, "person_answers", {"study": study_id, "worker": worker, "answers": pack(kept), "created": now()})
+        cleaned = {whole(question): whole(answer) for question, answer in answers.items()}
+        insert_row(
+            db, "person_answers", {"study": study_id, "worker": worker, "answers": pack(cleaned), "created": now()}
+        )
 
     @read
     def was_asked(self, db: Db, study_id: str, worker: str) -> bool:

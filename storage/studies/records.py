@@ -49,10 +49,10 @@ _NOT_OURS = "This file is not one that the studio wrote, or it was changed"
 
 def records_of(db: Db, study_id: str) -> dict[str, Any]:
     """Return all rows of a study. Raises UserError for an unknown study."""
-    found: dict[str, Any] = {"study": _only(require_study(db, study_id), _STUDY)}
+    records: dict[str, Any] = {"study": _only(require_study(db, study_id), _STUDY)}
     for name, table in _TABLES.items():
-        found[name] = [_only(row, table.columns) for row in db.query(table.query, [study_id])]
-    return found
+        records[name] = [_only(row, table.columns) for row in db.query(table.query, [study_id])]
+    return records
 
 
 def _only(row: Mapping[str, Any], columns: str) -> dict[str, Any]:
@@ -109,8 +109,8 @@ class _Restoring:
                 raise ValueError("a panel has other settings")
             self._append("study_panels", {**row, "settings": pack_value(panel)})
         for row in self._rows("browsers"):
-            there = {**row, "worker": names[row["worker"]]}
-            self._db.table("worker_browsers").insert(there, ignore=True)
+            browser_row = {**row, "worker": names[row["worker"]]}
+            self._db.table("worker_browsers").insert(browser_row, ignore=True)
         append_log(self._db, "restored", f"from a file, as it was {study['changed']}", self._study_id)
         return self._study_id
 
@@ -182,8 +182,10 @@ class _Restoring:
             answers = json.loads(row["answers"])
             if not all(isinstance(part, str) for pair in answers.items() for part in pair):
                 raise ValueError("answers are text by question")
-            kept = {**row, "assignment": ids[row["assignment"]], "answers": pack(answers)}
-            votes[row["id"]] = insert_row(self._db, "study_votes", {name: kept[name] for name in kept if name != "id"})
+            linked_row = {**row, "assignment": ids[row["assignment"]], "answers": pack(answers)}
+            votes[row["id"]] = insert_row(
+                self._db, "study_votes", {name: linked_row[name] for name in linked_row if name != "id"}
+            )
         for row in assignments:
             state = "expired" if row["state"] == "leased" else row["state"]
             columns = {"first_vote": _at(votes, row["first_vote"]), "vote": _at(votes, row["vote"]), "state": state}
@@ -208,7 +210,7 @@ def _at(ids: Mapping[int, int], key: int | None) -> int | None:
 
 def _checked(row: Any, columns: str) -> dict[str, Any]:
     """Return the known columns of a row, checked by kind. Raises ValueError, KeyError or TypeError."""
-    kept: dict[str, Any] = {}
+    checked: dict[str, Any] = {}
     for name in columns.split():
         value = row[name]
         if value is None and name in _MAY_MISS:
@@ -224,5 +226,5 @@ def _checked(row: Any, columns: str) -> dict[str, Any]:
             raise ValueError(f"{name} is no text")
         elif name in _TIMES and when(value).tzinfo is None:
             raise ValueError(f"{name} names no zone")
-        kept[name] = whole(value) if isinstance(value, str) else value
-    return kept
+        checked[name] = whole(value) if isinstance(value, str) else value
+    return checked

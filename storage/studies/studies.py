@@ -111,8 +111,8 @@ class Studies(Repository):
         study = require_study(db, study_id)
         if study["state"] == "closed":
             raise UserError("This study is closed: nothing can be added to it; make a new study.")
-        there = _count(db, "SELECT count(*) FROM study_items WHERE study = ?", [study_id])
-        if there + len(items) > MOST_ITEMS:
+        existing = _count(db, "SELECT count(*) FROM study_items WHERE study = ?", [study_id])
+        if existing + len(items) > MOST_ITEMS:
             raise UserError(f"A study has at most {MOST_ITEMS:,} items; choose fewer.")
         _require_images(db, items)
         ids = tuple(_insert_item(db, study_id, item) for item in items)
@@ -484,10 +484,10 @@ def _same_browser(db: Db, study_id: str) -> tuple[tuple[str, ...], ...]:
         SELECT browser, worker FROM worker_browsers JOIN enrolments USING (worker)
         WHERE study = ? ORDER BY enrolments.created, worker
     """
-    found: dict[str, list[str]] = {}
+    workers_by_browser: dict[str, list[str]] = {}
     for row in db.query(query, [study_id]):
-        found.setdefault(row["browser"], []).append(row["worker"])
-    return tuple(dict.fromkeys(tuple(names) for names in found.values() if len(names) > 1))
+        workers_by_browser.setdefault(row["browser"], []).append(row["worker"])
+    return tuple(dict.fromkeys(tuple(names) for names in workers_by_browser.values() if len(names) > 1))
 
 
 def _adjudications(db: Db, study_id: str) -> tuple[Adjudication, ...]:

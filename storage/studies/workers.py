@@ -66,8 +66,8 @@ class Workers(Repository):
         """
         for row in db.query("SELECT id, state FROM studies WHERE link = ?", [whole(link[:200])]):
             if row["state"] in ("running", "paused"):
-                for there in db.query(_NOT_BEGUN, {"study": row["id"], "browser": sha_of(browser)}):
-                    worker = require_worker(db, there["worker"])
+                for earlier in db.query(_NOT_BEGUN, {"study": row["id"], "browser": sha_of(browser)}):
+                    worker = require_worker(db, earlier["worker"])
                     return row["id"], worker, _new_code(db, worker.id, browser)
                 worker, code = add_worker(db, browser)
                 enrol(db, row["id"], worker.id)

@@ -36,21 +36,21 @@ def captions_of(db: Db, version: int) -> dict[str, str]:
             SELECT run FROM test_cases JOIN test_set_entries ON test_case = test_cases.id WHERE version = ?
         ) ORDER BY rowid
     """
-    found: dict[str, str] = {}
+    caption_by_key: dict[str, str] = {}
     for row in db.query(query, [version]):
         text = (json.loads(row["caption"]) or {}).get("text", "") if row["caption"] else ""
-        found[row["id"]] = text
-        found[row["source"]] = text or found.get(row["source"], "")
-    return found
+        caption_by_key[row["id"]] = text
+        caption_by_key[row["source"]] = text or caption_by_key.get(row["source"], "")
+    return caption_by_key
 
 
 def facts_of(db: Db, ids: Sequence[int], images: Path) -> dict[int, CaseFacts]:
     """Return the facts about these test cases, by id."""
     votes, predictions, profiles = _votes(db, ids), _predictions(db, ids), _profiles(db, ids)
-    found = {}
+    facts_by_case = {}
     for case in cases_by_id(db, ids, images):
         lineage, review = case.lineage, case.review
-        found[case.id] = CaseFacts(
+        facts_by_case[case.id] = CaseFacts(
             run=case.run_id,
             new_caption=lineage.counterfactual.text,
             edits=lineage.counterfactual.edits,
@@ -69,7 +69,7 @@ def facts_of(db: Db, ids: Sequence[int], images: Path) -> dict[int, CaseFacts]:
                 "predictions": predictions.get(case.id, {}),
             },
         )
-    return found
+    return facts_by_case
 
 
 def _profiles(db: Db, ids: Sequence[int]) -> dict[int, str]:
@@ -85,11 +85,11 @@ def _votes(db: Db, ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
         SELECT test_case, study, outcome, votes FROM study_items
         WHERE test_case IN (SELECT value FROM json_each(?)) AND kind = 'item' ORDER BY id
     """
-    found: dict[int, list[dict[str, Any]]] = {}
+    votes_by_case: dict[int, list[dict[str, Any]]] = {}
     for row in db.query(query, [pack(list(ids))]):
-        said = {"study": row["study"], "outcome": row["outcome"], "votes": row["votes"]}
-        found.setdefault(row["test_case"], []).append(said)
-    return found
+        vote_counts = {"study": row["study"], "outcome": row["outcome"], "votes": row["votes"]}
+        votes_by_case.setdefault(row["test_case"], []).append(vote_counts)
+    return votes_by_case
 
 
 def _predictions(db: Db, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
@@ -100,8 +100,8 @@ def _predictions(db: Db, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
             SELECT max(id) FROM predictions WHERE image = test_cases.image GROUP BY model
         ) ORDER BY predictions.model
     """
-    found: dict[int, dict[str, Any]] = {}
+    predictions_by_case: dict[int, dict[str, Any]] = {}
     for row in db.query(query, [pack(list(ids))]):
-        said = {"kind": row["kind"], "name": row["name"], "label": row["label"], "top": json.loads(row["top"])}
-        found.setdefault(row["test_case"], {})[row["model"]] = said
-    return found
+        prediction = {"kind": row["kind"], "name": row["name"], "label": row["label"], "top": json.loads(row["top"])}
+        predictions_by_case.setdefault(row["test_case"], {})[row["model"]] = prediction
+    return predictions_by_case

@@ -115,17 +115,17 @@ class TestSets(Repository):
         draft, or if that id exists, as the same content was released before.
         """
         draft, note = _draft(db, version), checked_note(note)
-        found = version_id(draft.set_name, draft.parent, note, thresholds, _entries(db, version))
-        if found != expected:
+        content_id = version_id(draft.set_name, draft.parent, note, thresholds, _entries(db, version))
+        if content_id != expected:
             raise UserError(
                 f"Nothing was released: “{draft.set_name}” was changed meanwhile; look at it and try again."
             )
-        for row in db.query("SELECT place FROM test_set_versions WHERE sha = ?", [found]):
+        for row in db.query("SELECT place FROM test_set_versions WHERE sha = ?", [content_id]):
             raise UserError(f"This is version {row['place']} of “{draft.set_name}” already, image by image.")
         db.execute(
             "UPDATE test_set_versions SET state = 'released', sha = ?, released = ?, note = ?, thresholds = ? "
             "WHERE number = ?",
-            [found, now(), note, pack({name: float(value) for name, value in thresholds.items()}), version],
+            [content_id, now(), note, pack({name: float(value) for name, value in thresholds.items()}), version],
         )
         return _version(db, version)
 
@@ -145,9 +145,9 @@ class TestSets(Repository):
     def remove(self, db: Db, version: int, images: Sequence[str]) -> Removed:
         """Remove images from a draft; return their rows. Raises UserError for a released version."""
         _require_draft(db, version)
-        found = tuple(db.query(f"SELECT entries.* {_CHOSEN}", [pack(list(dict.fromkeys(images))), version]))
-        db.conn.executemany("DELETE FROM test_set_entries WHERE id = ?", ([row["id"]] for row in found))
-        return found
+        removed = tuple(db.query(f"SELECT entries.* {_CHOSEN}", [pack(list(dict.fromkeys(images))), version]))
+        db.conn.executemany("DELETE FROM test_set_entries WHERE id = ?", ([row["id"]] for row in removed))
+        return removed
 
     @write
     def put_back(self, db: Db, version: int, removed: Removed) -> int:
@@ -290,11 +290,11 @@ class TestSets(Repository):
             ) AS kind
             FROM test_set_entries AS entries WHERE version = ? AND role = 'generated' ORDER BY id
         """
-        found: dict[TaskKind, list[str]] = {}
+        images_by_task: dict[TaskKind, list[str]] = {}
         for image, kind in db.execute(query, [version]):
             if kind is not None:
-                found.setdefault(kind, []).append(image)
-        return {kind: tuple(images) for kind, images in found.items()}
+                images_by_task.setdefault(kind, []).append(image)
+        return {kind: tuple(images) for kind, images in images_by_task.items()}
 
     @read
     def not_accepted(self, db: Db, version: int) -> dict[int, str]:
@@ -317,15 +317,17 @@ class TestSets(Repository):
             ) AS verdict
             FROM test_set_entries AS entries WHERE version = ? AND role = 'generated' AND test_case IS NULL ORDER BY id
         """
-        found = {row["image"]: row["verdict"] for row in db.query(query, [version])}
+        verdict_by_image = {row["image"]: row["verdict"] for row in db.query(query, [version])}
         return {
-            image: verdict if verdict == "rejected" else "" for image, verdict in found.items() if verdict != "accepted"
+            image: verdict if verdict == "rejected" else ""
+            for image, verdict in verdict_by_image.items()
+            if verdict != "accepted"
         }
 
     @read
     def cases(self, db: Db, ids: Iterable[int]) -> tuple[CaseOfSet, ...]:
         """Return the parts of these test cases that a test set uses, in order. Raises UserError for an unknown one."""
-        wanted = list(dict.fromkeys(ids))
+        case_ids = list(dict.fromkeys(ids))
         query = """
             SELECT test_cases.id, test_cases.image, runs.source, test_cases.task, state.mask, state.mask_classes,
                 made.width, made.height, sources.width AS source_width, sources.height AS source_height,
@@ -336,9 +338,9 @@ class TestSets(Repository):
                 JOIN images AS made ON made.sha = test_cases.image JOIN images AS sources ON sources.sha = runs.source
             ORDER BY wanted.key
         """
-        found = tuple(_case(row) for row in db.query(query, [pack(wanted)]))
-        if len(found) < len(wanted):
-            unknown = next(iter(sorted({*wanted} - {case.id for case in found})))
+        found = tuple(_case(row) for row in db.query(query, [pack(case_ids)]))
+        if len(found) < len(case_ids):
+            unknown = next(iter(sorted({*case_ids} - {case.id for case in found})))
             raise UserError(f"This workspace has no test case {unknown}; nothing was added.", field="cases")
         return found
 
@@ -389,7 +391,7 @@ class TestSets(Repository):
         """Save the hashes of stored images; existing ones stay."""
         db.conn.executemany(
             "INSERT INTO image_hashes (image, pixels, perceptual) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-            ([image, held.pixels, f"{held.perceptual:016x}"] for image, held in found.items()),
+            ([image, hashes.pixels, f"{hashes.perceptual:016x}"] for image, hashes in found.items()),
         )
 
 
@@ -398,7 +400,7 @@ def create_set(db: Db, name: str, note: str) -> tuple[str, int]:
     name = checked_text(name, "The name", LONGEST_NAME, "title")
     if not name:
         raise UserError("The test set has no name; give it one.", field="title")
-    if any(held.casefold() == name.casefold() for (held,) in db.execute("SELECT name FROM test_sets")):
+    if any(other_name.casefold() == name.casefold() for (other_name,) in db.execute("SELECT name FROM test_sets")):
         raise UserError(f"There is a test set “{name}” already; take another name, or add to it.", field="title")
     set_id = secrets.token_hex(8)
     db.table("test_sets").insert({"id": set_id, "name": name, "created": now()})
@@ -422,7 +424,7 @@ def _begin_next(db: Db, version: int) -> SetVersion:
 
 
 def _add(db: Db, version: int, entries: Iterable[SetEntry]) -> int:
-    held, waiting = _draft(db, version).entries, iter(entries)
+    count_before, waiting = _draft(db, version).entries, iter(entries)
     names, marks = ", ".join(_ENTRY), ", ".join("?" * len(_ENTRY))
     query = f"INSERT INTO test_set_entries ({names}) VALUES ({marks}) ON CONFLICT (version, image) DO NOTHING"
     while some := list(islice(waiting, _AT_ONCE)):
@@ -432,7 +434,7 @@ def _add(db: Db, version: int, entries: Iterable[SetEntry]) -> int:
     count = _count(db, version)
     if count > MOST_ENTRIES:
         raise UserError(f"A test set has at most {MOST_ENTRIES:,} images; choose fewer.")
-    return count - held
+    return count - count_before
 
 
 def _begin_draft(db: Db, set_id: str, parent: int | None) -> int:
