@@ -1,1 +1,1 @@
-"""The rules and the statistics of a validity study: pure functions. No SQL, no pages, nothing of the other rooms."""
+"""The rules and statistics of a validity study: pure functions. No SQL, no pages, no room but core."""

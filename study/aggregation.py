@@ -1,4 +1,4 @@
-"""One answer out of several votes: the majority, and Dawid and Skene's model as a second opinion."""
+"""One answer from several votes: the majority, and Dawid and Skene's model as a second opinion."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 _FLOOR = 1e-10
-"""No probability is taken for impossible: one vote must not outweigh everything else."""
+"""Lowest probability: none is zero, so that one vote cannot outweigh everything else."""
 
 
 @dataclass(frozen=True)
 class DawidSkene:
-    """What the model makes of the votes. Empty, with words, where it cannot say anything."""
+    """Estimates of Dawid and Skene's model. Empty, with words, if it is undefined."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
-    """The likeliest true answer of every task; of equals the first in the alphabet."""
+    """The likeliest true answer of every task; of equals the first alphabetically."""
     probabilities: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """Of every task: how likely each answer is the true one; sums to 1."""
+    """Probability of each true answer by task; sums to 1."""
     priors: Mapping[str, float] = field(default_factory=dict)
-    """How frequent each true answer is, 0 to 1."""
+    """Frequency of each true answer, 0 to 1."""
     errors: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
-    """Of every worker, by true answer: how likely each answer is given; sums to 1."""
+    """Probability of each given answer by worker and true answer; sums to 1."""
     rounds: int = 0
     converged: bool = False
     words: str = ""
 
 
 def majority(answers: Sequence[str]) -> str | None:
-    """The most frequent answer; None without a vote and for a tie, which nothing but chance could break."""
+    """Return the most frequent answer; None without a vote and for a tie, which only chance could break."""
     first = Counter(answers).most_common(2)
     if not first or (len(first) == 2 and first[0][1] == first[1][1]):
         return None
@@ -38,15 +38,15 @@ def majority(answers: Sequence[str]) -> str | None:
 def dawid_skene(votes: Sequence[tuple[str, str, str]], rounds: int = 100, tolerance: float = 1e-5) -> DawidSkene:
     """Maximum likelihood of true answers and of every worker's error rates, from (task, worker, answer).
 
-    EM: starts with the shares of the votes of each task. M: π_j = mean over tasks of T_ij; e^w_jl = Σ_i T_ij [worker w
+    EM starts with the shares of the votes of each task. M: π_j = mean over tasks of T_ij; e^w_jl = Σ_i T_ij [worker w
     says l of task i] / Σ_i,l of the same. E: T_ij proportional to π_j Π_votes e^w_jl. (Dawid and Skene 1979, Applied
-    Statistics 28, equations 2.3 to 2.5.) Ends where crowd-kit 1.4's `DawidSkene()` does, so that both give the same
-    answers: when Σ_votes Σ_j T_ij (log π_j + log e^w_jl) - Σ_ij T_ij log T_ij a vote grows by less than `tolerance`,
-    or after `rounds`. Where votes tell little (many tasks, workers no better than chance) the answers would go on
-    changing after that: there is no right place to end, so it is the one that can be checked elsewhere.
+    Statistics 28, equations 2.3 to 2.5.) It ends as crowd-kit 1.4's `DawidSkene()` does, so that both give the same
+    answers: when Σ_votes Σ_j T_ij (log π_j + log e^w_jl) - Σ_ij T_ij log T_ij a vote grows by less than `tolerance`, or
+    after `rounds`. With uninformative votes (many tasks, workers no better than chance) the answers would keep
+    changing: no end is right, so it is the one that can be checked elsewhere.
 
-    With few votes a worker the error rates are rough: a second opinion on the majority, never the result. Empty, and
-    said so, without votes, with one worker, or if all votes are equal.
+    With few votes a worker the error rates are rough: a second opinion on the majority, never the result. Empty, with
+    words, without votes, with one worker, or if all votes are equal.
     """
     workers = sorted({worker for _, worker, _ in votes})
     answers = sorted({answer for _, _, answer in votes})
@@ -66,10 +66,10 @@ def dawid_skene(votes: Sequence[tuple[str, str, str]], rounds: int = 100, tolera
     truth /= truth.sum(axis=1, keepdims=True)
 
     def maximised() -> tuple[np.ndarray, np.ndarray]:
-        """Priors [answer] and errors [worker, given answer, true answer] that fit `truth` best."""
+        """Return the priors [answer] and errors [worker, given answer, true answer] that fit `truth` best."""
         counts = np.zeros((len(workers), len(answers), len(answers)))
         np.add.at(counts, (at_worker, at_answer), truth[at_task])
-        # Only what a worker did say gets the floor, as crowd-kit has it: unsaid answers are not divided by.
+        # Only answers that a worker gave get the floor, as in crowd-kit: others are never divided by.
         said = np.zeros((len(workers), len(answers), 1), dtype=bool)
         said[at_worker, at_answer] = True
         counts = np.where(said, np.maximum(counts, _FLOOR), 0.0)

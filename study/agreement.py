@@ -1,7 +1,7 @@
-"""How far people agree: raw agreement, Krippendorff's alpha, Gwet's AC1, Fleiss' kappa; undefined is said in words.
+"""Agreement of votes: raw agreement, Krippendorff's alpha, Gwet's AC1, Fleiss' kappa; undefined values get words.
 
-All take the votes as one sequence of answers an item. Who gave an answer does not matter to them; items may have
-different numbers of answers; an item with fewer than two tells nothing of agreement.
+All take the votes as one sequence of answers an item. It does not matter who gave an answer; items may have different
+numbers of answers; an item with fewer than two is uninformative.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ALL_AGREE = "undefined: all votes agree"
 
 
 def raw(ratings: Ratings) -> Measure:
-    """Share of pairs of votes on the same item that are equal, averaged over items.
+    """Return the share of pairs of votes on the same item that are equal, averaged over items.
 
     p_o = mean over items with n_i >= 2 of Σ_c n_ic (n_ic - 1) / (n_i (n_i - 1)) (Fleiss 1971, Psychological Bulletin
     76, equation 2; Gwet calls it p_a). 0 to 1.
@@ -30,12 +30,12 @@ def raw(ratings: Ratings) -> Measure:
 
 
 def alpha(ratings: Ratings, order: Sequence[str] = ()) -> Measure:
-    """Krippendorff's alpha: nominal, or ordinal when the `order` of the answers is given.
+    """Return Krippendorff's alpha: nominal, or ordinal if the `order` of the answers is given.
 
     alpha = 1 - D_o / D_e = 1 - (n - 1) Σ_c Σ_k o_ck δ²_ck / Σ_c Σ_k n_c n_k δ²_ck, with the coincidences o_ck = Σ_items
     (pairs of answers c, k) / (n_i - 1), their margins n_c and total n. δ² is 1 for different answers; in order it is
-    (n_c / 2 + Σ_{c<g<k} n_g + n_k / 2)². (Krippendorff 2011, Computing Krippendorff's Alpha-Reliability.) Undefined
-    when all votes are the same answer: then D_e is 0. Raises ValueError for an answer that is not in `order`.
+    (n_c / 2 + Σ_{c<g<k} n_g + n_k / 2)². (Krippendorff 2011, Computing Krippendorff's Alpha-Reliability.) Undefined if
+    all votes are the same answer, as D_e is 0. Raises ValueError for an answer that is not in `order`.
     """
 
     def figure(paired: list[Counter[str]]) -> float | str:
@@ -62,12 +62,12 @@ def alpha(ratings: Ratings, order: Sequence[str] = ()) -> Measure:
 
 
 def ac1(ratings: Ratings, answers: Sequence[str] = ()) -> Measure:
-    """Gwet's AC1, which high prevalence does not pull down.
+    """Return Gwet's AC1, which high prevalence does not pull down.
 
     (p_o - p_e) / (1 - p_e) with p_e = Σ_c π_c (1 - π_c) / (q - 1), π_c the mean over items of n_ic / n_i (items with a
     single vote take part in π), q the number of possible `answers` (those that occur if left out). (Gwet 2008, British
     Journal of Mathematical and Statistical Psychology 61; with missing votes: Gwet 2014, Handbook of Inter-Rater
-    Reliability.) It is 1 when all votes agree and two answers were possible; undefined if only one was.
+    Reliability.) It is 1 if all votes agree and two answers were possible; undefined if only one was.
     """
 
     def figure(paired: list[Counter[str]]) -> float | str:
@@ -82,11 +82,11 @@ def ac1(ratings: Ratings, answers: Sequence[str] = ()) -> Measure:
 
 
 def fleiss(ratings: Ratings) -> Measure:
-    """Fleiss' kappa.
+    """Return Fleiss' kappa.
 
     (p_o - p_e) / (1 - p_e) with p_e = Σ_c π_c² (Fleiss 1971, Psychological Bulletin 76), π_c the mean over items of
-    n_ic / n_i: where items have different numbers of votes, as Gwet 2014 writes it for any number of them. Undefined
-    when all votes are the same answer.
+    n_ic / n_i: if items have different numbers of votes, as Gwet 2014 writes it for any number of them. Undefined if
+    all votes are the same answer.
     """
 
     def figure(paired: list[Counter[str]]) -> float | str:
@@ -100,7 +100,7 @@ def fleiss(ratings: Ratings) -> Measure:
 
 
 def prevalence(ratings: Ratings) -> tuple[str, float] | None:
-    """The most frequent answer and its share of all votes (0 to 1), the first of equals; None without a vote."""
+    """Return the most frequent answer and its share of all votes (0 to 1), the first of equals; None without a vote."""
     counts = Counter(answer for item in ratings for answer in item)
     if not counts:
         return None
@@ -109,7 +109,7 @@ def prevalence(ratings: Ratings) -> tuple[str, float] | None:
 
 
 def agreement(ratings: Ratings, answers: Sequence[str] = (), ordered: bool = False) -> Agreement:
-    """All measures of one question, with what they mean in words. `answers`: all possible, in order if `ordered`."""
+    """Return all measures of one question, with words. `answers`: all possible ones, in order if `ordered`."""
     figures = raw(ratings), alpha(ratings), ac1(ratings, answers), fleiss(ratings)
     ordinal = alpha(ratings, answers) if ordered and answers else None
     frequent = prevalence(ratings)
@@ -118,8 +118,8 @@ def agreement(ratings: Ratings, answers: Sequence[str] = (), ordered: bool = Fal
 
 
 def level(value: float) -> str:
-    """An agreement beyond chance in a word (Landis and Koch 1977, Biometrics 33): from "worse than chance" to "nearly
-    perfect"."""
+    """Return a word for an agreement beyond chance (Landis and Koch 1977, Biometrics 33): from "worse than chance" to
+    "nearly perfect"."""
     if value < 0:
         return "worse than chance"
     for limit, word in ((0.2, "slight"), (0.4, "fair"), (0.6, "moderate"), (0.8, "substantial")):
@@ -140,13 +140,13 @@ def _measure(ratings: Ratings, figure: Callable[[list[Counter[str]]], float | st
 
 
 def _observed(paired: Sequence[Counter[str]]) -> float:
-    """p_o of items with two votes or more."""
+    """Return p_o of items with two or more votes."""
     agreeing = (sum(n * (n - 1) for n in c.values()) / (c.total() * (c.total() - 1)) for c in paired)
     return sum(agreeing) / len(paired)
 
 
 def _margins(ratings: Ratings) -> dict[str, float]:
-    """π: the mean over items with a vote of each answer's share, answers that occur only."""
+    """Return π: each occurring answer's mean share over items with a vote."""
     voted = [Counter(item) for item in ratings if item]
     shares: dict[str, float] = {}
     for counts in voted:
@@ -156,12 +156,12 @@ def _margins(ratings: Ratings) -> dict[str, float]:
 
 
 def _nominal(answers: Sequence[str]) -> dict[tuple[str, str], float]:
-    """δ² of answers without an order."""
+    """Return δ² of answers without an order."""
     return {(c, k): float(c != k) for c in answers for k in answers}
 
 
 def _ordinal(answers: Sequence[str], margins: Counter[str]) -> dict[tuple[str, str], float]:
-    """δ² of answers in their order: the square of how many answers lie between the two, the ends by half."""
+    """Return δ² of ordered answers: the squared number of votes between the two answers, counting the ends by half."""
     found = {}
     for i, c in enumerate(answers):
         for j, k in enumerate(answers):

@@ -1,4 +1,4 @@
-"""How a simulated worker answers: how often right, leaning which way, how fast, how lazy. Draws, and no HTTP."""
+"""Behaviour of a simulated worker: accuracy, bias, speed, laziness. Random draws, no HTTP."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing import Any
 from core.studies import Question
 
 LAZY_SECONDS = 0.4
-"""A lazy answer takes about so long, if the worker is not faster anyway."""
+"""Seconds of a lazy answer, unless the worker is faster anyway."""
 SPREAD = 0.4
-"""Of the logarithm of the seconds: two thirds of the answers take 0.67 to 1.5 times the median."""
+"""Standard deviation of the log of the seconds: two thirds of the answers take 0.67 to 1.5 times the median."""
 
 
 @dataclass(frozen=True)
 class Behaviour:
-    """What a simulated worker is like."""
+    """Parameters of a simulated worker."""
 
     accuracy: float = 0.95
-    """The chance that an answer is the true one, 0 to 1. A wrong one is another option, on a scale one step off."""
+    """Probability of the true answer, 0 to 1. A wrong one is another option, on a scale one step off."""
     bias: float = 0.0
-    """-1 to 1: the chance to say yes (the highest, the first option) whatever is true; below 0, no (lowest, last)."""
+    """-1 to 1: probability of yes (highest, first option) whatever is true; if negative, of no (lowest, last)."""
     seconds: float = 4.0
     """Median time of an item, 0 to 600; 0 answers at once."""
     lazy: float = 0.0
-    """The chance that an item is answered without looking, always the same and at once, 0 to 1."""
+    """Probability, 0 to 1, of answering an item without looking, always the same and at once."""
 
     def __post_init__(self) -> None:
-        """Raises ValueError with a sentence for a figure out of its range."""
+        """Raise ValueError with a sentence for a parameter out of range."""
         for name, low, high in (("accuracy", 0, 1), ("bias", -1, 1), ("seconds", 0, 600), ("lazy", 0, 1)):
             value = getattr(self, name)
             if not (math.isfinite(value) and low <= value <= high):
@@ -39,7 +39,7 @@ class Behaviour:
 
 @dataclass(frozen=True)
 class SimulatedVote:
-    """What a simulated worker says of one item."""
+    """A simulated worker's vote on one item."""
 
     answers: Mapping[str, str]
     seconds: float
@@ -52,7 +52,7 @@ def judge(
     habit: Mapping[str, str],
     drawn: random.Random,
 ) -> SimulatedVote:
-    """Answer all questions that are asked. `true` gives the true answer; `habit` is said without looking."""
+    """Answer all asked questions. `true` returns the true answer; `habit` has the answers given without looking."""
     lazy = drawn.random() < behaviour.lazy
     answers: dict[str, str] = {}
     for question in questions:
@@ -67,7 +67,7 @@ def judge(
 
 
 def habit_of(questions: Sequence[Question], drawn: random.Random) -> dict[str, str]:
-    """What a worker who does not look says, by question."""
+    """Return the answers of a worker who does not look, by question."""
     return {question.id: drawn.choice(question.answers()) for question in questions if question.answers()}
 
 
@@ -86,7 +86,7 @@ def _answer(behaviour: Behaviour, question: Question, true: str, drawn: random.R
 
 
 def read_crew(text: str, usual: Behaviour) -> tuple[int, Behaviour]:
-    """Read a crew such as "3:lazy=0.9,accuracy=0.6"; all else is as `usual`. Raises ValueError with a sentence."""
+    """Parse a crew such as "3:lazy=0.9,accuracy=0.6"; the rest is as `usual`. Raises ValueError with a sentence."""
     number, _, rest = text.partition(":")
     known = {each.name for each in fields(Behaviour)}
     changed: dict[str, Any] = {}

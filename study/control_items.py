@@ -1,4 +1,4 @@
-"""Control items: when a worker gets one, whether the answer is right, when a worker is out, and how they are made."""
+"""Control items: when a worker gets one, when a worker is excluded, and how they are made."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from core.studies import Answers, ControlPolicy, ItemKind, LeftOutItem, NewItem,
 from core.words import count_of
 
 PICTURE = "picture"
-"""The key of `NewItem.origin` with the hash of the picture that an item shows in another light."""
+"""Key of `NewItem.origin` with the hash of the picture that an item shows in different light."""
 IsLeftOut = Callable[[NewItem], bool]
-"""Whether an item with a known answer that could be made is not."""
+"""Returns True if a possible item with a known answer must not be made."""
 
 
 def next_kind(rules: Rules, worker_id: str, items_seen: int, controls_seen: int) -> ItemKind:
-    """Whether the next thing a worker sees is an item or a control item.
+    """Return whether a worker's next item is an ordinary or a control item.
 
-    The worker's run is cut into stretches of 1 / share; each has one control item, at a place drawn from a hash
+    The worker's items are cut into stretches of 1 / share; each has one control item, at a place drawn from a hash
     (SHA-256 of seed, worker and number), so that no worker can guess it, two workers differ, and a reload changes
     nothing: control j (from 0) comes as soon as items_seen + controls_seen >= floor((j + u_j) / share), u_j uniform in
-    [0, 1). So the share is kept within one control item at any time. `items_seen` and `controls_seen` count what was
-    answered.
+    [0, 1). So the share is exact within one control item at any time. `items_seen` and `controls_seen` count answered
+    items.
     """
     share = rules.controls.share
     if share <= 0:
@@ -36,14 +36,14 @@ def next_kind(rules: Rules, worker_id: str, items_seen: int, controls_seen: int)
 
 
 def judge(policy: ControlPolicy, seen: int, right: int) -> str:
-    """Return why a worker is excluded: seen >= min_seen and right / seen < min_right; "" if there is no reason."""
+    """Return why a worker is excluded (seen >= min_seen and right / seen < min_right), or ""."""
     if seen < policy.min_seen or seen == 0 or right >= policy.min_right * seen - 1e-9:
         return ""
     return f"{right} of {count_of(seen, 'control item')} right; at least {100 * policy.min_right:.4g} % were asked for."
 
 
 def controls_wanted(items: int, share: float) -> int:
-    """How many control items a worker sees who judges all `items`: items * share / (1 - share), rounded up."""
+    """Return how many control items a worker who judges all `items` sees: items * share / (1 - share), rounded up."""
     return math.ceil(items * share / (1 - share) - 1e-9) if 0 < share < 1 else 0
 
 
@@ -54,20 +54,19 @@ def made_controls(
     there: Sequence[NewItem] = (),
     apart: frozenset[str] = frozenset(),
 ) -> tuple[NewItem, ...]:
-    """Control items made of the source images of `items`, as many as one worker who judges all of them sees.
+    """Make control items from the source images of `items`, as many as one worker who judges all of them sees.
 
-    Half of them (one more, if odd) are right as they stand: the source image in place of the generated one, so that
-    "yes" is true. The rest are wrong for certain: the source with the label of another item, or, for a question about a
-    class (`only_with`), another scene that does not show this class. Only yes-no questions where "yes" alone is valid
-    can be made so; the other questions are asked but not judged. Fewer come back, or none, where there is nothing to
-    make them of: no source images, no second label, no scene without the class. In place of one that is `left_out`
-    another one is made. Drawn with the seed of the rules.
+    Half of them (one more, if odd) are right: the source image replaces the generated one, so that "yes" is true. The
+    rest are certainly wrong: the source with the label of another item, or, for a question about a class (`only_with`),
+    another scene without this class. This works only for yes-no questions where "yes" alone is valid; the other
+    questions are asked but not judged. Returns fewer or none if material is missing: source images, a second label, a
+    scene without the class. One that is `left_out` is replaced by another. Drawn with the seed of the rules.
 
-    `there` is what a study that is extended by `items` has, of every kind. Wrong labels and other scenes are taken from
-    it too, source images of its control and quiz items come last, and right and wrong ones are counted together.
+    `there` are all items of a study that `items` extend. Wrong labels and other scenes are taken from it too, source
+    images of its control and quiz items come last, and the balance of right and wrong includes them.
 
-    `apart` are the hashes of images that none of them shows, nor is made of: those of the training, where everybody is
-    told the right answer.
+    `apart` are hashes of images that no control item shows or is made of: those of the training, whose answers
+    everybody learns.
     """
     usable = [q for q in rules.questions if q.kind == "yes-no" and q.valid == ("yes",) and not q.follows]
     by_source: dict[str, NewItem] = {}
@@ -84,7 +83,7 @@ def made_controls(
     number = controls_wanted(sum(item.kind == "item" for item in items), rules.controls.share)
     labels = sorted({item.label for item in (*items, *there) if item.label})
     right_ones = [made for item in sources if (made := _true(item, usable)) and not left_out(made)]
-    # From the other end: as long as there are enough sources, no image is both a right and a wrong one.
+    # Taken from the other end: with enough sources, no image is both a right and a wrong one.
     could_be = [made for item in reversed(sources) if (made := _false(item, usable, labels, scenes, drawn))]
     wrong_ones = [made for made in could_be if not left_out(made)]
     seen = {what_it_shows(item).image_sha for item in there if item.kind != "item"}
@@ -105,7 +104,7 @@ def pictures_of(items: Iterable[NewItem]) -> frozenset[str]:
 
 
 def what_it_shows(item: NewItem) -> LeftOutItem:
-    """Which control, quiz or training item it is, whatever its answers, and whether or not it was disguised."""
+    """Return the identity of a control, quiz or training item, regardless of its answers and of a disguise."""
     source = item.source_sha or item.image_sha
     of_source = item.origin.get("made") in ("source image", "wrong label")
     shown = item.origin.get(PICTURE) or (source if of_source else item.image_sha)
@@ -113,7 +112,7 @@ def what_it_shows(item: NewItem) -> LeftOutItem:
 
 
 def _control(item: NewItem, image_sha: str, expected: Answers, made: str) -> NewItem:
-    """Make the source beside `image_sha` a control item. The caption stays, as equal captions would give it away."""
+    """Make the source beside `image_sha` a control item. The caption stays, as equal captions would reveal it."""
     return NewItem(
         image_sha=image_sha,
         source_sha=item.source_sha,
@@ -128,7 +127,7 @@ def _control(item: NewItem, image_sha: str, expected: Answers, made: str) -> New
 
 
 def _true(item: NewItem, usable: Sequence[Question]) -> NewItem | None:
-    """The source in place of the generated image: every usable question that it gets is answered with yes."""
+    """Return the source in place of the generated image: usable questions have the answer yes. None without any."""
     expected = {
         question.id: "yes"
         for question in asked(usable, item, {})
@@ -140,7 +139,7 @@ def _true(item: NewItem, usable: Sequence[Question]) -> NewItem | None:
 def _false(
     item: NewItem, usable: Sequence[Question], labels: Sequence[str], scenes: Sequence[NewItem], drawn: random.Random
 ) -> NewItem | None:
-    """The source with a wrong label, or a scene without a class that the source has."""
+    """Return the source with a wrong label, or a scene without a class of the source. None if neither is possible."""
     own = {name.casefold() for name in (*item.classes, item.label)}
     others = [label for label in labels if label.casefold() not in own]
     about_label = [question for question in asked(usable, item, {}) if "{label}" in question.text]

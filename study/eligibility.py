@@ -1,4 +1,4 @@
-"""Who may vote: the record of approvals, the quiz that stands in for a short one, consent, exclusion, training."""
+"""Eligibility to vote: approval record, the quiz that replaces a short one, consent, exclusion, training."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ StandingKind = Literal["may vote", "training", "quiz", "not eligible", "excluded
 
 @dataclass(frozen=True)
 class Standing:
-    """What a worker may do now, with a sentence for them."""
+    """A worker's current standing, with a sentence for them."""
 
     kind: StandingKind
     text: str
 
 
 def quiz_needed(right_share: float, quiz: int) -> int:
-    """How many of `quiz` answers have to be right for a share of at least `right_share` (0 to 1)."""
+    """Return how many of `quiz` answers have to be right for a share of at least `right_share` (0 to 1)."""
     return math.ceil(right_share * quiz - 1e-9)
 
 
 def standing(worker: Worker, enrolment: Enrolment, rules: Rules) -> Standing:
-    """Whether a worker may vote in a study, and if not, why and what can be done.
+    """Return whether a worker may vote in a study, and if not, why and what can be done.
 
-    approval = approved / (approved + rejected), what is undecided left out; it has to be above `min_approval` (with
-    `min_approval` 0 nothing is asked) as soon as `min_finished` assignments are decided. Before that, a quiz stands in
-    for the record, if the study has one. Source: the paper's demands on Mechanical Turk, over 95 % and at least 50
-    finished. The order is: blocked, excluded, record or failed quiz, consent, training, quiz.
+    approval = approved / (approved + rejected), without undecided ones; it has to be above `min_approval` (0 disables
+    this) as soon as `min_finished` assignments are decided. Before that, a quiz replaces the record, if the study has
+    one. Source: the paper's demands on Mechanical Turk, over 95 % and at least 50 finished. The order is: blocked,
+    excluded, record or failed quiz, consent, training, quiz.
 
-    The training is for everybody, also for those whom a long record spares the quiz: a record says that somebody works
-    with care, not that they know what this study asks; and votes of people who were told the same compare.
+    The training is for everybody, also for those whose long record spares them the quiz: a record shows careful work,
+    not knowledge of this study's questions; and votes are comparable if all workers had the same instruction.
     """
     required = rules.eligibility
     if worker.blocked:
@@ -98,6 +98,6 @@ def _why(enrolment: Enrolment, exclusion: Exclusion, rules: Rules) -> str:
 
 
 def _sentence(text: str) -> str:
-    """With a capital in front and a full stop behind; "" stays ""."""
+    """Return the text with a capital letter and a full stop; "" stays ""."""
     text = text.strip()
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) or not text else ".")

@@ -1,4 +1,4 @@
-"""Every figure of a report as a row, with its interval and what it was counted from: the results as one table."""
+"""All figures of a report as rows, with intervals and counts: the results as one table."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ FIGURE_COLUMNS = columns_of(
     "asked:whole discarded:whole too_few:whole waiting:whole worst:number best:number words"
 )
 """`question` is empty for an image as a whole; `votes_used`: after or before exclusions, with adjudications, or by the
-rules that the study started with; `part` and `name`: all, or the images of one class, edit type, sample or verdict of
-the model under test, or one answer."""
+rules at the start; `part` and `name`: all, or the images of one class, edit type, sample or verdict of the model
+under test, or one answer."""
 
 
 def figure_rows(report: StudyReport) -> list[Row]:
-    """All figures of a report, those of images as a whole first."""
+    """Return all figures of a report, those of images as a whole first."""
     rows = [
         _slice("valid", "", "after exclusions", "all", report.images),
         _slice("valid", "", "before exclusions", "all", report.images_before),

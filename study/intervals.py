@@ -1,4 +1,4 @@
-"""Shares with their uncertainty: Wilson intervals, a bootstrap over images, bounds for what was discarded."""
+"""Shares with their uncertainty: Wilson intervals, a bootstrap over images, bounds for discarded images."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ CONFIDENCE = 0.95
 def wilson(count: int, n: int, confidence: float = CONFIDENCE, nothing: str = "nothing was counted yet") -> Proportion:
     """Return count / n with its Wilson score interval (`wilson_ends`).
 
-    The n things have to be independent: count images, not the votes on them. `nothing` says why there is no figure
-    when n is 0. Raises ValueError unless 0 <= count <= n.
+    The n things have to be independent: count images, not the votes on them. `nothing` is the reason for a missing
+    figure if n is 0. Raises ValueError unless 0 <= count <= n.
     """
     if not 0 <= count <= n:
         raise ValueError(f"A share needs a count between 0 and n: {count} of {n}.")
@@ -39,7 +39,7 @@ def wilson_ends(share: float, n: float, confidence: float = CONFIDENCE) -> tuple
     (p + z²/2n ± z √(p(1-p)/n + z²/4n²)) / (1 + z²/n), z the normal quantile of the confidence (Wilson 1927, Journal of
     the American Statistical Association 22; `scipy.stats.binomtest(...).proportion_ci(method="wilson")`).
     """
-    # In plain figures, as a page may show thousands: `binomtest` takes 0.4 ms, since it also tests something.
+    # Computed directly, as a page may show thousands: `binomtest` takes 0.4 ms, since it also runs a test.
     z = NormalDist().inv_cdf((1 + confidence) / 2)
     scale = 1 + z * z / n
     middle = (share + z * z / (2 * n)) / scale
@@ -50,12 +50,12 @@ def wilson_ends(share: float, n: float, confidence: float = CONFIDENCE) -> tuple
 def bootstrap(
     images: Sequence[tuple[int, int]], seed: int = 0, samples: int = 4000, confidence: float = CONFIDENCE
 ) -> Proportion:
-    """The share of votes, of images given as (votes for, all votes), with a percentile interval from a bootstrap.
+    """Return the share of votes over images given as (votes for, all votes), with a bootstrap percentile interval.
 
     value = Σ for / Σ all. The votes on one image are not independent, so whole images are drawn with replacement, as
-    many as there are, `samples` times; the interval runs between the quantiles of the shares (Efron 1979, Annals of
-    Statistics 7; clusters: Davison and Hinkley 1997, section 3.8). Images with equal counts are drawn together. Images
-    without a vote are left out. Undefined, and said so, without a vote; no interval where all images are alike.
+    many as there are, `samples` times; the interval spans the quantiles of the shares (Efron 1979, Annals of Statistics
+    7; clusters: Davison and Hinkley 1997, section 3.8). Images with equal counts are drawn together. Images without a
+    vote are left out. Undefined, with words, without a vote; no interval if all images are alike.
     """
     seen = [(good, votes) for good, votes in images if votes > 0]
     if any(not 0 <= good <= votes for good, votes in seen):
@@ -82,10 +82,10 @@ def bootstrap(
 
 
 def bootstrap_mean(values: Sequence[float], seed: int = 0, samples: int = 4000, confidence: float = CONFIDENCE) -> Mean:
-    """The mean of one value an image (such as the mean rating of its votes), with a percentile bootstrap interval.
+    """Return the mean of one value an image (such as its mean rating), with a bootstrap percentile interval.
 
-    As `bootstrap`: images are drawn with replacement (Efron 1979). Undefined without an image; no interval with one, or
-    where all are alike.
+    As in `bootstrap`, images are drawn with replacement (Efron 1979). Undefined without an image; no interval with one,
+    or if all are alike.
     """
     n = len(values)
     if n == 0:
@@ -104,11 +104,11 @@ def bootstrap_mean(values: Sequence[float], seed: int = 0, samples: int = 4000, 
 
 
 def bounds(valid: int, decided: int, missing: int) -> Bounds:
-    """The share of valid images if none, and if all, of the `missing` were valid.
+    """Return the share of valid images if none, and if all, of the `missing` were valid.
 
     worst = valid / (decided + missing), best = (valid + missing) / (decided + missing) (the worst-case bounds of Manski
-    1989, Journal of Human Resources 24). `decided` are the images with a consensus, `valid` those of them that are
-    valid, `missing` those that were discarded.
+    1989, Journal of Human Resources 24). `decided` counts the images with a consensus, `valid` the valid ones among
+    them, `missing` the discarded ones.
     """
     if not 0 <= valid <= decided or missing < 0:
         raise ValueError(f"Bounds need valid <= decided and nothing below 0: {valid}, {decided}, {missing}.")

@@ -1,4 +1,4 @@
-"""A CSV of images that were made elsewhere, as items: what its columns may be, and what is wrong with a row."""
+"""A CSV list of images made elsewhere as study items: its columns, and the errors of a row."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from core.studies import ITEM_KINDS, LONGEST_WHY, Answers, ItemKind, NewItem, Qu
 from core.words import composed
 
 IMAGE_COLUMNS = ("image", "file_name", "file", "filename", "path")
-"""Any of them names the image's file."""
+"""Alternative names of the column with the image's file."""
 COLUMNS = "source label classes edit_types caption counterfactual kind why group model model_right origin".split()
-"""What else is read, beside expected.QUESTION. Classes and edit types are parted by semicolons."""
+"""Other columns, besides expected.QUESTION. Classes and edit types are separated by semicolons."""
 _OURS = frozenset({"item", "removed", "test_case", "image_sha", "source_sha"})
-"""Written by an export, and of no use here: nothing is said of them."""
+"""Columns of an export that are ignored here without a note."""
 _KINDS: Mapping[str, ItemKind] = {"": "item", **{kind: kind for kind in ITEM_KINDS}}
 _TRUTH = {"": None, "true": True, "yes": True, "1": True, "right": True}
 _FALSE = {"false": False, "no": False, "0": False, "wrong": False}
 LONGEST = {"label": 200, "group": 60, "model": 400, "caption": 4000, "counterfactual": 4000, "why": LONGEST_WHY}
 MAX_PARTS, LONGEST_PART, LONGEST_ORIGIN = 50, 100, 20_000
 DEEPEST_ORIGIN = 50
-"""Lists and objects in each other: an origin gets one deeper whenever a study goes out and comes back."""
+"""Maximum nesting of lists and objects: an origin gets one deeper whenever a study is exported and imported."""
 
 
 @dataclass(frozen=True)
 class ListedItem:
-    """A row: what the files are called, and the item without its pictures."""
+    """A row: names of the files, and the item without its pictures."""
 
     image: str
     source: str
     item: NewItem
     row: int
-    """1 for the first below the header."""
+    """One-based number of the row below the header."""
 
 
 def listed_items(table: Table, rules: Rules) -> tuple[tuple[ListedItem, ...], tuple[str, ...]]:
-    """The items of a list, and what a person should know of it. Raises ValueError with a sentence."""
+    """Return the items of a list, and notes for the user. Raises ValueError with a sentence."""
     names = {name.casefold(): name for name in table.columns}
     column = next((names[name] for name in IMAGE_COLUMNS if name in names), None)
     if column is None:
@@ -119,14 +119,14 @@ def _parts(text: str, what: str) -> tuple[str, ...]:
 
 
 def _origin(text: str) -> dict[str, Any]:
-    """Where an export says that an item came from; anything else is kept as a note."""
+    """Return the origin stated by an export; other text is kept as a note."""
     if not text:
         return {}
     if len(text) > LONGEST_ORIGIN:
         raise ValueError(f"its origin has more than {LONGEST_ORIGIN:,} characters")
     try:
         value = json.loads(text)
-        # NaN, infinity and halves of letters come through the reader, and no export takes them.
+        # The parser accepts NaN, infinity and lone surrogates, but no export does.
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         value = None
@@ -142,7 +142,7 @@ def _too_deep(value: Any) -> bool:
 
 
 def by_folder(files: Sequence[str]) -> dict[str, str]:
-    """The label of each file: its folder's name, if there is more than one folder, as in ImageFolder; else ""."""
+    """Return the label of each file: its folder's name if there are several folders, as in ImageFolder; else ""."""
     folders = {file: file.rpartition("/")[0].rpartition("/")[2] for file in files}
     several = len({file.rpartition("/")[0] for file in files}) > 1
     return {file: folder[: LONGEST["label"]] if several else "" for file, folder in folders.items()}

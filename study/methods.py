@@ -1,6 +1,6 @@
 """The methods paragraph: protocol, every exclusion and the results, ready to paste into a paper.
 
-Changes of a study's rules after its start are stated: what was asked for before and since, when, and what it alters.
+It reports changes of a study's rules after its start: the values before and since, the time, and the effect.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ History = Sequence[tuple[Rules, datetime]]
 
 
 def paragraph(report: StudyReport) -> str:
-    """The whole as one paragraph of English sentences; a study that is not closed is called preliminary."""
+    """Return the whole as one paragraph of English sentences; a study that is not closed is called preliminary."""
     questions = report.study.rules.questions
     return _TEMPLATES.paragraph(
         "methods.txt",
         report=report,
-        # Of votes that all came in a file, nothing is known of how they were collected.
+        # If all votes came in a file, nothing is known about their collection.
         brought=bool(report.votes_imported) and report.votes_imported == report.votes_cast,
         asked=[question for question in questions if not question.follows],
         follow=[question for question in questions if question.follows],
@@ -47,7 +47,7 @@ def _described(question: Question) -> str:
 
 
 def rules_changes(history: History, submitted: Sequence[datetime]) -> tuple[RulesChange, ...]:
-    """What every version but the first changed; `submitted` are the times of the votes on items."""
+    """Return the changes by every version but the first; `submitted` are the times of the votes on items."""
     found = []
     for (before, _), (after, since) in pairwise(history):
         votes, consensus = (before.votes, after.votes), (before.consensus, after.consensus)
@@ -61,7 +61,7 @@ def rules_changes(history: History, submitted: Sequence[datetime]) -> tuple[Rule
 
 
 def change_words(votes: tuple[int, int], consensus: tuple[int, int]) -> str:
-    """The part of a sentence on votes an image and consensus, each before and since."""
+    """Return the part of a sentence on votes an image and consensus, each before and since."""
     share = f"{consensus[1]} of {votes[1]} ({percent(consensus[1] / votes[1])})"
     was = f"{consensus[0]} of {votes[0]} ({percent(consensus[0] / votes[0])})"
     if votes[0] == votes[1]:
@@ -73,7 +73,7 @@ def change_words(votes: tuple[int, int], consensus: tuple[int, int]) -> str:
 
 
 def as_announced_words(found: Slice, first: Rules) -> str:
-    """What the rules that the study started with would have found, in a sentence."""
+    """Return a sentence with the result by the rules at the start."""
     lost = [
         f"{number:,} {words}"
         for number, words in (
@@ -91,7 +91,7 @@ def as_announced_words(found: Slice, first: Rules) -> str:
 
 
 def _moment(time: datetime) -> str:
-    """As "3 November 2026, 14:05 UTC"."""
+    """Return a time such as "3 November 2026, 14:05 UTC"."""
     time = time.astimezone(UTC)
     return f"{time.day} {time:%B %Y, %H:%M} UTC"
 

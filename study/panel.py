@@ -1,4 +1,4 @@
-"""Tables of the people of a panel: payment, and their answers about themselves, which stand apart from their votes."""
+"""Tables about panel participants: payment, and their answers about themselves, which are separate from their votes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PAYMENT_COLUMNS = (
 
 
 def payment_rows(data: StudyData, participants: Mapping[str, str]) -> list[Row]:
-    """Return what each worker did, how many minutes they looked, training included, and what was decided."""
+    """Return each worker's answered items, viewing minutes (training included), and decisions."""
     excluded = {exclusion.worker for exclusion in data.exclusions}
     rows: list[Row] = []
     for worker in data.workers:
@@ -40,12 +40,12 @@ _VERDICTS: tuple[ApprovalVerdict, ...] = ("approved", "rejected", "pending")
 
 
 def people_columns(panel: Panel, answers: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """The worker, the questions that are asked now, and those of before that somebody has answered."""
+    """Return the columns: the worker, the current questions, and earlier ones that somebody answered."""
     now = [question.text for question in panel.questions]
     return ["worker", *dict.fromkeys([*now, *(text for given in answers.values() for text in given)])]
 
 
 def people_rows(data: StudyData, columns: Sequence[str], answers: Mapping[str, Mapping[str, str]]) -> list[Row]:
-    """What everybody said of themselves, by pseudonym: a column a question. No vote and no id of a panel."""
+    """Return everybody's answers about themselves, by pseudonym: a column a question. No votes and no panel ids."""
     given = ((worker.id, answers.get(worker.id, {})) for worker in data.workers)
     return [{**{text: of.get(text, "") for text in columns}, "worker": worker} for worker, of in given]

@@ -1,4 +1,4 @@
-"""What a plan will be able to say, before anybody votes: items that survive, width of the interval, people, minutes."""
+"""Prediction of a study's result before anybody votes: items with a consensus, interval width, people, minutes."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from study.control_items import controls_wanted
 from study.intervals import wilson_ends
 
 LOST = 0.05
-"""Share of votes that control items cost: 120 of 2,500 in the paper."""
+"""Share of votes lost to failed control items: 120 of 2,500 in the paper."""
 
 
 @dataclass(frozen=True)
 class Survival:
-    """What a consensus leaves of items that all have the same chance of a "yes"."""
+    """Effect of a consensus rule on items with the same probability of a "yes"."""
 
     share: float
-    """Of the items, with a consensus, 0 to 1."""
+    """Share of items with a consensus, 0 to 1."""
     yes: float
-    """Of those, with a consensus on yes, 0 to 1."""
+    """Share of these with a consensus on yes, 0 to 1."""
 
 
 def survival(p_yes: float, votes: int = 5, consensus: int = 4) -> Survival:
-    """How many items find a consensus, and how many of those on yes, if every vote is "yes" with probability `p_yes`.
+    """Return the share of items with a consensus, and of those on yes, if every vote is "yes" with probability `p_yes`.
 
     share = P(X >= c) + P(X <= K - c), yes = P(X >= c) / share, X ~ Binomial(K, p_yes), c > K / 2. At p = 0.7 and 4 of
-    5, 56 % survive and 94 % of those say yes: discarding inflates. Raises ValueError for a consensus that is no
-    majority.
+    5, 56 % have a consensus and 94 % of those say yes: discarding inflates. Raises ValueError for a consensus that is
+    no majority.
     """
     if not votes < 2 * consensus <= 2 * votes:
         raise ValueError("There is no plan without a consensus of more than half of the votes and at most all of them.")
@@ -47,15 +47,16 @@ def survival(p_yes: float, votes: int = 5, consensus: int = 4) -> Survival:
 def plan(
     items: int, rules: Rules, valid: float = 0.95, accuracy: float = 0.95, minutes: float = 30.0, lost: float = LOST
 ) -> PowerPlan:
-    """What to expect of a study of `items` images under these rules.
+    """Return the expected result of a study of `items` images under these rules.
 
-    Assumes that a share `valid` of the images is valid, that every vote tells the truth with probability `accuracy`,
-    independently (real workers err together on hard images: more will be discarded), that a share `lost` of the votes
-    is replaced because of control items, and that an annotator gives `minutes`. The item figures are a mixture of
-    `survival(accuracy)` and `survival(1 - accuracy)`; the interval is the Wilson interval at the expected count of the
-    expected number of survivors; time = votes * seconds, control items added as share / (1 - share); a training item
-    takes the time of two votes, as what is told of it is read. All shares 0 to 1.
-    Raises ValueError with a sentence for figures that make no plan.
+    Assumes a share `valid` of valid images, that every vote is true with probability `accuracy`, independently (real
+    workers err together on hard images: more will be discarded), that a share `lost` of the votes is replaced because
+    of control items, and that an annotator gives `minutes`. The item figures are a mixture of `survival(accuracy)` and
+    `survival(1 - accuracy)`; the interval is the Wilson interval at the expected count of the expected number of
+    survivors; time = votes * seconds, control items added as share / (1 - share); a training item takes the time of two
+    votes, as its feedback is read. All shares are 0 to 1.
+
+    Raises ValueError with a sentence for impossible figures.
     """
     if items < 1:
         raise ValueError("Choose at least one image.")
@@ -78,7 +79,7 @@ def plan(
         raise ValueError(
             f"In {minutes:g} minutes an annotator gets no further than {before}: allow more time for each."
         )
-    # Nobody votes twice on an item, so nobody can be shown more than all items and the control items among them.
+    # Nobody votes twice on an item, so nobody can see more than all items and the control items among them.
     most_items = min(items, rules.most_items or items)
     most = most_items + controls_wanted(most_items, rules.controls.share)
     annotators = max(rules.votes, math.ceil(shown / min(affordable, most) - 1e-9))

@@ -1,4 +1,4 @@
-"""Which questions an item gets, how they are worded, and whether answers and rules are sound."""
+"""Validation of the rules, and of a worker's answers to the questions of an item."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from core.studies import (
 from core.words import count_of
 
 MAX_TEXT = 2000
-"""Characters of an answer in free text."""
+"""Maximum characters of an answer in free text."""
 MAX_QUESTIONS = 20
 _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
 
 def check_answers(rules: Rules, item: NewItem, answers: Mapping[str, object]) -> Answers:
-    """The answers to keep, of what a client sent: only to questions that are asked, text trimmed.
+    """Return the valid part of a client's answers: only to questions that are asked, text stripped.
 
-    Raises ValueError with a sentence for the worker when one is missing, is none of the offered, or is too long. An
-    answer to a question that is no longer asked (the one it follows was changed) is left out.
+    Raises ValueError with a sentence for the worker if one is missing, not offered, or too long. An answer to a
+    question that is no longer asked (the answer before it was changed) is left out.
     """
     known = {question.id: question for question in rules.questions}
     given: dict[str, str] = {}
@@ -62,7 +62,7 @@ def check_rules(rules: Rules) -> None:
 
 
 def problems_of(rules: Rules) -> Iterator[RuleProblem]:
-    """Yield what keeps a study from going by these rules, each at the field where it can be put right."""
+    """Yield the problems of the rules, each at the field that fixes it."""
     yield from _question_problems(rules.questions)
     for part in (rules, rules.controls, rules.eligibility):
         for name, number in form_numbers(part).items():
@@ -85,7 +85,7 @@ def problems_of(rules: Rules) -> Iterator[RuleProblem]:
 
 
 def _range(votes: int) -> str:
-    """Return what the consensus may be, such as "3 to 5 of 5 votes"."""
+    """Return the possible range of the consensus, such as "3 to 5 of 5 votes"."""
     least = votes // 2 + 1
     of = count_of(votes, "vote")
     return f"{least} of {of}" if least == votes else f"{least} to {votes} of {of}"

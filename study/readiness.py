@@ -1,4 +1,4 @@
-"""What stands in the way of a study that is about to start, beside rules that are wrong in themselves."""
+"""Problems of a study that is about to start, besides invalid rules."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from study.control_items import controls_wanted, pictures_of, what_it_shows
 
 
 def findings(rules: Rules, items: Sequence[NewItem], workers: Sequence[Worker] = ()) -> tuple[Finding, ...]:
-    """Return all there is to say of sound rules with these items and workers, what stops the start first."""
+    """Return all findings on valid rules with these items and workers, those that stop the start first."""
     plain = [item for item in items if item.kind == "item"]
     found: list[Finding] = []
     if not plain:
@@ -32,7 +32,7 @@ def findings(rules: Rules, items: Sequence[NewItem], workers: Sequence[Worker] =
 
 
 def check_more(rules: Rules, items: Sequence[NewItem]) -> None:
-    """Whether a study that has started can take these items, too. Raises ValueError with a sentence."""
+    """Raise ValueError with a sentence if a started study cannot take these items."""
     if words := _silent(rules, items):
         raise ValueError(f"{words}: leave such images out, as questions cannot be added to a study that has started.")
 

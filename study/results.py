@@ -1,4 +1,4 @@
-"""The analysis of a study: every figure of the result page and of the methods paragraph, from the votes alone."""
+"""The analysis of a study: every figure of the result page and of the methods paragraph, computed from the votes."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ Counted = Mapping[int, Sequence[Vote]]
 
 
 def analyse(data: StudyData) -> StudyReport:
-    """All figures of a study as it stands: per question before and after exclusions, agreement, workers, notes.
+    """Return all figures of a study as it is now: per question before and after exclusions, agreement, workers, notes.
 
     Counts the first K votes of an item (in the order of `data.votes`) by workers who are not excluded now; approval and
-    rejection are a matter of a worker's record and change nothing. Never raises for thin data and never returns NaN:
-    what is undefined says so.
+    rejection belong to a worker's record and change nothing. Never raises for sparse data and never returns NaN:
+    undefined figures have words.
     """
     rules, closed = data.study.rules, data.study.state == "closed"
     items = [item for item in data.items if item.kind == "item"]
@@ -162,7 +162,7 @@ def _question(
 
 
 def _ratings(question: Question, items: Sequence[Item], votes: Counted) -> dict[int, list[str]]:
-    """The counted answers to a question by item, items without one left out; none for free text."""
+    """Return the counted answers to a question by item, without items that have none; {} for free text."""
     if question.kind == "text":
         return {}
     possible = set(question.answers())
@@ -174,7 +174,7 @@ def _ratings(question: Question, items: Sequence[Item], votes: Counted) -> dict[
 
 
 def _pooled(items: Sequence[Item], votes: Counted, questions: Sequence[Question]) -> Agreement:
-    """Agreement over all questions on validity that have the answers of the first of them."""
+    """Return the agreement over all questions on validity that have the same answers as the first of them."""
     telling = [question for question in questions if question.valid]
     if not telling:
         return agreement([])
@@ -199,7 +199,7 @@ def _answers(
 
 
 def _second(question: Question, outcomes: Mapping[int, ItemOutcome], votes: Counted) -> SecondOpinion:
-    """Majority and Dawid-Skene on the same counted votes, of items that do not wait for more."""
+    """Return majority and Dawid-Skene results on the same counted votes, for items that wait for no more."""
     if not question.valid:
         words = "undefined: it is not asked whether the image is valid"
         nothing = Proportion(0, 0, None, None, None, words)
@@ -253,7 +253,7 @@ def _remarks(question: Question, items: Sequence[Item], votes: Counted) -> tuple
 
 
 def _disagreements(data: StudyData, outcomes: Outcomes) -> tuple[Disagreement, ...]:
-    """Every question of an item with different answers or no consensus; these first, the most divided first."""
+    """Return the questions of items with different answers or no consensus; the latter and most divided first."""
     decided = {(decision.item, decision.question): decision for decision in data.adjudications}
     found = [
         Disagreement(
@@ -309,7 +309,7 @@ def _notes(
 
 
 def of_question(outcomes: Outcomes, question: str) -> dict[int, ItemOutcome]:
-    """The outcomes of one question, by item."""
+    """Return the outcomes of one question, by item."""
     return {item: of_item[question] for item, of_item in outcomes.items() if question in of_item}
 
 
@@ -341,9 +341,9 @@ def slice_of(name: str, outcomes: Iterable[ItemOutcome], telling: bool = True) -
 
 
 def slices_of(items: Sequence[Item], outcomes: Mapping[int, ItemOutcome]) -> Slices:
-    """The shares by class, edit type, sample and model under test, each in the order of the alphabet.
+    """Return the shares by class, edit type, sample and model under test, each in alphabetical order.
 
-    Images without one come last, as `NONE`: the parts hold every image that was asked.
+    Images without a value come last, as `NONE`: the parts together contain every image that was asked.
     """
 
     def by(names: Callable[[Item], Iterable[str]]) -> tuple[Slice, ...]:
@@ -372,10 +372,10 @@ def _model(item: Item) -> tuple[str, ...]:
 
 def further_people(data: StudyData, counted: Mapping[int, Sequence[Vote]]) -> int:
     """Return the least number of people who have to join before every image can get all its votes; 0 if those in the
-    study can give them. `counted` holds the votes of each item that count.
+    study can give them. `counted` has the counted votes by item.
 
     Nobody votes twice on an image, and excluded or blocked workers and those who failed the quiz give no more votes.
-    Whoever is in the study and may vote is taken to do so.
+    All others in the study are assumed to vote.
     """
     rules = data.study.rules
     able = _able(data)
@@ -395,19 +395,19 @@ def further_people(data: StudyData, counted: Mapping[int, Sequence[Vote]]) -> in
 
 
 def _able(data: StudyData) -> set[str]:
-    """The workers who may vote, or may once they have consented and passed the quiz."""
+    """Return the workers who may vote, or may once they have consented and passed the quiz."""
     rules, known = data.study.rules, {item.id: item for item in data.items if item.expected}
     excluded = {exclusion.worker: exclusion for exclusion in data.exclusions}
     quizzes: dict[str, list[bool]] = {worker.id: [] for worker in data.workers}
     for vote in data.votes:
         if vote.kind == "quiz" and vote.worker in quizzes and vote.item in known:
             quizzes[vote.worker].append(right(known[vote.item], vote.answers, rules.questions))
-    # Whoever has not consented or trained yet may still do so.
+    # Workers who have not consented or trained may still do so.
     figures = {
         name: Enrolment(data.study.id, name, True, sum(quiz), len(quiz), rules.training, exclusion=excluded.get(name))
         for name, quiz in quizzes.items()
     }
-    # Whoever came in a file does not come to this page.
+    # Workers from an imported file do not come to this page.
     elsewhere = {vote.worker for vote in data.votes if vote.imported}
     return {
         worker.id

@@ -1,6 +1,4 @@
-"""How items are drawn: at random, or the same number from every stratum. Drawn again with the same seed, they are the
-same.
-"""
+"""Draw items at random, or the same number from every stratum. The same seed draws the same items.\n"""
 
 from __future__ import annotations
 
@@ -9,22 +7,22 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeVar
 
 T = TypeVar("T", bound=Hashable)
-"""What is drawn: the numbers or names of images."""
+"""Type of the drawn things: numbers or names of images."""
 
 
 def at_random(population: Sequence[T], number: int, seed: int) -> tuple[T, ...]:
-    """Draw `wanted` (or all) without replacement, in random order. Raises ValueError unless wanted >= 1."""
+    """Draw `number` (or all) without replacement, in random order. Raises ValueError unless number >= 1."""
     if number < 1:
         raise ValueError("Draw at least one image.")
     return tuple(_drawn("sample", seed).sample(list(population), min(number, len(population))))
 
 
 def stratified(strata: Mapping[str, Sequence[T]], number: int, seed: int) -> tuple[T, ...]:
-    """`wanted` in all, as equally many of each stratum as there are; a stratum that has too few gives all.
+    """Draw `number` in total, equally many from each stratum; a stratum with too few gives all.
 
-    Equal allocation: it makes the strata comparable, and it is no sample of the population as a whole. What does not
-    divide goes to strata drawn at random. Something that lies in several strata is drawn once, for the first that gets
-    it. Strata are told by name, so that their order does not matter. Raises ValueError unless wanted >= 1.
+    Equal allocation makes the strata comparable, but is no sample of the whole population. The remainder goes to strata
+    drawn at random. Something in several strata is drawn once, for the first that gets it. Strata are identified by
+    name, so that their order does not matter. Raises ValueError unless number >= 1.
     """
     if number < 1:
         raise ValueError("Draw at least one image.")
@@ -36,7 +34,7 @@ def stratified(strata: Mapping[str, Sequence[T]], number: int, seed: int) -> tup
         if not order:
             break
         drawn.shuffle(order)
-        # One of each in turn: after every round all strata that still have something have given equally many.
+        # One of each in turn: after every round all strata with something left have given equally many.
         for name in order:
             while left[name] and left[name][-1] in taken:
                 left[name].pop()

@@ -1,7 +1,7 @@
-"""Simulated annotators: they sign in, look at the pictures and vote over the same HTTP interface that people use.
+"""Simulated annotators: they sign in, load the pictures and vote over the HTTP interface that people use.
 
-To try a plan before people spend their time on it, and to try the system. They know nothing that a person would not:
-true answers go by the pixels that come (`truth`).
+They test a plan before people spend time on it, and they test the system. They know nothing that a person would not:
+true answers are looked up by the pixels received (`truth`).
 """
 
 from __future__ import annotations
@@ -27,68 +27,68 @@ from study.truth import AnswerKey, pixels
 HEADERS = {"x-studio": "1"}
 ENDED = ("done", "not eligible", "excluded", "closed")
 AGAIN = (409, 410)
-"""The item went to somebody else meanwhile, or was withdrawn: the next one is asked for."""
+"""Status codes if the item went to another worker or was withdrawn: request the next one."""
 
 
 @dataclass(frozen=True)
 class Acknowledged:
-    """A vote that the server said is saved."""
+    """A vote that the server confirmed as saved."""
 
     worker: str
     assignment: str
     key: str
     answers: Mapping[str, str]
     seconds: float
-    """From sending to the reply, of the try that was answered."""
+    """Seconds from request to reply, for the successful try."""
     tries: int
 
 
 @dataclass
 class WorkerRun:
-    """What became of one simulated worker."""
+    """The result of one simulated worker."""
 
     worker: str = ""
     code: str = ""
     votes: list[Acknowledged] = field(default_factory=list)
     end: str = ""
-    """The last status: "done", "excluded", ...; "time over"; "failed"."""
+    """Last status: "done", "excluded", ...; "time over"; "failed"."""
     text: str = ""
-    """What the page would have said."""
+    """Text that the page would have shown."""
     retries: int = 0
-    """Requests that were sent again."""
+    """Number of repeated requests."""
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """Who annotates where, and for how long."""
+    """Parameters of a simulation: the workers, the server, and the duration."""
 
     url: str
-    """Of the studio, such as http://127.0.0.1:7860."""
+    """Address of the studio, such as http://127.0.0.1:7860."""
     crew: Sequence[Behaviour]
-    """One a worker."""
+    """Behaviour of each worker."""
     link: str = ""
-    """The token of an open invitation, or the whole link; every worker joins anew."""
+    """Token of an open invitation, or the whole link; every worker joins as a new one."""
     codes: Sequence[str] = ()
-    """Personal codes instead, one a worker."""
+    """Personal codes instead, one for each worker."""
     study: str = ""
-    """Only this one, of those that a worker sees."""
+    """Id of the only study to work on; "" for all that a worker sees."""
     truth: AnswerKey = field(default_factory=AnswerKey)
     minutes: float = 0.0
-    """At most; 0 until all is done."""
+    """Maximum minutes; 0 to continue until all is done."""
     patience: float = 60.0
-    """Seconds to wait for items that are with others, and for a server that does not answer."""
+    """Seconds to wait for items that others have, and for a server that does not answer."""
     seed: int = 0
     on_vote: Callable[[Acknowledged], None] | None = None
-    """Told of every acknowledged vote at once."""
+    """Called for every confirmed vote."""
 
 
 def run(plan: Simulation) -> list[WorkerRun]:
-    """All workers of the crew at once, until all have ended. Raises ValueError for an address that is none."""
+    """Run all workers of the crew concurrently to their end. Raises ValueError for an invalid address."""
     return asyncio.run(simulate(plan))
 
 
 async def simulate(plan: Simulation) -> list[WorkerRun]:
-    """As `run`, in an event loop that is there already."""
+    """As `run`, in a running event loop."""
     if not plan.url.startswith(("http://", "https://")):
         raise ValueError(f"“{plan.url[:80]}” is no address: it begins with http:// or https://.")
     if plan.codes and len(plan.codes) < len(plan.crew):
@@ -100,11 +100,11 @@ async def simulate(plan: Simulation) -> list[WorkerRun]:
 
 
 class _TimeOver(Exception):
-    """The minutes are over."""
+    """Raised when the minutes are over."""
 
 
 class _Refused(Exception):
-    """The server said no, in a sentence."""
+    """A refusal by the server, with its sentence."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -112,7 +112,7 @@ class _Refused(Exception):
 
 
 _SEEN: dict[bytes, str] = {}
-"""Pixels by the bytes that came: many workers see the same picture."""
+"""Cache of pixel hashes by file hash: many workers get the same picture."""
 
 
 class _Annotator:
@@ -132,7 +132,7 @@ class _Annotator:
         )
 
     async def live(self) -> WorkerRun:
-        """From the invitation to the end."""
+        """Run the worker from the invitation to the end."""
         run = self.run
         try:
             async with self.client:
@@ -149,7 +149,7 @@ class _Annotator:
         return run
 
     async def _sign_in(self) -> list[dict[str, Any]]:
-        """The studies that the worker sees."""
+        """Sign in and return the studies that the worker sees."""
         if self.plan.codes:
             self.run.code = self.plan.codes[self.number]
             state = await self._post("sign-in", {"code": self.run.code})
@@ -160,7 +160,7 @@ class _Annotator:
         return list(state["studies"])
 
     async def _work(self, study: str) -> None:
-        """One study to its end."""
+        """Work on one study to its end."""
         now = await self._post("next", {"study": study})
         waited = 0.0
         while True:
@@ -176,14 +176,14 @@ class _Annotator:
             elif status in ENDED or waited >= self.plan.patience:
                 self.run.end = status
                 return
-            else:  # waiting, paused
+            else:  # waiting or paused
                 pause = self.drawn.uniform(0.5, 1.5)
                 waited += pause
                 await self._sleep(pause)
                 now = await self._post("next", {"study": study})
 
     async def _vote(self, study: str, assignment: Mapping[str, Any]) -> dict[str, Any]:
-        """Look, think, answer; then what comes next."""
+        """Look, think and answer; return the server's next state."""
         questions = [question_of(data) for data in assignment["questions"]]
         for name, habit in habit_of(questions, self.drawn).items():
             self.habit.setdefault(name, habit)
@@ -218,7 +218,7 @@ class _Annotator:
         return dict(following)
 
     async def _picture(self, token: str) -> str:
-        """The pixels of a picture, by name."""
+        """Return the pixel hash of a picture."""
         data = (await self._send("GET", f"image/{token}", None)).content
         name = hashlib.sha256(data).digest()
         if name not in _SEEN:
@@ -232,7 +232,7 @@ class _Annotator:
         return reply
 
     async def _send(self, method: str, path: str, body: Mapping[str, Any] | None) -> httpx.Response:
-        """A request, sent again as it was while the server does not answer or asks to wait."""
+        """Send a request; repeat it unchanged while the server does not answer or asks to wait."""
         gone, tries = 0.0, 0
         while True:
             if time.monotonic() >= self.end:
@@ -264,7 +264,7 @@ class _Annotator:
 
 
 def question_of(data: Mapping[str, Any]) -> Question:
-    """A question as the page gets it."""
+    """Return a question from the page's data."""
     return Question(
         id=str(data["id"]),
         text=str(data["text"]),
@@ -284,7 +284,7 @@ def _sentence(reply: httpx.Response) -> str:
 
 
 def _wait_asked(reply: httpx.Response) -> float:
-    """The seconds that the server asked to wait, at most a minute."""
+    """Return the seconds that the server asked to wait, at most a minute."""
     try:
         return min(max(float(reply.headers.get("retry-after", "1")), 0.1), 60.0)
     except ValueError:
@@ -292,6 +292,6 @@ def _wait_asked(reply: httpx.Response) -> float:
 
 
 def journal_line(vote: Acknowledged) -> str:
-    """An acknowledged vote as a line of JSON."""
+    """Return a confirmed vote as a line of JSON."""
     names = "worker assignment key answers seconds tries"
     return json.dumps(cells(vote, names) | {"seconds": round(vote.seconds, 4)}, ensure_ascii=False)

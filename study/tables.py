@@ -1,6 +1,6 @@
-"""A study as tables: votes as `task, worker, label`, every answer with all that is known of it, outcomes by image.
+"""A study as tables: votes as `task, worker, label`, all answers with their context, outcomes by image.
 
-Rows of plain values; `cells` makes CSV of them.
+Rows of plain values; `core.csv_tables.csv_text` makes CSV of them.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from study.aggregation import dawid_skene
 from study.workers import is_judged
 
 VOTE_COLUMNS = ("task", "worker", "label")
-"""As crowd-kit reads it."""
+"""The columns that crowd-kit reads."""
 
 ANSWER_COLUMNS = columns_of(
     "item kind question worker answer counted:truth left_out_because expected right:truth assignment:whole "
     "accepted:time submitted:time seconds:number side changes:whole verdict reason comment label classes "
     "edit_types group model model_right:truth"
 )
-"""One row an answer: a question that a worker was asked of an item, those with a known answer included."""
+"""One row for each answer: a question that a worker was asked about an item, also one with a known answer."""
 
 RESULT_COLUMNS = columns_of(
     "item question status answer valid:truth votes:whole counts disagreement:number image_status "
@@ -31,11 +31,11 @@ RESULT_COLUMNS = columns_of(
     "adjudicated adjudicated_because label classes edit_types group model model_right:truth caption "
     "counterfactual image source origin"
 )
-"""One row an image and question with fixed answers."""
+"""One row for each image and question with fixed answers."""
 
 
 def counted_assignments(data: StudyData) -> frozenset[int]:
-    """The assignments whose votes are in the result: workers not excluded, the first K of an item."""
+    """Return the assignments whose votes are in the result: workers not excluded, the first K of an item."""
     ids = {item.id for item in data.items if item.kind == "item"}
     excluded = {exclusion.worker for exclusion in data.exclusions}
     kept = counted((vote for vote in data.votes if vote.item in ids), data.study.rules.votes, excluded)
@@ -43,7 +43,7 @@ def counted_assignments(data: StudyData) -> frozenset[int]:
 
 
 def vote_rows(data: StudyData) -> list[Row]:
-    """Return the votes that count as `task, worker, label`; with several questions the task is "NAME:QUESTION"."""
+    """Return the counted votes as `task, worker, label`; with several questions the task is "NAME:QUESTION"."""
     questions = {question.id for question in data.study.rules.questions if question.kind != "text"}
     names = {item.id: item.public for item in data.items}
     inside = counted_assignments(data)
@@ -61,10 +61,10 @@ def vote_rows(data: StudyData) -> list[Row]:
 
 
 def answer_rows(data: StudyData) -> list[Row]:
-    """Every answer that was given, counted or not and why not, with what is known of item, worker and time.
+    """Return every answer, counted or not and why not, with facts on item, worker and time.
 
-    `answer` is empty where an optional question was left out, `verdict` for training, which nobody approves. `right`
-    says whether a known answer was given.
+    `answer` is empty for a skipped optional question, `verdict` for training, which nobody approves. `right` is True if
+    the known answer was given.
     """
     items = {item.id: item for item in data.items}
     inside = counted_assignments(data)
@@ -101,10 +101,10 @@ def _why_not(vote: Vote, excluded: Mapping[str, str]) -> str:
 
 
 def result_rows(data: StudyData) -> list[Row]:
-    """What the votes say of every image to every question with fixed answers that it was asked.
+    """Return the outcome of every image and every question with fixed answers that it was asked.
 
-    `status_before` and the like are as if nobody had been excluded. Dawid and Skene's answer is given for images that
-    do not wait for votes, from the same votes as the consensus; empty where the model is undefined.
+    `status_before` and similar columns are as if nobody had been excluded. Dawid and Skene's answer is given for images
+    that wait for no votes, from the same votes as the consensus; empty if the model is undefined.
     """
     rules, closed = data.study.rules, data.study.state == "closed"
     items = [item for item in data.items if item.kind == "item"]
@@ -164,14 +164,14 @@ def _dawid_skene(
 
 
 def item_columns(rules: Rules) -> list[str]:
-    """Of `item_rows`; a list that `listed_items` reads."""
+    """Return the columns of `item_rows`, a list that `listed_items` reads."""
     known = [f"expected.{question.id}" for question in rules.questions if question.kind != "text"]
     about = ["label", "classes", "edit_types", "group", "model", "model_right", "caption", "counterfactual"]
     return ["item", "kind", "image", "source", *known, "why", *about, "image_sha", "source_sha", "test_case", "origin"]
 
 
 def item_rows(data: StudyData, image_of: Mapping[int, str], source_of: Mapping[int, str]) -> list[Row]:
-    """Return a row an item, of all kinds. `image_of` and `source_of` name the files of their pictures, by item."""
+    """Return a row for each item, of all kinds. `image_of` and `source_of` are the picture files, by item."""
     return [
         {
             **cells(item, "kind why caption counterfactual image_sha source_sha test_case"),
@@ -193,7 +193,7 @@ WORKER_COLUMNS = (
 
 
 def worker_rows(data: StudyData) -> list[Row]:
-    """Every worker of the study: pseudonym, votes, control items right, exclusion, record. No name, no address."""
+    """Return every worker: pseudonym, votes, control items right, exclusion, record. No name, no address."""
     excluded = {exclusion.worker: exclusion for exclusion in data.exclusions}
     items = {item.id: item for item in data.items}
     rows: list[Row] = []
@@ -222,7 +222,7 @@ def worker_rows(data: StudyData) -> list[Row]:
 
 
 def about_item(item: Item) -> Row:
-    """What of an item an analysis may group by."""
+    """Return the fields of an item that an analysis may group by."""
     joined = {"classes": "; ".join(item.classes), "edit_types": "; ".join(item.edit_types)}
     return {**cells(item, "label group model model_right"), **joined}
 

@@ -1,7 +1,7 @@
-"""Training: items that a worker answers before all else, and is told of each what is right and why; and the quiz.
+"""Training: items that a worker answers first, with feedback on the right answer and the reason; and the quiz.
 
-Both are made of source images, as control items are. Those of the training are kept apart from all others: whoever was
-told of a picture would know its answer. Nothing that a worker says in the training counts for anything.
+Both are made of source images, as control items are. Pictures of the training are used nowhere else: a worker knows
+their answer afterwards. Answers in the training count for nothing.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from study.control_items import IsLeftOut, made_controls, pictures_of
 
 
 def feedback(item: NewItem, answers: Answers, questions: Sequence[Question]) -> Feedback:
-    """What is right of these answers to a training item, which has a known answer."""
-    # Those that came by the worker's answers, and those that would have come by the right ones.
+    """Return feedback on these answers to a training item, which has a known answer."""
+    # Questions asked after the worker's answers, and those asked after the right ones.
     came = {q.id for given in (answers, {**answers, **item.expected}) for q in asked(questions, item, given)}
     told = []
     for question in questions:
@@ -34,14 +34,13 @@ def made_training(
     known: Sequence[NewItem] = (),
     left_out: IsLeftOut = lambda item: False,
 ) -> tuple[NewItem, ...]:
-    """As many training items as the rules ask for, made of the source images of `items`, each with why it is right.
+    """Return as many training items as the rules require, made of the source images of `items`, each with its reason.
 
-    Right and wrong ones in equal numbers where there are enough. They take a quarter of the sources, or as many as it
-    takes when each of them comes twice, right and wrong, but never more than half: the others are left for control and
-    quiz items, which show none of these. Where a wrong one takes a scene that these lack, it is one of the others. None
-    is made of what the `known` items show, those that a person has given as control or quiz items. Fewer come back, or
-    none, where there is nothing to make them of. In place of one that is `left_out` another one is made. Drawn with the
-    seed of the rules.
+    Right and wrong ones in equal numbers if possible. They use a quarter of the sources, or as many as needed if each
+    comes twice, right and wrong, but never more than half: the others are left for control and quiz items, which show
+    none of these. If these have no scene for a wrong one, one of the others is used. None is made of the pictures of
+    the `known` items, control or quiz items made by a person. Returns fewer or none if material is missing. One that is
+    `left_out` is replaced by another. Drawn with the seed of the rules.
     """
     number = rules.training
     labels: dict[str, str] = {}
@@ -56,7 +55,7 @@ def made_training(
     apart = (frozenset(labels) | taken) - frozenset(ours)
     could_be = all_made(items, rules, rules.seed + 2, apart)
     if not any("no" in item.expected.values() for item in could_be):
-        # None of ours lacks what another one shows: scenes that do are taken from all sources.
+        # All of ours show the same classes: scenes without one are taken from all sources.
         of_ours = [item for item in items if item.source_sha in ours]
         could_be = all_made(of_ours, rules, rules.seed + 2, taken, items)
     made = [replace(item, kind="training", why=_why(item, labels, rules)) for item in could_be]
@@ -64,7 +63,7 @@ def made_training(
 
 
 def _why(item: NewItem, labels: dict[str, str], rules: Rules) -> str:
-    # Beside its source no two pictures are the same, so that this one is in another light.
+    # No two pictures beside their source are the same, so this one is in different light.
     light = " Only its light is another one." if rules.show_source else ""
     about = [q.only_with for q in rules.questions if q.id in item.expected and q.only_with]
     names = " and ".join(f"“{name}”" for name in dict.fromkeys(about))
@@ -79,7 +78,7 @@ def _why(item: NewItem, labels: dict[str, str], rules: Rules) -> str:
 
 
 def _short(label: str) -> str:
-    """The first of the names of a label, as questions have it."""
+    """Return the first of the names of a label, as questions show it."""
     return label.split(",")[0].replace("_", " ").strip()
 
 
@@ -90,11 +89,11 @@ def made_quiz(
     left_out: IsLeftOut = lambda item: False,
     apart: frozenset[str] = frozenset(),
 ) -> tuple[NewItem, ...]:
-    """As many quiz items as the rules ask for, made of the source images of `items` as `made_controls` does.
+    """Return as many quiz items as the rules require, made of the source images of `items` as `made_controls` does.
 
-    Right and wrong ones in equal numbers where there are enough. Images that are a control item already come last: who
-    took the quiz would know the answer. Fewer come back, or none, where there is nothing to make them of. In place of
-    one that is `left_out` another one is made, and none shows what is `apart`. Drawn with the seed of the rules.
+    Right and wrong ones in equal numbers if possible. Images of existing control items come last, as a worker would
+    know the answer from the quiz. Returns fewer or none if material is missing. One that is `left_out` is replaced by
+    another, and none shows a picture in `apart`. Drawn with the seed of the rules.
     """
     used = {item.image_sha for item in controls}
     could_be = (replace(item, kind="quiz") for item in all_made(items, rules, rules.seed + 1, apart))
@@ -109,25 +108,25 @@ def all_made(
     apart: frozenset[str] = frozenset(),
     there: Sequence[NewItem] = (),
 ) -> tuple[NewItem, ...]:
-    """Make every source image a control item, right and wrong, with this seed, but none of what is `apart`."""
+    """Make every source image a control item, right and wrong, with this seed, except pictures in `apart`."""
     number = sum(item.kind == "item" for item in items)
     if not number:
         return ()
-    # Twice what there are sources, and more: then every source is there, right and wrong.
+    # More than twice the number of sources: so every source is included, right and wrong.
     most = 2 * number + 2
     everything = replace(rules, seed=seed, controls=replace(rules.controls, share=most / (number + most)))
     return made_controls(items, everything, there=there, apart=apart)
 
 
 def chosen_of(made: Sequence[NewItem], number: int, words: str) -> tuple[NewItem, ...]:
-    """Choose so many, the first ones first, right and wrong alike if possible, in an order drawn with `words`."""
+    """Choose `number` items, first ones first, right and wrong alike if possible, in an order drawn with `words`."""
     right_ones = [item for item in made if "no" not in item.expected.values()]
     wrong_ones = [item for item in made if "no" in item.expected.values()]
     chosen: list[NewItem] = []
     shown: set[str] = set()
     while len(chosen) < number and (right_ones or wrong_ones):
         turn = right_ones if right_ones and (len(chosen) % 2 == 0 or not wrong_ones) else wrong_ones
-        # An image that was there with the other answer is taken only when nothing else is left.
+        # An image shown with the other answer is taken only if nothing else is left.
         fresh = next((item for item in turn if item.image_sha not in shown), turn[0])
         turn.remove(fresh)
         shown.add(fresh.image_sha)

@@ -1,6 +1,6 @@
-"""What simulated annotators take for true: known answers by what is seen, a guess for all else.
+"""The answers that simulated annotators take for true: known ones by the picture shown, guesses for all others.
 
-A worker never learns which item is before them, and neither does a simulated one: it goes by the pixels, as people do.
+A worker never learns the identity of an item, and neither does a simulated one: it looks at the pixels, as people do.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from core.csv_tables import Table, as_written
 from core.studies import Question
 
 TRUTH_COLUMNS = ("item", "kind", "question", "asked", "answer", "sight")
-"""Of the file that a lead gets, fills in and gives back; `sight` and `answer` are read."""
+"""Columns of the file that a lead gets, fills in and returns; only `sight` and `answer` are read."""
 MAX_PIXELS = 50_000_000
 
 
 def pixels(data: bytes) -> str:
-    """The SHA-256 of an image file's size and RGB pixels, whatever its format. Raises ValueError for no image."""
+    """Return the SHA-256 of an image file's size and RGB pixels, in any format. Raises ValueError if it is no image."""
     try:
         image = Image.open(io.BytesIO(data), formats=("PNG", "WEBP"))
         if image.width * image.height > MAX_PIXELS:
@@ -33,28 +33,27 @@ def pixels(data: bytes) -> str:
 
 
 def pixels_of(image: Image.Image) -> str:
-    """The SHA-256 of an image's size and its pixels as RGB."""
+    """Return the SHA-256 of an image's size and RGB pixels."""
     size = f"{image.width}x{image.height}\0".encode()
     return hashlib.sha256(size + image.convert("RGB").tobytes()).hexdigest()
 
 
 def sight(image: str, source: str, asked: str) -> str:
-    """Name what a worker sees: the pixels of image and source, and the question as it is worded."""
+    """Return a hash of a worker's view: the pixels of image and source, and the text of the question."""
     return hashlib.sha256("\0".join((image, source, asked)).encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True)
 class AnswerKey:
-    """True answers by `sight`, and a guess where none is known."""
+    """True answers by `sight`, and a guess if none is known."""
 
     known: Mapping[str, str] = field(default_factory=dict)
     valid: float = 0.95
-    """Share of what is not known that is guessed to be "yes" or 4 and 5, 0 to 1."""
+    """Probability that a guess is "yes", or 4 or 5, 0 to 1."""
     seed: int = 0
 
     def answer(self, image: str, source: str, question: Question) -> str:
-        """The true answer to a question as it is worded: the same for every worker, and at every run with this seed.
-
+        """Return the true answer to a question as worded: the same for every worker, and in every run with this seed.
         "" for free text.
         """
         answers, seen = question.answers(), sight(image, source, question.text)

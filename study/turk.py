@@ -1,8 +1,7 @@
-"""Mechanical Turk's result file: a study's votes in its columns, so that existing scripts run, and back.
+"""Mechanical Turk's result file: export a study's votes in its columns, so that existing scripts run, and import them.
 
 The columns are those of a batch's result download, in its order; `Answer.` and the question's short name hold the
-answers. What Turk has no column for stands in columns of ours that begin with `Answer._`. A file that is read is a
-stranger's.
+answers. Our own columns, for which Turk has none, begin with `Answer._`. An imported file is untrusted.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ HEAD = (
     "RequesterFeedback WorkTimeInSeconds LifetimeApprovalRate Last30DaysApprovalRate Last7DaysApprovalRate"
 ).split()
 INPUTS = "image source kind label classes edit_types caption counterfactual group model model_right".split()
-"""Of Input.*."""
+"""Names of the Input.* columns."""
 OURS = ("_comment", "_seconds", "_side", "_changes", "_counted", "_excluded")
-"""Of Answer.*: no question can have these names. Exact seconds, as Turk's are whole; where the generated
-image stood; how often the answer was changed; whether the vote is in the result;
+"""Names of our Answer.* columns, which no question can have: exact seconds, as Turk's are whole; side of the generated
+image; number of changes of the answer; whether the vote is in the result;
 who excluded its worker ("rule" or "person") and why."""
 TAIL = ("Approve", "Reject")
 
@@ -46,33 +45,32 @@ _TIME = re.compile(r"[A-Z][a-z]{2} ([A-Z][a-z]{2}) (\d{1,2}) (\d\d):(\d\d):(\d\d
 _YES, _NO = frozenset({"yes", "y", "true", "1"}), frozenset({"no", "n", "false", "0"})
 _WORKER = re.compile(r"[\w.:@-]{1,64}")
 _JSON = "taskAnswers"
-"""The column in which Turk's newer forms put all answers as JSON."""
+"""Column in which Turk's newer forms put all answers as JSON."""
 _CHOSEN = frozenset(("label", "labels"))
-"""The name under which Turk's forms of classification put the answer: {"valid": {"label": "Yes"}}."""
+"""Key of the answer in Turk's classification forms: {"valid": {"label": "Yes"}}."""
 _TICKED = "on"
-"""The name under which Turk's check box puts true or false."""
+"""Key of true or false in Turk's check box."""
 MAX_SECONDS = 24 * 3600.0
 MAX_COMMENT = 2000
 SHOWN_PROBLEMS = 5
 _MOST_NAMED = 1000
-"""Names of answers that are told apart: JSON may hold any number of them."""
+"""Maximum names of answers to report: JSON may hold any number of them."""
 _LOOKED_AT = 1000
-"""Rows that tell which column names the images."""
+"""Rows that are read to find the column that names the images."""
 _OWN = frozenset(f"Answer.{name}" for name in OURS)
 
 
 def turk_columns(rules: Rules) -> list[str]:
-    """The header for a study by these rules."""
+    """Return the header for a study with these rules."""
     answers = [f"Answer.{question.id}" for question in rules.questions]
     return [*HEAD, *(f"Input.{n}" for n in INPUTS), *answers, *(f"Answer.{n}" for n in OURS), *TAIL]
 
 
 def turk_rows(data: StudyData) -> list[Row]:
-    """One row a vote, of items, control and quiz items alike (`Input.kind` says which), in the order they came.
+    """Return one row a vote, of items, control and quiz items alike (`Input.kind` tells which), in order.
 
-    Training is no work that is approved or rejected, so it is in no such file.
-
-    What a study does not have stays empty: reward, automatic approval, expiry, rates of the last days.
+    Training is not approved or rejected, so it is in no such file. Columns unknown to a study stay empty: reward,
+    automatic approval, expiry, rates of the last days.
     """
     study, rules = data.study, data.study.rules
     items, workers = {item.id: item for item in data.items}, {worker.id: worker for worker in data.workers}
@@ -128,14 +126,14 @@ def _inputs(vote: Vote, item: Item) -> Row:
 
 
 def _rate(worker: Worker | None) -> str:
-    """As "98% (118/120)"; "0% (0/0)" before the first decision, as Turk has it."""
+    """Return a rate such as "98% (118/120)"; "0% (0/0)" before the first decision, as Turk writes it."""
     if worker is None or worker.approval is None:
         return "0% (0/0)"
     return f"{round(100 * worker.approval)}% ({worker.approved}/{worker.finished})"
 
 
 def turk_time(time: datetime) -> str:
-    """As "Tue Nov 18 13:06:51 UTC 2014": whole seconds."""
+    """Return a time such as "Tue Nov 18 13:06:51 UTC 2014", in whole seconds."""
     time = time.astimezone(UTC)
     day, month = DAYS[time.weekday()], MONTHS[time.month - 1]
     return f"{day} {month} {time.day:02} {time:%H:%M:%S} UTC {time.year}"
@@ -143,20 +141,20 @@ def turk_time(time: datetime) -> str:
 
 @dataclass(frozen=True)
 class TurkVotes:
-    """What was found in a file."""
+    """The content of an imported file."""
 
     votes: tuple[ImportedVote, ...]
-    """Checked against rules and items."""
+    """Votes, checked against rules and items."""
     excluded: Mapping[str, tuple[Literal["rule", "person"], str]]
-    """Whom the study excluded that wrote the file: by what, and why. Empty for a file by Mechanical Turk."""
+    """Workers excluded by the study that wrote the file: by what, and why. Empty for a file by Mechanical Turk."""
     notes: tuple[str, ...]
-    """What a person should know: columns that were not used, rows that were left out."""
+    """Notes for the user: unused columns, omitted rows."""
     problems: tuple[str, ...]
-    """Rows that cannot be votes, a sentence each, at most `SHOWN_PROBLEMS` and one that counts the others."""
+    """Rows that cannot be votes, a sentence each, at most `SHOWN_PROBLEMS` and one with the number of the others."""
 
 
 def read_time(text: str) -> datetime:
-    """Turk's way of writing a time, or ISO 8601 (UTC where it names no zone). Raises ValueError."""
+    """Parse a time in Turk's form, or ISO 8601 (UTC if it names no zone). Raises ValueError."""
     if found := _TIME.fullmatch(text):
         month, day, hour, minute, second, zone, year = found.groups()
         if month in MONTHS and zone in _ZONES:
@@ -174,14 +172,15 @@ def read_time(text: str) -> datetime:
 
 
 def turk_votes(table: Table, rules: Rules, items: Sequence[Item]) -> TurkVotes:
-    """The votes of a result file on the items of a study.
+    """Return the votes of a result file on the items of a study.
 
     An item is found by `HITId` (its public name) or by the `Input.` column that names the most images: public name, or
-    the name of the file that the item came from, with or without folders, address and ending. Answers are columns
-    `Answer.QUESTION`, `Answer.QUESTION.label` as Turk's form of classification has it, `Answer.QUESTION.OPTION` with
-    true or false, or JSON of these in `Answer.taskAnswers`; upper case, underscores and spaces in the name do not
-    matter. Rows that Turk calls rejected are left out: it had them replaced.
-    Raises ValueError with a sentence when the file is none of these.
+    name of the item's original file, with or without folders, address and ending. Answers are columns
+    `Answer.QUESTION`, `Answer.QUESTION.label` as in Turk's classification form, `Answer.QUESTION.OPTION` with true or
+    false, or JSON of these in `Answer.taskAnswers`; case, underscores and spaces in the name do not matter. Rows that
+    Turk rejected are left out: it replaced them.
+
+    Raises ValueError with a sentence if the file is none of these.
     """
     _check_columns(table)
     known = _named(items)
@@ -191,7 +190,7 @@ def turk_votes(table: Table, rules: Rules, items: Sequence[Item]) -> TurkVotes:
     votes: list[ImportedVote] = []
     seen: set[tuple[int, str]] = set()
     excluded: dict[str, tuple[Literal["rule", "person"], str]] = {}
-    # The names of answers as a note calls them, and whether a question belongs to each.
+    # Names of answers as in a note, and whether a question belongs to each.
     named = {f"“{name[:60]}”": False for name in table.columns if name.startswith("Answer.") and name not in _OWN}
     named.pop(f"“Answer.{_JSON}”", None)
     left: Counter[str] = Counter()
@@ -239,7 +238,7 @@ def _check_columns(table: Table) -> None:
 
 
 def _named(items: Sequence[Item]) -> dict[str, Item]:
-    """Items by all that a file may call them; what two of them are called is left out."""
+    """Return items by all names that a file may use; a name of two items is left out."""
     names: dict[str, Item] = {}
     doubled: set[str] = set()
     for item in items:
@@ -251,8 +250,8 @@ def _named(items: Sequence[Item]) -> dict[str, Item]:
 
 
 def _keys(name: str) -> tuple[str, ...]:
-    """A file or an address in small letters and composed form: with its folders and without, with its ending and
-    without.
+    """Return the keys of a file or address, case-folded and composed: with and without folders, with and without
+    ending.
     """
     plain = composed(unquote(urlsplit(name).path if "://" in name else name))
     path = PurePosixPath(plain.replace("\\", "/").strip("/"))
@@ -291,7 +290,7 @@ def _verdict(row: Mapping[str, str]) -> tuple[ApprovalVerdict, str]:
 
 
 def _answers(row: Mapping[str, str], questions: Mapping[str, Question], named: dict[str, bool]) -> dict[str, str]:
-    """The answers in a row, by question. Notes in `named` to which names a question belongs."""
+    """Return the answers in a row, by question. Records in `named` which names belong to a question."""
     found: dict[str, str] = {}
     for column, cell in row.items():
         if not column.startswith("Answer.") or column in _OWN:
@@ -317,7 +316,7 @@ def _answers(row: Mapping[str, str], questions: Mapping[str, Question], named: d
 
 
 def _asked_by(name: str, questions: Mapping[str, Question]) -> tuple[Question | None, str]:
-    """The question that a column belongs to, and the option if it stands for one: valid, valid.label, or valid.yes."""
+    """Return the question of a column, and its option if it has one: valid, valid.label, or valid.yes."""
     if question := questions.get(_plain_name(name)):
         return question, ""
     before, _, option = name.rpartition(".")
@@ -328,7 +327,7 @@ def _asked_by(name: str, questions: Mapping[str, Question]) -> tuple[Question | 
 
 
 def _holds_answer(question: Question, name: str) -> bool:
-    """Whether the column QUESTION.NAME holds the answer itself, and NAME is none of its options."""
+    """Return True if the column QUESTION.NAME holds the answer itself, and NAME is none of its options."""
     return name in _CHOSEN or (name == _TICKED and question.kind == "yes-no")
 
 
@@ -337,8 +336,8 @@ def _plain_name(name: str) -> str:
 
 
 def _from_json(cell: str) -> dict[str, str]:
-    """{"valid": {"yes": true}}, {"valid": {"label": "yes"}} or {"valid": "yes"}, alone or in a list, as names and
-    texts.
+    """Flatten {"valid": {"yes": true}}, {"valid": {"label": "yes"}} or {"valid": "yes"}, alone or in a list, to names
+    and texts.
     """
     try:
         value = json.loads(cell) if cell else []
@@ -361,7 +360,7 @@ def _text(value: Any) -> str:
 
 
 def _only(text: str) -> str:
-    """The label in a list of one, as Turk's form for several labels writes it: ["Yes"]."""
+    """Return the label in a list of one, as Turk's form for several labels writes it: ["Yes"]."""
     try:
         value = json.loads(text) if text.startswith("[") else None
     except (ValueError, RecursionError):
@@ -370,7 +369,7 @@ def _only(text: str) -> str:
 
 
 def _answer(question: Question, text: str) -> str:
-    """As the question offers it: "Yes" for yes, "4.0" for 4. Unknown text stays, and is refused later."""
+    """Return the option as offered: "Yes" becomes yes, "4.0" becomes 4. Unknown text stays, and is refused later."""
     if question.kind == "text":
         return text
     text = composed(_only(text))

@@ -1,4 +1,4 @@
-"""What is known of each worker of a study: control items, agreement with the consensus, time."""
+"""Figures of each worker in a study: control items, agreement with the consensus, time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from study.intervals import wilson
 def worker_figures(
     data: StudyData, counted: Mapping[int, Sequence[Vote]], outcomes: Mapping[int, Mapping[str, ItemOutcome]]
 ) -> tuple[WorkerFigures, ...]:
-    """The figures of all workers who belong to the study or voted in it, the one with most votes first."""
+    """Return the figures of all workers who belong to the study or voted in it, most votes first."""
     by_worker: dict[str, list[Vote]] = {worker.id: [] for worker in data.workers}
     for vote in data.votes:
         by_worker.setdefault(vote.worker, []).append(vote)
@@ -44,7 +44,7 @@ def worker_figures(
 def controls_right(
     votes: Sequence[Vote], items: Mapping[int, Item], rules: Rules, kind: ItemKind = "control"
 ) -> tuple[int, int]:
-    """How many control items, or items of another `kind` with a known answer, were answered right, and of how many."""
+    """Return how many control items, or known-answer items of another `kind`, were answered right, and in total."""
     judged = [
         right(items[vote.item], vote.answers, rules.questions)
         for vote in votes
@@ -103,7 +103,7 @@ def _figures(
 
 
 def is_judged(study: Study, controls_seen: int) -> bool:
-    """Whether somebody who saw so many control items was judged by them. True of everybody where there are none."""
+    """Return True if a worker with this number of control items was judged by them, or if there are none."""
     policy = study.rules.controls
     return not (policy.share and study.controls) or controls_seen >= policy.min_seen
 
@@ -120,7 +120,7 @@ def _quiz_failed(right_answers: int, seen: int, rules: Rules) -> str:
 
 
 def _words(votes: int, counted: int, exclusion: Exclusion | None, blocked: bool, nothing: str) -> str:
-    """What a lead should know of a worker at a glance; `nothing` of one who has not voted."""
+    """Return a summary of a worker for the lead; `nothing` is the text for one without votes."""
     if exclusion is not None:
         by = "by the rule" if exclusion.by == "rule" else "by the study lead"
         return f"excluded {by}: {exclusion.reason.rstrip('.')}; {count_of(votes, 'vote')} left out"
