@@ -113,8 +113,8 @@ def agreement(ratings: Ratings, answers: Sequence[str] = (), ordered: bool = Fal
     figures = raw(ratings), alpha(ratings), ac1(ratings, answers), fleiss(ratings)
     ordinal = alpha(ratings, answers) if ordered and answers else None
     frequent = prevalence(ratings)
-    found = Agreement(*figures, ordinal, frequent[1] if frequent else None, frequent[0] if frequent else "", "")
-    return replace(found, words=_TEMPLATES.paragraph("agreement.txt", found=found))
+    result = Agreement(*figures, ordinal, frequent[1] if frequent else None, frequent[0] if frequent else "", "")
+    return replace(result, words=_TEMPLATES.paragraph("agreement.txt", found=result))
 
 
 def level(value: float) -> str:
@@ -162,12 +162,12 @@ def _nominal(answers: Sequence[str]) -> dict[tuple[str, str], float]:
 
 def _ordinal(answers: Sequence[str], margins: Counter[str]) -> dict[tuple[str, str], float]:
     """Return δ² of ordered answers: the squared number of votes between the two answers, counting the ends by half."""
-    found = {}
+    distances = {}
     for i, c in enumerate(answers):
         for j, k in enumerate(answers):
             between = sum(margins[g] for g in answers[min(i, j) : max(i, j) + 1])
-            found[c, k] = float((between - (margins[c] + margins[k]) / 2) ** 2) if i != j else 0.0
-    return found
+            distances[c, k] = float((between - (margins[c] + margins[k]) / 2) ** 2) if i != j else 0.0
+    return distances
 
 
 _TEMPLATES = TextTemplates(Path(__file__).with_name("templates"), level=level, percent=percent)

@@ -140,8 +140,8 @@ def _false(
     item: NewItem, usable: Sequence[Question], labels: Sequence[str], scenes: Sequence[NewItem], drawn: random.Random
 ) -> NewItem | None:
     """Return the source with a wrong label, or a scene without a class of the source. None if neither is possible."""
-    own = {name.casefold() for name in (*item.classes, item.label)}
-    others = [label for label in labels if label.casefold() not in own]
+    own_names = {name.casefold() for name in (*item.classes, item.label)}
+    others = [label for label in labels if label.casefold() not in own_names]
     about_label = [question for question in asked(usable, item, {}) if "{label}" in question.text]
     if about_label and item.label and others:
         wrong = replace(item, label=drawn.choice(others))

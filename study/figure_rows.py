@@ -89,13 +89,13 @@ def _change(change: RulesChange) -> Row:
 
 
 def _parts(question: str, slices: Slices) -> Iterator[Row]:
-    for part, held in (
+    for part, part_slices in (
         ("class", slices.by_class),
         ("edit type", slices.by_edit_type),
         ("sample", slices.by_group),
         ("model under test", slices.by_model),
     ):
-        for each in held:
+        for each in part_slices:
             yield _slice("valid", question, "after exclusions", part, each)
 
 

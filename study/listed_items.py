@@ -51,16 +51,16 @@ def listed_items(table: Table, rules: Rules) -> tuple[tuple[ListedItem, ...], tu
     unused = [
         name for name in table.columns if name and name not in known | set(expected) and name.casefold() not in _OURS
     ]
-    found = []
+    listed = []
     for number, row in enumerate(table.rows, start=1):
         cells = {name: as_written(row.get(names[name], "")) for name in COLUMNS if name in names}
         try:
             answers = {question: as_written(row[name]) for name, question in expected.items() if row.get(name)}
-            found.append(_listed(row.get(column, ""), cells, answers, questions, number))
+            listed.append(_listed(row.get(column, ""), cells, answers, questions, number))
         except ValueError as error:
             raise ValueError(f"Row {number} of the list: {str(error).rstrip('.')}.") from error
     note = f"Columns that are not used: {', '.join(name[:60] for name in unused[:8])}."
-    return tuple(found), (note,) if unused else ()
+    return tuple(listed), (note,) if unused else ()
 
 
 def _listed(
@@ -101,14 +101,14 @@ def _listed(
 
 
 def _expected(given: Answers, questions: Mapping[str, Question]) -> Answers:
-    kept = {}
+    matched = {}
     for name, text in given.items():
         options = questions[name].answers()
         answer = next((option for option in options if composed(option).casefold() == text.casefold()), None)
         if answer is None:
             raise ValueError(f"“{text[:60]}” is no answer to the question {name}")
-        kept[name] = answer
-    return kept
+        matched[name] = answer
+    return matched
 
 
 def _parts(text: str, what: str) -> tuple[str, ...]:
@@ -136,7 +136,7 @@ def _origin(text: str) -> dict[str, Any]:
 def _too_deep(value: Any) -> bool:
     level = [value]
     for _ in range(DEEPEST_ORIGIN):
-        inside = [list(held.values()) if isinstance(held, dict) else held for held in level]
+        inside = [list(value_part.values()) if isinstance(value_part, dict) else value_part for value_part in level]
         level = [part for parts in inside for part in parts if isinstance(part, dict | list)]
     return bool(level)
 

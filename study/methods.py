@@ -48,7 +48,7 @@ def _described(question: Question) -> str:
 
 def rules_changes(history: History, submitted: Sequence[datetime]) -> tuple[RulesChange, ...]:
     """Return the changes by every version but the first; `submitted` are the times of the votes on items."""
-    found = []
+    changes = []
     for (before, _), (after, since) in pairwise(history):
         votes, consensus = (before.votes, after.votes), (before.consensus, after.consensus)
         known = sum(time < since for time in submitted)
@@ -56,8 +56,8 @@ def rules_changes(history: History, submitted: Sequence[datetime]) -> tuple[Rule
             f"Version {after.version} of {_moment(since)}, with {count_of(known, 'vote')} in: "
             f"{change_words(votes, consensus)}."
         )
-        found.append(RulesChange(after.version, since, votes, consensus, known, words))
-    return tuple(found)
+        changes.append(RulesChange(after.version, since, votes, consensus, known, words))
+    return tuple(changes)
 
 
 def change_words(votes: tuple[int, int], consensus: tuple[int, int]) -> str:

@@ -42,10 +42,10 @@ _VERDICTS: tuple[ApprovalVerdict, ...] = ("approved", "rejected", "pending")
 def people_columns(panel: Panel, answers: Mapping[str, Mapping[str, str]]) -> list[str]:
     """Return the columns: the worker, the current questions, and earlier ones that somebody answered."""
     now = [question.text for question in panel.questions]
-    return ["worker", *dict.fromkeys([*now, *(text for given in answers.values() for text in given)])]
+    return ["worker", *dict.fromkeys([*now, *(text for given_answers in answers.values() for text in given_answers)])]
 
 
 def people_rows(data: StudyData, columns: Sequence[str], answers: Mapping[str, Mapping[str, str]]) -> list[Row]:
     """Return everybody's answers about themselves, by pseudonym: a column a question. No votes and no panel ids."""
-    given = ((worker.id, answers.get(worker.id, {})) for worker in data.workers)
-    return [{**{text: of.get(text, "") for text in columns}, "worker": worker} for worker, of in given]
+    answers_by_worker = ((worker.id, answers.get(worker.id, {})) for worker in data.workers)
+    return [{**{text: of.get(text, "") for text in columns}, "worker": worker} for worker, of in answers_by_worker]

@@ -113,8 +113,8 @@ def items_for(width: float, rules: Rules, valid: float = 0.95, accuracy: float =
 
 
 def _agrees(p_yes: float, rules: Rules) -> float:
-    found = survival(p_yes, rules.votes, rules.consensus)
-    return found.share * found.yes
+    surviving = survival(p_yes, rules.votes, rules.consensus)
+    return surviving.share * surviving.yes
 
 
 def _minutes(minutes: float) -> str:

@@ -32,16 +32,16 @@ def check_answers(rules: Rules, item: NewItem, answers: Mapping[str, object]) ->
     question that is no longer asked (the answer before it was changed) is left out.
     """
     known = {question.id: question for question in rules.questions}
-    given: dict[str, str] = {}
+    given_answers: dict[str, str] = {}
     for key, value in answers.items():
         if key not in known:
             raise ValueError("This answer belongs to no question of this study. Please reload the page.")
         if not isinstance(value, str):
             raise ValueError(f"The answer to “{wording(known[key], item)}” has to be text. Please reload the page.")
-        given[key] = value.strip() if known[key].kind == "text" else value
-    kept: dict[str, str] = {}
-    for question in asked(rules.questions, item, given):
-        answer, text = given.get(question.id, ""), wording(question, item)
+        given_answers[key] = value.strip() if known[key].kind == "text" else value
+    checked: dict[str, str] = {}
+    for question in asked(rules.questions, item, given_answers):
+        answer, text = given_answers.get(question.id, ""), wording(question, item)
         if not answer:
             if question.required:
                 raise ValueError(f"Please answer “{text}”")
@@ -51,8 +51,8 @@ def check_answers(rules: Rules, item: NewItem, answers: Mapping[str, object]) ->
                 raise ValueError(f"The answer to “{text}” is too long: at most {MAX_TEXT} characters, please.")
         elif answer not in question.answers():
             raise ValueError(f"Please choose one of the answers offered for “{text}”")
-        kept[question.id] = answer
-    return kept
+        checked[question.id] = answer
+    return checked
 
 
 def check_rules(rules: Rules) -> None:

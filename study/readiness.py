@@ -14,21 +14,21 @@ from study.control_items import controls_wanted, pictures_of, what_it_shows
 def findings(rules: Rules, items: Sequence[NewItem], workers: Sequence[Worker] = ()) -> tuple[Finding, ...]:
     """Return all findings on valid rules with these items and workers, those that stop the start first."""
     plain = [item for item in items if item.kind == "item"]
-    found: list[Finding] = []
+    all_findings: list[Finding] = []
     if not plain:
-        found.append(Finding("items", "There is no image to judge yet.", True))
+        all_findings.append(Finding("items", "There is no image to judge yet.", True))
     else:
-        found += _of_items(rules, plain)
+        all_findings += _of_items(rules, plain)
         kinds = ("control", "quiz", "training")
         controls, quiz, training = ([item for item in items if item.kind == kind] for kind in kinds)
-        found += _of_controls(rules, plain, controls)
-        found += _of_quiz(rules, quiz)
-        found += _of_training(rules, training, controls, quiz)
+        all_findings += _of_controls(rules, plain, controls)
+        all_findings += _of_quiz(rules, quiz)
+        all_findings += _of_training(rules, training, controls, quiz)
         if rules.controls.share:
-            found += _of_telling(rules, plain, controls, quiz)
-    found += _of_limit(rules, len(plain))
-    found += _of_workers(rules, workers)
-    return tuple(sorted(found, key=lambda finding: not finding.stops))
+            all_findings += _of_telling(rules, plain, controls, quiz)
+    all_findings += _of_limit(rules, len(plain))
+    all_findings += _of_workers(rules, workers)
+    return tuple(sorted(all_findings, key=lambda finding: not finding.stops))
 
 
 def check_more(rules: Rules, items: Sequence[NewItem]) -> None:
@@ -50,9 +50,9 @@ def _of_items(rules: Rules, items: Sequence[NewItem]) -> Iterator[Finding]:
     if nameless and any("{label}" in question.text for question in rules.questions):
         text = f"{count_of(nameless, 'image')} without a label: their questions say “its subject”."
         yield Finding("items", text, False)
-    alone = sum(not item.source_sha for item in items)
-    if alone and rules.show_source:
-        text = f"{count_of(alone, 'image')} without a source image will be shown alone."
+    sourceless = sum(not item.source_sha for item in items)
+    if sourceless and rules.show_source:
+        text = f"{count_of(sourceless, 'image')} without a source image will be shown alone."
         yield Finding("show_source", text, False)
     untold = sum(not (item.caption and item.counterfactual) for item in items)
     if untold and rules.show_captions:

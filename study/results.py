@@ -136,27 +136,27 @@ def _question(
     by_person: Outcomes | None,
     seed: int,
 ) -> QuestionResult:
-    telling, found = bool(question.valid), of_question(outcomes, question.id)
+    telling, outcome_by_item = bool(question.valid), of_question(outcomes, question.id)
     ratings = _ratings(question, items, after)
     ordered = question.kind == "scale"
     person = of_question(by_person, question.id) if by_person is not None else {}
-    changed = any(person[item].status != found[item].status for item in person)
+    changed = any(person[item].status != outcome_by_item[item].status for item in person)
     if telling:
         votes = bootstrap([(sum(a in question.valid for a in given), len(given)) for given in ratings.values()], seed)
     else:
         votes = Proportion(0, 0, None, None, None, "undefined: it is not asked whether the image is valid")
     return QuestionResult(
         question=question,
-        after=slice_of("", found.values(), telling),
+        after=slice_of("", outcome_by_item.values(), telling),
         before=slice_of("", of_question(outcomes_before, question.id).values(), telling),
         adjudicated=slice_of("", person.values(), telling) if changed else None,
         votes=votes,
-        answers=_answers(question, ratings, found),
+        answers=_answers(question, ratings, outcome_by_item),
         mean=bootstrap_mean([sum(map(int, r)) / len(r) for r in ratings.values()], seed) if ordered else None,
         agreement=agreement(list(ratings.values()), question.answers(), ordered),
         agreement_before=agreement(list(_ratings(question, items, before).values()), question.answers(), ordered),
-        second=_second(question, found, after),
-        slices=slices_of(items, found) if telling else Slices(),
+        second=_second(question, outcome_by_item, after),
+        slices=slices_of(items, outcome_by_item) if telling else Slices(),
         remarks=_remarks(question, items, after),
     )
 
@@ -170,7 +170,7 @@ def _ratings(question: Question, items: Sequence[Item], votes: Counted) -> dict[
         item.id: [a for vote in votes.get(item.id, ()) if (a := vote.answers.get(question.id, "")) in possible]
         for item in items
     }
-    return {item: given for item, given in answers.items() if given}
+    return {item: given_answers for item, given_answers in answers.items() if given_answers}
 
 
 def _pooled(items: Sequence[Item], votes: Counted, questions: Sequence[Question]) -> Agreement:
@@ -180,7 +180,7 @@ def _pooled(items: Sequence[Item], votes: Counted, questions: Sequence[Question]
         return agreement([])
     first = telling[0]
     same = [question for question in telling if question.answers() == first.answers()]
-    ratings = [given for question in same for given in _ratings(question, items, votes).values()]
+    ratings = [given_answers for question in same for given_answers in _ratings(question, items, votes).values()]
     return agreement(ratings, first.answers(), first.kind == "scale")
 
 
@@ -191,7 +191,7 @@ def _answers(
     return tuple(
         AnswerShare(
             answer,
-            sum(list(given).count(answer) for given in ratings.values()),
+            sum(list(given_answers).count(answer) for given_answers in ratings.values()),
             wilson(agreed.count(answer), len(agreed), nothing="no image has a consensus yet"),
         )
         for answer in question.answers()
@@ -207,7 +207,7 @@ def _second(question: Question, outcomes: Mapping[int, ItemOutcome], votes: Coun
     answered = [item for item, found in outcomes.items() if found.counts]
     ready = [item for item in answered if outcomes[item].status != "waiting"]
     undecided = "no image has all its votes yet" if answered else "no vote counts yet"
-    given = [
+    answered_votes = [
         (str(item), vote.worker, vote.answers[question.id])
         for item in ready
         for vote in votes.get(item, ())
@@ -220,7 +220,7 @@ def _second(question: Question, outcomes: Mapping[int, ItemOutcome], votes: Coun
         len(decided),
         nothing="every image has as many votes for one answer as for another" if ready else undecided,
     )
-    model = dawid_skene(given)
+    model = dawid_skene(answered_votes)
     if not model.labels:
         why = model.words.removeprefix("undefined: ") if ready else undecided
         words = f"Dawid and Skene's model is undefined: {why}."
@@ -255,7 +255,7 @@ def _remarks(question: Question, items: Sequence[Item], votes: Counted) -> tuple
 def _disagreements(data: StudyData, outcomes: Outcomes) -> tuple[Disagreement, ...]:
     """Return the questions of items with different answers or no consensus; the latter and most divided first."""
     decided = {(decision.item, decision.question): decision for decision in data.adjudications}
-    found = [
+    disagreements = [
         Disagreement(
             item,
             question,
@@ -270,7 +270,7 @@ def _disagreements(data: StudyData, outcomes: Outcomes) -> tuple[Disagreement, .
         if len(part.counts) > 1 or part.status in ("no consensus", "too few votes")
     ]
     order = {"no consensus": 0, "too few votes": 1, "waiting": 2, "consensus": 3}
-    return tuple(sorted(found, key=lambda d: (order[d.status], -d.disagreement, d.item)))
+    return tuple(sorted(disagreements, key=lambda d: (order[d.status], -d.disagreement, d.item)))
 
 
 def _notes(
@@ -387,9 +387,9 @@ def further_people(data: StudyData, counted: Mapping[int, Sequence[Vote]]) -> in
     missing = {item: votes for item, votes in missing.items() if votes > 0}
     people = max((votes - len(able - voters.get(item, set())) for item, votes in missing.items()), default=0)
     if rules.most_items:
-        given = Counter(worker for workers in voters.values() for worker in workers)
+        items_judged = Counter(worker for workers in voters.values() for worker in workers)
         unseen = {worker: sum(worker not in voters.get(item, ()) for item in missing) for worker in able}
-        room = sum(min(unseen[worker], max(0, rules.most_items - given[worker])) for worker in able)
+        room = sum(min(unseen[worker], max(0, rules.most_items - items_judged[worker])) for worker in able)
         people = max(people, math.ceil((sum(missing.values()) - room) / rules.most_items))
     return max(0, people)
 

@@ -38,8 +38,8 @@ def counted_assignments(data: StudyData) -> frozenset[int]:
     """Return the assignments whose votes are in the result: workers not excluded, the first K of an item."""
     ids = {item.id for item in data.items if item.kind == "item"}
     excluded = {exclusion.worker for exclusion in data.exclusions}
-    kept = counted((vote for vote in data.votes if vote.item in ids), data.study.rules.votes, excluded)
-    return frozenset(vote.assignment for votes in kept.values() for vote in votes)
+    counted_votes = counted((vote for vote in data.votes if vote.item in ids), data.study.rules.votes, excluded)
+    return frozenset(vote.assignment for votes in counted_votes.values() for vote in votes)
 
 
 def vote_rows(data: StudyData) -> list[Row]:
@@ -152,14 +152,14 @@ def _dawid_skene(
 ) -> dict[int, tuple[str, float | None]]:
     if question.kind == "text":
         return {}
-    given = [
+    answered_votes = [
         (str(item), vote.worker, vote.answers[question.id])
         for item, of_item in outcomes.items()
         if (found := of_item.get(question.id)) is not None and found.status != "waiting"
         for vote in votes.get(item, ())
         if vote.answers.get(question.id)
     ]
-    model = dawid_skene(given)
+    model = dawid_skene(answered_votes)
     return {int(item): (label, model.probabilities[item][label]) for item, label in model.labels.items()}
 
 

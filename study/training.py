@@ -19,13 +19,13 @@ def feedback(item: NewItem, answers: Answers, questions: Sequence[Question]) -> 
     """Return feedback on these answers to a training item, which has a known answer."""
     # Questions asked after the worker's answers, and those asked after the right ones.
     came = {q.id for given in (answers, {**answers, **item.expected}) for q in asked(questions, item, given)}
-    told = []
+    question_feedback = []
     for question in questions:
         if question.id in came:
             given, expected = answers.get(question.id, "").strip(), item.expected.get(question.id, "")
             is_right = given.casefold() == expected.strip().casefold() if expected else None
-            told.append(QuestionFeedback(wording(question, item), given, expected, is_right))
-    return Feedback(right(item, answers, questions), tuple(told), item.why)
+            question_feedback.append(QuestionFeedback(wording(question, item), given, expected, is_right))
+    return Feedback(right(item, answers, questions), tuple(question_feedback), item.why)
 
 
 def made_training(
@@ -47,17 +47,17 @@ def made_training(
     for item in items:
         if item.kind == "item" and item.source_sha:
             labels.setdefault(item.source_sha, item.label)
-    taken = pictures_of(known)
-    sources = sorted(labels.keys() - taken)
+    known_pictures = pictures_of(known)
+    sources = sorted(labels.keys() - known_pictures)
     random.Random(f"training {rules.seed}").shuffle(sources)
     most = min(len(sources) // 2, max(math.ceil(number / 2), min(number, len(sources) // 4)))
     ours = sources[:most]
-    apart = (frozenset(labels) | taken) - frozenset(ours)
+    apart = (frozenset(labels) | known_pictures) - frozenset(ours)
     could_be = all_made(items, rules, rules.seed + 2, apart)
     if not any("no" in item.expected.values() for item in could_be):
         # All of ours show the same classes: scenes without one are taken from all sources.
         of_ours = [item for item in items if item.source_sha in ours]
-        could_be = all_made(of_ours, rules, rules.seed + 2, taken, items)
+        could_be = all_made(of_ours, rules, rules.seed + 2, known_pictures, items)
     made = [replace(item, kind="training", why=_why(item, labels, rules)) for item in could_be]
     return chosen_of([item for item in made if not left_out(item)], number, f"training {rules.seed}")
 

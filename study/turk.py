@@ -291,13 +291,13 @@ def _verdict(row: Mapping[str, str]) -> tuple[ApprovalVerdict, str]:
 
 def _answers(row: Mapping[str, str], questions: Mapping[str, Question], named: dict[str, bool]) -> dict[str, str]:
     """Return the answers in a row, by question. Records in `named` which names belong to a question."""
-    found: dict[str, str] = {}
+    answer_by_question: dict[str, str] = {}
     for column, cell in row.items():
         if not column.startswith("Answer.") or column in _OWN:
             continue
         name = column.removeprefix("Answer.")
-        given = _from_json(cell) if name == _JSON else {name: cell}
-        for place, text in given.items():
+        named_cells = _from_json(cell) if name == _JSON else {name: cell}
+        for place, text in named_cells.items():
             question, option = _asked_by(place, questions)
             called = f"“{column[:60]}”" if name != _JSON else f"“{place[:60]}” in {column}"
             if called in named or len(named) < _MOST_NAMED:
@@ -310,9 +310,11 @@ def _answers(row: Mapping[str, str], questions: Mapping[str, Question], named: d
                 answer = _answer(question, as_written(text))
             else:
                 continue
-            if found.setdefault(question.id, answer) != answer:
-                raise ValueError(f"it answers “{question.id}” with both “{found[question.id]}” and “{answer}”")
-    return found
+            if answer_by_question.setdefault(question.id, answer) != answer:
+                raise ValueError(
+                    f"it answers “{question.id}” with both “{answer_by_question[question.id]}” and “{answer}”"
+                )
+    return answer_by_question
 
 
 def _asked_by(name: str, questions: Mapping[str, Question]) -> tuple[Question | None, str]:
@@ -343,14 +345,14 @@ def _from_json(cell: str) -> dict[str, str]:
         value = json.loads(cell) if cell else []
     except (ValueError, RecursionError) as error:
         raise ValueError(f"Answer.{_JSON} is no JSON") from error
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for part in value if isinstance(value, list) else [value]:
-        for name, held in part.items() if isinstance(part, dict) else ():
-            if isinstance(held, dict):
-                found |= {f"{name}.{option}": _text(chosen) for option, chosen in held.items()}
+        for name, content in part.items() if isinstance(part, dict) else ():
+            if isinstance(content, dict):
+                texts |= {f"{name}.{option}": _text(chosen) for option, chosen in content.items()}
             else:
-                found[name] = _text(held)
-    return found
+                texts[name] = _text(content)
+    return texts
 
 
 def _text(value: Any) -> str:
