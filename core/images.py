@@ -191,8 +191,8 @@ def _judge_size(width: int, height: int) -> None:
 def _put_right(image: Image.Image, data: bytes, notes: list[str]) -> Image.Image:
     """Decode `image` to upright RGB and add each change to `notes`."""
     if image.format in ("GIF", "WEBP", "PNG", "TIFF") and getattr(image, "is_animated", False):
-        what = "has several pages" if image.format == "TIFF" else "is animated"
-        notes.append(f"The image {what}: the first {'page' if image.format == 'TIFF' else 'frame'} is used.")
+        state = "has several pages" if image.format == "TIFF" else "is animated"
+        notes.append(f"The image {state}: the first {'page' if image.format == 'TIFF' else 'frame'} is used.")
         image.seek(0)
     if image.format == "JPEG":
         image.draft(None, (MAX_SIDE, MAX_SIDE))  # huge ones are decoded at a fraction of their size

@@ -61,13 +61,13 @@ def held_folder(parent: Path, prefix: str) -> Iterator[Path]:
         with suppress(OSError, UserError), open(left, "rb") as file:
             take_lock(file, left)
             _remove(left)
-    with _held_name(parent, prefix) as held:
-        folder = held.with_name(held.name.removesuffix(_HELD))
+    with _held_name(parent, prefix) as lock_file:
+        folder = lock_file.with_name(lock_file.name.removesuffix(_HELD))
         folder.mkdir(mode=0o700)
         try:
             yield folder
         finally:
-            _remove(held)
+            _remove(lock_file)
 
 
 @contextmanager

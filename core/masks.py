@@ -159,7 +159,7 @@ def in_mask(mask: NamedMask | None, task: Task) -> InMask:
     if mask is None:
         return NO_MASK
     present, known = set(numbers_in(mask.image)), {name: numbers_of(name, mask.classes) for name in task.protected}
-    return {name: not present.isdisjoint(own) for name, own in known.items() if own}
+    return {name: not present.isdisjoint(numbers) for name, numbers in known.items() if numbers}
 
 
 def require_names(mask: Image.Image, classes: Mapping[int, str], place: str = THE_CLASSES) -> None:

@@ -75,12 +75,12 @@ class NearHashes:
 
     def near(self, value: int) -> dict[int, int]:
         """Return the hashes at most `DISTANCE` bits away, each with its distance in bits."""
-        found: dict[int, int] = {}
+        distances: dict[int, int] = {}
         for band in _bands(value):
             for other in self._bands.get(band, ()):
-                if other not in found and (away := (other ^ value).bit_count()) <= DISTANCE:
-                    found[other] = away
-        return found
+                if other not in distances and (away := (other ^ value).bit_count()) <= DISTANCE:
+                    distances[other] = away
+        return distances
 
 
 def near_any(values: Sequence[int], others: Sequence[int]) -> NDArray[np.bool_]:
@@ -98,8 +98,8 @@ def near_any(values: Sequence[int], others: Sequence[int]) -> NDArray[np.bool_]:
         if not len(left) or not len(known):
             break
         order = np.argsort(known & mask, kind="stable")
-        keys, own = (known & mask)[order], unique_values[left] & mask
-        begin, end = (np.searchsorted(keys, own, side) for side in ("left", "right"))
+        keys, masked = (known & mask)[order], unique_values[left] & mask
+        begin, end = (np.searchsorted(keys, masked, side) for side in ("left", "right"))
         number = end - begin
         # Process as many pairs at a time as fit into memory; one hash alone may have more.
         cuts = np.flatnonzero(np.diff(np.cumsum(number) // _PAIRS)) + 1

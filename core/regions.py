@@ -79,8 +79,8 @@ def region_of(mask: Image.Image) -> Region:
 
 
 def _size(text: str) -> tuple[int, int]:
-    found = re.match(r"(\d{1,4})x(\d{1,4}) ", text)
-    if found is None or max(size := (int(found[1]), int(found[2]))) > MAX_SIDE:
+    match = re.match(r"(\d{1,4})x(\d{1,4}) ", text)
+    if match is None or max(size := (int(match[1]), int(match[2]))) > MAX_SIDE:
         raise UserError(_DAMAGED)
     return size
 

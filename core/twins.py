@@ -188,8 +188,8 @@ def _away(one: NDArray[np.uint8], other: NDArray[np.uint8], reach: int) -> NDArr
 
     about = np.ones((reach, reach), np.uint8)
     low, high = cv2.erode(one, about), cv2.dilate(one, about)
-    found: NDArray[np.uint8] = np.maximum(np.maximum(low, other) - other, other - np.minimum(high, other)).max(2)
-    return found
+    distance: NDArray[np.uint8] = np.maximum(np.maximum(low, other) - other, other - np.minimum(high, other)).max(2)
+    return distance
 
 
 def _laid_over(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> float:

@@ -63,8 +63,8 @@ def reason(error: ValidationError, model: type[BaseModel] | None = None) -> str:
         return f"it has to be {_number(kind, field)}"
     if kind == "string_unicode":
         return "it holds half a letter"
-    found = _KINDS.get(kind.split("_")[0], "something else")
-    return f"it has to be {found}"
+    expected = _KINDS.get(kind.split("_")[0], "something else")
+    return f"it has to be {expected}"
 
 
 def _bare(words: object) -> str:
@@ -99,12 +99,12 @@ def place_of(model: type[BaseModel], places: Sequence[int | str]) -> FieldPlace:
             continue
         if part != "[key]":
             key.append(str(part))
-        found = next(iter(choices), None)
-        if found is None:
+        submodel = next(iter(choices), None)
+        if submodel is None:
             within = [one for one in get_args(_bare_type(inner)) if one is not Ellipsis]
             holder, field, inner = None, None, within[-1] if within else None
         else:
-            holder, field = found, found.model_fields.get(str(part))
+            holder, field = submodel, submodel.model_fields.get(str(part))
             inner = field.annotation if field is not None else None
     kinds = tuple(str(kind) for choice in _choices(inner) for kind in _kinds(choice))
     return FieldPlace(".".join(key), holder, field, kinds)

@@ -68,14 +68,14 @@ def find_run(words: Sequence[str], phrase: Sequence[str]) -> list[int]:
     if not phrase or phrase[0] not in words:
         return []
     words, phrase = tuple(words), tuple(phrase)
-    found, at = [], 0
+    starts, at = [], 0
     while at + len(phrase) <= len(words):
         if words[at : at + len(phrase)] == phrase:
-            found.append(at)
+            starts.append(at)
             at += len(phrase)
         else:
             at += 1
-    return found
+    return starts
 
 
 def find_phrase(text: str, phrase: str) -> list[Span]:

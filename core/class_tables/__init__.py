@@ -179,7 +179,7 @@ def meanings() -> dict[str, tuple[WordSense, ...]]:
         names = tuple(name for name, _ in pairs)
         for name, order in pairs:
             senses.setdefault(plain(name), []).append(WordSense(row["wordnet"], names, int(order)))
-    return {word: tuple(sorted(own, key=lambda one: one.order)) for word, own in senses.items()}
+    return {word: tuple(sorted(word_senses, key=lambda one: one.order)) for word, word_senses in senses.items()}
 
 
 @cache
@@ -259,7 +259,7 @@ def kinds_below() -> dict[str, int]:
 @cache
 def meaning_of(wordnet: str) -> WordSense | None:
     """Return the meaning of an id above ImageNet's classes, or None for other ids."""
-    return next((one for own in meanings().values() for one in own if one.wordnet == wordnet), None)
+    return next((one for senses in meanings().values() for one in senses if one.wordnet == wordnet), None)
 
 
 @cache
@@ -279,7 +279,7 @@ def _scenes() -> tuple[dict[str, str], dict[str, frozenset[str]]]:
     def same(name: str) -> str:
         return one_name.get(plain(name), plain(name))
 
-    kinds = {same(name): frozenset(map(same, own)) for name, own in scenes["kinds"].items()}
+    kinds = {same(name): frozenset(map(same, class_kinds)) for name, class_kinds in scenes["kinds"].items()}
     return one_name, kinds
 
 
