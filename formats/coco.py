@@ -403,8 +403,8 @@ class _Table:
                 first = self.categories[identity]
                 self.told.append(f"Its categories “{first}” and “{name}” have one id, {identity}: the first was taken.")
         elif what == "licenses":
-            about = [_text(entry.get(part)) for part in ("name", "url")]
-            self.licences[_id(entry.get("id"))] = ", ".join(part for part in about if part)
+            parts = [_text(entry.get(part)) for part in ("name", "url")]
+            self.licences[_id(entry.get("id"))] = ", ".join(part for part in parts if part)
 
     @property
     def annotations(self) -> int:

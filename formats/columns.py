@@ -67,9 +67,9 @@ class ParquetFile:
 
         self._file = pyarrow.parquet.ParquetFile(file)
         self.schema = self._file.schema_arrow
-        about = self._file.metadata
-        require_few(about.num_rows)
-        self._sizes = [about.row_group(group).num_rows for group in range(about.num_row_groups)]
+        metadata = self._file.metadata
+        require_few(metadata.num_rows)
+        self._sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
         self._lock = threading.Lock()
         self._columns: tuple[str, ...] = ()
         self._groups = Latest(self._group, _GROUPS)

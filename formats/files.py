@@ -152,10 +152,10 @@ def unreadable(error: OSError) -> UserError:
 def stamp_of(file: Path) -> str:
     """Return size and time of the last change. Raises UserError if the file is missing."""
     try:
-        about = os.stat(file)
+        status = os.stat(file)
     except OSError as error:
         raise unreadable(error) from error
-    return f"{about.st_size}-{about.st_mtime_ns}"
+    return f"{status.st_size}-{status.st_mtime_ns}"
 
 
 def joined(*parts: str) -> str:
@@ -237,8 +237,8 @@ class Folder:
         self, inside: str, deep: bool, above: tuple[tuple[int, int], ...], hidden_files: list[str] | None = None
     ) -> Iterator[str]:
         if not above and self._follow and self.has(inside):
-            about = os.stat(self._folder / inside)
-            above = ((about.st_dev, about.st_ino),)
+            status = os.stat(self._folder / inside)
+            above = ((status.st_dev, status.st_ino),)
         for entry in self._entries(inside, hidden_files):
             path = joined(inside, entry.name)
             if entry.is_symlink() and not self._follow:
@@ -254,8 +254,8 @@ class Folder:
                 else:
                     self._report.refuse(path, "It is no file but a device or a pipe.")
             elif deep:
-                about = entry.stat()
-                here = about.st_dev, about.st_ino
+                status = entry.stat()
+                here = status.st_dev, status.st_ino
                 if here in above:
                     self._report.refuse(path, "It is a link to a folder that it lies in: it was not followed.")
                 else:
@@ -490,8 +490,8 @@ def names_by_form(names: Iterable[str]) -> dict[str, str]:
 
 def by_form(known: Mapping[str, T], name: str) -> T | None:
     """Return the value of a name in `known`: as written, or else in its composed Unicode form."""
-    found = known.get(name)
-    return known.get(composed(name)) if found is None else found
+    value = known.get(name)
+    return known.get(composed(name)) if value is None else value
 
 
 def _members(archive: tarfile.TarFile, what: str, report: Report) -> Iterable[tarfile.TarInfo]:

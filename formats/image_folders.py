@@ -199,9 +199,9 @@ class PlainFolder(Source):
         self._roles = Roles(pictures, self._labels)
         masks = {name for name in pictures if self._roles.in_mask_folder(name)}
         ended = {name for name in pictures if name not in masks and stem_of(name).endswith(MASK_ENDINGS)}
-        there = {_key(name) for name in pictures if name not in masks and name not in ended}
+        plain_keys = {_key(name) for name in pictures if name not in masks and name not in ended}
         # A picture is no mask only because its name ends like one.
-        masks |= {name for name in ended if any(_key(other) in there for other in ended)}
+        masks |= {name for name in ended if any(_key(other) in plain_keys for other in ended)}
         self._images = [name for name in pictures if name not in masks]
         self._masks = {_key(name): name for name in sorted(masks)}
         if not self._images:

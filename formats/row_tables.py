@@ -28,8 +28,8 @@ def row_schema(files: Mapping[str, str | None]) -> pyarrow.Schema:
     value = {"dtype": "string", "_type": "Value"}
     features = dict.fromkeys(columns, value) | {"edit_types": {"feature": value, "_type": "List"}}
     features |= {name: {"_type": kind} for name, kind in files.items() if kind}
-    about = {"huggingface": json.dumps({"info": {"features": features}})}
-    return pyarrow.schema(list(columns.items()), metadata=about if any(files.values()) else None)
+    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    return pyarrow.schema(list(columns.items()), metadata=metadata if any(files.values()) else None)
 
 
 @contextmanager

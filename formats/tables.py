@@ -210,9 +210,9 @@ class TableSource(Source):
         path = posixpath.normpath(posixpath.join(folder, named.replace("\\", "/")))
         if self.in_place:  # a missing one is reported when it is read
             return None if path.startswith(("/", "../")) or path == ".." else path
-        if found := by_form(self._names, path):
-            self._used.add(found)
-        return found
+        if file := by_form(self._names, path):
+            self._used.add(file)
+        return file
 
     def _tell_unnamed(self) -> None:
         for name in self.files.names:

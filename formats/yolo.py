@@ -199,8 +199,8 @@ class YoloSource(Source):
         if len(boxes) == 1 and not shapes and boxes[0][1] == [0.5, 0.5, 1.0, 1.0]:
             return self.names[boxes[0][0]], []
         if boxes:
-            what = f"{len(boxes)} boxes without an outline were left out"
-            tally.note(text, f"{what}: a test set holds labels and masks.")
+            left_out = f"{len(boxes)} boxes without an outline were left out"
+            tally.note(text, f"{left_out}: a test set holds labels and masks.")
         return "", shapes
 
 
