@@ -174,10 +174,10 @@ def remove_temporary(folder: Path, alive: Callable[[int], bool]) -> int:
 
 def remove_files_of(folder: Path, process: int) -> int:
     """Remove the temporary files in `folder` of dead processes with this number; return their number."""
-    found = list(folder.glob(f".{process}-*.tmp"))
-    for path in found:
+    files = list(folder.glob(f".{process}-*.tmp"))
+    for path in files:
         path.unlink(missing_ok=True)
-    return len(found)
+    return len(files)
 
 
 def write_whole(path: Path, data: bytes) -> None:

@@ -244,8 +244,8 @@ def _decided(db: Db, table: CaseTable) -> CaseTable:
     verdict = np.full(len(table), OPEN, np.int8)
     for number, value in ((ACCEPTED, "accepted"), (REJECTED, "rejected")):
         verdict[entry_sets.has(selection.value("review", value), table.entry)] = number
-    there = entry_sets.has(selection.value("there", ""), table.entry)
-    return replace(table, verdict=verdict, there=there, **_facts(db, table))
+    is_present = entry_sets.has(selection.value("there", ""), table.entry)
+    return replace(table, verdict=verdict, there=is_present, **_facts(db, table))
 
 
 def _facts(db: Db, table: CaseTable) -> dict[str, Any]:
@@ -260,10 +260,10 @@ def _facts(db: Db, table: CaseTable) -> dict[str, Any]:
     query = "SELECT entry, label, split, coalesce(mask, ''), mask_classes FROM imported_images WHERE made"
     imported = {entry: columns for entry, *columns in db.execute(query)}
     rows = table.rows_of(np.array(sorted(imported), np.int64)).tolist()
-    own = [imported[entry] for entry in sorted(imported)]
+    imported_rows = [imported[entry] for entry in sorted(imported)]
     columns = {}
     for place, name in enumerate(("task_labels", "splits", "masks", "mask_classes")):
-        column = texts_of([*(run[place] for run in runs), *(one[place] for one in own)])
+        column = texts_of([*(run[place] for run in runs), *(one[place] for one in imported_rows)])
         numbers = column.numbers[: len(runs)][table.runs.numbers]  # -1, for no run, selects the last one
         numbers[rows] = column.numbers[len(runs) :]
         columns[name] = Texts(column.values, numbers)

@@ -210,9 +210,9 @@ class Catalogue(Repository):
         )
         names = {
             name: json.dumps(
-                ["", *(value for (value,) in db.execute(common, [facet, most]))] if given is None else given
+                ["", *(value for (value,) in db.execute(common, [facet, most]))] if requested is None else requested
             )
-            for name, facet, given in zip(("lines", "places"), grid.split(" x "), (lines, places), strict=True)
+            for name, facet, requested in zip(("lines", "places"), grid.split(" x "), (lines, places), strict=True)
         }
         for line, place, facet, value, number in db.execute(query, {"grid": grid, **names}):
             if facet == "review":

@@ -241,9 +241,9 @@ class Decisions(Repository):
         rows, again = words_after(db, row)
         moved = [(word.table, word.values) for word in rows if word.changes]
         created = now()
-        about = {"kind": row["kind"], "author": author, "what": row["what"], "entries": len(moved)}
-        about |= {"undoes": row["id"], "created": created, "key": key or None}
-        number = insert_row(db, "image_decisions", about)
+        decision_row = {"kind": row["kind"], "author": author, "what": row["what"], "entries": len(moved)}
+        decision_row |= {"undoes": row["id"], "created": created, "key": key or None}
+        number = insert_row(db, "image_decisions", decision_row)
         for table, values in moved:
             cells = {**values, "author": author, "decision": number, "created": created}
             names = ", ".join(cells)

@@ -102,7 +102,7 @@ class Imports(Repository):
         """Add images with their files; known images stay unchanged. Return the number that is new to the catalogue."""
         if _row(db, number)["state"] == "done":
             return 0
-        made = 0
+        added = 0
         query = "SELECT 1 FROM imported_images WHERE import = ? AND image = ?"
         for new in images:
             if db.execute(query, [number, new.image.sha]).fetchone() is not None:
@@ -112,8 +112,8 @@ class Imports(Repository):
                     keep_image(db, stored)
             entry, is_new = (None, False) if new.role == "source" else _entry_of(db, new.image.sha)
             insert_row(db, "imported_images", {"import": number, "entry": entry, "made": int(is_new), **_columns(new)})
-            made += is_new
-        return made
+            added += is_new
+        return added
 
     @write
     def finish(self, db: Db, number: int, layout: str, header: Mapping[str, Any], rows: Sequence[ImportRow]) -> None:

@@ -93,8 +93,8 @@ class Selection:
         query = (
             "SELECT group_concat(rowid) FROM catalogue_words WHERE catalogue_words MATCH ? AND rowid >= ? AND rowid < ?"
         )
-        (found,) = self._db.execute(query, [self._words, start, last << CHUNK_BITS]).fetchone()
-        bits = self._parts[first, last] = bits & entry_sets.of_entries(entry_sets.listed(found) - start, last - first)
+        (listed,) = self._db.execute(query, [self._words, start, last << CHUNK_BITS]).fetchone()
+        bits = self._parts[first, last] = bits & entry_sets.of_entries(entry_sets.listed(listed) - start, last - first)
         return bits
 
     def counted(self, most: int) -> int:
@@ -192,8 +192,8 @@ class Selection:
             bits = bits & ~self._rows(query, wanted.not_in_study)
         for model, standings in sorted(wanted.models.items(), reverse=True):
             of_model = f"model:{model or self.most_read(bits)}"
-            there = self._values(of_model, [standing for standing in standings if standing != UNREAD])
-            bits = bits & (there | ~self._values(of_model, None) if UNREAD in standings else there)
+            with_standing = self._values(of_model, [standing for standing in standings if standing != UNREAD])
+            bits = bits & (with_standing | ~self._values(of_model, None) if UNREAD in standings else with_standing)
         return bits
 
     def most_read(self, bits: Bits) -> str:
@@ -212,8 +212,8 @@ class Selection:
         return bits | ~self._values(facet, None) if "" in values else bits
 
     def _rows(self, query: str, *values: object) -> Bits:
-        (found,) = self._db.execute(query, values).fetchone()
-        return entry_sets.of_entries(entry_sets.listed(found), self.chunks)
+        (listed,) = self._db.execute(query, values).fetchone()
+        return entry_sets.of_entries(entry_sets.listed(listed), self.chunks)
 
     def _values(self, facet: str, values: Sequence[str] | None) -> Bits:
         """Return the entries with one of these values, or with any if None."""
@@ -272,8 +272,8 @@ class Walk:
             self._measure = ""
         if order.sort == "score":
             self._measure = SCORE
-        found = db.execute("SELECT id FROM catalogue_values WHERE facet = 'measure' AND value = ?", [self._measure])
-        self._number = next((number for (number,) in found), 0)
+        rows = db.execute("SELECT id FROM catalogue_values WHERE facet = 'measure' AND value = ?", [self._measure])
+        self._number = next((number for (number,) in rows), 0)
 
     def from_key(self, key: PageKey | None, backwards: bool = False) -> Iterator[PageKey]:
         """Yield keys after a key (None: from the start), or, backwards, before it."""
@@ -321,17 +321,17 @@ class Walk:
         if not entry_sets.has(selected, np.array([entry]))[0]:
             return None
         query = "SELECT number FROM catalogue_numbers WHERE entry = ? AND measure = ?"
-        found = self._db.execute(query, [entry, self._number]).fetchone()
-        if found is None:
+        row = self._db.execute(query, [entry, self._number]).fetchone()
+        if row is None:
             behind = entry_sets.place_of(selected & ~self._having, entry, True)
             return None if behind is None else entry_sets.size(selected & self._having) + behind
         if (few := self._few(self._falling)) is not None:
-            return few.index(PageKey(entry, found[0]))
+            return few.index(PageKey(entry, row[0]))
         place, of_entry = 0, np.array([entry])
         for number, value, size in self._bins(self._falling):
             stored = list(self._selection.stored(number))
             if entry_sets.has(entry_sets.of_rows(stored, self._selection.chunks), of_entry)[0]:
-                return place + self._place_in_bin(number, int(value), found[0], entry)
+                return place + self._place_in_bin(number, int(value), row[0], entry)
             place += size if self._selection.everything else entry_sets.common(stored, selected)
         raise AssertionError(f"the figure of entry {entry} is in no bin")
 
@@ -401,8 +401,8 @@ class Walk:
         neighbours = len(at_edge) - int(entry_sets.has(inside, at_edge).sum())
         order = "DESC" if falling else "ASC"
         one = f"SELECT number, entry {query} ORDER BY number {order}, entry {order} LIMIT 1 OFFSET ?"
-        found = self._db.execute(one, [self._number, low, high, wanted + neighbours]).fetchone()
-        return PageKey(found[1], found[0]) if found is not None else None
+        row = self._db.execute(one, [self._number, low, high, wanted + neighbours]).fetchone()
+        return PageKey(row[1], row[0]) if row is not None else None
 
     def _place_in_bin(self, number: int, place: int, figure: float, entry: int) -> int:
         """Return the number of selected entries before an entry in its bin."""
@@ -413,9 +413,9 @@ class Walk:
             WHERE measure = :measure AND {last} AND (number, entry) {sign} (:figure, :entry)
         """
         values = {"measure": self._number, "low": low, "high": high, "figure": figure, "entry": entry}
-        (found,) = self._db.execute(query, values).fetchone()
+        (listed,) = self._db.execute(query, values).fetchone()
         inside = entry_sets.of_entries(self._inside(number), self._selection.chunks)
-        return int(entry_sets.has(inside, entry_sets.listed(found)).sum())
+        return int(entry_sets.has(inside, entry_sets.listed(listed)).sum())
 
     def _in_bin(
         self, number: int, place: int, falling: bool, start: tuple[float, int] | None = None

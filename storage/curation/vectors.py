@@ -48,8 +48,8 @@ class VectorTable:
 
     def row_of(self, entry: int) -> int | None:
         """Return the row of an entry; None if it has no vector."""
-        found = np.flatnonzero(self.entries == entry)
-        return int(found[0]) if len(found) else None
+        places = np.flatnonzero(self.entries == entry)
+        return int(places[0]) if len(places) else None
 
 
 _NONE = VectorTable((0, 0), np.zeros(0, np.int64), np.zeros((0, 1), np.float16))

@@ -160,14 +160,14 @@ class ModelsUnderTest(Repository):
     def classes_of(self, db: Db, key: str) -> tuple[str, ...]:
         """Return the class names of the class maps under this key, by number; () without predictions."""
         query = "SELECT classes FROM predictions WHERE model = ? ORDER BY id DESC LIMIT 1"
-        found = db.execute(query, [key]).fetchone()
-        return tuple(json.loads(found[0])) if found is not None else ()
+        row = db.execute(query, [key]).fetchone()
+        return tuple(json.loads(row[0])) if row is not None else ()
 
     @read
     def known_classes(self, db: Db, key: str) -> tuple[str, ...]:
         """Return all classes of the model with this key, by number; () if it was never loaded here."""
-        found = db.execute("SELECT classes FROM models_under_test WHERE key = ?", [key]).fetchone()
-        return tuple(json.loads(found[0])) if found is not None else ()
+        row = db.execute("SELECT classes FROM models_under_test WHERE key = ?", [key]).fetchone()
+        return tuple(json.loads(row[0])) if row is not None else ()
 
     @read
     def guesses(self, db: Db, predictions: Sequence[int]) -> list[tuple[str, list[dict[str, Any]]]]:
@@ -186,9 +186,9 @@ class ModelsUnderTest(Repository):
             SELECT image, entropy, gini FROM doubts CROSS JOIN predictions ON predictions.id = prediction
             WHERE prediction > ? AND model = ? ORDER BY prediction
         """
-        found = db.execute(query, [after, key]).fetchall()
+        rows = db.execute(query, [after, key]).fetchall()
         (last,) = db.execute("SELECT coalesce(max(prediction), 0) FROM doubts").fetchone()
-        return [image for image, *_ in found], np.array([row[1:] for row in found]).reshape(-1, 2), last
+        return [image for image, *_ in rows], np.array([row[1:] for row in rows]).reshape(-1, 2), last
 
     @write
     def keep_pixel_counts(self, db: Db, new: Iterable[NewPixelCount]) -> None:
@@ -218,12 +218,12 @@ class ModelsUnderTest(Repository):
             SELECT image, mask, counts FROM pixel_counts CROSS JOIN predictions ON predictions.id = prediction
             WHERE pixel_counts.id > ? AND model = ? ORDER BY pixel_counts.id
         """
-        found = [
+        rows = [
             (image, mask, np.frombuffer(zlib.decompress(counts), PIXELS))
             for image, mask, counts in db.execute(query, [after, key])
         ]
         (last,) = db.execute("SELECT coalesce(max(id), 0) FROM pixel_counts").fetchone()
-        return found, last
+        return rows, last
 
 
 def insert_probabilities(db: Db, model: int, rows: Iterable[tuple[str, NDArray[Any]]], time: str) -> None:

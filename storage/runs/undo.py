@@ -65,7 +65,7 @@ def _log(db: Db, run_id: str, what: Literal["undo", "redo"], step: UndoStep) -> 
     row = {"run": run_id, "what": what, "step": step.key, "made": pack(added), "created": now()}
     db.table("undo_log").insert(row)
     rows: Mapping[Kind, tuple[int, ...]] = {
-        kind: tuple(number for held, number in added if held == kind) for kind in ("value", "state")
+        kind: tuple(number for added_kind, number in added if added_kind == kind) for kind in ("value", "state")
     }
     return AddedRows(rows["value"], rows["state"])
 
@@ -73,8 +73,8 @@ def _log(db: Db, run_id: str, what: Literal["undo", "redo"], step: UndoStep) -> 
 def _steps(db: Db, run_id: str) -> RunSteps:
     log = list(db.query("SELECT * FROM undo_log WHERE run = ? ORDER BY id", [run_id]))
     began = max((entry["created"] for entry in log if entry["what"] == "begin"), default="")
-    made = {(kind, number) for entry in log for kind, number in json.loads(entry["made"])}
-    events = [row for row in db.query(_ROWS, {"run": run_id, "began": began}) if (row["kind"], row["id"]) not in made]
+    added = {(kind, number) for entry in log for kind, number in json.loads(entry["made"])}
+    events = [row for row in db.query(_ROWS, {"run": run_id, "began": began}) if (row["kind"], row["id"]) not in added]
     events += [entry for entry in log if entry["what"] != "begin"]
     done: list[UndoStep] = []
     undone: list[UndoStep] = []

@@ -262,8 +262,8 @@ class TestSets(Repository):
     def chosen(self, db: Db, version: int, image_filter: ImageFilter) -> tuple[str, ...]:
         """Return the hashes of all matching images, in the order of `entries`."""
         where, values = where_of(db, version, image_filter)
-        found = db.execute(f"SELECT image {FROM_ENTRIES} {where} ORDER BY entries.id", values)
-        return tuple(image for (image,) in found)
+        rows = db.execute(f"SELECT image {FROM_ENTRIES} {where} ORDER BY entries.id", values)
+        return tuple(image for (image,) in rows)
 
     @read
     def count(self, db: Db, version: int, image_filter: ImageFilter) -> int:
