@@ -70,9 +70,9 @@ def dawid_skene(votes: Sequence[tuple[str, str, str]], rounds: int = 100, tolera
         counts = np.zeros((len(workers), len(answers), len(answers)))
         np.add.at(counts, (at_worker, at_answer), truth[at_task])
         # Only answers that a worker gave get the floor, as in crowd-kit: others are never divided by.
-        said = np.zeros((len(workers), len(answers), 1), dtype=bool)
-        said[at_worker, at_answer] = True
-        counts = np.where(said, np.maximum(counts, _FLOOR), 0.0)
+        was_given = np.zeros((len(workers), len(answers), 1), dtype=bool)
+        was_given[at_worker, at_answer] = True
+        counts = np.where(was_given, np.maximum(counts, _FLOOR), 0.0)
         return np.maximum(truth.mean(axis=0), _FLOOR), counts / counts.sum(axis=1, keepdims=True)
 
     bound, done, converged = -np.inf, 0, False

@@ -90,7 +90,7 @@ def made_controls(
     for ones in (right_ones, wrong_ones):
         ones.sort(key=lambda item: item.image_sha in seen)
     answers = [set(item.expected.values()) for item in there if item.kind == "control"]
-    more_right = sum(given == {"yes"} for given in answers) - sum("no" in given for given in answers)
+    more_right = sum(values == {"yes"} for values in answers) - sum("no" in values for values in answers)
     half = min(len(wrong_ones), max(0, min(number, (number + more_right) // 2)))
     chosen = right_ones[: number - half] + wrong_ones[:half]
     drawn.shuffle(chosen)

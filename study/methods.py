@@ -63,13 +63,13 @@ def rules_changes(history: History, submitted: Sequence[datetime]) -> tuple[Rule
 def change_words(votes: tuple[int, int], consensus: tuple[int, int]) -> str:
     """Return the part of a sentence on votes an image and consensus, each before and since."""
     share = f"{consensus[1]} of {votes[1]} ({percent(consensus[1] / votes[1])})"
-    was = f"{consensus[0]} of {votes[0]} ({percent(consensus[0] / votes[0])})"
+    earlier = f"{consensus[0]} of {votes[0]} ({percent(consensus[0] / votes[0])})"
     if votes[0] == votes[1]:
-        return f"the consensus went from {was} to {share}; the votes an image stayed {votes[1]}"
+        return f"the consensus went from {earlier} to {share}; the votes an image stayed {votes[1]}"
     more = f"the votes an image went from {votes[0]} to {votes[1]}"
     if consensus[0] == consensus[1]:
-        return f"{more}; the consensus stayed {consensus[1]} equal answers, which was {was} and is {share}"
-    return f"{more}, the consensus from {was} to {share}"
+        return f"{more}; the consensus stayed {consensus[1]} equal answers, which was {earlier} and is {share}"
+    return f"{more}, the consensus from {earlier} to {share}"
 
 
 def as_announced_words(found: Slice, first: Rules) -> str:

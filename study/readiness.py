@@ -115,9 +115,9 @@ def _of_quiz(rules: Rules, quiz: Sequence[NewItem]) -> Iterator[Finding]:
     yield from _without_answer(rules, quiz, "quiz", "quiz item")
     number = rules.eligibility.quiz
     if len(quiz) < number:
-        there = f"only {len(quiz)}" if quiz else "none"
+        available = f"only {len(quiz)}" if quiz else "none"
         text = (
-            f"The quiz asks {number} questions, and there {'is' if len(quiz) < 2 else 'are'} {there} that could be "
+            f"The quiz asks {number} questions, and there {'is' if len(quiz) < 2 else 'are'} {available} that could be "
             "made or was given: mark images whose answer you know, or ask fewer."
         )
         yield Finding("quiz", text, True)
@@ -134,10 +134,10 @@ def _of_training(
         return
     yield from _without_answer(rules, training, "training", "training item")
     if len(training) < number:
-        there = f"only {len(training)}" if training else "none"
+        available = f"only {len(training)}" if training else "none"
         one = len(training) < 2
         text = (
-            f"The training asks for {count_of(number, 'image')}, and there {'is' if one else 'are'} {there} that "
+            f"The training asks for {count_of(number, 'image')}, and there {'is' if one else 'are'} {available} that "
             f"could be made or {'was' if one else 'were'} given: draw images of more sources, mark "
             "images whose answer you know, or ask for fewer."
         )

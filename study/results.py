@@ -142,7 +142,9 @@ def _question(
     person = of_question(by_person, question.id) if by_person is not None else {}
     changed = any(person[item].status != outcome_by_item[item].status for item in person)
     if telling:
-        votes = bootstrap([(sum(a in question.valid for a in given), len(given)) for given in ratings.values()], seed)
+        votes = bootstrap(
+            [(sum(a in question.valid for a in rating), len(rating)) for rating in ratings.values()], seed
+        )
     else:
         votes = Proportion(0, 0, None, None, None, "undefined: it is not asked whether the image is valid")
     return QuestionResult(

@@ -120,7 +120,7 @@ def result_rows(data: StudyData) -> list[Row]:
     for item in items:
         image = images.get(item.id)
         for question, found in outcomes[item.id].items():
-            was = before[item.id].get(question)
+            earlier = before[item.id].get(question)
             answer, probability = second[question].get(item.id, ("", None))
             decision = decided.get((item.id, question))
             row: Row = {
@@ -130,9 +130,9 @@ def result_rows(data: StudyData) -> list[Row]:
                 "counts": _json(found.counts),
                 "image_status": image.status if image else "",
                 "image_valid": image.valid if image else None,
-                "status_before": was.status if was else "",
-                "answer_before": was.answer if was else "",
-                "counts_before": _json(was.counts) if was else "{}",
+                "status_before": earlier.status if earlier else "",
+                "answer_before": earlier.answer if earlier else "",
+                "counts_before": _json(earlier.counts) if earlier else "{}",
                 "dawid_skene": answer,
                 "dawid_skene_probability": probability,
                 "adjudicated": decision.answer if decision else "",
@@ -166,8 +166,8 @@ def _dawid_skene(
 def item_columns(rules: Rules) -> list[str]:
     """Return the columns of `item_rows`, a list that `listed_items` reads."""
     known = [f"expected.{question.id}" for question in rules.questions if question.kind != "text"]
-    about = ["label", "classes", "edit_types", "group", "model", "model_right", "caption", "counterfactual"]
-    return ["item", "kind", "image", "source", *known, "why", *about, "image_sha", "source_sha", "test_case", "origin"]
+    fields = ["label", "classes", "edit_types", "group", "model", "model_right", "caption", "counterfactual"]
+    return ["item", "kind", "image", "source", *known, "why", *fields, "image_sha", "source_sha", "test_case", "origin"]
 
 
 def item_rows(data: StudyData, image_of: Mapping[int, str], source_of: Mapping[int, str]) -> list[Row]:

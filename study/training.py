@@ -65,8 +65,8 @@ def made_training(
 def _why(item: NewItem, labels: dict[str, str], rules: Rules) -> str:
     # No two pictures beside their source are the same, so this one is in different light.
     light = " Only its light is another one." if rules.show_source else ""
-    about = [q.only_with for q in rules.questions if q.id in item.expected and q.only_with]
-    names = " and ".join(f"“{name}”" for name in dict.fromkeys(about))
+    class_names = [q.only_with for q in rules.questions if q.id in item.expected and q.only_with]
+    names = " and ".join(f"“{name}”" for name in dict.fromkeys(class_names))
     made = item.origin.get("made")
     if made == "wrong label":
         true = labels[item.source_sha or ""]

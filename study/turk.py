@@ -266,13 +266,13 @@ def _find(name: str, known: Mapping[str, Item]) -> Item | None:
 
 
 def _image_column(table: Table, known: Mapping[str, Item]) -> str:
-    found = {
+    matches = {
         name: sum(_find(row.get(name, ""), known) is not None for row in table.rows[:_LOOKED_AT])
         for name in table.columns
         if name == "HITId" or name.startswith("Input.")
     }
-    best = max(found, key=lambda name: found[name], default="")
-    if not best or not found[best]:
+    best = max(matches, key=lambda name: matches[name], default="")
+    if not best or not matches[best]:
         raise ValueError(
             "No row of the file names an image of this study: its column HITId, or one that begins with “Input.”, has "
             "to hold the items' names or the names of the files that they came from."
