@@ -25,7 +25,7 @@ class Item:
     key: str
     """Name in the data set, with "/" between folders: unique, and the same at every reading."""
     label: str = ""
-    """The class of the image; "" where the set has none."""
+    """Class of the image, or ""."""
     split: str = ""
     """"train", "validation", "test" or another name that the set uses; "" if the set is not split."""
     attributes: Mapping[str, str] = field(default_factory=dict)

@@ -27,7 +27,7 @@ class ItemOutcome:
     counts: Mapping[str, int]
     """Number of votes by answer, the most frequent first."""
     valid: bool | None
-    """True if the consensus says that the image is valid; None without one, or if the question asks no validity."""
+    """True if the consensus says that the image is valid; None without one, or if the question is not about that."""
 
     @property
     def votes(self) -> int:
@@ -127,7 +127,7 @@ def _asked_of(questions: Sequence[Question], item: Item, votes: Sequence[Vote]) 
 
 
 def adjudicated(outcomes: Outcomes, adjudications: Iterable[Adjudication], questions: Sequence[Question]) -> Outcomes:
-    """Return `outcomes` with a person's answers where the workers had no consensus. No consensus is overruled."""
+    """Return `outcomes` with a person's answers where workers did not agree. A consensus is never overruled."""
     known = {question.id: question for question in questions}
     adjudicated_outcomes = {item: dict(of_item) for item, of_item in outcomes.items()}
     for decision in adjudications:

@@ -24,8 +24,8 @@ _SIGNS = "['=+\\-@＝＋－＠]"
 """Characters at the start of a cell that make a spreadsheet run it as a formula, also in their wide forms, and the
 apostrophe, which a spreadsheet drops."""
 _PARTS = frozenset(";\t\r\n")
-"""Characters that end a cell if the spreadsheet's separator is not the comma. Our quotes do not help there, as they
-stand in the middle of its cell."""
+"""Characters that end a cell if the spreadsheet's separator is not the comma. Our quotes do not protect there, as they
+are inside its cell."""
 _BLANK = ("\t", "\r", "\n")
 _BEGINS = re.compile(rf"""(?<![;\s"])[;\s"]*+(?={_SIGNS})""")
 _GUARDED = re.compile(rf"""(?<![;\s"])([;\s"]*+)'(?={_SIGNS})""")

@@ -38,7 +38,7 @@ class Clustering:
     """Similarity of the cases of one source, and the number of independent cases that they are worth."""
 
     correlation: float | None
-    """Intra-class correlation, at most 1; None where it is undefined."""
+    """Intra-class correlation, at most 1; None if undefined."""
     design_effect: float | None
     """Factor by which the variance of a mean exceeds that of independent cases."""
     effective: float | None
@@ -60,7 +60,7 @@ class Flips:
 
 @dataclass(frozen=True)
 class Together:
-    """Number of sources of which all, some or none of the test cases are wrong."""
+    """Number of sources by how many of their test cases are wrong: all, some or none."""
 
     all_wrong: int
     some_wrong: int
@@ -176,9 +176,9 @@ class LostClass:
     cases: int
     """Test cases on whose original the segmenter finds the class."""
     lost: int
-    """Those of them on which it loses the class."""
+    """Test cases of `cases` on which it loses the class."""
     controls: int
-    """As `cases`, for reconstructions."""
+    """Reconstructions whose original the segmenter finds the class on."""
     lost_in_controls: int
 
     @property
@@ -249,7 +249,7 @@ class SegmentationEffect:
     excess: Figure
     """Generated minus reconstructed."""
     miou_where_kept: Figure
-    """mIoU of the generated images whose mask demonstrably holds."""
+    """mIoU of the generated images whose masks still fit, as measured."""
     kept: int
     classes: tuple[SegmentedClass, ...]
     confusion_original: Floats

@@ -79,7 +79,7 @@ class Bounds:
 
 
 def ratio(part: NDArray[Any], whole: NDArray[Any]) -> Floats:
-    """Return part / whole; NaN where `whole` is not above 0."""
+    """Return part / whole; NaN if `whole` is not above 0."""
     return np.divide(part, whole, out=np.full(np.broadcast(part, whole).shape, np.nan), where=whole > 0)
 
 

@@ -1,6 +1,6 @@
 """The test case: a generated image with its lineage, the record of how it was made. Knows no models and no files.
 
-Storage, files and pages hold this same record; each method of `pipeline.methods` has a type of settings of its own.
+Storage, files and pages use this same record; each method of `pipeline.methods` has its own type of settings.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class MethodSettings(BaseModel):
 
     @property
     def region(self) -> Region | None:
-        """The region outside of which the pixels are the source's, or None if no region was looked at."""
+        """The region outside of which the pixels equal the source's; None if the method used no region."""
         return None
 
     def pixels(self) -> object:
@@ -175,7 +175,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Artifact:
-    """An image that a method makes on the way and keeps beside its result."""
+    """An intermediate image that a method keeps beside its result."""
 
     name: str
     title: str

@@ -57,7 +57,7 @@ _COLOURS = (
 )
 """Colours of the first class numbers. The comments name the drawn world's classes; other masks get the same colours."""
 InMask = Mapping[str, bool]
-"""Whether the mask has a pixel of each protected class that it has a number for."""
+"""By protected class with a number in the mask: True if a pixel has it."""
 NO_MASK: InMask = MappingProxyType({})
 """The value without a mask."""
 
@@ -155,7 +155,7 @@ def numbers_of(protected: str, classes: Mapping[int, str] | Sequence[str]) -> tu
 
 
 def in_mask(mask: NamedMask | None, task: Task) -> InMask:
-    """Return which protected classes of a task a mask contains."""
+    """Return for each protected class with a number in the mask whether a pixel has it."""
     if mask is None:
         return NO_MASK
     present, known = set(numbers_in(mask.image)), {name: numbers_of(name, mask.classes) for name in task.protected}

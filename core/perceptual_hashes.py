@@ -1,10 +1,10 @@
 """Perceptual hashes: a hash of a picture's look, and the search for close hashes. Knows no models.
 
-The hash is the one known as pHash: the signs of the lowest frequencies of a small grey copy, beside their median
-(Zauner, "Implementation and Benchmarking of Perceptual Image Hash Functions", 2010, section 3.2.1). A picture that was
-saved as JPEG, scaled or made a little brighter keeps its hash but for a few bits; one that was cropped does not. The
-hash of a mirrored picture is known but for a few bits, as mirroring changes the sign of every other frequency.
-`core.twins` finds more.
+The hash is pHash: the signs of the lowest frequencies of a small grey copy, relative to their median (Zauner,
+"Implementation and Benchmarking of Perceptual Image Hash Functions", 2010, section 3.2.1). A picture that is saved as
+JPEG, scaled or made a little brighter keeps its hash except for a few bits; a cropped one does not. The hash of a
+mirrored picture is known except for a few bits, as mirroring changes the sign of every other frequency. `core.twins`
+finds more.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 DISTANCE = 3
-"""Maximum number of differing bits between the hashes of two pictures that look alike. No two of 1,000 scenes of the
-drawn world are as close; 98 % of them are as close to themselves saved as JPEG of quality 60, and 99 % to themselves 10
-% brighter."""
+"""Maximum number of differing bits between the hashes of pictures that look alike. No two of 1,000 scenes of the drawn
+world are as close; 98 % of them are as close to their JPEG of quality 60, and 99 % to their copy 10 % brighter."""
 BITS = 64
 _SIDE, _LOWEST = 32, 8
 _BLOCKS = 2 * DISTANCE
@@ -50,8 +49,8 @@ def perceptual_hash(image: Image.Image) -> int:
 
 
 def mirrored(value: int) -> int:
-    """Return the hash of the mirrored picture, but for a few bits: of 400 drawn scenes 61 % differ from it in 3 bits at
-    most, 97 % in 6, and all but one in 10.
+    """Return the hash of the mirrored picture, except for a few bits: of 400 drawn scenes 61 % differ in at most 3
+    bits, 97 % in 6, and all but one in 10.
     """
     return value ^ _ODD
 
@@ -59,7 +58,7 @@ def mirrored(value: int) -> int:
 class NearHashes:
     """A set of hashes that finds those close to another hash without comparing all of them.
 
-    A hash is cut into four bands of 16 bits. Two hashes that differ in three bits at most have one band in common.
+    A hash is cut into four bands of 16 bits. Two hashes that differ in at most three bits have one band in common.
     """
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ XMP_KEYWORD = "XML:com.adobe.xmp"
 LARGEST_TEXT = 8_000_000
 """Maximum size of one unpacked text, in bytes."""
 _PACKED_FROM = 4096
-"""Texts of at least so many bytes are compressed. Shorter ones stay legible in the file for simple programs."""
+"""Minimum bytes of a compressed text. Shorter ones stay legible in the file for simple programs."""
 _TEXTS = (b"tEXt", b"zTXt", b"iTXt")
 _OF_PIXELS = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
 

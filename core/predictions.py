@@ -24,9 +24,9 @@ fair days, for the same scenes 0.83 in rain and 0.79 at sunset (98 to 100 % with
 Standing = Literal["right", "fails here", "wrong before too", "right only here", "cannot tell"]
 
 TOP = 5
-"""Number of guesses of a classifier that are kept."""
+"""Number of a classifier's guesses that are stored."""
 LARGEST_MAP = 512
-"""Longest side of a class map that is kept, in pixels: enough for its figures and its picture."""
+"""Longest side of a stored class map, in pixels: enough for its figures and its picture."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def names_label(guess: str, label: str) -> bool:
 
 
 def map_size(size: tuple[int, int]) -> tuple[int, int]:
-    """Return width and height of the class map that is kept for an image of `size`."""
+    """Return width and height of the stored class map of an image of `size`."""
     scale = min(1.0, LARGEST_MAP / max(size))
     return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
 

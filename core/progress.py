@@ -21,7 +21,7 @@ class Progress:
     done: int
     total: int
     seconds_left: float | None = None
-    """None until something was measured."""
+    """Estimated seconds left; None until something was measured."""
     note: str = ""
     """The step in words, such as "image 2 of 6"."""
     step: int = 0
@@ -68,7 +68,7 @@ _STOP: ContextVar[threading.Event | None] = ContextVar("stop", default=None)
 
 @contextmanager
 def stoppable(cancelled: threading.Event | None) -> Iterator[None]:
-    """Let models that wait in this thread ask `stop_signal` whether to stop waiting."""
+    """Give models that wait in this thread the `stop_signal` that ends their wait."""
     before = _STOP.set(cancelled)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Regions: where a source image may change. A person paints one over the image."""
+"""Regions: the parts of a source image that may change. A person paints one over the image."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from core.figures import percent
 from core.images import MAX_SIDE
 
 INSIDE = 255
-"""The value of a mask where the image may change."""
+"""Value of a mask where the image may change."""
 _DAMAGED = "The painted region cannot be read, as its run lengths do not add up to its size: paint it anew."
 
 

@@ -23,7 +23,7 @@ class UndoStep:
     """Stages whose values it changed."""
     by_person: bool = True
     batch: str = ""
-    """Piece of work or decision that it belongs to; "" for a step of its own."""
+    """Piece of work or decision that it belongs to; "" for a single step."""
     changed: tuple[Path, ...] = ()
     """Paths that it changed in the run's state; set only for the next undo and redo."""
 

@@ -233,7 +233,7 @@ class GenerationSettings(_Settings):
         return ", ".join(f"{name} {share:g}" for name, share in _shares_by_type(typed).items())
 
     def fresh_noise_of(self, edit_types: Iterable[str]) -> float:
-        """Return the share of fresh noise of a caption with edits of these types: the largest that holds for it."""
+        """Return the share of fresh noise of a caption with edits of these types: the largest that applies."""
         by_type = _shares_by_type(self.fresh_noise_by_type)
         return max([self.fresh_noise, *(by_type.get(name, 0.0) for name in edit_types)])
 
@@ -408,7 +408,7 @@ class Settings(_Settings):
 
 
 class SettingsWithEditing(Settings):
-    """Settings of a recipe whose images an editor makes."""
+    """Settings of a recipe with an image editor."""
 
     editing: EditingSettings = EditingSettings()
 

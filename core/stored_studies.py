@@ -85,7 +85,7 @@ class Enrolment:
     controls_seen: int = 0
     controls_right: int = 0
     exclusion: Exclusion | None = None
-    """None while the worker's votes count."""
+    """Exclusion of the worker, or None."""
     readmitted: bool = False
     """True if a person readmitted this worker, so that no rule excludes them again at once."""
 
@@ -122,7 +122,7 @@ class Candidate:
     verdict: Literal["accepted", "rejected", ""]
     """Latest review, or ""."""
     predictions: Mapping[str, tuple[Prediction | None, Prediction | None]]
-    """By model under test, its latest predictions for the source and for the image; None if there is none."""
+    """Latest predictions for the source and for the image, by model under test; None for a missing one."""
     origin: Mapping[str, Any]
     """Run, prompt, model, seed, settings, profile: the form of `NewItem.origin`."""
 

@@ -405,7 +405,7 @@ class QuestionFeedback:
     expected: str
     """Right answer; "" if none is known: then none is right or wrong."""
     right: bool | None
-    """None if no right answer is known."""
+    """True if the answer was right; None if no right answer is known."""
 
 
 @dataclass(frozen=True)

@@ -37,8 +37,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class Slices:
-    """The same figure by group of images. Images without a label, say, form a last group "(none)"; () if no image has
-    one."""
+    """Validity by group of images. Images without a label, say, form a last group "(none)"; () if no image has one."""
 
     by_class: tuple[Slice, ...] = ()
     """By label, or by shown classes without a label (an image can be in several)."""
@@ -91,10 +90,10 @@ class QuestionResult:
     after: Slice
     """Without the votes of excluded workers, with replacements. This is THE result."""
     before: Slice
-    """As if nobody had been excluded: the first K votes by anybody."""
+    """Result as if nobody had been excluded: the first K votes by anybody."""
     adjudicated: Slice | None
-    """As `after`, with a person's answers where the workers had no consensus; None without adjudications. Not a result
-    of the workers: report it apart."""
+    """Result of `after` with a person's answers where the workers had no consensus; None without adjudications. Not a
+    result of the workers: report it apart."""
     votes: Proportion
     """Share of counted votes for valid, with a bootstrap over images, including waiting ones."""
     answers: tuple[AnswerShare, ...]
@@ -183,7 +182,7 @@ class RulesChange:
 
 @dataclass(frozen=True)
 class Conditions:
-    """Actual conditions of items and workers, whatever the rules allow."""
+    """Actual conditions of items and workers, regardless of the rules."""
 
     with_source: int
     """Items shown beside their source."""
@@ -245,7 +244,7 @@ class StudyReport:
     """Changes of the rules after the start, earliest first."""
     first_rules: Rules
     as_announced: Slice | None
-    """As `images`, by the rules at the start; None if they did not change."""
+    """Result of `images` by the rules at the start; None if they did not change."""
     conditions: Conditions
     notes: tuple[str, ...]
     """Warnings to read before trusting a figure: no votes, one worker, still running."""

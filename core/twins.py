@@ -34,7 +34,7 @@ TOLERANCE, COARSE_TOLERANCE = 10, 8
 MOST_LACKING = 0.02
 """Maximum share of the pixels of one aligned twin whose colour the other lacks."""
 COARSE_LACKING = 0.01, 0.11
-"""The same before alignment: for the better and for the worse direction. A crop lacks what was cut off."""
+"""Maximum share before alignment: for the better and for the worse direction. A crop lacks what was cut off."""
 REACH = 13
 """Pixels within which a colour is searched before alignment: the shift by a crop of a tenth, either way."""
 HOPELESS = 8 * MOST_LACKING

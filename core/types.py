@@ -1,6 +1,6 @@
-"""The values that travel between stages, rooms and the outside. Plain frozen dataclasses; no models, no database.
+"""Values passed between stages, rooms and the outside. Plain frozen dataclasses; no models, no database.
 
-`to_plain` and `from_plain` turn any of them (images apart) into JSON-ready data and back, validated.
+`to_plain` and `from_plain` convert any of them (except images) to JSON-ready data and back, validated.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EDIT_TYPES: tuple[EditType, ...] = get_args(EditType)
 TaskKind = Literal["classification", "segmentation"]
 Author = Literal["model", "person"]
 Outcome = Literal["passed", "failed", "cannot tell"]
-"""The finding of a check. "cannot tell" speaks neither for nor against an image."""
+"""Result of a check. "cannot tell" counts neither for nor against an image."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class KeywordAlternatives:
     edit_type: EditType
     options: tuple[Alternative, ...]
     forced: bool = False
-    """As in `Keyword`."""
+    """True if a person keeps the keyword although the task protects it."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Check:
 
     name: str
     passed: bool | None
-    """None if the check cannot tell. `note` gives the reason."""
+    """Result, or None if the check cannot tell. `note` gives the reason."""
     value: float | None = None
     """The measured figure, such as a similarity. None if there is none."""
     note: str = ""
@@ -132,7 +132,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Edit:
-    """A keyword and the alternative that takes its place."""
+    """A keyword and the alternative that replaces it."""
 
     keyword: str
     alternative: str

@@ -67,7 +67,7 @@ class ScoreRun:
 
     id: int
     task: TaskKind | None
-    """None for scores of an earlier version, which cover images of all tasks."""
+    """Task of the images. None for scores of an earlier version, which cover all tasks."""
     studies: Mapping[str, str]
     """Names of the studies whose votes it was fitted to, by id."""
     checks: tuple[str, ...]
