@@ -46,7 +46,7 @@ class ExampleRecord:
 
 @dataclass(frozen=True)
 class Kept:
-    """What a removal left in place, because a person's own work uses it."""
+    """Parts of the example that a removal left, because a person's own work uses them."""
 
     test_sets: tuple[str, ...] = ()
     """Names of the test sets that a person worked on."""

@@ -42,7 +42,7 @@ from storage.engine.rows import Row, record_of, unpack_value, when
 from storage.images import Images, file_name
 
 COUNTED = 10_000
-"""Images that are counted exactly if the filter has words; of more, only that there are more."""
+"""Maximum exact count for a filter with words. Beyond it the count only says that there are more."""
 MOST_VALUES = 100
 """Values of a facet that are counted, the most common ones: a facet may have thousands."""
 EVERYTHING = ImageFilter()

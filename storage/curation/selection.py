@@ -47,7 +47,7 @@ def matching(text: str, edited: str = "") -> str | None:
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """Entries that matched a filter at one time, whatever was decided since."""
+    """Entries that matched a filter at one time, regardless of later decisions."""
 
     bits: Bits
     strata: tuple[Bits, ...] = ()

@@ -15,7 +15,7 @@ from core.locks import take_lock
 
 
 class Presence:
-    """This process's lock file, and checks of those of others."""
+    """Lock file of this process, with checks of the other processes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

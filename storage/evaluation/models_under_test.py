@@ -181,7 +181,7 @@ class ModelsUnderTest(Repository):
         2), for predictions after `after`, in order: a later one of the same image counts. Also the last prediction
         with known uncertainty.
         """
-        # Start from the new rows, not from those of the model: mostly there is none.
+        # Start from the new rows, not from those of the model: usually no row is new.
         query = """
             SELECT image, entropy, gini FROM doubts CROSS JOIN predictions ON predictions.id = prediction
             WHERE prediction > ? AND model = ? ORDER BY prediction
@@ -213,7 +213,7 @@ class ModelsUnderTest(Repository):
         """Return image, mask and pixel counts (`PIXELS`) of the model with this key, saved after the row `after`, in
         order: a later one of the same image and mask counts. Also the last row's id.
         """
-        # Start from the new rows, not from those of the model: mostly there is none.
+        # Start from the new rows, not from those of the model: usually no row is new.
         query = """
             SELECT image, mask, counts FROM pixel_counts CROSS JOIN predictions ON predictions.id = prediction
             WHERE pixel_counts.id > ? AND model = ? ORDER BY pixel_counts.id

@@ -40,7 +40,7 @@ _TO_SEE = f"""
         AND (SELECT state FROM studies WHERE id = assignments.study) IN ('running', 'paused')
         AND NOT (SELECT blocked FROM workers WHERE id = assignments.worker))
 """
-"""The same for workers neither excluded nor blocked: the picture stays visible beside its feedback."""
+"""Condition `_TO_READ` for workers neither excluded nor blocked: the picture stays visible beside its feedback."""
 _NOT_YOURS = "This image is not yours to judge, or no longer; go on with the next one."
 """Used for missing assignments and for those of other workers, so that a request reveals nothing."""
 

@@ -77,7 +77,7 @@ class Panels(Repository):
 
     @read
     def was_asked(self, db: Db, study_id: str, worker: str) -> bool:
-        """Return True if the worker was asked about themselves, whatever they answered."""
+        """Return True if the worker was asked about themselves, with or without answers."""
         return bool(list(db.query("SELECT 1 FROM person_answers WHERE study = ? AND worker = ?", [study_id, worker])))
 
     @read
