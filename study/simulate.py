@@ -88,7 +88,7 @@ def run(plan: Simulation) -> list[WorkerRun]:
 
 
 async def simulate(plan: Simulation) -> list[WorkerRun]:
-    """As `run`, in a running event loop."""
+    """Run as `run` does, in a running event loop."""
     if not plan.url.startswith(("http://", "https://")):
         raise ValueError(f"“{plan.url[:80]}” is no address: it begins with http:// or https://.")
     if plan.codes and len(plan.codes) < len(plan.crew):
