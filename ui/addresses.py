@@ -1,4 +1,4 @@
-"""Addresses on pages: the path below which a proxy serves the studio is put before them here."""
+"""Addresses on pages, with the path put before them below which a proxy serves the studio."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read_root_path(given: str) -> str:
 
 @contextmanager
 def served_below(root_path: str) -> Iterator[None]:
-    """Put `root_path` before the addresses of all pages that are made meanwhile."""
+    """Put `root_path` before the addresses of all pages that are rendered in this context."""
     token = _ROOT.set(root_path)
     try:
         yield

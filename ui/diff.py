@@ -1,4 +1,4 @@
-"""What differs between two texts, word by word. Pure."""
+"""The difference of two texts, word by word. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Kind = Literal["same", "removed", "added"]
 
 @dataclass(frozen=True)
 class Piece:
-    """A run of words, with the spaces and points between them."""
+    """A run of words, with the spaces and punctuation between them."""
 
     kind: Kind
     text: str
 
 
 def word_diff(before: str, after: str) -> tuple[Piece, ...]:
-    """The pieces of both texts in reading order; what was removed stands before what was added in its place."""
+    """Return the pieces of both texts in reading order. What was removed comes before what replaced it."""
     old, new = _words(before), _words(after)
     matcher = SequenceMatcher(
         None, [word.strip().lower() for word in old], [word.strip().lower() for word in new], False
@@ -37,7 +37,7 @@ def word_diff(before: str, after: str) -> tuple[Piece, ...]:
 
 
 def shortened(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
-    """The same without the whole sentences that nothing was changed in: "…" stands for them."""
+    """Return the pieces without whole sentences that did not change; "…" replaces them."""
     if all(piece.kind == "same" for piece in pieces):
         return pieces
     short: list[Piece] = []
@@ -47,7 +47,7 @@ def shortened(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
             continue
         sentences = re.findall(r"[^.!?]*[.!?]+\s*|[^.!?]+$", piece.text)
         first, last = place == 0, place == len(pieces) - 1
-        # The end of the sentence before a change belongs to that change, and so does the start of the one that follows.
+        # The parts of a sentence before and after a change belong to that change.
         head = "" if first else sentences[0]
         rest = sentences if first else sentences[1:]
         tail = ""
@@ -59,5 +59,5 @@ def shortened(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
 
 
 def _words(text: str) -> list[str]:
-    """Words and points, each with the spaces after it."""
+    """Split a text into words and punctuation marks, each with the spaces after it."""
     return re.findall(r"(?:\w+(?:[-'’]\w+)*|[^\w\s])\s*", text)

@@ -1,4 +1,4 @@
-"""The frame of every page of the lead: the header with the pages, and the document of those that the server renders."""
+"""The frame of all pages of the lead: the header with its links, and the document of pages that the server renders."""
 
 from __future__ import annotations
 
@@ -21,20 +21,19 @@ NAVIGATION = (
 """The pages of the studio: name, words, address."""
 
 _FIRST = Html((ASSETS / "first.js").read_text(encoding="utf-8").replace("MISSING_WORDS", MISSING))
-"""The script that stands in the document of each page.
+"""The script in the document of each page.
 
-It chooses light or dark before the first paint, so that a dark page does not flash in white; the explore page writes
-the same key. Who is quick has pressed buttons and keys, or sent a form, before the scripts are there that know what
-they do: it does that again then, in order. A form with an address of its own goes there without a script; what is typed
-into a field is there already; Enter, the space bar and Tab do what browsers do with them. A script that does not load
-is told at the top of the page.
+It chooses light or dark before the first paint, so that a dark page does not flash white; the Explore page writes the
+same key. It records presses, keys and sent forms until the scripts that handle them have loaded, then repeats them in
+order. It leaves the browser's own acts alone: forms with an address, typed text, Enter, the space bar and Tab. At the
+top of the page it reports a script that does not load.
 """
 
 
 def header(here: str, *status: Child, tools: Child = None, **attributes: str) -> Html:
-    """Name, pages with `tools` after them, `status`, the way out, and the switch of the theme.
+    """Return the header: name, pages with `tools` after them, `status`, the way out, and the switch of the theme.
 
-    `here` is a name of NAVIGATION, whose link takes `attributes`. The way out is seen on a page that is "locked".
+    `here` is a name of NAVIGATION, whose link takes `attributes`. The way out is visible on a page that is "locked".
     """
     return render("header.html", pages=NAVIGATION, here=here, link=attributes, tools=tools, status=status)
 
@@ -47,9 +46,10 @@ def document(
     assets: str = "/ui/",
     locked: bool = False,
 ) -> str:
-    """A whole HTML document: `sheets` and `scripts` are names in `ui/assets`.
+    """Return a whole HTML document. `sheets` and `scripts` are names in `ui/assets`.
 
-    `assets` is the address under which they are served, "/" at its end; `locked` says that somebody has signed in.
+    `assets` is the address under which they are served, with "/" at its end. `locked` is True if somebody has signed
+    in.
     """
     return render(
         "document.html",
@@ -78,11 +78,11 @@ def page(
 
 
 def not_there(words: str, signed_in: bool, back: tuple[str, str], heading: str = "Not there") -> str:
-    """A page that says why there is none, with a link `back`: its words and its address."""
+    """Return a page that says why there is none, with a link `back`: its words and its address."""
     shown = render("not_there.html", words=words, back=back, heading=heading)
     return page(heading, shown, here="", signed_in=signed_in)
 
 
 def signed_in(request: Request) -> bool:
-    """Whether the lead has signed in, so that pages show a way out: the guard says so."""
+    """Return True if the guard knows the lead as signed in, so that pages show a way out."""
     return bool(getattr(request.state, "signed_in", False))

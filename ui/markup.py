@@ -1,4 +1,4 @@
-"""Builds HTML. Whatever is not `Html` already is escaped, so that a text can never become markup."""
+"""Builds HTML. Everything except `Html` is escaped, so that text can never become markup."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Html(str):
     __slots__ = ()
 
     def __html__(self) -> str:
-        """Jinja asks for this, and then escapes nothing."""
+        """Return the markup: Jinja calls this and then escapes nothing."""
         return self
 
 
@@ -25,20 +25,20 @@ Child = Html | str | int | float | None | Iterable["Child"]
 Attribute = str | int | float | bool | None
 
 _ADDRESSES = frozenset({"href", "src", "action"})
-"""Attributes whose value a browser asks for. Scripts do the same with `wire.at`."""
+"""Attributes that a browser loads an address from. Scripts do the same with `wire.at`."""
 _VOID = frozenset({"img", "input", "br", "hr", "meta", "link"})
 
 
 def el(name: str, /, *children: Child, **attributes: Attribute) -> Html:
-    """An element, with `attributes` as the function of that name writes them."""
+    """Return an element. The function `attributes` writes its attributes."""
     opening = f"<{name}{_attributes(attributes)}>"
     return Html(opening if name in _VOID else f"{opening}{join(*children)}</{name}>")
 
 
 def attributes(**named: Attribute) -> Html:
-    """Attributes, each after a space. They get hyphens and lose a last underscore.
+    """Return attributes, each after a space. Underscores become hyphens, and a last one is dropped.
 
-    None, False and what Jinja's `"x" if y` gives without an else are left out; True stands without a value.
+    None, False and the result of Jinja's `"x" if y` without an else are left out; True has no value.
     """
     return _attributes(named)
 
@@ -56,7 +56,7 @@ def _attributes(named: Mapping[str, object]) -> Html:
 
 
 def join(*children: Child) -> Html:
-    """Children one after another."""
+    """Return the children one after another."""
     return Html("".join(_child(child) for child in children))
 
 
@@ -65,7 +65,7 @@ def _child(child: Child) -> str:
         return ""
     if isinstance(child, Html):
         return child
-    if isinstance(child, str) and hasattr(child, "__html__"):  # what a macro of a template made
+    if isinstance(child, str) and hasattr(child, "__html__"):  # the output of a template's macro
         return child
     if isinstance(child, str | int | float):
         return escape(str(child), quote=False)
@@ -73,10 +73,10 @@ def _child(child: Child) -> str:
 
 
 def stamped(markup: Html) -> str:
-    """Markup behind a comment with its hash: the page sends the hashes back, and what it shows already is not sent."""
+    """Return markup after a comment with its hash. The page sends the hashes back, and gets only changed parts."""
     return f"<!--{fingerprint(markup)}-->{markup}"
 
 
 def fingerprint(markup: str) -> str:
-    """12 hexadecimal digits."""
+    """Return the first 12 hexadecimal digits of the SHA-256."""
     return hashlib.sha256(markup.encode()).hexdigest()[:12]

@@ -1,7 +1,7 @@
-"""Gradio without what costs a start most and serves nobody here.
+"""Speeds up the import and the start of Gradio.
 
-Whenever it is imported it writes stubs of its components, a third of the time that this takes; and it makes a server of
-each page alone, also where the page is mounted in an application.
+An import of Gradio writes stubs of its components, which takes a third of its time. It also makes a server for each
+page, even if the page is then mounted in an application.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 @contextmanager
 def no_stubs() -> Iterator[None]:
-    """Import Gradio within. It leaves out a component whose file cannot be told, so none is told here."""
+    """Import Gradio inside this context. It skips stubs of components without a known file, so none is known here."""
     plain = inspect.getfile
 
     def getfile(thing: Any) -> str:
@@ -29,7 +29,7 @@ def no_stubs() -> Iterator[None]:
 
 @contextmanager
 def no_server() -> Iterator[None]:
-    """Put pages together within, and mount them afterwards."""
+    """Build pages inside this context, and mount them afterwards."""
     from gradio.routes import App
 
     with patch.object(App, "create_app"):

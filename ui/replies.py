@@ -1,4 +1,4 @@
-"""Replies of the lead's pages: a page or the reason why there is none, JSON that a page fetches or sends, and files."""
+"""Replies to the lead's pages: a page or the reason why there is none, JSON, and files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 def _get(app: FastAPI, path: str, make: Callable[..., Any], reply: Callable[..., Response]) -> None:
-    """Serve an address with the parameters of `make`, whose replies `reply` gives."""
+    """Serve an address with the parameters of `make`; `reply` returns the response."""
     signature = inspect.signature(make, eval_str=True).replace(return_annotation=Response)
     reply = wraps(make)(reply)
     reply.__signature__ = signature  # type: ignore[attr-defined]
@@ -56,14 +56,14 @@ def fetched_at(app: FastAPI, path: str, without_field: int = 400) -> Callable[[C
 
 
 def shown(request: Request, back: tuple[str, str], make: Callable[[], str | Response]) -> Response:
-    """Reply with a page, or with one that says why there is none and leads `back`: words and address."""
+    """Reply with a page, or with one that says why there is none and links `back`: words and address."""
     try:
-        made = make()
+        content = make()
     except DiskTrouble:
         raise
     except UserError as error:
         return HTMLResponse(not_there(str(error), signed_in(request), back), status_code=404)
-    return made if isinstance(made, Response) else HTMLResponse(made, headers=FRESH)
+    return content if isinstance(content, Response) else HTMLResponse(content, headers=FRESH)
 
 
 def fetched(make: Callable[[], Mapping[str, Any]], without_field: int = 400) -> Response:
@@ -77,14 +77,14 @@ def fetched(make: Callable[[], Mapping[str, Any]], without_field: int = 400) -> 
 def watched(
     revisions: Revisions, seen: str, make: Callable[[], Mapping[str, Any]], without_field: int = 400
 ) -> Response:
-    """Like `fetched`, with the revision of the reply. Nothing is read while the page has `seen` the same revision."""
-    # Named before anything is read: what changes in between is then asked for once more, and never missed.
+    """Like `fetched`, with the revision of the reply. Nothing is read if the page has `seen` the same revision."""
+    # The revision is read before the state: a later change is then fetched once more, and never missed.
     revision = revisions.now()
     return fetched(lambda: {"same": True} if seen == revision else {"revision": revision, **make()}, without_field)
 
 
 def add_posted(app: FastAPI, path: str, act: Callable[[dict[str, Any]], Mapping[str, Any]]) -> None:
-    """Let the pages send JSON to an address. `act` gives the reply."""
+    """Let the pages send JSON to an address. `act` returns the reply."""
 
     @app.post(path, include_in_schema=False)
     async def posted(request: Request) -> Response:
@@ -92,7 +92,7 @@ def add_posted(app: FastAPI, path: str, act: Callable[[dict[str, Any]], Mapping[
 
 
 async def with_file(request: Request, take: Callable[[Path], Mapping[str, Any]], field: str = "") -> Response:
-    """Reply to a file, which waits on the disk and is gone afterwards. `field` is named if the file is empty."""
+    """Reply to a file, which is kept on the disk until then. `field` is named if the file is empty."""
     with tempfile.TemporaryDirectory(prefix="upload-") as folder:
         file = Path(folder) / "file"
         try:
@@ -116,6 +116,6 @@ def page_number(text: str) -> int:
 
 
 def attached(name: str) -> dict[str, str]:
-    """Headers of a file that the browser saves under this name."""
-    # A header takes ASCII only: other letters are written as RFC 8187 has it.
+    """Return the headers of a file that the browser saves under this name."""
+    # A header takes ASCII only, so other letters are encoded as in RFC 8187.
     return {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name)}", **FRESH}

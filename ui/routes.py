@@ -1,4 +1,4 @@
-"""What is served beside the pages: images of the workspace, thumbnails, samples, styles, scripts, saved images."""
+"""Routes beside the pages: images of the workspace, thumbnails, samples, styles, scripts, saved images."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ASK_AGAIN = {"Cache-Control": "no-cache"}
 
 
 async def unknown_address(request: Request, error: Exception) -> Response:
-    """What answers to an address that does not exist: a page for a browser, JSON for a script."""
+    """Answer a request for an unknown address: a page for a browser, JSON for a script."""
     if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
         words = "There is no page at this address."
         return HTMLResponse(not_there(words, signed_in(request), ("Explore", "/")), status_code=404)
@@ -37,7 +37,7 @@ async def unknown_address(request: Request, error: Exception) -> Response:
 
 
 async def disk_trouble(request: Request, error: Exception) -> Response:
-    """What answers where the disk or the database refuses. Who may not have signed in hears of no place."""
+    """Answer if the disk or the database fails. Visitors who may not have signed in learn no path."""
     log.warning("%s: %s", request.url.path, error)
     words = DiskTrouble.FOR_OTHERS if request.url.path in (SIGN_IN, SIGN_OUT) else str(error)
     if "text/html" in request.headers.get("accept", ""):
@@ -47,11 +47,11 @@ async def disk_trouble(request: Request, error: Exception) -> Response:
 
 
 def add_routes(app: FastAPI, pictures: StoredPictures, samples: tuple[Sample, ...], exchange: Exchange) -> None:
-    """Add them to `app`, before the pages are mounted."""
+    """Add the routes to `app`, before the pages are mounted."""
 
     @app.get("/images/{sha}.png", include_in_schema=False)
     def image(sha: str) -> Response:
-        # An image is named by its content, so what a browser holds under a name stays right.
+        # An image is named by its content, so a browser's copy under that name never goes stale.
         try:
             return Response(pictures.png(sha), media_type="image/png", headers=_FOR_EVER)
         except UserError as error:
@@ -60,7 +60,7 @@ def add_routes(app: FastAPI, pictures: StoredPictures, samples: tuple[Sample, ..
     @app.get("/thumbs/{sha}.webp", include_in_schema=False)
     async def thumbnail(sha: str) -> Response:
         try:
-            # To read some kilobytes takes less time than to hand them to another thread, and a screen takes dozens.
+            # Reading some kilobytes takes less time than a hand-over to another thread, and a screen takes dozens.
             data = pictures.ready_thumbnail(sha) or await run_in_threadpool(pictures.thumbnail, sha)
             return Response(data, media_type="image/webp", headers=_FOR_EVER)
         except UserError as error:
@@ -82,7 +82,7 @@ def add_routes(app: FastAPI, pictures: StoredPictures, samples: tuple[Sample, ..
 
     @app.get("/ui/{name}", include_in_schema=False)
     def asset(name: str) -> Response:
-        if name in BUNDLES:  # asked for by the stamp of what is in it
+        if name in BUNDLES:  # requested with the stamp of its content
             return Response(bundle(name), media_type=guess_type(name)[0], headers=_FOR_EVER)
         known = {file.name: file for file in ASSETS.iterdir()}
         if name not in known:
@@ -119,7 +119,7 @@ def add_routes(app: FastAPI, pictures: StoredPictures, samples: tuple[Sample, ..
 
 
 def _attached(media_type: str, make: Callable[[], tuple[str, bytes]]) -> Response:
-    """A file that the browser saves under the name that it is given."""
+    """Return a file that the browser saves under its name."""
     try:
         name, data = make()
     except UserError as error:

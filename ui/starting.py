@@ -1,4 +1,4 @@
-"""Serving from the first second of a start: annotators and /healthz at once, everything else once it is there."""
+"""Serves from the first second of a start: annotators and /healthz at once, everything else once it is ready."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from fastapi.responses import PlainTextResponse
 from ui.security.guard import Application, Receive, Scope, Send
 
 AT_ONCE = ("/annotate", "/healthz")
-"""The paths that the first application serves, and what lies below them."""
+"""The paths, with those below them, that the first application serves."""
 
 
 class Starting:
-    """ASGI application that puts the whole studio together in a thread while it serves already.
+    """ASGI application that already serves while a thread builds the whole studio.
 
-    Requests for the rest wait meanwhile, as connections do before a server listens. If `make` fails, `failed` is called
-    and `error` says why.
+    Requests for the rest wait, like connections before a server listens. If `make` fails, `failed` is called and
+    `error` holds the exception.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Starting:
         self._made, self._over = asyncio.Event(), asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request by the whole studio, or by the first application as long as that is all there is."""
+        """Serve a request by the whole studio, or by the first application while the studio is not ready."""
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif self.whole is None and scope["path"].removeprefix(self.root_path).startswith(AT_ONCE):
@@ -41,11 +41,11 @@ class Starting:
             await application(scope, receive, send)
 
     async def _live(self, receive: Receive, send: Send) -> None:
-        await receive()  # that the server starts
+        await receive()  # the start of the server
         life = asyncio.create_task(self._whole_life())
         life.add_done_callback(self._ended)
         await send({"type": "lifespan.startup.complete"})
-        await receive()  # that it ends
+        await receive()  # the end of the server
         self._over.set()
         await asyncio.wait([life])
         await send({"type": "lifespan.shutdown.complete"})

@@ -1,4 +1,4 @@
-"""Fills in the Jinja templates of the pages: `ui/templates` for all of them, `ui/FEATURE/templates` for a feature's."""
+"""Fills in the Jinja templates of the pages: `ui/templates` for all pages, `ui/FEATURE/templates` for one feature."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _UI = Path(__file__).parent
 def render(name: str, /, **values: object) -> Html:
     """Fill in a template: "curate/sets.html" is `ui/curate/templates/sets.html`.
 
-    Templates call the functions of `ui.explore.parts`, and of `addresses`, `plots` and `words` in `ui.study`, and the
-    macros of `ui/templates/pieces.html` by their names. Text is escaped, None is nothing, and a list is its items one
-    after another. A name that has no value is an error.
-    `href`, `src` and `action` that are not fixed words take `| at`, so that they hold below the path of a proxy.
+    Templates may call the functions of `ui.explore.parts`, and of `addresses`, `plots` and `words` in `ui.study`, and
+    the macros of `ui/templates/pieces.html` by name. Text is escaped, None is empty, and a list becomes its items one
+    after another. An undefined name is an error.
+    `href`, `src` and `action` that are not constant need `| at`, so that they work below the path of a proxy.
     """
     return Html(_environment().get_template(name).render(values))
 
@@ -61,25 +61,25 @@ def _environment() -> Environment:
 
 
 class _Templates(Environment):
-    """Gives each template the values of all of them as one dict.
+    """Gives all templates one dict of global values.
 
-    Jinja copies them whenever it fills in a template, and its own chain of two dicts takes 0.2 ms for that.
+    Jinja would copy them for each rendering, and its own chain of two dicts takes 0.2 ms for that.
     """
 
     def make_globals(self, d: MutableMapping[str, Any] | None) -> MutableMapping[str, Any]:
-        """Return the values of all templates: none has values of its own."""
+        """Return the values of all templates; no template has its own."""
         return self.globals
 
 
 @pass_context
 def _at(_: Context, address: str) -> str:
-    """The address below the path of the proxy that asks. Jinja would fill in a fixed one once, but for the context."""
+    """Return the address below the proxy's path. Without the context Jinja would compute a fixed one only once."""
     return in_browser(address)
 
 
 def functions(module: ModuleType) -> dict[str, object]:
-    """The public functions of a module, by their names."""
-    return {name: made for name, made in inspect.getmembers(module, inspect.isfunction) if name[0] != "_"}
+    """Return the public functions of a module by name."""
+    return {name: function for name, function in inspect.getmembers(module, inspect.isfunction) if name[0] != "_"}
 
 
 def _shown(value: object) -> object:
@@ -91,9 +91,9 @@ def _shown(value: object) -> object:
 
 
 class NoLineBreaks(Extension):
-    """Takes a line break beside an element, a value or a statement out of a template, with the indent after it.
+    """Removes a line break beside an element, a value or a statement from a template, with the indent after it.
 
-    So a template may be laid out in lines, and the page is as if it stood in one. Between two words, and between the
+    So a template may be laid out in lines, and the page is as if on one line. Between two words, and between the
     attributes of an element, a line break is a space.
     """
 
@@ -107,8 +107,8 @@ class NoLineBreaks(Extension):
 
 
 def _without_line_breaks(text: str, in_element: bool) -> tuple[str, bool]:
-    """`in_element` says whether the text begins, and then whether it ends, between the "<" and ">" of an element."""
-    made = []
+    """Return a text without line breaks, and whether it ends inside "<" and ">"; `in_element` is that of its start."""
+    kept = []
     for piece in re.split(r"([<>])", text):
         if piece in ("<", ">"):
             in_element = piece == "<"
@@ -117,5 +117,5 @@ def _without_line_breaks(text: str, in_element: bool) -> tuple[str, bool]:
         else:
             piece = re.sub(r"^\s*\n\s*|\s*\n\s*$", "", piece)
             piece = re.sub(r"\s*\n\s*", " ", piece)
-        made.append(piece)
-    return "".join(made), in_element
+        kept.append(piece)
+    return "".join(kept), in_element

@@ -1,4 +1,4 @@
-"""Colours of Gradio's pieces, and the style sheets and scripts of all pages. Fonts are those of the system."""
+"""Colours of Gradio's components, and the style sheets and scripts of all pages. Fonts are those of the system."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STYLE_SHEETS = (
     "compact.css",
 )
 SHARED = ("kept.js", "idiomorph.min.js", "wire.js", "fields.js", "patch.js", "theme.js", "help.js")
-"""What all pages of the lead build on."""
+"""Scripts that all pages of the lead use."""
 SCRIPTS = (
     *SHARED,
     "studio.js",
@@ -37,19 +37,19 @@ SCRIPTS = (
     "brush.js",
     "keys.js",
 )
-"""In the order in which they are read: each builds on those before it."""
+"""In the order of loading: each builds on those before it."""
 LEAD = "lead.js"
 BUNDLES = {"explore.css": STYLE_SHEETS, "explore.js": SCRIPTS, LEAD: (*SHARED, "study.js")}
-"""What the explore page asks for: two files, since Gradio lets it ask only when half of the way to its first paint is
-gone, and a dozen would take turns with Gradio's own; and the scripts of all other pages of the lead, as one."""
+"""The two files of the Explore page, and the scripts of all other pages of the lead as one. Gradio requests them only
+halfway to its first paint, and a dozen files would compete with Gradio's own."""
 MISSING = "A part of this page did not load, so it does not work. Check the connection, then reload the page."
-"""What a page says when one of its scripts does not come."""
+"""Message of a page if one of its scripts does not load."""
 SYSTEM_FONTS = ("Inter", "system-ui", "Segoe UI", "Roboto", "Helvetica Neue", "sans-serif")
 MONO_FONTS = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")
 
 
 def theme() -> Any:
-    """A `gradio.themes.Base`, light and dark, with the tokens of `assets/studio.css`."""
+    """Return a `gradio.themes.Base`, light and dark, with the tokens of `assets/studio.css`."""
     import gradio as gr
 
     return gr.themes.Base(
@@ -75,21 +75,21 @@ def theme() -> Any:
 
 
 def head() -> str:
-    """What goes into the head of the page. The stamps make a browser fetch a file again only when it was changed."""
+    """Return the markup for the head of the page. The stamps make a browser fetch a file again only after a change."""
     style, script = asset_address("explore.css"), asset_address("explore.js")
-    told = f"<div class='studio'><p class='problem missing' role='alert'>{MISSING}</p></div>"
-    failed = f'document.body.insertAdjacentHTML("afterbegin", "{told}")'
+    message = f"<div class='studio'><p class='problem missing' role='alert'>{MISSING}</p></div>"
+    failed = f'document.body.insertAdjacentHTML("afterbegin", "{message}")'
     return join(el("link", rel="stylesheet", href=style), el("script", src=script, onerror=failed))
 
 
 @cache
 def bundle(name: str) -> bytes:
-    """The files of one of `BUNDLES`, one after the other, as they were when they were first asked for."""
+    """Return the files of one of `BUNDLES`, joined, as they were at the first request."""
     return b"\n".join((ASSETS / part).read_bytes() for part in BUNDLES[name])
 
 
 def asset_address(name: str, folder: str = "/ui/") -> str:
-    """Where a browser gets a file or a bundle. The stamp makes it fetch it again only when it was changed."""
+    """Return the address of a file or a bundle. The stamp makes a browser fetch it again only after a change."""
     if name in BUNDLES:
         return f"{folder}{name}?v={sha256(bundle(name)).hexdigest()[:12]}"
     return f"{folder}{name}?v={int((ASSETS / name).stat().st_mtime)}"

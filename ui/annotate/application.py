@@ -1,7 +1,7 @@
-"""The annotators' application at /annotate: sign-in, what comes next, pictures, answers. Decides nothing by itself.
+"""The annotators' application at /annotate: sign-in, next item, pictures, answers. The services decide everything.
 
-A worker is known by a session in a cookie that only this path gets. Whatever is not the worker's own is answered as
-what does not exist, and every refusal is written down.
+A worker is known by a session in a cookie that only this path gets. Anything that is not the worker's own is answered
+like something that does not exist, and every refusal is logged.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from ui.theme import ASSETS
 
 log = logging.getLogger(__name__)
 COOKIE = "annotator"
-"""Holds the token of a worker's session."""
+"""Name of the cookie with the token of a worker's session."""
 BROWSER = "annotator-browser"
-"""Holds a secret that outlives sessions: by it two tabs join as one worker, and two names in one browser are found."""
+"""Cookie with a secret that outlives sessions. It joins tabs as one worker and detects two names in one browser."""
 BROWSER_SECONDS = 400 * 24 * 3600
 _SECRET = re.compile(r"[\w-]{43}", re.ASCII)
 _HEADERS = tuple(
@@ -56,15 +56,15 @@ _HEADERS = tuple(
         "cache-control": "no-store",
     }.items()
 )
-"""Of every reply that does not say something else itself."""
+"""Headers of every reply that does not set them itself."""
 _KEEP = "private, max-age=900"
-"""A picture comes again after a reload or an undo; only this browser may keep it, and not for long."""
+"""A picture is shown again after a reload or an undo. Only this browser may cache it, and only briefly."""
 _STATUS = {UnfitAnswers: 400, Malformed: 400, NotSignedIn: 401, WorkerNotAllowed: 403, Over: 410}
 _REFUSED = {"not yours": 404, "not running": 409, "full": 409, "answered": 409}
 
 
 class _WithHeaders:
-    """ASGI middleware: every reply says what a browser may do with it."""
+    """ASGI middleware that adds security headers to every reply."""
 
     def __init__(self, app: Application) -> None:
         self.app = app
@@ -72,15 +72,15 @@ class _WithHeaders:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
-                there = {name.lower() for name, _ in message["headers"]}
-                message["headers"] = [*message["headers"], *(pair for pair in _HEADERS if pair[0] not in there)]
+                present = {name.lower() for name, _ in message["headers"]}
+                message["headers"] = [*message["headers"], *(pair for pair in _HEADERS if pair[0] not in present)]
             await send(message)
 
         await self.app(scope, receive, sending)
 
 
 def annotate_application(services: AnnotatorServices) -> FastAPI:
-    """The application on the studies of a workspace, to be mounted at /annotate, behind `BodyLimit`."""
+    """Return the application for the studies of a workspace, to be mounted at /annotate behind `BodyLimit`."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     annotation, sessions, pictures = services.annotation, services.sessions, services.pictures
     commands = annotation.commands()
@@ -124,8 +124,8 @@ def annotate_application(services: AnnotatorServices) -> FastAPI:
 
         def joining() -> tuple[dict[str, Any], str]:
             joined = sessions.join(Join.of(data), sessions.worker(_token(request)), _address(request), browser)
-            said = {"code": joined.code, "study": joined.study_id, "earlier": joined.earlier}
-            return {**_state(joined.worker), **said}, joined.token
+            facts = {"code": joined.code, "study": joined.study_id, "earlier": joined.earlier}
+            return {**_state(joined.worker), **facts}, joined.token
 
         return _with_cookie(request, *await run_in_threadpool(joining))
 
@@ -145,7 +145,7 @@ def annotate_application(services: AnnotatorServices) -> FastAPI:
     def _state(worker: str) -> dict[str, Any]:
         return shown_state(worker, annotation.places(worker))
 
-    # One item after the other: each address is a command, whose worker is the one of the session
+    # One item after another: each address is a command, whose worker is that of the session
 
     def doing(name: str, show: Callable[[Any], dict[str, Any]]) -> None:
         async def do(request: Request) -> Response:
@@ -170,7 +170,7 @@ def annotate_application(services: AnnotatorServices) -> FastAPI:
     @app.get("/image/{token}")
     def image(request: Request, token: str) -> Response:
         worker = sessions.require(_token(request))
-        # What was answered, given back or taken away is nobody's to look at again, whatever its address was.
+        # A picture that was answered, given back or taken away is refused, whatever its address was.
         return _picture(tokens.open(token, worker, annotation.judging(worker)) or annotation.image(token, worker))
 
     @app.get("/example/{study_id}/{number}")
@@ -183,13 +183,13 @@ def annotate_application(services: AnnotatorServices) -> FastAPI:
     # Refusals: a sentence for the person, a line in the log for the lead
 
     def refuse(request: Request, status: int, sentence: str, kind: str = "", **headers: str) -> Response:
-        # A page that asks whether somebody is signed in is no attempt at anything.
+        # A page that asks whether somebody is signed in attempts nothing.
         if not (status == 401 and request.url.path.endswith("/api/state")):
             worker = sessions.worker(_token(request))
             detail = f"{request.method} {request.url.path} ({status})"
             refusals.note("refused", detail, _address(request), worker=worker)
-        said = {"error": sentence, **({"kind": kind} if kind else {})}
-        return JSONResponse(said, status_code=status, headers=headers)
+        content = {"error": sentence, **({"kind": kind} if kind else {})}
+        return JSONResponse(content, status_code=status, headers=headers)
 
     @app.exception_handler(UserError)
     def mistake(request: Request, error: UserError) -> Response:
@@ -216,7 +216,7 @@ def annotate_application(services: AnnotatorServices) -> FastAPI:
 
     @app.exception_handler(Exception)
     def broken(request: Request, error: Exception) -> Response:
-        # Told in the terminal by the server itself; what it says is nothing for a client.
+        # The server logs the error in the terminal; its details are not for a client.
         return JSONResponse({"error": "The server has a problem. Nothing of yours is lost."}, status_code=500)
 
     return app
@@ -227,9 +227,9 @@ def _address(request: Request) -> str | None:
 
 
 def _browser(request: Request) -> str:
-    """The secret of this browser, by which it is known again; "" where it has none of ours."""
-    there = request.cookies.get(BROWSER, "")
-    return there if _SECRET.fullmatch(there) else ""
+    """Return the secret that identifies this browser, or "" if it has none of ours."""
+    secret = request.cookies.get(BROWSER, "")
+    return secret if _SECRET.fullmatch(secret) else ""
 
 
 def _set_cookie(request: Request, response: Response, name: str, value: str, seconds: int) -> None:

@@ -1,4 +1,4 @@
-"""The document of the annotators' page. All that it shows comes from its scripts, so it is the same for everybody."""
+"""The document of the annotators' page. Its scripts fetch all content, so the document is the same for everybody."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCRIPTS = (
     "annotate-keys.js",
     "annotate.js",
 )
-"""In the order in which they are read: each builds on those before it."""
+"""In the order of loading: each builds on those before it."""
 SERVED = (*SHEETS, *SCRIPTS, "favicon.svg")
 """The only files that an annotator gets."""
 POLICY = (
@@ -26,10 +26,10 @@ POLICY = (
 
 
 def annotate_page(preview: str = "") -> Html:
-    """The whole document. `preview`: a study's id; the page then shows its preview and records nothing."""
+    """Return the whole document. With a study's id as `preview` the page shows its preview and records nothing."""
 
     def address(name: str) -> str:
-        # The stamp makes a browser fetch a file again only when it was changed.
+        # The stamp makes a browser fetch a file again only after it has changed.
         return f"/annotate/assets/{name}?v={int((ASSETS / name).stat().st_mtime)}"
 
     return render(

@@ -1,4 +1,4 @@
-"""Plain data for the page of annotators. It never tells a control item, an origin, or what others answered."""
+"""Plain data for the page of annotators. It never tells a control item, an origin, or other people's answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ui.diff import Piece, word_diff
 
 
 def shown_state(worker: str, places: tuple[ListedStudy, ...]) -> dict[str, Any]:
-    """Who is signed in, and their studies."""
+    """Return the signed-in worker and their studies."""
     studies = [
         {
             "id": place.study.id,
@@ -29,8 +29,8 @@ def shown_state(worker: str, places: tuple[ListedStudy, ...]) -> dict[str, Any]:
 
 
 def shown_step(step: AnnotationStep, tokens: PictureTokens) -> dict[str, Any]:
-    """What comes next, and under "ahead" the tokens of the pictures that may come after it."""
-    given = step.assignment
+    """Return the next step; "ahead" holds the tokens of the pictures that may come after it."""
+    assignment = step.assignment
     return {
         "status": step.status,
         "text": step.text,
@@ -41,26 +41,26 @@ def shown_step(step: AnnotationStep, tokens: PictureTokens) -> dict[str, Any]:
         "completion": {"code": step.completion[0], "address": step.completion[1]},
         "study": shown_study(step.study, lambda number: f"/annotate/example/{step.study.id}/{number}"),
         "assignment": None
-        if given is None
+        if assignment is None
         else {
-            "id": given.public,
-            **shown_item(step.study.rules, given.item, *_named(given, tokens), given.side),
-            "answers": dict(given.answers),
-            "comment": given.comment,
-            "draft": None if given.draft is None else vars(given.draft),
+            "id": assignment.public,
+            **shown_item(step.study.rules, assignment.item, *_named(assignment, tokens), assignment.side),
+            "answers": dict(assignment.answers),
+            "comment": assignment.comment,
+            "draft": None if assignment.draft is None else vars(assignment.draft),
         },
         "feedback": None if step.feedback is None else shown_feedback(step.feedback),
-        "ahead": [] if given is None else _ahead(step, step.ahead, given.worker, tokens),
+        "ahead": [] if assignment is None else _ahead(step, step.ahead, assignment.worker, tokens),
     }
 
 
 def shown_feedback(said: Feedback) -> dict[str, Any]:
-    """What a worker is told of their answers to a training item."""
-    return {"right": said.right, "why": said.why, "answers": [vars(told) for told in said.answers]}
+    """Return the feedback on a worker's answers to a training item."""
+    return {"right": said.right, "why": said.why, "answers": [vars(answer) for answer in said.answers]}
 
 
 def _named(given: Assignment, tokens: PictureTokens) -> tuple[str, str | None]:
-    """The tokens of image and source: those under which they are there already, else the assignment's own."""
+    """Return the tokens of image and source: those already in the browser, else the assignment's own."""
     image = tokens.known(given.worker, given.item.image_sha) or given.image_token
     source = given.item.source_sha and tokens.known(given.worker, given.item.source_sha)
     return image, source or given.source_token or None
@@ -72,10 +72,11 @@ def _ahead(step: AnnotationStep, item: Item | None, worker: str, tokens: Picture
 
 
 def shown_study(study: Study, example: Callable[[int], str]) -> dict[str, Any]:
-    """Name, instructions, examples and consent. `example` gives the address of the picture of an example, from 0."""
+    """Return name, instructions, examples and consent. `example` gives the address of an example's picture, from 0."""
     rules = study.rules
     examples = [
-        {"image": example(number), "answer": one.answer, "why": one.why} for number, one in enumerate(rules.examples)
+        {"image": example(number), "answer": shown.answer, "why": shown.why}
+        for number, shown in enumerate(rules.examples)
     ]
     return {
         "id": study.id,
@@ -87,7 +88,7 @@ def shown_study(study: Study, example: Callable[[int], str]) -> dict[str, Any]:
 
 
 def shown_item(rules: Rules, item: NewItem | Item, image: str, source: str | None, side: Side) -> dict[str, Any]:
-    """What is judged, all but id and earlier answers. `image` and `source` are tokens, or addresses from "/" on."""
+    """Return what is judged, without id and earlier answers. `image` and `source` are tokens or paths ("/...")."""
     caption, counterfactual = _captions(item) if rules.show_captions else (None, None)
     return {
         "image": image,
@@ -101,7 +102,7 @@ def shown_item(rules: Rules, item: NewItem | Item, image: str, source: str | Non
 
 
 def _may_be_asked(rules: Rules, item: NewItem) -> list[Question]:
-    """The questions of an item with those that follow on another one, which the page shows when it is their turn."""
+    """Return the questions of an item, with those that follow on another one, which the page shows in their turn."""
     chosen: dict[str, Question] = {}
     for question in rules.questions:
         if asked([replace(question, follows="")], item, {}) and (not question.follows or question.follows in chosen):
@@ -124,16 +125,16 @@ def _question(question: Question, item: NewItem) -> dict[str, Any]:
 
 
 def _captions(item: NewItem) -> tuple[list[list[str]] | None, list[list[str]] | None]:
-    """Both captions in pieces of [text, kind]; kind is "same", "removed" (of the caption) or "added" (of the other)."""
+    """Return both captions in pieces [text, kind]; kind is "same", "removed" (from one) or "added" (in the other)."""
     if not item.caption or not item.counterfactual:
         return ([[item.caption, "same"]] if item.caption else None), None
     after = word_diff(item.caption, item.counterfactual)
-    before = word_diff(item.counterfactual, item.caption)  # what it "adds" is what the other lacks
+    before = word_diff(item.counterfactual, item.caption)  # what it "adds" is missing in the other
     return _marked(before, "removed"), _marked(after, "added")
 
 
 def _marked(pieces: tuple[Piece, ...], kind: str) -> list[list[str]]:
-    """One text of the two that were compared, the words that the other lacks marked; spaces are never marked."""
+    """Return one of the two compared texts, with the words that the other lacks marked; spaces are never marked."""
     marked: list[list[str]] = []
     for piece in pieces:
         if piece.kind == "same":

@@ -1,1 +1,1 @@
-"""The pages of batches, served at /batches/: the list, a new one, and one while it goes on."""
+"""The pages of batches, served at /batches/: the list, a new batch, and one batch at work."""

@@ -1,4 +1,4 @@
-"""The figures of batches as Prometheus reads them (text format 0.0.4). Pure."""
+"""The figures of batches in Prometheus text format 0.0.4. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Sample = tuple[Mapping[str, object], float]
 
 
 def metrics_text(views: Sequence[BatchStatus]) -> str:
-    """All metrics of all batches; what is not known has no sample."""
+    """Return all metrics of all batches. Unknown values have no sample."""
     passes = [(view, one) for view in views for one in view.passes]
     at_work = float(sum(view.state in ("running", "stopping") for view in views))
     work: list[Sample] = [

@@ -1,4 +1,4 @@
-"""The list of batches, the page on which a new one is planned, and that of one batch, as markup. Pure."""
+"""The list of batches, the page to plan a new one, and the page of one batch, as markup. Pure."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from ui.markup import Html
 from ui.templating import render
 
 CHART_HEIGHT = 72
-"""Pixels."""
+"""Height of the chart, in pixels."""
 PARTS = ("head", "problem", "look", "approve", "progress", "latest", "figures", "failures", "notes")
-"""The templates of what changes on the page; the id of each begins with "part-"."""
+"""Templates of the parts that change on the page. Their ids begin with "part-"."""
 STARTER = Path(__file__).with_name("starter.toml").read_text(encoding="utf-8")
-"""What a new plan begins with; the profile is that of the studio."""
+"""The first text of a new plan. The profile is that of the studio."""
 DRAWN: Mapping[TaskKind, tuple[str, str]] = {
     "classification": (
         "Drawn scenes (demo)",
@@ -47,41 +47,41 @@ DRAWN: Mapping[TaskKind, tuple[str, str]] = {
 
 
 def batch_page(details: BatchDetails, signed_in: bool) -> str:
-    """All that is told of one batch."""
+    """Return the page of one batch."""
     batch = details.status.batch
     content = render("batches/batch.html", words=words, batch=batch, parts=parts(details))
     return page(batch.name, content, here="batches", signed_in=signed_in, sheets=SHEETS, scripts=SCRIPTS)
 
 
 def parts(details: BatchDetails) -> Mapping[str, Html]:
-    """What changes on the page of a batch, by the ids of the parts."""
-    view, hour, found = details.status, details.hour, details.estimate
+    """Return the parts of a batch's page that change, by id."""
+    view, hour, estimate = details.status, details.hour, details.estimate
     current, most = view.current, max(hour)
-    made = ImageFilter(facets={"batch": (view.batch.facet,)})
+    in_batch = ImageFilter(facets={"batch": (view.batch.facet,)})
     values = {
         "words": words,
         "details": details,
         "view": view,
         "sample": [
-            (one, differences(shortened(word_diff(one.caption, one.new_caption))) if one.caption else "")
-            for one in details.sample
+            (case, differences(shortened(word_diff(case.caption, case.new_caption))) if case.caption else "")
+            for case in details.sample
         ],
         "unknown_picture": UNKNOWN_PICTURE,
-        "takes": _drawing_takes(found) if found is not None else "",
+        "takes": _drawing_takes(estimate) if estimate is not None else "",
         "columns": _columns(hour),
         "most": most,
         "height": CHART_HEIGHT,
         "hour_words": f"{current.title} in the last hour: {sum(hour):,} done, at most {most:,} in a minute",
         "now": rate(current.a_minute) if current.a_minute and view.state == "running" else "",
         "figures": _figures(view),
-        "gallery": gallery_address(made),
-        "evaluate": evaluate_address(filter=made.address),
+        "gallery": gallery_address(in_batch),
+        "evaluate": evaluate_address(filter=in_batch.address),
     }
     return {f"part-{name}": render(f"batches/{name}.html", **values) for name in PARTS}
 
 
 def _drawing_takes(found: Estimate) -> str:
-    """What the images are likely to take: time, disk and money."""
+    """Return the estimated time, disk space and cost of the images."""
     _, _, *further = found.words()
     if (hours := found.hours_by_stage["images"]) is None:
         return "How long it takes, nobody can tell: no image was drawn with these models and settings here before."
@@ -90,7 +90,7 @@ def _drawing_takes(found: Estimate) -> str:
 
 
 def _columns(hour: Sequence[int]) -> list[tuple[str, str, str, str]]:
-    """Words, place, top and height of a column for each minute in which something was done."""
+    """Return text, place, top and height of a column for each minute in which something was done."""
     most = max(hour)
     return [
         (
@@ -105,7 +105,7 @@ def _columns(hour: Sequence[int]) -> list[tuple[str, str, str, str]]:
 
 
 def _figures(view: BatchStatus) -> tuple[tuple[str, str, str], ...]:
-    """Name, figure and remark of each figure of a batch."""
+    """Return name, figure and remark of each figure of a batch."""
     reviewed = view.accepted + view.rejected
     return (
         ("Images", f"{view.images.number('done'):,}", f"of {view.images.total:,} planned" if view.images.total else ""),
@@ -115,7 +115,7 @@ def _figures(view: BatchStatus) -> tuple[tuple[str, str, str], ...]:
 
 
 def _costs(view: BatchStatus) -> tuple[tuple[str, str, str], ...]:
-    """Name, figure and remark of what a batch costs; () if its plan names no price."""
+    """Return name, figure and remark of the costs of a batch; () if its plan names no price."""
     if view.cost is None:
         return ()
     each, share = view.cost_of_valid, view.share_valid
@@ -133,13 +133,13 @@ def _costs(view: BatchStatus) -> tuple[tuple[str, str, str], ...]:
 
 
 def list_page(views: Sequence[BatchStatus], signed_in: bool) -> str:
-    """All batches, the latest first."""
+    """Return the page of all batches, latest first."""
     content = render("batches/batches.html", shown=list_part(views))
     return page("Batches", content, here="batches", signed_in=signed_in, sheets=SHEETS, scripts=SCRIPTS)
 
 
 def list_part(views: Sequence[BatchStatus]) -> Html:
-    """The lines of the list, or what a batch is as long as there is none."""
+    """Return the rows of the list, or an explanation of batches while there are none."""
     at_work = any(view.at_work for view in views)
     return render("batches/list.html", words=words, views=views, at_work=at_work, duration=duration)
 
@@ -149,17 +149,17 @@ def list_part(views: Sequence[BatchStatus]) -> Html:
 
 @dataclass(frozen=True)
 class Start:
-    """A text that a plan can begin with."""
+    """A text to begin a plan with."""
 
     title: str
     words: str
-    """What it is, in a sentence."""
+    """One sentence about it."""
     text: str
 
 
 def starts(profile: str, shipped: Sequence[ShippedPlan], scenes: Mapping[TaskKind, str]) -> tuple[Start, ...]:
-    """What a new plan can begin with, the first one unasked. `profile` is that of the studio; `scenes` are the plans of
-    drawn scenes that it has, by their task.
+    """Return the texts that a new plan can begin with; the first is the default. `profile` is that of the studio;
+    `scenes` are its plans of drawn scenes, by task.
     """
     drawn = [Start(*DRAWN[kind], text) for kind, text in scenes.items()]
     plain = Start("A folder of pictures", "A few lines for pictures of your own.", STARTER.format(profile=profile))
@@ -171,11 +171,11 @@ def starts(profile: str, shipped: Sequence[ShippedPlan], scenes: Mapping[TaskKin
 
 
 def new_page(text: str, offered: Sequence[Start], layouts: Mapping[str, tuple[str, str]], signed_in: bool) -> str:
-    """Page to write a plan. It offers texts to begin with, and its field holds `text` at first."""
+    """Return the page to write a plan. It offers texts to begin with, and its field holds `text` at first."""
     content = render("batches/new.html", text=text, offered=offered, layouts=layouts, planning=planning_part(0, ""))
     return page("New batch", content, here="batches", signed_in=signed_in, sheets=SHEETS, scripts=SCRIPTS)
 
 
 def planning_part(work: int, doing: str) -> Html:
-    """How far the planning is; empty while nothing is planned."""
+    """Return the progress of the planning; empty while nothing is planned."""
     return render("batches/planning.html", work=work, doing=doing)

@@ -1,4 +1,4 @@
-"""Routes of the pages of batches, of what they fetch and send, and of /metrics."""
+"""Routes of the pages of batches, of their data and actions, and of /metrics."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ API = f"{BATCHES}api/"
 METRICS = "/metrics"
 ALL_BATCHES = ("All batches", BATCHES)
 SENT: tuple[type[Command], ...] = (BeginBatch, PauseBatch, CancelBatch, ApproveBatch, RetryBatch)
-"""What the page of a batch sends; each is answered with the page as it is then."""
+"""Commands that the page of a batch sends. Each is answered with the page as it is then."""
 
 
 def add_batch_routes(app: FastAPI, commands: Commands, runs: BatchRuns, revisions: Revisions, profile: str) -> None:
-    """Add the pages below /batches/, and the metrics. `profile` stands in the plan that a new batch begins with."""
+    """Add the pages below /batches/, and the metrics. `profile` is named in the first text of a new plan."""
     _add_pages(app, runs, profile)
     _add_fetched(app, runs, revisions)
     _add_sent(app, commands, runs)
@@ -106,13 +106,13 @@ def _add_sent(app: FastAPI, commands: Commands, runs: BatchRuns) -> None:
 
 
 def _shown(runs: BatchRuns, number: int) -> Mapping[str, Any]:
-    """The page of a batch as it is now."""
+    """Return the parts of a batch's page as they are now."""
     details = runs.details(number)
     return {"at_work": details.status.at_work, "parts": dict(parts(details))}
 
 
 def _planning(view: WorkView) -> Mapping[str, Any]:
-    """How far a plan is; where its batch is shown once it is done. Raises UserError where it was refused."""
+    """Return the progress of a plan, or the address of its batch once done. Raises UserError if it was refused."""
     if view.state == "failed":
         raise UserError(view.error, field="plan")
     if view.state == "done":

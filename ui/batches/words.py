@@ -12,17 +12,17 @@ from services.runs.words import recipe_title
 from ui.explore.parts import Tone
 
 BATCHES = "/batches/"
-"""The list; the page of a batch is its number below."""
+"""Address of the list. The page of a batch is its number below it."""
 SHEETS, SCRIPTS = ("batches.css",), ("batches.js",)
 
 
 @dataclass(frozen=True)
 class StateWords:
-    """A state in words."""
+    """The text of a state."""
 
     words: str
     tone: Tone
-    """How loud it is."""
+    """Its colour."""
     meaning: str
     """What it means, and what can be done in it."""
 
@@ -31,30 +31,30 @@ STATES: Mapping[State, StateWords] = DataTable(__file__, StateWords)
 
 
 def batch_address(number: int) -> str:
-    """The address of the page of a batch."""
+    """Return the address of the page of a batch."""
     return f"{BATCHES}{number}"
 
 
 def state_words(view: BatchStatus) -> tuple[str, Tone]:
-    """What a batch is at, with what it does there."""
-    held = STATES[view.state]
-    words = held.words
+    """Return the state of a batch as text, with its current pass, and its tone."""
+    state = STATES[view.state]
+    words = state.words
     if view.state == "running":
         words = f"at the {view.current.title.lower()}"
     if view.state == "done" and (failed := view.failed):
         return f"done, {failed:,} failed", "warn"
-    return words, held.tone
+    return words, state.tone
 
 
 def rate(a_minute: float) -> str:
-    """How fast it is: by the minute, or by the hour where that is slow."""
+    """Return a speed as text: by the minute, or by the hour if it is slow."""
     if a_minute < 1:
         return f"{60 * a_minute:,.0f} an hour"
     return f"{a_minute:,.0f} a minute" if a_minute >= 9.5 else f"{a_minute:.1f} a minute"
 
 
 def counts_words(one: PassStatus) -> str:
-    """How far a pass is, such as "1,200 of 5,000 done, 3 failed"."""
+    """Return the progress of a pass, such as "1,200 of 5,000 done, 3 failed"."""
     if not one.total:
         return "not begun"
     parts = [f"{one.number('done'):,} of {one.total:,} done"]
@@ -64,20 +64,20 @@ def counts_words(one: PassStatus) -> str:
 
 
 def about(view: BatchStatus) -> str:
-    """What it is made of and with."""
+    """Return the sources, profile and recipe of a batch as text."""
     return " · ".join(
         [count_of(view.sources, "source image"), f"profile {view.batch.profile}", recipe_title(view.batch.recipe)]
     )
 
 
 def pass_words(view: BatchStatus, one: PassStatus) -> str:
-    """How far a pass of a batch is, and what is left of the one that it is at."""
-    told = counts_words(one)
+    """Return the progress of a pass, and the time left if the batch is working on it."""
+    counts = counts_words(one)
     if one.stage != view.batch.stage or view.state != "running":
-        return told
+        return counts
     if one.seconds_left is not None:
-        return f"{told} · about {duration(one.seconds_left)} left"
+        return f"{counts} · about {duration(one.seconds_left)} left"
     if not one.left:
-        return told
+        return counts
     begun = one.number("done") or one.number("failed")
-    return f"{told} · {'time left: measuring' if begun else 'starting: workers load their models'}"
+    return f"{counts} · {'time left: measuring' if begun else 'starting: workers load their models'}"

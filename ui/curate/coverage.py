@@ -1,4 +1,4 @@
-"""The page at /curate/coverage: images by cell, what is missing, and a plan for more. The address holds all choices."""
+"""The page /curate/coverage: images by cell, what is missing, and a plan for more. The address holds all choices."""
 
 from __future__ import annotations
 
@@ -43,24 +43,24 @@ from ui.templating import render
 
 By = Literal["images", "accepted", "wrong"]
 BYS: tuple[By, ...] = get_args(By)
-"""What colours the cells."""
+"""The measures that can colour the cells."""
 FEW = 5
-"""A share of fewer images than this is told as "3 of 4"."""
+"""Shares of fewer images than this are written as "3 of 4"."""
 LEVELS, UNSURE_LEVEL = 5, 2
-"""Strengths of a colour, beside none; and the strongest of a share of few images."""
+"""Number of colour strengths, and the strongest for a share of few images."""
 LONGEST_FIND = 200
 _PAGE = "/curate/coverage"
 _BY_NAME = "name"
-"""The order of lines by their names; else it is that of a column, by its value, or "" by how many images there are."""
+"""Sorts lines by name. Other values of `sort` name a column to sort by, or are "" for the number of images."""
 _BY_WORDS: Mapping[By, str] = {"images": "images", "accepted": "accepted", "wrong": "newly wrong"}
 _Cell = tuple[bool, Figures | None, int, bool, str, str, Sequence[str]]
-"""Whether a plan can fill it, its figures (None without an image), how strongly it is coloured, whether that hangs on
-few images, the address of its images, all that is known of it, and its shares in words."""
+"""Whether a plan can fill it, its figures (None without an image), its colour strength, whether that rests on few
+images, the address of its images, its description, and its shares in words."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """What is chosen on the page."""
+    """The choices on the page."""
 
     grid: CoverageGrid = GRIDS[0]
     by: By = "images"
@@ -72,7 +72,7 @@ class Look:
 
     @staticmethod
     def of(query: Mapping[str, str]) -> Look:
-        """What an address says; what means nothing counts as not said, since nothing is left out by it."""
+        """Parse the query of an address. Invalid values count as absent; the filter of images is not affected."""
         by: Any = query.get("by", "")
         return Look(
             grid=GRIDS[1] if query.get("table") == "weather" else GRIDS[0],
@@ -85,8 +85,8 @@ class Look:
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """What `of` reads, without what is as it is anyway."""
-        said = [
+        """Return the parameters that `of` reads, without defaults."""
+        parameters = [
             ("table", "weather" if self.grid == GRIDS[1] else ""),
             ("by", "" if self.by == "images" else self.by),
             ("model", self.model),
@@ -94,16 +94,16 @@ class Look:
             ("sort", self.sort),
             ("rising", "1" if self.rising else ""),
         ]
-        return [(name, value) for name, value in said if value]
+        return [(name, value) for name, value in parameters if value]
 
     @property
     def address(self) -> str:
-        """Where the page shows it."""
+        """Return the address of the page with these choices."""
         return f"{_PAGE}?{urlencode(self.pairs)}" if self.pairs else _PAGE
 
 
 def add_coverage(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
-    """Add the page and what it sends."""
+    """Add the routes of the page."""
 
     @app.get(_PAGE, include_in_schema=False)
     def page(request: Request) -> Response:
@@ -118,12 +118,12 @@ def add_coverage(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
 
 
 def _begun(command: PlanCell, begun: BegunPlan) -> dict[str, Any]:
-    """Explore shows the runs together, where somebody runs their stages and says yes."""
+    """Return the next page: Explore shows the new runs together, to run their stages and approve the images."""
     return {"go": f"/?{urlencode([('run', ''), ('picked', ','.join(begun.runs))])}", "runs": list(begun.runs)}
 
 
 def coverage_page(look: Look, table: CoverageTable, signed: bool = False) -> str:
-    """The page as a document."""
+    """Return the page as a document."""
     model = look.model if look.model in table.models else next(iter(table.models), "")
     shown = {spot: figures_of(cell, model) for spot, cell in table.cells.items()}
     most = max((figures.images for figures in shown.values()), default=1)
@@ -182,8 +182,8 @@ def _figure(figures: Figures | None, by: By) -> float | None:
 def _line(
     look: Look, table: CoverageTable, head: Head, shown: Mapping[tuple[str, str], Figures], most: int, model: str
 ) -> tuple[Head, str, list[_Cell]]:
-    """A line, the address of all its images ("" where no filter finds them), and its cells."""
-    # Without a value, those with an edit of neither would be shown as well.
+    """Return a line, the address of all its images ("" if no filter finds them), and its cells."""
+    # In the weather table a filter without a value would also find images with neither edit.
     finds = head.value or table.grid == GRIDS[0]
     see = gallery_address(ImageFilter(facets={table.facets[0]: (head.value,)})) if finds else ""
     return (
@@ -218,7 +218,7 @@ def _images_of(look: Look, line: str, place: str) -> str:
 
 
 def _level(figures: Figures, by: By, most: int) -> tuple[int, bool]:
-    """How strongly a cell is coloured, 0 to `LEVELS`, and whether that hangs on few images."""
+    """Return the colour strength of a cell, 0 to `LEVELS`, and whether it rests on few images."""
     if by == "images":
         return math.ceil(LEVELS * math.sqrt(figures.images / most)), False
     share = figures.accepted if by == "accepted" else figures.wrong
@@ -229,7 +229,7 @@ def _level(figures: Figures, by: By, most: int) -> tuple[int, bool]:
 
 
 def _share(share: Proportion, words: str, nothing: str) -> str:
-    """A share in few words: of few images as they are counted, and never rounded to all or none of them."""
+    """Return a share in few words: counted for few images, and never rounded to all or none of them."""
     if share.value is None:
         return nothing
     if share.n < FEW:
@@ -239,13 +239,13 @@ def _share(share: Proportion, words: str, nothing: str) -> str:
 
 
 def _told(what: str, figures: Figures, model: str) -> str:
-    """All that is known of a cell, in sentences."""
+    """Return all that is known of a cell, in sentences."""
     name = short_model(model, {}) if model else ""
     return _TEXTS.paragraph("cell.txt", what=what, figures=figures, model=name)
 
 
 def _counted_words(table: CoverageTable) -> str:
-    """What is not shown, and in how many cells an image counts."""
+    """Return sentences about the lines and columns that are not shown, and about images in several cells."""
     line, place = table.facets
     named = [(table.lines, table.all_lines, PLURALS[line]), (table.places, table.all_places, PLURALS[place])]
     shown = [(sum(bool(head.value) for head in heads), number, words) for heads, number, words in named]

@@ -1,4 +1,4 @@
-"""One image beside the gallery: its picture and what it was made from, what is known of it, and what can be done."""
+"""One image beside the gallery: its picture, its origin, what is known of it, and what can be done."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STANDING_TONES: Mapping[Standing, Tone] = {"right": "ok", "newly wrong": "bad", 
 
 
 def detail_panel(detail: Detail) -> Html:
-    """Show an image with all that is known of it, but for how it was made: the page asks for that."""
+    """Return an image with all that is known of it, except how it was made, which the page asks for later."""
     entry, case = detail.entry, detail.case
     tone, sign = VERDICTS[entry.verdict]
     caption = entry.counterfactual
@@ -51,18 +51,18 @@ def detail_panel(detail: Detail) -> Html:
         checks=[_check(check) for check in entry.checks],
         votes=facts["votes"],
         models=[_model(name, standing, facts["predictions"]) for name, standing in entry.standings.items()],
-        sets=[(set_address(one.test_set, version=version_key(one)), one.words) for one in detail.sets],
+        sets=[(set_address(version.test_set, version=version_key(version)), version.words) for version in detail.sets],
         recipe=recipe_title(entry.recipe),
     )
 
 
 def origin_part(values: Mapping[StageName, StoredValue]) -> Html:
-    """Show each stage: who gave its value, what was asked, and what came back."""
+    """Return each stage: who wrote its value, the prompt, and the raw reply."""
     return render("curate/origin.html", stages=[(name, stored.value.trace) for name, stored in values.items()])
 
 
 def _pictures(detail: Detail) -> list[tuple[str, str, str]]:
-    """Name, words and address of each picture that there is of an image."""
+    """Return name, words and address of each picture of an image."""
     entry = detail.entry
     pictures = [("result", "Result", f"/images/{entry.image_sha}.png")]
     if entry.source_sha:
@@ -77,13 +77,13 @@ def _pictures(detail: Detail) -> list[tuple[str, str, str]]:
 
 
 def _check(check: Check) -> tuple[Tone, str, str, str]:
-    """Tone and icon of a check's outcome, its words, and what it means."""
+    """Return tone and icon of a check's outcome, its words, and what it means."""
     figure = f" {check.value:.2f}" if check.value is not None else ""
     return *OUTCOMES[check.outcome], f"{words_of(check).title}{figure}", explained(check)
 
 
 def _model(model: str, standing: Standing, predictions: Mapping[str, Any]) -> tuple[str, Tone, str]:
-    """A model under test, the tone of where it stands, and what it said, in words."""
+    """Return a model under test, the tone of its standing, and its answer in words."""
     label = predictions.get(model, {}).get("label", "")
     words = f"{short_model(model, {})}: {standing}" + (f", says {label}" if label else "")
     return model, STANDING_TONES.get(standing, ""), words

@@ -1,7 +1,7 @@
-"""The column of filters beside the gallery: each value with how many images it would show, and the checks with sliders.
+"""The column of filters beside the gallery: each value with the number of its images, and the checks with sliders.
 
-A press on a value is a link to the view with it, so that it works in a tab of its own and is read by the browser's own
-means; the script of the page follows it without loading the page anew.
+Each value is a link to the view with it, so that it works in a new tab and without our scripts; the script of the page
+follows it without loading the page again.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from ui.markup import Html
 from ui.templating import render
 
 SHOWN = 8
-"""Values of a facet that stand in sight; the rest is behind a press."""
+"""Values of a facet that are visible; a button shows the rest."""
 TITLES: Mapping[Facet, str] = DataTable(__file__, str, "titles")
-"""The facets in the order in which they stand, with their words."""
+"""Titles of the facets, in the order of the column."""
 _RARE: frozenset[Facet] = frozenset({"kind", "profile", "recipe", "method", "edits"})
-"""Not in sight where all images agree."""
+"""Hidden if all images agree."""
 _USED = DataTable(__file__, str, "used")
-"""Words of parts that no chip shows, or, for a batch, that its page has led to."""
+"""Words of parts that no chip shows, and of batches, whose page links here."""
 _STANDING_WORDS = {"newly wrong": "newly wrong", "wrong": "wrong before too", UNREAD: "not asked yet"}
 Chip = tuple[tuple[str, str], str, int | None, str]
-"""A part of a view, its words, how many images it would show (None: nobody counts), and the key of its chip."""
+"""A part of a view, its words, the number of its images (None if not counted), and the key of its chip."""
 ORDERS: tuple[tuple[str, Order], ...] = (
     ("newest first", Order()),
     ("oldest first", Order("oldest")),
@@ -42,11 +42,11 @@ ORDERS: tuple[tuple[str, Order], ...] = (
     ("most to learn first", Order("information")),
     ("last reviewed first", Order("reviewed", falling=True)),
 )
-"""Orders that there always are, beside those by a check."""
+"""Orders that are always offered; those by a check are added."""
 
 
 def filter_column(view: View, totals: Totals) -> Html:
-    """All filters of a view."""
+    """Return all filters of a view."""
     names = _model_names(totals.models)
     models = [(model, names[model], _model_chips(view, model, counts)) for model, counts in totals.models.items()]
     checks = [_check(view, name, counts, totals.histograms.get(name)) for name, counts in totals.checks.items()]
@@ -70,7 +70,7 @@ def filter_column(view: View, totals: Totals) -> Html:
 
 
 def order_choice(view: View, totals: Totals) -> Html:
-    """The choice of the order of the images. Its values are those of the address."""
+    """Return the choice of the order of the images. Its values are those of the address."""
     known = [*ORDERS]
     if totals.score_runs:
         title = "validity score"
@@ -91,7 +91,7 @@ def order_choice(view: View, totals: Totals) -> Html:
 
 
 def _used_parts(view: View) -> Iterator[tuple[str, View]]:
-    """In words, with the view without it."""
+    """Yield each used part in words, with the view without it."""
     for name, value in view.pairs:
         words = _part_words(view, name, value)
         if words:
@@ -99,7 +99,7 @@ def _used_parts(view: View) -> Iterator[tuple[str, View]]:
 
 
 def _part_words(view: View, name: str, value: str) -> str:
-    """Words for a part of a view; "" for a part that a chip of its own shows, and for the order."""
+    """Return words for a part of a view; "" for the order and for a part that a chip of its own shows."""
     if name == "entries":
         number = len(view.filter.entries or ())
         return "one image" if number == 1 else f"{number:,} images of a list"
@@ -119,7 +119,7 @@ def _part_words(view: View, name: str, value: str) -> str:
 
 
 def _facet(view: View, name: Facet, counts: Mapping[str, int]) -> tuple[Sequence[Chip], Sequence[Chip]]:
-    """The values of a facet that stand in sight, those that are chosen first; and the rest."""
+    """Return the visible values of a facet, chosen ones first, and the rest."""
     left_out = view.filter.without.get(name, ())
     chosen = {*view.filter.facets.get(name, ()), *left_out} - {""}
     values = [*sorted(chosen), *(value for value, number in counts.items() if number and value not in chosen)]
@@ -143,7 +143,7 @@ def _model_chips(view: View, model: str, counts: Mapping[str, int]) -> list[Chip
 
 
 def _model_names(models: Iterable[str]) -> dict[str, str]:
-    """The name of each model by its key. Those of one name, such as two versions of a file, are numbered."""
+    """Return the name of each model by its key. Models of one name, such as two versions of a file, are numbered."""
     names = {model: short_model(model, {}) for model in models}
     same = {name: sorted(model for model in names if names[model] == name) for name in names.values()}
     return {
@@ -155,7 +155,7 @@ def _model_names(models: Iterable[str]) -> dict[str, str]:
 def _check(
     view: View, check: str, counts: Mapping[str, int], bars: tuple[Bar, ...] | None
 ) -> tuple[str, str, int, list[Chip], bool, Html | None] | None:
-    """A check, its title, how many failed it, its outcomes, whether it is used, and its histogram once it is open."""
+    """Return a check, its title, its failures, its outcomes, whether it is used, and its histogram once it is open."""
     chosen = view.filter.checks.get(check, ())
     between = next((one for one in view.filter.between if one.check == check), None)
     chips: list[Chip] = [
@@ -171,7 +171,7 @@ def _check(
 
 
 def _histogram(title: str, bars: tuple[Bar, ...], ends: tuple[float, float] | None, **data: str) -> Html:
-    """A histogram of figures with two handles; `ends` is the range that is chosen, None for all."""
+    """Return a histogram of figures with two handles; `ends` is the chosen range, None for all."""
     if not bars:
         return small("No image has a figure.")
     low, high = bars[0].low, bars[-1].high
@@ -199,7 +199,7 @@ def _histogram(title: str, bars: tuple[Bar, ...], ends: tuple[float, float] | No
 
 
 def _score(view: View, counts: ScoreCounts, runs: Sequence[ScoreRun]) -> tuple[list[Chip], Html]:
-    """A chip for each side of the threshold of the validity score, and how the score is spread."""
+    """Return a chip for each side of the threshold of the validity score, and the histogram of the scores."""
     half = runs[0].agreement.threshold
     numbers = {ScoreBand(half): counts.at_least, ScoreBand(None, half): counts.below, None: counts.not_scored}
     chips: list[Chip] = [
@@ -211,17 +211,17 @@ def _score(view: View, counts: ScoreCounts, runs: Sequence[ScoreRun]) -> tuple[l
     bands = [band for band in view.filter.scores if band is not None]
     lows = [LOWEST if band.low is None else band.low for band in bands]
     highs = [HIGHEST if band.high is None else band.high for band in bands]
-    ends = (min(lows), max(highs)) if bands else None  # of several all that they span
+    ends = (min(lows), max(highs)) if bands else None  # with several bands, the range that spans all of them
     return chips, _histogram("Validity score", counts.bars, ends, data_score="1")
 
 
 def _bins(run: ScoreRun) -> list[tuple[float, float, int, int]]:
-    """For each tenth of the score: shares of valid images, foretold and found, and how many of how many were valid."""
+    """Return predicted and true share of valid images in each tenth of the score, with the numbers valid and judged."""
     return [(mean, share, round(share * images), images) for mean, share, images in run.agreement.bins]
 
 
 def _score_words(run: ScoreRun) -> str:
-    """What the scores of a task are, for who sees them for the first time."""
+    """Explain the scores of a task to somebody who sees them for the first time."""
     names = [f"“{name}”" for name in run.studies.values()]
     studies = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
     begin = f"Images of a {run.task}: how" if run.task is not None else "How"
@@ -235,7 +235,7 @@ def _score_words(run: ScoreRun) -> str:
 
 
 def _threshold_words(found: Agreement) -> str:
-    """How many of the images with a high score are valid, and how many of the valid ones have one."""
+    """Return precision and recall of the threshold as text."""
     if found.precision is None or found.recall is None:
         return f"No judged image has a score of {found.threshold:.2f} or more."
     return (
@@ -246,7 +246,7 @@ def _threshold_words(found: Agreement) -> str:
 
 
 def _not_scored(runs: Sequence[ScoreRun], kinds: Mapping[str, int]) -> Iterator[str]:
-    """Tasks of which nothing is foretold, a sentence each."""
+    """Yield a sentence for each task without scores."""
     known = {run.task for run in runs}
     for kind, number in kinds.items():
         if number and None not in known and kind not in known:

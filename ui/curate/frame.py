@@ -1,7 +1,7 @@
-"""The frame of the pages of Curate: the studio's header with their own pages in it.
+"""The frame of the pages of Curate: the studio's header with the tabs of Curate.
 
-Like the pages of a study they are rendered by the server: the first screen of a gallery stands a second before one that
-waits for Gradio's script (measured: 0.15 s and 1.1 s on two cores), and their policy lets no script run but ours.
+The server renders them, like the pages of a study. The first screen of a gallery then appears a second earlier than
+with Gradio's script (measured: 0.15 s and 1.1 s on two cores), and their policy lets only our scripts run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def curate_page(
     sheets: Sequence[str] = (),
     scripts: Sequence[str] = (),
 ) -> str:
-    """Return a page of Curate as a document. `status` stands in its header, `sheets` and `scripts` in `ui/assets`."""
+    """Return a page of Curate as a document. `status` is in its header; `sheets` and `scripts` are in `ui/assets`."""
     return document(
         title,
         header("curate", status, tools=render("curate/pages.html", tab=tab)),

@@ -1,7 +1,7 @@
-"""The gallery at /curate/: filters, a grid of any size, one image as large as it can be, and what is known of it.
+"""The gallery at /curate/: filters, a grid of any size, one image as large as possible, and what is known of it.
 
-The address says the view, so that it can be saved, sent and gone back to. The page comes with its first images; of all
-others the script asks for those in sight (`curate.js`), by their place.
+The address holds the view, so that it can be saved, sent and gone back to. The page comes with its first images; the
+script (`curate.js`) asks for the others by their place when they come into sight.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ SENT = ("decide", "tag-images", "relabel-images", "undo-decision", "begin-review
 """The commands that the page sends."""
 SCRIPTS = ("curate.js", "curate-filters.js", "curate-review.js", "curate-growing.js")
 MOST_CHECKS = 12
-"""Checks whose sliders are open at a time."""
+"""Checks whose sliders may be open at a time."""
 Address = Annotated[str, Query(max_length=LONGEST_ADDRESS)]
-"""What the address of the gallery says behind its “?”."""
+"""The query of the gallery's address."""
 HeldName = Annotated[str, Query(max_length=40)]
-"""The name of a list of images that is held as it was; "" for none."""
+"""The name of a frozen list of images; "" for none."""
 EntryNumber = Annotated[int, Query(ge=1)]
 
 
 def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
-    """Add the page and what it fetches."""
+    """Add the page and its data."""
 
     @page_at(app, "/curate/", ("All images", gallery_address()))
     def page(request: Request) -> str:
@@ -63,7 +63,7 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
     ) -> Mapping[str, Any]:
         forgotten = bool(held) and not gallery.holds(held)
         found = gallery.page(View.read(view), at, n, held).entries
-        # A screen of thumbnails in one reply: a request for each of them takes ten times as long as to read it.
+        # One reply holds a screen of thumbnails: a request for each takes ten times as long as reading it.
         ready = [b64encode(data).decode() for data in gallery.thumbnails(found[:thumbs])]
         return {"cells": [cell(entry) for entry in found], "thumbs": ready, "forgotten": forgotten}
 
@@ -73,8 +73,8 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
 
     @fetched_at(app, "/curate/api/grown")
     def grown(view: Address = "") -> Mapping[str, Any]:
-        read = View.read(view)
-        return {"count": gallery.count(read).number, "grows": gallery.grows(read)}
+        parsed = View.read(view)
+        return {"count": gallery.count(parsed).number, "grows": gallery.grows(parsed)}
 
     @fetched_at(app, "/curate/api/place")
     def place(entry: EntryNumber, view: Address = "", held: HeldName = "") -> Mapping[str, Any]:
@@ -108,17 +108,17 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
         check: Annotated[list[str] | None, Query(max_length=MOST_CHECKS)] = None,
         held: HeldName = "",
     ) -> Mapping[str, Any]:
-        read = View.read(view)
-        found = gallery.totals(read, check or (), held)
-        count = found.count.number
+        parsed = View.read(view)
+        totals_found = gallery.totals(parsed, check or (), held)
+        count = totals_found.count.number
         parts = {
-            "filters": filter_column(read, found),
-            "order": order_choice(read, found),
-            "part-empty": _no_images(count, count or gallery.count(View()).number, found.waiting),
+            "filters": filter_column(parsed, totals_found),
+            "order": order_choice(parsed, totals_found),
+            "part-empty": _no_images(count, count or gallery.count(View()).number, totals_found.waiting),
         }
-        note = _waiting_words(found.waiting) if found.waiting and count else ""
-        is_filter = read.is_filter and not held
-        return {"count": count, "parts": parts, "note": note, "waiting": found.waiting, "filter": is_filter}
+        note = _waiting_words(totals_found.waiting) if totals_found.waiting and count else ""
+        is_filter = parsed.is_filter and not held
+        return {"count": count, "parts": parts, "note": note, "waiting": totals_found.waiting, "filter": is_filter}
 
     @fetched_at(app, "/curate/api/detail")
     def detail(entry: EntryNumber, undecided: bool = False) -> Mapping[str, Any]:
@@ -131,13 +131,15 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
 
 
 def _view(request: Request) -> View:
-    """What the address says; where the page stands in it is its script's."""
-    own = ("at", "image", "large")
-    return View.of((name, value) for name, value in request.query_params.multi_items() if name not in own and value)
+    """Return the view in the address. The script of the page reads the position in it."""
+    positions = ("at", "image", "large")
+    return View.of(
+        (name, value) for name, value in request.query_params.multi_items() if name not in positions and value
+    )
 
 
 def cell(entry: CatalogueEntry) -> list[Any]:
-    """What the grid shows of an image: its number, its file, the verdict, what is wrong with it, and its words."""
+    """Return what the grid shows of an image: id, file, verdict, newly wrong models, failed checks, words, source."""
     marks = [name for name, standing in entry.standings.items() if standing == "newly wrong"]
     failed = sum(check.passed is False for check in entry.checks)
     counterfactual = ", ".join(f"{edit.keyword} → {edit.alternative}" for edit in entry.edits)
@@ -146,7 +148,7 @@ def cell(entry: CatalogueEntry) -> list[Any]:
 
 
 def gallery_page(view: View, gallery: Gallery, signed: bool = False) -> str:
-    """The page as a document, with the images that come first."""
+    """Return the page as a document, with its first images."""
     totals, first = gallery.totals(view), gallery.page(view).entries
     count, whole = totals.count.number, gallery.count(View()).number
     data = {"view": view.address, "count": count, "filter": view.is_filter, "waiting": totals.waiting}
@@ -167,7 +169,7 @@ def gallery_page(view: View, gallery: Gallery, signed: bool = False) -> str:
 
 
 def _no_images(count: int, whole: int, waiting: int) -> Html:
-    """Say why there are no images, and what to do. It is hidden where there are some."""
+    """Return why there are no images and what to do; hidden if there are some."""
     words = _waiting_words(waiting)
     return render("curate/no_images.html", count=count, whole=whole, waiting=waiting, waiting_words=words)
 

@@ -1,7 +1,7 @@
-"""The pages of imports: archives and pictures are brought in, and the report says what became of every file.
+"""The pages of imports: archives and pictures are brought in, and a report lists what became of every file.
 
-What is chosen comes as one archive: the script packs several pictures, or a folder, as a zip. Its body goes to the disk
-and not into memory, and is read in the background; its page asks how far it is.
+The files come as one archive: the script packs several pictures, or a folder, as a zip. The body is written to the
+disk, not held in memory, and read in the background while the page asks for the progress.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from ui.templating import render
 IMPORT = "/curate/import"
 BACK = ("Import", IMPORT)
 ROWS = 200
-"""Rows of a report in a page."""
+"""Rows of a report on a page."""
 _ROWS_AT_ONCE = 5000
 COLUMNS = ("file", "kind", "reason")
 KIND_WORDS: Mapping[RowKind, str] = {
@@ -47,7 +47,7 @@ SHEETS, SCRIPTS = ("curate-sets.css",), ("curate-sets-import.js",)
 
 
 def add_imports(app: FastAPI, commands: Commands, imports: ImportService) -> None:
-    """Add the pages, what they fetch, and what they send."""
+    """Add the pages, their data and their actions."""
 
     @app.get(IMPORT, include_in_schema=False)
     def import_page(request: Request) -> Response:
@@ -61,9 +61,9 @@ def add_imports(app: FastAPI, commands: Commands, imports: ImportService) -> Non
 
     @page_at(app, f"{IMPORT}/{{number}}", BACK)
     def report(request: Request, number: int, kind: str = "", after: Annotated[int, Query(ge=0)] = 0) -> str:
-        found, asked = imports.stored.get(number), _kind(kind)
-        rows = imports.stored.rows(number, after, ROWS + 1, asked)
-        return _page(found.name, report_page(found, asked, after, rows), signed_in(request))
+        stored, row_kind = imports.stored.get(number), _kind(kind)
+        rows = imports.stored.rows(number, after, ROWS + 1, row_kind)
+        return _page(stored.name, report_page(stored, row_kind, after, rows), signed_in(request))
 
     @page_at(app, f"{IMPORT}/{{number}}/{{name}}.csv", BACK)
     def report_file(request: Request, number: int, name: str, kind: str = "") -> Response:
@@ -73,16 +73,16 @@ def add_imports(app: FastAPI, commands: Commands, imports: ImportService) -> Non
 
     @fetched_at(app, "/curate/api/import")
     def state() -> Mapping[str, Any]:
-        found = imports.state()
-        active = found is not None and found.state == "running"
-        parts: dict[str, Html] = {"part-import": state_part(found)}
+        latest = imports.state()
+        active = latest is not None and latest.state == "running"
+        parts: dict[str, Html] = {"part-import": state_part(latest)}
         if not active:
             parts["part-earlier"] = _earlier(imports.stored.all())
         return {"active": active, "parts": parts}
 
     @app.get("/curate/api/import-ready", include_in_schema=False)
     def ready(request: Request) -> Response:
-        """Say whether an archive would be taken: the page asks before it packs and sends one."""
+        """Return whether an archive would be taken. The page asks before it packs and sends one."""
         try:
             imports.require_ready(*_fields(request.query_params))
         except UserError as error:
@@ -91,24 +91,24 @@ def add_imports(app: FastAPI, commands: Commands, imports: ImportService) -> Non
 
     @app.post(f"{IMAGE_FILES}import", include_in_schema=False)
     async def taken(request: Request) -> Response:
-        """Take an archive as a plain body; what is asked with it stands in the address."""
-        asked = request.query_params
+        """Take an archive as a plain body; the address holds the other parameters."""
+        query = request.query_params
 
         def take(file: Path) -> Mapping[str, Any]:
-            labels = [label for line in asked.get("labels", "").splitlines() for label in line.split(",")]
+            labels = [label for line in query.get("labels", "").splitlines() for label in line.split(",")]
             found = imports.import_upload(
                 file,
-                asked.get("file", "")[:200] or "upload.zip",
-                asked.get("name", ""),
-                *_fields(asked),
+                query.get("file", "")[:200] or "upload.zip",
+                query.get("name", ""),
+                *_fields(query),
                 [" ".join(label.split()) for label in labels if label.strip()],
-                asked.get("test_set", "") if "test_set" in asked else None,
+                query.get("test_set", "") if "test_set" in query else None,
             )
             return {"active": True, "parts": {"part-import": state_part(found)}}
 
-        try:  # before all of it is read
+        try:  # before the whole body is read
             require_own_page(request)
-            await run_in_threadpool(imports.require_ready, *_fields(asked))
+            await run_in_threadpool(imports.require_ready, *_fields(query))
         except UserError as error:
             return refusal(error)
         return await with_file(request, take, "file")
@@ -120,18 +120,18 @@ def add_imports(app: FastAPI, commands: Commands, imports: ImportService) -> Non
 
 
 def _fields(asked: Mapping[str, str]) -> tuple[str, str]:
-    """The format and the classes of masks, which are looked at before an archive is sent."""
+    """Return the format and the classes of masks, which are checked before an archive is sent."""
     return asked.get("layout", ""), asked.get("classes", "")
 
 
 def _lines(imports: ImportService, number: int, kind: RowKind | None) -> Iterator[bytes]:
-    """The report as CSV, some rows at a time."""
+    """Yield the report as CSV, some rows at a time."""
     yield csv_text([], COLUMNS).encode()
     after = 0
     while rows := imports.stored.rows(number, after, _ROWS_AT_ONCE, kind):
         after = rows[-1][0]
-        held = [{"file": row.file, "kind": row.kind, "reason": row.reason} for _, row in rows]
-        yield csv_text(held, COLUMNS).partition("\r\n")[2].encode()
+        records = [{"file": row.file, "kind": row.kind, "reason": row.reason} for _, row in rows]
+        yield csv_text(records, COLUMNS).partition("\r\n")[2].encode()
 
 
 def _kind(text: str) -> RowKind | None:
@@ -146,12 +146,12 @@ def _page(title: str, content: Html, signed: bool) -> str:
 
 
 def _gallery_of(name: str) -> str:
-    """The address of the gallery that shows the images of an import."""
+    """Return the address of the gallery with the images of an import."""
     return gallery_address(ImageFilter(facets={"import": (name,)}))
 
 
 def state_part(state: ImportState | None) -> Html:
-    """How far the latest import of an upload is, or what came of it."""
+    """Return the progress or the outcome of the latest import of an upload."""
     return render("curate/import_state.html", state=state, gallery=_gallery_of(state.name) if state else "")
 
 
@@ -171,8 +171,8 @@ def _counts(held: Import) -> str:
 
 
 def report_page(held: Import, kind: RowKind | None, after: int, rows: Sequence[tuple[int, ImportRow]]) -> Html:
-    """What was told of the files of an import: some rows, of one kind if asked for."""
-    here, asked = f"{IMPORT}/{held.id}", f"kind={kind}&" if kind else ""
+    """Return the page of a report: some rows, of one kind if `kind` is not None."""
+    here, parameters = f"{IMPORT}/{held.id}", f"kind={kind}&" if kind else ""
     return render(
         "curate/import_report.html",
         held=held,
@@ -180,9 +180,9 @@ def report_page(held: Import, kind: RowKind | None, after: int, rows: Sequence[t
         kinds=KIND_WORDS,
         counts=_counts,
         here=here,
-        first=f"{here}?{asked}" if after else "",
-        next=f"{here}?{asked}after={rows[ROWS - 1][0]}" if len(rows) > ROWS else "",
-        file=f"{here}/{file_stem(held.name, 'import')}.csv?{asked}",
+        first=f"{here}?{parameters}" if after else "",
+        next=f"{here}?{parameters}after={rows[ROWS - 1][0]}" if len(rows) > ROWS else "",
+        file=f"{here}/{file_stem(held.name, 'import')}.csv?{parameters}",
         gallery=_gallery_of(held.name),
         rows=[row for _, row in rows[:ROWS]],
     )

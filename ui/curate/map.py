@@ -1,7 +1,7 @@
-"""The map at /curate/map: all images that fit a view as points, near each other where they look alike.
+"""The map at /curate/map: all images of a view as points, near each other if they look alike.
 
-The page brings its frame; its script (`curate-map.js`) asks for the points as bytes, draws them, and makes the address
-of what is picked with the lasso. Which images lie in a region the server tells when that address is opened.
+The script of the page (`curate-map.js`) asks for the points as bytes, draws them, and makes an address of the lasso's
+selection. The server finds the images in a region when that address is opened.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ COLOURS = ("class", "edit type", "review", "weather", "time of day", "study", "t
 
 
 def add_map(app: FastAPI, commands: Commands, gallery: Gallery, image_map: ImageMap, meaning: Meaning) -> None:
-    """Add the page, what it fetches and what it sends."""
+    """Add the page, its data and its actions."""
 
     @page_at(app, "/curate/map", ("The whole map", "/curate/map"))
     def page(request: Request) -> str:
@@ -78,7 +78,7 @@ def _name(text: str) -> MapName:
 
 def _state(image_map: ImageMap, meaning: Meaning) -> Mapping[str, Any]:
     filling, making = meaning.filling(), image_map.making()
-    made = image_map.layout("umap")
+    umap = image_map.layout("umap")
     return {
         "embedded": filling.done,
         "total": filling.total,
@@ -87,7 +87,7 @@ def _state(image_map: ImageMap, meaning: Meaning) -> Mapping[str, Any]:
         "making": making.working,
         "note": making.note,
         "failed": making.problem,
-        "umap": len(made.entries) if made is not None else 0,
+        "umap": len(umap.entries) if umap is not None else 0,
         "available": image_map.available,
     }
 
@@ -102,7 +102,7 @@ def packed(points: MapPoints) -> bytes:
 
 
 def map_page(view: View, gallery: Gallery, image_map: ImageMap, meaning: Meaning, signed: bool = False) -> str:
-    """The page as a document; its points come later."""
+    """Return the page as a document; its points come later."""
     shown = View(view.filter)
     data = {"view": shown.address, "pairs": shown.pairs, "state": _state(image_map, meaning)}
     models = tuple(gallery.totals(View()).models)

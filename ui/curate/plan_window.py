@@ -1,4 +1,4 @@
-"""The window of a plan that fills a cell of a coverage table: what it would begin, for a yes or no. Pure."""
+"""The window of a plan that fills a cell of a coverage table, to be confirmed. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NONE: Mapping[str, str] = {
     "weather": "as it was",
     "time of day": "as it was",
 }
-"""The names of what has no value of a facet."""
+"""Names of a missing value of a facet."""
 PLURALS: Mapping[str, str] = {
     "class": "classes",
     "edit type": "edit types",
@@ -26,12 +26,12 @@ PLURALS: Mapping[str, str] = {
 
 
 def name_of(value: str, facet: str) -> str:
-    """What a line or a place of a coverage table is called."""
+    """Return the title of a line or a column of a coverage table."""
     return value or _NONE.get(facet, f"no {facet}")
 
 
 def plan_part(command: CellCommand, plan: CellPlan) -> Html:
-    """What a plan would begin, for a yes or no."""
+    """Return the window that shows what a plan would begin."""
     line, place = facets_of(command.grid)
     edits = (("the weather", command.line), ("the time of day", command.place))
     return render(

@@ -1,5 +1,5 @@
-"""What the pages of Curate send: commands as JSON to /curate/api/NAME. A reply is JSON; an error is one sentence and
-the field that it belongs to.
+"""Commands of the pages of Curate: JSON to /curate/api/NAME. A reply is JSON; an error is one sentence and its
+field.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from services.commands import Commands, UnknownCommand
 from ui.replies import add_posted
 
 Show = Callable[[Any, Any], Mapping[str, Any]]
-"""A command and what it has given, to the JSON of the reply."""
+"""Returns the JSON of the reply to a command and its result."""
 
 
 def given(command: Any, result: Any) -> Mapping[str, Any]:
-    """What a command gives, as it is."""
+    """Return the result of a command as it is."""
     return {"result": plain(result)}
 
 
 def add_command(app: FastAPI, commands: Commands, name: str, show: Show = given) -> None:
-    """Let the pages send one command. `show` says what they get for it."""
+    """Let the pages send one command. `show` makes the reply."""
     if name not in commands.known():
         raise UnknownCommand(f"there is no command {name!r}")
 

@@ -27,7 +27,7 @@ def add_curate_routes(
     image_map: ImageMap,
     meaning: Meaning,
 ) -> None:
-    """Add the pages below /curate/, what they fetch, and what they send."""
+    """Add the pages below /curate/, their data and their actions."""
 
     @app.get("/curate", include_in_schema=False)
     def to_gallery() -> Response:

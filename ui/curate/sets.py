@@ -1,4 +1,4 @@
-"""Routes of the pages of test sets. Long work is begun by a request and followed by others."""
+"""Routes of the pages of test sets. One request begins long work, and others follow its progress."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ from ui.markup import Html
 from ui.replies import FRESH, add_posted, fetched, fetched_at, page_at, page_number
 
 PATIENCE = 1.5
-"""Seconds that a request waits for work that may be short; after that its page asks again."""
+"""Seconds that a request waits for work; after that its page asks again."""
 MOST_PICKED = 25_000
-"""Images that a page picks at once: more are no request that it may send."""
+"""Images that a page may pick at once. More would not fit into one of its requests."""
 _OF_PAGE = ("version", "against", "page")
-"""Parts of an address that are no filter."""
+"""Parameters of an address that are no filter."""
 ALL_SETS = ("All test sets", SETS)
 
 
 def add_test_sets(app: FastAPI, commands: Commands, services: TestSetServices) -> None:
-    """Add the pages, what they fetch, and what they send."""
+    """Add the pages, their data and their actions."""
     _add_pages(app, services)
     _add_fetched(app, services)
     _add_commands(app, commands, services)
@@ -100,7 +100,7 @@ def _add_pages(app: FastAPI, services: TestSetServices) -> None:
 
     @app.get(f"{SETS}/{{set_id}}/review", include_in_schema=False)
     def review(set_id: str) -> Response:
-        """Lead to those images of the draft that are not accepted, in the gallery, where they can be decided."""
+        """Redirect to the gallery with the draft's images that are not accepted, where they can be decided."""
         try:
             return RedirectResponse(list_address(services.drafts.not_accepted(set_id)), status_code=303)
         except UserError as error:
@@ -124,7 +124,7 @@ def _add_pages(app: FastAPI, services: TestSetServices) -> None:
 def _add_fetched(app: FastAPI, services: TestSetServices) -> None:
     @app.get("/curate/api/drafts", include_in_schema=False)
     def drafts() -> Response:
-        """The sets that images can be added to: one without a draft gets one first."""
+        """Return the sets that images can be added to. A set without a draft gets one first."""
         return fetched(
             lambda: {
                 "sets": [
@@ -145,7 +145,7 @@ def _add_fetched(app: FastAPI, services: TestSetServices) -> None:
 
     @fetched_at(app, "/curate/api/set-images")
     def images(request: Request, version: str) -> Mapping[str, Any]:
-        """All images that the page's filter finds, on all of its pages."""
+        """Return all images that the page's filter finds, on all of its pages."""
         found = services.version_of(version)
         readiness = services.drafts.readiness(found) if found.is_draft else None
         shas = services.stored.chosen(found.number, _filter(place_of(request), readiness))
@@ -155,7 +155,7 @@ def _add_fetched(app: FastAPI, services: TestSetServices) -> None:
 
     @fetched_at(app, "/curate/api/set-split")
     def preview(request: Request) -> Mapping[str, Any]:
-        """What a split would give."""
+        """Return the result that a split would have."""
         split = SplitTestSet.of(_shares(dict(request.query_params)))
         return {"words": preview_words(services.drafts.preview(split), split)}
 
@@ -169,12 +169,12 @@ def _add_fetched(app: FastAPI, services: TestSetServices) -> None:
 
 
 def _add_commands(app: FastAPI, commands: Commands, services: TestSetServices) -> None:
-    """What is done at once. Beside what the command gives a page is told what to say, or where to go."""
+    """Add the short commands. Their replies also hold a message for the page, or its next address."""
 
     def after_delete(command: Any, result: Any) -> Mapping[str, Any]:
         try:
             return {"go": set_address(services.set_of(command.test_set).id)}
-        except Missing:  # nothing of it was released
+        except Missing:  # no version was released
             return {"go": SETS}
 
     def after_removal(_: Any, done: Any) -> Mapping[str, Any]:
@@ -182,10 +182,10 @@ def _add_commands(app: FastAPI, commands: Commands, services: TestSetServices) -
         return {"said": f"{count_of(done['removed'], 'image')} taken out.", "undo": back if done["removed"] else None}
 
     def after_part(parted: Parted) -> Mapping[str, Any]:
-        said = f"{count_of(parted.moved, 'image', 'is')} now in a test set of their own."
+        message = f"{count_of(parted.moved, 'image', 'is')} now in a test set of their own."
         if parted.moved == 1:
-            said = "1 image is now in a test set of its own."
-        return {"said": said, "open": {"words": f"Open “{parted.name}”", "address": set_address(parted.test_set)}}
+            message = "1 image is now in a test set of its own."
+        return {"said": message, "open": {"words": f"Open “{parted.name}”", "address": set_address(parted.test_set)}}
 
     def add(name: str, tell: Show) -> None:
         add_command(app, commands, name, lambda command, result: {**given(command, result), **tell(command, result)})
@@ -205,14 +205,14 @@ def _add_commands(app: FastAPI, commands: Commands, services: TestSetServices) -
 
 
 def added_words(added: Added) -> str:
-    """What came of adding images, in a sentence."""
+    """Return the outcome of adding images as a sentence."""
     already = f"; {added.already:,} were in it already" if added.already else ""
     left_out = f"; {added.left_out:,} are not in the catalogue any more" if added.left_out else ""
     return f"{count_of(added.added, 'image')} added{already}{left_out}."
 
 
 def _add_work(app: FastAPI, services: TestSetServices) -> None:
-    """What may take long."""
+    """Add the routes of long work."""
 
     def begin(data: dict[str, Any]) -> Mapping[str, Any]:
         kind = data.pop("kind", "")
@@ -248,7 +248,7 @@ def _add_work(app: FastAPI, services: TestSetServices) -> None:
 
 
 def _work_facts(view: WorkView) -> Mapping[str, Any]:
-    """How far work is, and what its page shows when it is done."""
+    """Return the progress of work, and what its page shows when it is done."""
     facts: dict[str, Any] = {
         "work": view.id,
         "state": view.state,
@@ -277,7 +277,7 @@ def _exports(services: TestSetServices, version: SetVersion) -> Mapping[str, Any
 
 
 def place_of(request: Request) -> SetPlace:
-    """The images and the page of an address. Raises UserError for a filter that cannot be read."""
+    """Return the images and the page of an address. Raises UserError for a filter that cannot be read."""
     pairs = request.query_params.multi_items()
     parts = ImageFilter.of((name, value) for name, value in pairs if name not in _OF_PAGE and value)
     against = request.query_params.get("against", "")
@@ -296,7 +296,7 @@ def _filter(place: SetPlace, readiness: Readiness | None) -> ImageFilter:
     if not place.against:
         return place.filter
     obstacles = readiness.obstacles if readiness is not None else ()
-    images = [image for one in obstacles if one.kind == place.against for image in one.images]
+    images = [image for obstacle in obstacles if obstacle.kind == place.against for image in obstacle.images]
     return replace(place.filter, images=tuple(images))
 
 
@@ -305,8 +305,8 @@ def _shown(services: TestSetServices, held: TestSet, version: SetVersion, place:
     readiness = services.drafts.readiness(version) if version.is_draft else None
     image_filter = _filter(place, readiness)
     counts = sets.counts(version.number)
-    found = sets.count(version.number, image_filter)
-    place = replace(place, page=min(place.page, max(1, -(-found // PAGE))))  # images may have gone since
+    total = sets.count(version.number, image_filter)
+    place = replace(place, page=min(place.page, max(1, -(-total // PAGE))))  # images may have been removed since
     entries = sets.shown(version.number, image_filter, (place.page - 1) * PAGE, PAGE)
     on_page = frozenset(shown.entry.image for shown in entries)
     return ShownVersion(
@@ -314,7 +314,7 @@ def _shown(services: TestSetServices, held: TestSet, version: SetVersion, place:
         version=version,
         place=place,
         entries=entries,
-        found=found,
+        found=total,
         counts=counts,
         readiness=readiness,
         exports=services.exports.of(version),
@@ -328,7 +328,7 @@ def _shown(services: TestSetServices, held: TestSet, version: SetVersion, place:
 
 
 def _shares(data: dict[str, Any]) -> dict[str, Any]:
-    """Per cent, as a person types them, as shares."""
+    """Parse typed percentages as shares from 0 to 1. Raises UserError."""
     read = dict(data)
     for name in ("train", "validation", "test"):
         text = str(data.get(name, "")).strip().replace(",", ".").removesuffix("%")
@@ -342,8 +342,8 @@ def _shares(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _thresholds(data: dict[str, Any]) -> dict[str, Any]:
-    """The lines of a field as figures by name."""
-    found: dict[str, float] = {}
+    """Parse the lines of a field as thresholds by name. Raises UserError."""
+    thresholds: dict[str, float] = {}
     for line in str(data.get("thresholds", "")).splitlines():
         if not line.strip():
             continue
@@ -355,7 +355,7 @@ def _thresholds(data: dict[str, Any]) -> dict[str, Any]:
             number = None
         if not name or number is None:
             raise UserError(f"“{line.strip()[:80]}” is no threshold: write NAME=NUMBER.", field="thresholds")
-        if name in found:
+        if name in thresholds:
             raise UserError(f"The threshold “{name[:80]}” is there twice: give one figure.", field="thresholds")
-        found[name] = number
-    return {**data, "thresholds": found}
+        thresholds[name] = number
+    return {**data, "thresholds": thresholds}

@@ -32,16 +32,16 @@ from ui.study.words import image_url
 from ui.templating import render
 
 MOST_NAMED = 20
-"""Files that are named where something is wrong with many."""
+"""Files that are named if something is wrong with many."""
 WORK_WORDS = {
     "split-test-set": "Parting it into splits",
     "release-test-set": "Releasing it",
     "verify-test-set": "Reading its files",
 }
 _SMALL = 200
-"""Images. A fifth of fewer is too few to tell how good a model is, so all are proposed for the test."""
+"""Number of images below which all are proposed for the test: a fifth of them could not tell how good a model is."""
 _SHARES: Mapping[Split, int] = {"train": 80, "validation": 0, "test": 20}
-"""Shares of a large set that are proposed, per cent."""
+"""Proposed shares of a large set, in per cent."""
 _SMALL_SHARES: Mapping[Split, int] = {"train": 0, "validation": 0, "test": 100}
 Cell = tuple[int, str, bool]
 """A number of images, the address that shows them, and whether they are shown already."""
@@ -57,7 +57,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
 
 
 def set_page(shown: ShownVersion) -> Html:
-    """The page of a set, without its frame."""
+    """Return the page of a set, without its frame."""
     version = shown.version
     query: dict[str, str | list[str]] = {"version": version_key(version), **shown.place.query}
     tasks = shown.readiness.tasks if shown.readiness is not None else {}
@@ -94,7 +94,7 @@ def _splits(shown: ShownVersion) -> list[Split]:
 
 
 def _rows(shown: ShownVersion) -> list[tuple[str | None, list[Cell]]]:
-    """Counts by label and split. The label of all is None, and the last cell counts all splits if there are several."""
+    """Return counts by label and split. The label of all is None; the last of several cells counts all splits."""
     splits: list[Split | None] = [*_splits(shown)]
     labels: list[str | None] = [*sorted({count.label for count in shown.counts})]
     splits += [None] if len(splits) > 1 else []
@@ -110,7 +110,7 @@ def _rows(shown: ShownVersion) -> list[tuple[str | None, list[Cell]]]:
 
 
 def _chips(shown: ShownVersion) -> Iterator[tuple[str, *Cell]]:
-    """Counts by what people decided, where that differs, and of sources."""
+    """Yield counts by review if it differs, and the count of sources."""
     if len({count.review for count in shown.counts}) > 1:
         for review, (words, _) in REVIEW_WORDS.items():
             images = sum(count.images for count in shown.counts if count.review == review)
@@ -128,26 +128,26 @@ def _of_values(values: Mapping[Facet, str | None]) -> ImageFilter:
 
 
 def _shares(version: SetVersion) -> Mapping[Split, int]:
-    """Shares that are proposed, per cent: those that the draft has, else by its size."""
-    held = {split: version.splits.get(split, 0) for split in _SHARES}
-    if total := sum(held.values()):
-        return {split: round(100 * number / total) for split, number in held.items()}
+    """Return the proposed shares, in per cent: those of the draft, else by its size."""
+    counts = {split: version.splits.get(split, 0) for split in _SHARES}
+    if total := sum(counts.values()):
+        return {split: round(100 * number / total) for split, number in counts.items()}
     return _SMALL_SHARES if version.entries < _SMALL else _SHARES
 
 
 def exports_part(exports: Sequence[WorkView], version: SetVersion) -> Html:
-    """The exports of a version that are being made, or can be fetched."""
+    """Return the exports of a version, in progress or ready to be fetched."""
     shown = [(view, FORMAT_TITLES[view.kind]) for view in exports]
     return render("curate/set_exports.html", words=sets_words, exports=shown, splits=version.splits, in_bytes=in_bytes)
 
 
 def verified_part(found: Verified, orphans: Sequence[str]) -> Html:
-    """What came of a look at all files of a version."""
+    """Return the outcome of a check of all files of a version."""
     return render("curate/set_verified.html", found=found, orphans=orphans, most=MOST_NAMED)
 
 
 def large_window(found: ImageOfSet) -> Html:
-    """One image beside its source and its mask, with what is known of it."""
+    """Return one image beside its source and its mask, with what is known of it."""
     entry, known = found.shown.entry, found.known
     pictures = [(image_url(entry.image), found.sizes.get(entry.image), "image")]
     if entry.source != entry.image:
@@ -167,21 +167,21 @@ def large_window(found: ImageOfSet) -> Html:
 
 
 def split_words(done: SplitResult) -> str:
-    """What came of a split."""
+    """Return the outcome of a split as text."""
     return f"{_images_of(done)}. {_groups_of(done)}"
 
 
 def preview_words(found: SplitResult, asked: SplitTestSet) -> str:
-    """What a split would give."""
-    wanted: dict[Split, float] = {"train": asked.train, "validation": asked.validation, "test": asked.test}
-    empty = [SPLIT_WORDS[split] for split, share in wanted.items() if share and not found.splits.get(split)]
-    said = f"{'This gives' if found.compared else 'This gives about'} {_images_of(found)}. {_groups_of(found)}"
-    total = round(100 * sum(wanted.values()), 1)
+    """Return the result that a split would have, as text."""
+    shares: dict[Split, float] = {"train": asked.train, "validation": asked.validation, "test": asked.test}
+    empty = [SPLIT_WORDS[split] for split, share in shares.items() if share and not found.splits.get(split)]
+    text = f"{'This gives' if found.compared else 'This gives about'} {_images_of(found)}. {_groups_of(found)}"
+    total = round(100 * sum(shares.values()), 1)
     if total != 100:
-        said += f" The shares add up to {total:g} %, not 100 %: each is taken as its part of them."
+        text += f" The shares add up to {total:g} %, not 100 %: each is taken as its part of them."
     if empty:
-        said += f" That is too few groups: {' and '.join(empty)} would get no image."
-    return said if found.compared else f"{said} Pressing the button compares the sources first."
+        text += f" That is too few groups: {' and '.join(empty)} would get no image."
+    return text if found.compared else f"{text} Pressing the button compares the sources first."
 
 
 def _images_of(split: SplitResult) -> str:
@@ -190,37 +190,37 @@ def _images_of(split: SplitResult) -> str:
 
 
 def _groups_of(split: SplitResult) -> str:
-    """Why the numbers are not exactly those of the shares."""
+    """Explain why the numbers differ from the shares."""
     if split.groups == 1:
         return "All of them stay together: they are of one source, or of sources that look alike."
     return f"There are {split.groups:,} groups of images that stay together."
 
 
 def list_page(sets: Sequence[TestSet], labels: Mapping[str, int], signed_in: bool) -> str:
-    """All test sets, the latest first; `labels` says how many the shown version of each has, by its id."""
+    """Return all test sets, latest first; `labels` is the number of labels of each shown version, by the set's id."""
     shown = render("curate/sets.html", sets=[_line(one, labels.get(one.id, 0)) for one in sets])
     return curate_page("Test sets", "sets", shown, signed_in=signed_in, sheets=SHEETS, scripts=SCRIPTS)
 
 
 def shown_version(held: TestSet) -> SetVersion:
-    """The version of a set that is looked at first: its draft, or else the latest."""
+    """Return the version of a set that is shown first: its draft, or else the latest."""
     version = held.draft or held.latest
     assert version is not None  # a set goes with its last version
     return version
 
 
 def _line(held: TestSet, labels: int) -> tuple[TestSet, str, SetVersion, list[SetVersion], str]:
-    """The set, its address, the version that is looked at first, the released ones from the latest, and facts."""
+    """Return the set, its address, its first version, the released ones from the latest, and facts."""
     version = shown_version(held)
     facts = [count_of(version.entries, "image"), count_of(labels, "label") if labels else "", splits_in_words(version)]
-    released = [one for one in reversed(held.versions) if not one.is_draft]
+    released = [released_version for released_version in reversed(held.versions) if not released_version.is_draft]
     return held, set_address(held.id), version, released, " · ".join(filter(None, facts))
 
 
 def difference_page(
     old: SetVersion, new: SetVersion, found: Difference, kind: str, at: int, sets: Sequence[TestSet]
 ) -> Html:
-    """The page without its frame. `kind` is a name of KINDS, or "" for the first that has any; `at` a page, from 1."""
+    """Return the page without its frame. `kind` is a name of KINDS or "" (the first with any); `at` a page, from 1."""
     changes: dict[str, Sequence[tuple[SetEntry, SetEntry]]] = {
         "added": [(entry, entry) for entry in found.added],
         "removed": [(entry, entry) for entry in found.removed],
@@ -229,7 +229,7 @@ def difference_page(
         "resplit": found.resplit,
     }
     if kind not in changes:
-        kind = next((name for name, held in changes.items() if held), "added")
+        kind = next((name for name, entries in changes.items() if entries), "added")
     query = {"old": reference(old), "new": reference(new)}
     address = set_address(new.test_set, "/compare")
     return render(

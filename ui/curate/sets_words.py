@@ -1,4 +1,4 @@
-"""What the pages of test sets share: what they show, addresses, the words of splits and formats, a picture. Pure."""
+"""Shared by the pages of test sets: what they show, addresses, and names of splits and formats. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SETS = "/curate/sets"
 SHORT = 12
 """Digits of an id that are shown."""
 PAGE = 120
-"""Images in a page."""
+"""Images on a page."""
 SPLIT_WORDS: Mapping[Split, str] = {"train": "train", "validation": "validation", "test": "test", "": "no split"}
 SHORT_SPLITS: Mapping[Split, str] = {**SPLIT_WORDS, "validation": "val."}
 REVIEW_WORDS: Mapping[Review, tuple[str, Tone]] = {
@@ -38,32 +38,32 @@ OBSTACLE_WORDS: Mapping[str, str] = {
     "leak": "In two splits",
     "unchanged": "No change yet",
 }
-"""By the kind of what stands against a release."""
+"""Words for each kind of obstacle to a release."""
 
 
 @dataclass(frozen=True)
 class FormatWords:
-    """What a format is good for."""
+    """How a format is loaded."""
 
     loads: str
     line: str
-    """The one line that loads it; SET stands for the unpacked folder."""
+    """The line of code that loads it. SET stands for the unpacked folder."""
     folders: Mapping[str, str] = field(default_factory=lambda: {"validation": "validation", "": "unsplit"})
-    """What its files call those splits whose folder has another name."""
+    """Names of the splits whose folder is named differently."""
 
     def line_of(self, folder: str, splits: Collection[Split]) -> str:
-        """The line that loads an unpacked folder: its test split, or one that it has."""
+        """Return the line that loads an unpacked folder: its test split, or else one that it has."""
         split = split_to_load(splits)
         return self.line.replace("test", self.folders.get(split, split)).replace("SET", folder)
 
 
 FORMATS = DataTable(__file__, FormatWords)
-"""Of each format that is written: what loads it, and how."""
+"""For each format that can be written: what loads it, and how."""
 
 
 @dataclass(frozen=True)
 class SetPlace:
-    """Which images of a version the page shows, as its address says."""
+    """The images of a version that the page shows, as in its address."""
 
     filter: ImageFilter = field(default_factory=ImageFilter)
     against: str = ""
@@ -72,7 +72,7 @@ class SetPlace:
 
     @property
     def query(self) -> dict[str, list[str]]:
-        """The parts of the address, without the page."""
+        """Return the parameters of the address, without the page."""
         parts = defaultdict[str, list[str]](list)
         for name, value in self.filter.pairs + ([("against", self.against)] if self.against else []):
             parts[name].append(value)
@@ -81,68 +81,68 @@ class SetPlace:
 
 @dataclass(frozen=True)
 class ShownVersion:
-    """What the page of a set shows."""
+    """Values that the page of a set shows."""
 
     held: TestSet
     version: SetVersion
     place: SetPlace
     entries: Sequence[ShownEntry]
-    """Of one page."""
+    """Entries on the current page."""
     found: int
     """Images on all pages."""
     counts: Sequence[EntryCount]
     readiness: Readiness | None
-    """Of a draft."""
+    """Readiness of a draft; None for a released version."""
     exports: Sequence[WorkView]
-    """Of a version that was released."""
+    """Exports of a released version."""
     work: Sequence[WorkView]
-    """What is being done with the set."""
+    """Work in progress on the set."""
     workspace: str
     """The folder of the workspace."""
     trouble: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """By the kind of an obstacle, the images of the page that it is about."""
+    """The images on the page that each kind of obstacle concerns."""
 
     def address(self, meant: ImageFilter | None = None, against: str = "") -> str:
-        """The address of the images of the version that a filter, or an obstacle, is about; of all of them without."""
+        """Return the address of the images under a filter or an obstacle; without both, of all of them."""
         place = SetPlace(meant or ImageFilter(), against)
         query = urlencode({"version": version_key(self.version), **place.query}, doseq=True)
         return f"{set_address(self.held.id)}?{query}"
 
     def choice(self, meant: ImageFilter) -> tuple[str, bool]:
-        """The address of the images of a filter, and whether they are shown already: then it is that of all images."""
+        """Return the address of a filter's images and whether they are shown. If they are, it is that of all images."""
         on = meant != ImageFilter() and self.place.filter == meant
         return self.address(None if on else meant), on
 
 
 def set_address(set_id: str, end: str = "", **query: str | int) -> str:
-    """The address of a page of a test set; what is "" or 0 is left out of the query."""
-    said = urlencode({name: value for name, value in query.items() if value not in ("", 0)})
-    return f"{SETS}/{set_id}{end}" + (f"?{said}" if said else "")
+    """Return the address of a page of a test set. Query values of "" and 0 are left out."""
+    parameters = urlencode({name: value for name, value in query.items() if value not in ("", 0)})
+    return f"{SETS}/{set_id}{end}" + (f"?{parameters}" if parameters else "")
 
 
 def version_key(version: SetVersion) -> str:
-    """What a version is called in an address of its set."""
+    """Return the name of a version in an address of its set."""
     return "draft" if version.is_draft else str(version.place)
 
 
 def reference(version: SetVersion) -> str:
-    """What names a version in the address of a comparison."""
+    """Return the name of a version in the address of a comparison."""
     return f"{version.test_set}@{version_key(version)}"
 
 
 def version_title(version: SetVersion) -> str:
-    """What a version is called on a page of its set."""
+    """Return the title of a version on a page of its set."""
     return f"Version {version.place}" + (" (draft)" if version.is_draft else "")
 
 
 def splits_in_words(version: SetVersion) -> str:
-    """How many images each split has, such as "train 80, test 20"; "" where it has none."""
-    held = version.splits
-    return ", ".join(f"{SPLIT_WORDS[split]} {held[split]:,}" for split in SPLITS if split and held.get(split))
+    """Return how many images each split has, such as "train 80, test 20"; "" if it has none."""
+    counts = version.splits
+    return ", ".join(f"{SPLIT_WORDS[split]} {counts[split]:,}" for split in SPLITS if split and counts.get(split))
 
 
 def pages(address: str, query: Mapping[str, str | list[str]], at: int, total: int, size: int = PAGE) -> Html | None:
-    """Links to the pages of a list; none where one page has it all. `at` is the page that is shown, from 1."""
+    """Return links to the pages of a list, or None if one page is enough. `at` is the current page, from 1."""
     last = max(1, -(-total // size))
     if last == 1:
         return None

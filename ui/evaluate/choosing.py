@@ -1,4 +1,4 @@
-"""Parts of the page Evaluate before its figures: test set, model, map of its classes, reading of the images. Pure."""
+"""Parts of the page Evaluate before its figures: test set, model, class mapping, reading of the images. Pure."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ from ui.explore.model_form import model_fields
 from ui.markup import Html
 
 LONGEST_MAPPING = 4000
-"""Characters of a file of one's own that an address can hold; more is for the command line."""
+"""Characters of a mapping file that an address can hold. Longer files need the command line."""
 HEAD = "label,model class"
-"""The first of a person's own lines."""
+"""The first line of a person's own mapping."""
 INPUT = "api/input.png"
-"""Of the address of an image as the model gets it, below the page's own."""
+"""Path of an image as the model gets it, below the page's own."""
 _DOES: Mapping[TaskKind, str] = {"classification": "classifier", "segmentation": "segmenter"}
 
 
 @dataclass(frozen=True)
 class Stand:
-    """How far it is with a model and a subject."""
+    """Progress of a model on a subject."""
 
     place: Place
     subject: SubjectView
     model: str
-    """What it is called."""
+    """Its title."""
     mapping: ClassMapping | None
-    """None where nobody has loaded the model yet."""
+    """None if the model was never loaded."""
     pending: Pending
     work: WorkView | None = None
-    """What is done with the model now, or was done last."""
+    """Current or last work with the model."""
     refused: str = ""
-    """Why there is nothing to go on with, in one sentence."""
+    """One sentence that says why the evaluation cannot go on; "" if it can."""
     control: WorkView | None = None
-    """The drawing of the control set, as it was before the subject was looked at: what is over by then is counted."""
+    """Drawing of the control set, read before the subject, so that finished images are counted."""
 
     @property
     def at_work(self) -> bool:
@@ -54,36 +54,36 @@ class Stand:
 
     @property
     def reading(self) -> bool:
-        """Whether the model reads images now."""
+        """True while the model reads images."""
         return self.work is not None and self.work.active and self.work.kind == READING
 
     @property
     def ready(self) -> bool:
-        """Whether there are figures to show."""
+        """True if there are figures to show."""
         return bool(self.mapping and not self.mapping.problem and self.pending.read and not self.refused)
 
     @property
     def done(self) -> bool:
-        """Whether everything is read."""
+        """True once every image has been read."""
         return self.ready and not self.at_work and self.pending.left <= 0 and not self.pending.unreadable
 
     @property
     def has_to_look(self) -> bool:
-        """Whether the model has to be loaded first: it never was, or last by version 0.1, which kept less of it."""
+        """True if the model must be loaded first: never loaded, or last by version 0.1, which stored less about it."""
         unknown = self.mapping is None or (not self.done and not self.mapping.identity.assumptions)
         return unknown and not self.refused and self.work is None
 
 
 def subjects_part(subjects: Sequence[SubjectView], gallery: Mapping[TaskKind, int], chosen: ModelChoice | None) -> Html:
-    """List every version of every test set and the gallery with its images by kind, or say how to get some. `chosen` is
-    the model that is evaluated on them, if it was chosen first.
+    """Return every version of every test set and the gallery with its images by kind, or how to get some. `chosen` is
+    the model to evaluate on them, if it was chosen first.
     """
     key = chosen.key if chosen is not None else ""
     return render("subjects", subjects=subjects, gallery=gallery, chosen=chosen, key=key, misfit=_misfit)
 
 
 def _misfit(kind: TaskKind | None, chosen: ModelChoice | None) -> str:
-    """Why the chosen model cannot be evaluated on images of a kind; "" if it can, or nobody knows yet."""
+    """Return why the chosen model cannot be evaluated on images of a kind; "" if it can or this is unknown."""
     if chosen is None or kind is None or chosen.kind in (None, kind):
         return ""
     return f"These images are of a {kind}, and {chosen.title} is no {_DOES[kind]}."
@@ -92,32 +92,32 @@ def _misfit(kind: TaskKind | None, chosen: ModelChoice | None) -> str:
 def models_part(
     choices: Sequence[ModelChoice], place: Place, trained: Sequence[TrainedModel], total: int | None = None
 ) -> Html:
-    """The models that there are, those that were trained here, and a form for another one. `total` are the images of
-    the subject; None as long as none is chosen.
+    """Return the known models, those trained here, and a form for another one. `total` is the number of images of the
+    subject, or None before one is chosen.
     """
     fields = model_fields(UnderTestSettings(source="torchvision"), with_refusals=True)
     return render("models", choices=choices, place=place, trained=trained, total=total, fields=fields)
 
 
 def trained_here(trained: Sequence[TrainedModel]) -> Html:
-    """The weights of retrainings, a button each, also for the form in Explore."""
+    """Return the weights of retrainings, a button each, also for the form in Explore."""
     return render("trained", trained=trained)
 
 
 def chosen_part(chosen: ModelChoice, identity: ModelIdentity | None) -> Html:
-    """The model that was chosen before its images."""
+    """Return the model that was chosen before its images."""
     return render("chosen", chosen=chosen, identity=identity, does=_DOES)
 
 
 def control_part(work: WorkView | None, can_make: bool) -> Html:
-    """Progress or result of drawing the control set. If it `can_make` one, a button begins it. "" for nothing."""
+    """Return progress or result of drawing the control set, or a button to begin it if it `can_make` one; else ""."""
     failed = work is not None and work.state == "failed"
     note = getattr(work.result, "note", "") if work is not None else ""
     return render("control", work=work, can_make=can_make, failed=failed, note=note)
 
 
 def work_part(stand: Stand) -> Html:
-    """The map from labels to classes, and what is done to come to figures."""
+    """Return the mapping from labels to classes, and the work needed to get figures."""
     return render(
         "work",
         stand=stand,
@@ -129,8 +129,8 @@ def work_part(stand: Stand) -> Html:
 
 
 def _choices(row: MappingRow, place: Place) -> Iterator[tuple[str, str]]:
-    """Classes of the model near a label, each with the address that maps the label to it by a line of one's own, or ""
-    where no address can hold that.
+    """Yield classes of the model near a label, each with the address that maps the label to it by a line of a person's
+    own, or "" if an address cannot hold it.
     """
     for name in row.suggestions:
         mapping, of_id = _with_line(place.mapping, row.label, name), words_of_id(name).split(", ")[0]
@@ -138,7 +138,7 @@ def _choices(row: MappingRow, place: Place) -> Iterator[tuple[str, str]]:
 
 
 def _with_line(mapping: str, label: str, model_class: str) -> str:
-    """Lines of one's own and one more; "" where they are no CSV with commas or would be too long."""
+    """Return a person's lines with one more; "" if they are not CSV with commas or would be too long."""
     text = mapping.strip() or HEAD
     if text.partition("\n")[0].strip() != HEAD:
         return ""

@@ -18,11 +18,11 @@ Pair = tuple[Evaluated, Evaluated]
 Unit = Literal["share", "points", "times"]
 _ROWS = {kind: DataTable(__file__, tuple[str, Unit], kind) for kind in ("effectiveness", "segmentation")}
 Dots = tuple[str, list[tuple[int, tuple[str, Html, list[tuple[str, str]]]]]]
-"""The title of a table and its rows: test cases, and a name with its plot, and the words of each model with why."""
+"""The title of a table and its rows: test cases, and a name with its plot and each model's figure and reason."""
 
 
 def comparison_part(pair: Pair, places: tuple[Place, Place], compared: ModelComparison | None = None) -> Html:
-    """Which of two `compared` models is better; figures of both, row by row; what edits and classes do to each."""
+    """Return which of two `compared` models is better, both models' figures, and what edits and classes do to each."""
     first, second = pair
     if first.kind != second.kind:
         words = "These two are of different kinds of tasks: there is nothing to compare."
@@ -50,11 +50,11 @@ def _names(pair: Pair) -> tuple[str, str]:
 
 
 def _figures(pair: Pair) -> list[tuple[str, list[tuple[str, str]]]]:
-    """The figures that both have, each with its cells."""
+    """Return the figures that both have, each with its cells."""
     for kind, rows in _ROWS.items():
-        if all(getattr(held, kind) is not None for held in pair):
+        if all(getattr(evaluated, kind) is not None for evaluated in pair):
             return [
-                (words, [_cell(_figure_of(held, place), unit) for held in pair])
+                (words, [_cell(_figure_of(evaluated, place), unit) for evaluated in pair])
                 for words, (place, unit) in rows.items()
             ]
     return []
@@ -66,7 +66,7 @@ def _figure_of(held: Evaluated, place: str) -> Figure | None:
 
 
 def _cell(figure: Figure | None, unit: Unit) -> tuple[str, str]:
-    """A figure, "" where there is none, and its interval or why there is none."""
+    """Return a figure ("" if there is none) and its interval, or why there is none."""
     if figure is None or figure.value is None:
         return "", figure.why if figure is not None else ""
     if unit == "share":
@@ -79,28 +79,28 @@ def _cell(figure: Figure | None, unit: Unit) -> tuple[str, str]:
 
 def _same_sources(pair: Pair) -> str:
     one, two = pair[0].subject, pair[1].subject
-    figures = [held.effectiveness or held.segmentation for held in pair]
+    figures = [evaluated.effectiveness or evaluated.segmentation for evaluated in pair]
     cases = [figure.cases if figure is not None else 0 for figure in figures]
     if one.subject == two.subject and cases[0] == cases[1]:
         words = f"Both on the same {cases[0]:,} test cases of {figures[0].sources if figures[0] else 0:,} sources."
     else:
-        told = [f"{name}: {number:,} test cases" for name, number in zip(_names(pair), cases, strict=True)]
-        words = f"{'; '.join(told)}."
+        counts = [f"{name}: {number:,} test cases" for name, number in zip(_names(pair), cases, strict=True)]
+        words = f"{'; '.join(counts)}."
         if one.subject == two.subject:
             words += " Each leaves out what it has not read, and labels that it cannot say: they are not the same ones."
     return words
 
 
 def _edits(pair: Pair, table: EditTable) -> Dots | None:
-    rows = [{one.row.name: one.row for one in held.edits.get(table, ())} for held in pair]
+    rows = [{effect.row.name: effect.row for effect in evaluated.edits.get(table, ())} for evaluated in pair]
     if not rows[0] or not rows[1]:
         return None
     nothing = Figure(None, why="no test case has it")
     both = {
-        name: tuple(held[name].change if name in held else nothing for held in rows)
+        name: tuple(by_name[name].change if name in by_name else nothing for by_name in rows)
         for name in dict.fromkeys([*rows[0], *rows[1]])
     }
-    cases = {name: max(held[name].n for held in rows if name in held) for name in both}
+    cases = {name: max(by_name[name].n for by_name in rows if name in by_name) for name in both}
     return _dots(f"Which edits hurt, by {table}", both, cases, signed)
 
 
@@ -123,11 +123,11 @@ def _class_changes(held: Evaluated) -> dict[str, Figure]:
 
 
 def _class_sizes(held: Evaluated) -> dict[str, int]:
-    """Test cases of each class; of a segmenter, whose figures are of all pixels, those of the whole set."""
+    """Return the test cases of each class; for a segmenter, whose figures count all pixels, those of the whole set."""
     if held.effectiveness is not None:
         return {row.label: row.cases for row in held.effectiveness.classes}
-    found = held.segmentation
-    return {one.name: found.cases for one in found.classes} if found is not None else {}
+    effect = held.segmentation
+    return {one.name: effect.cases for one in effect.classes} if effect is not None else {}
 
 
 def _dots(
@@ -136,7 +136,7 @@ def _dots(
     cases: Mapping[str, int],
     say: Callable[[float | None], str],
 ) -> Dots:
-    """A row for each name with a dot for each model; `cases` are its test cases."""
+    """Return a row for each name with a dot for each model; `cases` are its test cases."""
     axis = change_axis([one for figures in both.values() for one in figures])
     return title, [
         (cases[name], (name, change_plot(figures, axis), [(say(one.value), one.why) for one in figures]))

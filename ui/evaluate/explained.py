@@ -1,4 +1,4 @@
-"""What each figure of Evaluate says, in a sentence and an example, for the window of help and for `docs/`. Pure."""
+"""One sentence and one example for each figure of Evaluate, for the help window and for `docs/`. Pure."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Term:
     """One or two sentences."""
     example: str
     shown: Sequence[str] = ()
-    """Other names under which pages and files show it; N stands for a number."""
+    """Other names in pages and files; N stands for a number."""
 
     @property
     def key(self) -> str:
-        """For addresses and ids: small letters, digits and hyphens."""
+        """Return the name for addresses and ids: small letters, digits and hyphens."""
         return "-".join("".join(one if one.isalnum() else " " for one in self.name.lower()).split())
 
 
@@ -38,14 +38,14 @@ GROUPS: Mapping[str, tuple[Term, ...]] = {
 TERMS: Mapping[str, Term] = {
     name.lower(): term for terms in GROUPS.values() for term in terms for name in (term.name, *term.shown)
 }
-"""By each name under which a figure is shown, in small letters."""
+"""Terms by each name under which a figure is shown, in small letters."""
 _CONTROLLED = ", of sources with a reconstruction"
 _NUMBER = re.compile(r"\d[\d,]*")
 
 
 def explained(words: str, of: str = "") -> list[Child]:
-    """The name of a figure with the mark that opens its explanation; `of` is its name where `words` say it otherwise.
-    A name without an explanation stands alone.
+    """Return a figure's name with the mark that opens its explanation; without one the name stands alone. `of` is the
+    name to look up if `words` differ from it.
     """
     term = TERMS.get(_NUMBER.sub("N", of or words).removesuffix(_CONTROLLED).lower())
     if term is None:
@@ -55,13 +55,13 @@ def explained(words: str, of: str = "") -> list[Child]:
 
 
 def explanations_window() -> Html:
-    """The closed window with all explanations, which "?" opens."""
+    """Return the closed window with all explanations, which "?" opens."""
     links = [(f"help-{number}", words) for number, words in enumerate(GROUPS)]
     return help_window("What the figures say", links, _explanations())
 
 
 def explanations_folded() -> Html:
-    """All explanations in a line that opens, for a report."""
+    """Return all explanations in a line that opens, for a report."""
     return more_line("What the figures say", _explanations(), id="explanations")
 
 

@@ -1,4 +1,4 @@
-"""The page of evaluations as a document, and its report as one HTML file that stands alone. Pure."""
+"""The page of evaluations as a document, and its report as one self-contained HTML file. Pure."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def list_page(
     chosen: ModelChoice | None,
     signed_in: bool,
 ) -> str:
-    """What can be evaluated. `models` says which model, or offers some."""
+    """Return the list of what can be evaluated. `models` shows the chosen model, or offers some."""
     content = render("list", models=models, subjects=subjects_part(subjects, gallery, chosen))
     return _page("Evaluate", content, signed_in)
 
 
 def subject_page(subject: SubjectView, place: Place, models: Html | None, signed_in: bool) -> str:
-    """A subject of which no model is chosen yet."""
+    """Return the page of a subject before a model is chosen."""
     content = render("subject", subject=subject, place=place, stand=None, models=models, WITHOUT_SPLIT=WITHOUT_SPLIT)
     return _page(subject.title, content, signed_in)
 
@@ -54,7 +54,7 @@ def evaluation_page(
     versions: Sequence[SubjectView],
     signed_in: bool,
 ) -> str:
-    """A model on a subject: the map of its classes, its reading, and the answer."""
+    """Return the page of a model on a subject: the mapping of its classes, its reading, and the answer."""
     place = stand.place
     content = render(
         "evaluation",
@@ -77,7 +77,7 @@ def evaluation_page(
 
 
 def state_parts(stand: Stand, result: Html | None, compared: Html | None) -> dict[str, Html]:
-    """The parts that change while a model reads; what is not there is empty."""
+    """Return the parts that change while a model reads; missing ones are empty."""
     return {
         "part-compared": compared or el("section", id="part-compared"),
         "part-work": work_part(stand),
@@ -110,7 +110,7 @@ def report_html(
     """Return the report as one HTML file that holds its styles and pictures, no script and no address."""
 
     def nowhere(entries: Sequence[int], image: int) -> None:
-        """The address of a list of images: a report has none."""
+        """Return None, since a report has no address of a list of images."""
 
     def picture(sha: str) -> str | None:
         data = thumbnail(sha)
@@ -119,13 +119,13 @@ def report_html(
     style = "\n".join(
         (ASSETS / name).read_text(encoding="utf-8") for name in ("studio.css", "study.css", "evaluate.css")
     )
-    # Without a script nobody sets the class `dark`: the colours follow the reader's system.
+    # No script sets the class `dark` in a report, so the colours follow the reader's system.
     colours = " ".join(re.findall(r"^\.dark \{([^}]*)\}", style, re.MULTILINE))
     dark = f"@media screen and (prefers-color-scheme: dark) {{ :root {{ color-scheme: dark; {colours} }} }}"
     model: tuple[tuple[str, str], ...] = (("name", found.model),)
     if found.identity is not None:
-        one = found.identity
-        model = (("name", one.name), ("weights", one.weights), ("digest", one.digest), *one.assumptions)
+        known = found.identity
+        model = (("name", known.name), ("weights", known.weights), ("digest", known.digest), *known.assumptions)
     content = render(
         "report",
         found=found,
@@ -141,4 +141,4 @@ def report_html(
 
 
 FILES = {kind: SUFFIXES.get(kind, ".html") for kind in _FILES}  # type: ignore[call-overload]
-"""The endings of the files of a report, by their kinds."""
+"""File endings of reports by their kinds."""

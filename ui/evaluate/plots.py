@@ -1,4 +1,4 @@
-"""Plots and tables of an evaluation as SVG. They take any width, and each says in words what it shows. Pure."""
+"""Plots and tables of an evaluation as SVG. They fit any width, and each describes in words what it shows. Pure."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ui.markup import Child, Html, el
 from ui.study.plots import Axis
 
 FOUND_STEPS = 60
-"""Points of a line of faults found."""
+"""Points of a curve of faults found."""
 
 
 def change_axis(figures: Iterable[Figure]) -> Axis:
-    """The shortest axis that holds all intervals and 0, with some room at both ends."""
+    """Return the shortest axis that holds all intervals and 0, with some room at both ends."""
     ends = [end for one in figures for end in (one.low, one.value, one.high) if end is not None]
     low, high = min([0.0, *ends]), max([0.0, *ends])
     room = 0.04 * ((high - low) or 1.0)
@@ -27,11 +27,11 @@ def change_axis(figures: Iterable[Figure]) -> Axis:
 
 
 def change_plot(figures: Sequence[Figure], axis: Axis) -> Html:
-    """Each figure as a dot on its interval, one below the other, and a dashed line at 0."""
+    """Return each figure as a dot on its interval, one below the other, with a dashed line at 0."""
     height = 6 + 14 * len(figures)
     zero = axis.place(0.0)
     drawn: list[Child] = [el("line", x1=zero, x2=zero, y1=0, y2=height, class_="zero")]
-    said = []
+    values = []
     for number, one in enumerate(figures):
         y, look = 10 + 14 * number, "second" if number else "first"
         if one.value is None:
@@ -39,8 +39,8 @@ def change_plot(figures: Sequence[Figure], axis: Axis) -> Html:
         if one.low is not None and one.high is not None:
             drawn.append(el("line", x1=axis.place(one.low), x2=axis.place(one.high), y1=y, y2=y, class_=f"span {look}"))
         drawn.append(el("circle", cx=axis.place(one.value), cy=y, r=4.5, class_=look))
-        said.append(signed(one.value))
-    words = f"{', '.join(said)} around zero" if said else "no figure"
+        values.append(signed(one.value))
+    words = f"{', '.join(values)} around zero" if values else "no figure"
     title = el("title", words)
     return el("svg", title, drawn, height=height, class_="eval-plot change", role="img", aria_label=words)
 
@@ -51,15 +51,15 @@ class Confusion:
 
     title: str
     names: list[str]
-    """Of its columns: what the model says."""
+    """Names of its columns: the model's answers."""
     rows: list[tuple[str, list[tuple[Cell, float | None, bool, bool]]]]
-    """Each label with its cells: the share (None without an image of the label), and whether it is right and opens."""
+    """Each label with its cells: share (None without an image of the label), whether it is right, whether it opens."""
 
 
 def confusion(
     title: str, labels: Sequence[str], shares: Floats, chosen: Sequence[int], kind: CellKind = "confusion"
 ) -> Confusion:
-    """The matrix of `chosen` labels. All else is "any other", which opens if all labels are chosen."""
+    """Return the matrix of `chosen` labels. All others are "any other", which opens if all labels are chosen."""
     whole = len(chosen) == sum(bool(np.isfinite(row).any()) for row in shares)
     rest = [column for column in range(shares.shape[1]) if column not in set(chosen)]
     has_rest = bool(rest) and bool(np.nansum(shares[np.ix_(list(chosen), rest)]) > 0)
@@ -69,14 +69,14 @@ def confusion(
         if has_rest:
             cells.append((float(shares[number, rest].sum()), "", False))
         row = [
-            (Cell(kind, labels[number], said), share if np.isfinite(share) else None, right, bool(said or whole))
-            for share, said, right in cells
+            (Cell(kind, labels[number], answer), share if np.isfinite(share) else None, right, bool(answer or whole))
+            for share, answer, right in cells
         ]
         rows.append((labels[number], row))
     return Confusion(title, [labels[number] for number in chosen] + ["any other"] * has_rest, rows)
 
 
 def found_points(order: Order, images: int, most: int) -> str:
-    """The line of the faults that the first of so many images show, where `most` are at the top."""
+    """Return the curve of faults shown by the first images; `most` faults are at the top."""
     places = sorted({round(images * step / FOUND_STEPS) for step in range(FOUND_STEPS + 1)})
     return " ".join(f"{100 * place / (images or 1):.1f},{50 - 50 * order.found(place) / most:.1f}" for place in places)

@@ -1,4 +1,4 @@
-"""The ranking of test cases, which is asked for after the figures because it takes longer. Pure."""
+"""The ranking of test cases, fetched after the figures because it takes longer. Pure."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from ui.evaluate.render import render
 from ui.markup import Html
 
 OPENED = 100
-"""Images that are opened together, the first ones."""
+"""Number of first images that are opened together."""
 PICTURES = 12
-"""Images that are shown, the first ones."""
+"""Number of first images that are shown."""
 FEW_KNOWN = 10
-"""Test cases whose truth is known: of fewer no order is better than another."""
+"""Test cases with known truth. With fewer no order is better than another."""
 FEW_IMAGES = 5
-"""A share of the images that is fewer than so many says little."""
+"""A share of fewer images than this says little."""
 TITLE = "What to look at first"
 _WORDS = {OURS: "ours", RANDOM: "at random", ENTROPY: "least sure first (entropy)", GINI: "least sure first (DeepGini)"}
 _LOOKS = {OURS: "first", ENTROPY: "second", GINI: "third", RANDOM: "zero"}
-"""How the line of an order is drawn, in the order of the legend."""
+"""Line style of each order, in the order of the legend."""
 Listed = Callable[[Sequence[int], int], str | None]
-"""The address of a list of entries in Curate, with one of them large (0 for none); None where there is none."""
+"""Returns the address of a list of entries in Curate, one of them large (0 for none), or None if there is none."""
 
 
 def most_shown(cases: int) -> int:
-    """How many of the first test cases the section needs."""
+    """Return how many of the first test cases the section needs."""
     return max(OPENED, round(max(BUDGETS) * cases))
 
 
 def ranking_waited_for() -> Html:
-    """The section before the order is known; a script asks for it."""
+    """Return the section before the order is known; a script fetches it."""
     return render("no_ranking", title=TITLE, refused="")
 
 
 def ranking_refused(words: str) -> Html:
-    """The section where there is no order, with the reason."""
+    """Return the section without an order, with the reason."""
     return render("no_ranking", title=TITLE, refused=words)
 
 
 def ranking_part(found: Ranking, listed: Listed, picture: Callable[[str], str | None]) -> Html:
-    """The section; `picture` gives the address of a thumbnail by its SHA-256."""
+    """Return the section; `picture` returns the address of a thumbnail by its SHA-256."""
     entries = [one.entry for one in found.first[:OPENED]]
     by_name = {one.name: one for one in found.orders} if found.known >= FEW_KNOWN else {}
     orders = [by_name[name] for name in _LOOKS if name in by_name]
@@ -71,11 +71,11 @@ def ranking_part(found: Ranking, listed: Listed, picture: Callable[[str], str | 
 
 
 def _opens(found: Ranking, images: int, listed: Listed) -> str | None:
-    """Where the first images open; None unless our order is judged by just these."""
-    # The order is judged by the images whose truth is known: its first ones are the first of all where those come
-    # before all others.
-    there = found.known_first and 0 < images <= len(found.first)
-    return listed([one.entry for one in found.first[:images]], 0) if there else None
+    """Return the address of the first images; None unless our order is judged by exactly these."""
+    # The order is judged by images of known truth. Its first ones are the first of all only if they come before all
+    # others.
+    judged_by_these = found.known_first and 0 < images <= len(found.first)
+    return listed([one.entry for one in found.first[:images]], 0) if judged_by_these else None
 
 
 def _sentence(orders: dict[str, Order], found: Ranking) -> str:
@@ -86,7 +86,7 @@ def _sentence(orders: dict[str, Order], found: Ranking) -> str:
 
 
 def _curves(orders: Sequence[Order], images: int) -> tuple[list[tuple[str, str]], str]:
-    """The line of each order with its look, and all of them in words."""
+    """Return the curve of each order with its style, and all of them in words."""
     most = max(one.all_faults for one in orders)
     words = "; ".join(f"{_WORDS[one.name]}: {one.found(images // 10):,} faults in the first tenth" for one in orders)
     return [(_LOOKS[one.name], found_points(one, images, most)) for one in orders], words
@@ -97,16 +97,16 @@ def _share(share: float) -> str:
 
 
 def _said_of(one: RankedCase, found: Ranking) -> tuple[str, str]:
-    """What stands below the picture of a test case, and what its title adds."""
-    said = one.label
+    """Return the text below the picture of a test case, and what its title adds."""
+    text = one.label
     if found.kind == "segmentation":
-        said = f"loses {one.said}" if one.said else "loses no class" if one.right else one.edits or "no edit"
+        text = f"loses {one.said}" if one.said else "loses no class" if one.right else one.edits or "no edit"
     elif one.said:
-        said += ": right" if one.said == one.label else f" → {one.said}"
+        text += ": right" if one.said == one.label else f" → {one.said}"
     elif one.right is not None:
-        said += " → none of these"
+        text += " → none of these"
     wrong = "to lose a class" if found.kind == "segmentation" else "wrong"
-    return said, f"{one.edits or 'no edit'}; likely {wrong}: {_share(one.wrong)}, likely valid: {_share(one.valid)}"
+    return text, f"{one.edits or 'no edit'}; likely {wrong}: {_share(one.wrong)}, likely valid: {_share(one.valid)}"
 
 
 _TEXTS = TextTemplates(Path(__file__).with_name("texts"), count_of=count_of, share=_share)

@@ -22,5 +22,5 @@ _NAMED = {
 
 
 def render(name: str, /, **values: object) -> Html:
-    """Fill in `templates/NAME.html`. It may name the functions of `plots` and `words`, and the constants of results."""
+    """Fill in `templates/NAME.html`. It may use the functions of `plots` and `words`, and the constants of results."""
     return templating.render(f"evaluate/{name}.html", **{**_NAMED, **values})

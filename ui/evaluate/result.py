@@ -1,4 +1,4 @@
-"""The result of an evaluation. `Links` tell where its numbers lead; a report that stands alone has none. Pure."""
+"""The result of an evaluation. `Links` hold the addresses behind its numbers; a report of one file has none. Pure."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from ui.evaluate.words import Links, clipped
 from ui.markup import Html
 
 MOST_LABELS = 14
-"""Labels of a confusion matrix: of more, those that lose most."""
+"""Most labels of a confusion matrix. Of more, those that lose most are shown."""
 MOST_NARROW = 6
-"""Labels up to which two of them stand side by side on a laptop."""
+"""Most labels with which two matrices fit side by side on a laptop."""
 _WRONG = {"classification": "wrong", "segmentation": "loses a class"}
-"""What a model does to a test case that it is wrong about."""
+"""A model's mistake on a test case, in words."""
 NAMED_FEW = 3
-"""Rows of too few test cases that the line names which unfolds them."""
+"""Number of rows of too few test cases that are named in the line that unfolds them."""
 SHOWN_ROWS = 10
-"""Rows of a table that stand in sight; the rest unfolds."""
+"""Visible rows of a table; the rest unfolds."""
 MOST_ROWS = 100
-"""Rows of a table that are on the page: of a thousand, nobody reads the last ones, and they take seconds to lay out."""
+"""Most rows of a table on the page. Nobody reads the last of a thousand, and they take seconds to lay out."""
 _TABS: dict[EditTable, str] = {"alternative": "What came", "edit type": "Edit type", "keyword": "What was there"}
-"""The tables of edits in the order in which they stand, with their words."""
+"""The tables of edits in their order, with their titles."""
 
 
 def result_part(found: Evaluated, links: Links) -> Html:
-    """The answer, and the figures behind it."""
+    """Return the answer, and the figures behind it."""
     values: dict[str, Any] = {}
     if found.effectiveness is not None:
         values = _of_classifier(found, found.effectiveness, links)
@@ -64,22 +64,22 @@ def result_part(found: Evaluated, links: Links) -> Html:
 
 def _of_classifier(found: Evaluated, held: Effectiveness, links: Links) -> dict[str, Any]:
     before, after = held.confusion
-    there = [number for number in range(len(after.labels)) if after.images[number]]
-    # An interval of a few sources may reach beyond what a difference of shares can be.
+    present = [number for number in range(len(after.labels)) if after.images[number]]
+    # An interval of few sources may exceed the range of a difference of shares.
     rows = sorted((replace(row, difference=clipped(row.difference)) for row in held.classes), key=_class_place)
     axis = change_axis([row.difference for row in rows])
     together = held.together
     return {
         "classes": [(row.cases, (row, change_plot([row.difference], axis))) for row in rows],
         "worst_classes": worst_few("wrong", [(row.label, row.wrong_cases, row.cases) for row in rows]),
-        "confusions": _confusions(after.labels, (before.shares, after.shares), there),
+        "confusions": _confusions(after.labels, (before.shares, after.shares), present),
         "sources": together.all_wrong + together.some_wrong + together.none_wrong,
-        "columns": _columns(found, rows_standing(one.cases for one in held.classes), len(there)),
+        "columns": _columns(found, rows_standing(one.cases for one in held.classes), len(present)),
     }
 
 
 def _class_place(row: ClassRow) -> tuple[float | str, ...]:
-    """The order of classes: those that lose most first, those without a figure last, by their wrong test cases."""
+    """Return the sort key of classes: largest loss first, those without a figure last, by their wrong test cases."""
     if row.difference.value is not None:
         return False, -row.difference.value, row.label
     return True, -row.wrong_cases, row.cases, row.label
@@ -87,7 +87,7 @@ def _class_place(row: ClassRow) -> tuple[float | str, ...]:
 
 def _of_segmenter(found: Evaluated, held: SegmentationEffect, losses: LossEffect, links: Links) -> dict[str, Any]:
     matrices = (held.confusion_original, held.confusion_generated)
-    there = [number for number in range(len(held.classes)) if np.isfinite(held.confusion_generated[number]).any()]
+    present = [number for number in range(len(held.classes)) if np.isfinite(held.confusion_generated[number]).any()]
     lost = {one.name: one for one in losses.classes}
     changes = {one.name: change_of(one) for one in held.classes}
     ordered = sorted(held.classes, key=lambda one: (changes[one.name].value is None, changes[one.name].value, one.name))
@@ -97,26 +97,26 @@ def _of_segmenter(found: Evaluated, held: SegmentationEffect, losses: LossEffect
         change, its_loss = changes[one.name], lost.get(one.name)
         cases = held.cases if its_loss is None else its_loss.cases
         rows.append((cases, (one, change, change_plot([change], axis), its_loss)))
-    # A class that is protected by a name of several classes of the masks.
+    # Classes that are protected by one name for several classes of the masks.
     rows += [(one.cases, (None, None, None, one)) for one in lost.values() if one.name not in changes]
     most_lost = sorted(losses.classes, key=lambda one: -one.lost)
     return {
         "classes": rows,
         "worst_classes": worst_few("lost in", [(one.name, one.lost, one.cases) for one in most_lost]),
-        "confusions": _confusions(found.labels, matrices, there),
-        "columns": _columns(found, len(held.classes), len(there)),
+        "confusions": _confusions(found.labels, matrices, present),
+        "columns": _columns(found, len(held.classes), len(present)),
     }
 
 
 def change_of(one: SegmentedClass) -> Figure:
-    """The IoU of a class on generated images less that on originals, without an interval."""
+    """Return the IoU of a class on generated images minus that on originals, without an interval."""
     if one.iou_original is None or one.iou_generated is None:
         return Figure(None, why="it is not there")
     return Figure(one.iou_generated - one.iou_original)
 
 
 def _confusions(labels: Sequence[str], shares: tuple[Floats, Floats], there: Sequence[int]) -> dict[str, object]:
-    """Confusion matrices of originals and generated images, for the labels `there`; of many, those that lose most."""
+    """Return confusion matrices of originals and generated images for labels `there`; of many, those that lose most."""
     before, after = shares
     chosen, left_out = list(there), ""
     if len(there) > MOST_LABELS:
@@ -131,15 +131,15 @@ def _confusions(labels: Sequence[str], shares: tuple[Floats, Floats], there: Seq
 
 
 def _columns(found: Evaluated, classes: int, labels: int) -> str:
-    """The class names of three columns: tables with `classes` rows, matrices with `labels` rows, and what stands below
-    the shorter of these two.
+    """Return the CSS class names of three columns. `classes` are rows of the tables and `labels` rows of the matrices;
+    they decide what stands below the shorter of the two.
     """
     wide, laptop = (_left_is_shorter(found, classes, min(labels, MOST_LABELS), beside) for beside in (True, False))
     return f"eval-columns three{' left-wide' if wide else ''}{' left-laptop' if laptop else ''}"
 
 
 def _left_is_shorter(found: Evaluated, classes: int, labels: int, beside: bool) -> bool:
-    """Estimate whether the tables take less height than the matrices, which stand `beside` each other or not."""
+    """Estimate whether the tables are shorter than the matrices, which are `beside` each other or not."""
     table = first_table(found)
     edits = rows_standing(one.row.n for one in found.edits[table]) if table else 0
     tables = 2 * (edits + min(classes, SHOWN_ROWS)) + 8
@@ -148,36 +148,36 @@ def _left_is_shorter(found: Evaluated, classes: int, labels: int, beside: bool) 
 
 
 def worst_few(what: str, rows: Sequence[tuple[str, int, int]]) -> str:
-    """The worst rows of too few test cases, to stand behind the words that unfold them; "" for none. `rows` are the
-    name of each row, its wrong test cases and all of its test cases, and `what` is counted, such as "newly wrong".
+    """Return the worst rows of too few test cases, as text for the line that unfolds them; "" for none. `rows` are
+    name, wrong test cases and all test cases of each row; `what` is counted, such as "newly wrong".
     """
     few = [f"{name} {wrong} of {cases}" for name, wrong, cases in rows if wrong and cases < FEWEST_CASES]
     return f"; {what}: {', '.join(few[:NAMED_FEW])}" if few else ""
 
 
 def rows_standing(sizes: Iterable[int]) -> int:
-    """Number of rows that stand in sight, of a table whose rows have so many test cases."""
-    held = list(sizes)
-    return min(sum(size >= FEWEST_CASES for size in held) or len(held), SHOWN_ROWS)
+    """Return the number of visible rows of a table; `sizes` are the test cases of its rows."""
+    counts = list(sizes)
+    return min(sum(size >= FEWEST_CASES for size in counts) or len(counts), SHOWN_ROWS)
 
 
 def first_table(found: Evaluated) -> EditTable | None:
-    """The table that is shown first: the first one with figures, else the one whose rows have most test cases. None
+    """Return the table to show first: the first one with figures, else the one whose rows have most test cases. None
     without an edit.
     """
-    there = [table for table in _TABS if found.edits.get(table)]
-    told = [table for table in there if any(one.row.change.value is not None for one in found.edits[table])]
-    largest = sorted(there, key=lambda table: -max(one.row.n for one in found.edits[table]))
-    return next(iter(told or largest), None)
+    present = [table for table in _TABS if found.edits.get(table)]
+    with_figures = [table for table in present if any(one.row.change.value is not None for one in found.edits[table])]
+    largest = sorted(present, key=lambda table: -max(one.row.n for one in found.edits[table]))
+    return next(iter(with_figures or largest), None)
 
 
 def newly_wrong(found: Evaluated) -> str:
-    """What the tables of edits count."""
+    """Return the name of what the tables of edits count."""
     return "newly wrong" if found.kind == "classification" else "loses a class"
 
 
 def edit_tables(found: Evaluated) -> list[dict[str, object]]:
-    """What came, which kind of edit, and what was there before: the values of a table each."""
+    """Return the values of each table: replacements, edit types, and what was there before."""
     tables: list[dict[str, object]] = []
     for table in (table for table in _TABS if found.edits.get(table)):
         rows = found.edits[table][:MOST_ROWS]

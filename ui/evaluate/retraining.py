@@ -1,4 +1,4 @@
-"""The part of the page Evaluate on retraining. Its script fetches it, and follows it while a model is trained. Pure."""
+"""The part of the page Evaluate on retraining. Its script fetches it, and updates it while a model is trained. Pure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _BEHIND: Mapping[TaskKind, str] = {
 
 
 def retraining_waited_for() -> Html:
-    """The place of the part, until its script has fetched it."""
+    """Return the place of the part, until its script has fetched it."""
     return el("section", muted("…"), id=PART, class_="card part retraining", data_wait=True)
 
 
@@ -50,14 +50,14 @@ def retraining_part(
     disk: int = 0,
     time: ExpectedTime | None = None,
 ) -> Html:
-    """The whole part. `kept` has the latest first, `weights` are its files, `disk` are bytes of all trainings, and
-    `time` is what the form as it comes takes.
+    """Return the whole part. `kept` has the latest first, `weights` are its files, `disk` is the size of all trainings
+    in bytes, and `time` is the expected time of the form's defaults.
     """
-    alone = asdict(replace(place, beside="", other=None))
+    place_fields = asdict(replace(place, beside="", other=None))
 
     def address(end: str, **query: Any) -> str:
-        """An address of the latest result."""
-        return evaluate_address(f"retraining/{end}", **alone, kept=kept[0].number, **query)
+        """Return an address of the latest result."""
+        return evaluate_address(f"retraining/{end}", **place_fields, kept=kept[0].number, **query)
 
     return render(
         "retraining",
@@ -83,7 +83,7 @@ def retraining_part(
 
 
 def time_part(time: ExpectedTime | None) -> Html:
-    """How long the training takes that a form asks for; empty where that cannot be asked."""
+    """Return the expected time of the training in a form; empty if it is unknown."""
     return el("p", time.words if time is not None else "", id=TIME, class_="mut small", role="status")
 
 
@@ -95,7 +95,7 @@ def _progress(work: WorkView) -> str:
 
 
 def _figures(found: RetrainingResult) -> dict[str, object]:
-    """The latest result, with its gains and what its table shows beside them, by arm."""
+    """Return the latest result, with its gains and the other columns of its table, by arm."""
     gains = {row.arm: row.gain for row in found.rows if row.set == ON_GENERATED and row.arm not in (ORIGINAL, BEFORE)}
     return {
         "found": found,
@@ -110,15 +110,15 @@ def _figures(found: RetrainingResult) -> dict[str, object]:
 
 
 def _opens_words(one: OpenedImages, kind: TaskKind) -> str:
-    """What a link opens, with how many of them where it is not all."""
+    """Return what a link opens, with the number of images if it is not all of them."""
     what = count_of(one.images, "image")
     if one.arm:
         wrong = f"that most trainings are wrong about: {what}" if one.arm != BEFORE else f"that it gets wrong: {what}"
         lowest = f"of which fewest pixels are right, a tenth of all: {what}"
         what = f"The images {lowest if kind == 'segmentation' else wrong}"
-    made = "; opens the test cases made of them" if one.set == ON_ORIGINAL else ""
-    some = "" if one.shown == one.images else f"; opens {one.shown:,} of them"
-    return f"{what}{made}{some}"
+    test_cases = "; opens the test cases made of them" if one.set == ON_ORIGINAL else ""
+    limit = "" if one.shown == one.images else f"; opens {one.shown:,} of them"
+    return f"{what}{test_cases}{limit}"
 
 
 def _when(kept: KeptResult) -> str:

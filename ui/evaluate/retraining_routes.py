@@ -1,4 +1,4 @@
-"""Routes of the part of the page Evaluate on retraining: its progress, what it sends, its images and reports."""
+"""Routes of the part of the page Evaluate on retraining: progress, actions, images and reports."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from ui.evaluate.words import EVALUATE, Place
 from ui.replies import FRESH, add_posted, attached, fetched_at, page_at
 
 KeptNumber = Annotated[int, Query(ge=1, le=LARGEST_ID)]
-"""Of which result."""
+"""Number of a result."""
 
 
 def add_retraining_routes(
     app: FastAPI, commands: Commands, evaluations: EvaluationService, retrainings: Retrainings
 ) -> None:
-    """Serve the part, and take what it sends."""
+    """Add the routes of the part."""
 
     def latest(place: Place) -> RetrainingResult:
         kept = retrainings.kept(evaluations.asked(OnModel.of(place.fields)))
@@ -40,15 +40,15 @@ def add_retraining_routes(
         return kept[0].found
 
     def part_of(sent: OnModel) -> dict[str, Any]:
-        asked = evaluations.asked(sent)
+        question = evaluations.asked(sent)
         place = Place(sent.version, sent.filter.address, sent.split, sent.key, sent.mapping)
-        work = next(iter(retrainings.work.of(about(asked))), None)
-        kept, choices = retrainings.kept(asked), retrainings.choices(asked)
+        work = next(iter(retrainings.work.of(about(question))), None)
+        kept, choices = retrainings.kept(question), retrainings.choices(question)
         active = work is not None and work.active
-        # While a model is trained this is asked each second: the disk is looked through before and after.
+        # The page asks each second while a model is trained, so the disk is read only before and after.
         disk = 0 if active else retrainings.disk()
         weights = retrainings.weights(kept[0]) if kept else ()
-        time = None if active or choices.problem else retrainings.expected(RetrainingQuestion(asked))
+        time = None if active or choices.problem else retrainings.expected(RetrainingQuestion(question))
         part = retraining_part(place, choices, kept, work, weights, disk, time)
         return {"at_work": active, "parts": {PART: part}}
 
@@ -58,7 +58,7 @@ def add_retraining_routes(
 
     @fetched_at(app, f"{API}{TIME}")
     def time(request: Request) -> Mapping[str, Any]:
-        """How long it takes what the form says now; nothing while that cannot be begun."""
+        """Return the expected time of the form as it is now; empty if it cannot begin."""
         try:
             sent = BeginRetraining.of(_known(request.query_params))
             expected = retrainings.expected(retraining_question(evaluations.asked(sent), sent))
@@ -68,8 +68,8 @@ def add_retraining_routes(
 
     @page_at(app, f"{EVALUATE}retraining/images", to_evaluation)
     def images(request: Request, place: At, kept: KeptNumber, on: str, arm: str = "") -> Response:
-        asked = evaluations.asked(OnModel.of(place.fields))
-        return RedirectResponse(list_address(retrainings.opens(asked, kept, on, arm)), status_code=303)
+        question = evaluations.asked(OnModel.of(place.fields))
+        return RedirectResponse(list_address(retrainings.opens(question, kept, on, arm)), status_code=303)
 
     @page_at(app, f"{EVALUATE}retraining/weights", to_evaluation)
     def weights(request: Request, place: At, kept: KeptNumber, arm: str) -> Response:
@@ -98,5 +98,5 @@ def add_retraining_routes(
 
 
 def _known(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what an address says of comparisons."""
+    """Return the fields of an address without those of comparisons."""
     return {name: value for name, value in data.items() if name not in ("beside", "other")}

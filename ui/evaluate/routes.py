@@ -1,4 +1,4 @@
-"""Routes of the page Evaluate, of what it fetches and sends, of its images and its reports."""
+"""Routes of the page Evaluate: pages, data, actions, images and reports."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def place_of(
     other: _Number = None,
     weighing: Literal["", "case"] = "",
 ) -> Place:
-    """What an address says."""
-    # A form of a browser ends its lines as typewriters do.
+    """Parse the parameters of an address."""
+    # Forms of a browser end their lines with CR LF.
     return Place(version, filter, split, key, mapping.replace("\r\n", "\n"), beside, other, weighing)
 
 
@@ -82,29 +82,29 @@ def to_evaluation(place: Place, **_: Any) -> tuple[str, str]:
 
 
 class _Pages:
-    """What the routes show, of the services."""
+    """Values for the routes, read from the services."""
 
     def __init__(self, evaluations: EvaluationService, retrainings: Retrainings, likeness: Likeness) -> None:
         self.evaluations, self.retrainings, self.like = evaluations, retrainings, likeness
 
     def asked(self, place: Place) -> EvaluationQuestion:
-        """Raises UserError for what cannot be asked."""
+        """Return the question of a place. Raises UserError if it is invalid."""
         return self.evaluations.asked(ShowEvaluation.of(place.fields))
 
     def choices(self, place: Place) -> tuple[ModelChoice, ...]:
         return self.evaluations.models(OnModel.of(place.fields).subject)
 
     def models(self, place: Place) -> Html:
-        """The models that can be chosen for the images of a place, which can be evaluated."""
+        """Return the models that can be chosen for a place whose images can be evaluated."""
         cases = self.evaluations.cases(OnModel.of(place.fields).subject)
         return models_part(self.choices(place), place, self.trained(cases.view.kind), len(cases.pictures))
 
     def trained(self, kind: TaskKind | None) -> list[TrainedModel]:
-        """The weights of retrainings of a kind of model."""
+        """Return the weights from retrainings of a kind of model."""
         return [one for one in self.retrainings.trained() if one.found.kind == kind]
 
     def model_first(self, place: Place) -> tuple[Html, ModelChoice | None]:
-        """The model that was chosen before its images; or those that can be. Raises UserError for one that is gone."""
+        """Return the model chosen before its images, or the models to choose from. Raises UserError if it is gone."""
         if not place.key:
             return models_part(self.evaluations.models(), place, self.retrainings.trained()), None
         chosen = self.evaluations.choice(place.key)
@@ -112,31 +112,31 @@ class _Pages:
         return chosen_part(chosen, stored.identity if stored is not None else None), chosen
 
     def stand(self, place: Place) -> Stand:
-        """How far it is. Raises UserError for a place that is none."""
-        service, asked = self.evaluations, self.asked(place)
-        drawing = service.controls.work.of(about_control(asked.subject)) if service.controls is not None else ()
+        """Return the progress of an evaluation. Raises UserError for an invalid place."""
+        service, question = self.evaluations, self.asked(place)
+        drawing = service.controls.work.of(about_control(question.subject)) if service.controls is not None else ()
         control = next(iter(drawing), None)
-        subject = service.view(asked.subject)
-        title = service.title(asked.model)
+        subject = service.view(question.subject)
+        title = service.title(question.model)
         if subject.problem:
             return Stand(place, subject, title, None, Pending(0, 0), refused=subject.problem)
-        work = next(iter(service.work.of(about(asked))), None)
+        work = next(iter(service.work.of(about(question))), None)
         try:
-            mapping = service.mapping(asked)
+            mapping = service.mapping(question)
         except UserError as error:
-            return Stand(place, subject, title, None, service.pending(asked), work, str(error))
+            return Stand(place, subject, title, None, service.pending(question), work, str(error))
         if work is not None and not work.active and work.kind == LOOKING and mapping is not None:
             work = None
-        return Stand(place, subject, title, mapping, service.pending(asked), work, control=control)
+        return Stand(place, subject, title, mapping, service.pending(question), work, control=control)
 
     def parts(self, stand: Stand) -> dict[str, Html]:
-        """What the page shows. While the model reads the figures wait: each batch would change them all."""
+        """Return the parts of the page. Figures wait while the model reads: each batch would change them all."""
         if stand.at_work or not stand.ready:
             return state_parts(stand, None, None)
-        found = self.evaluations.evaluate(self.asked(stand.place))
+        evaluated = self.evaluations.evaluate(self.asked(stand.place))
         second = stand.place.second
-        compared = self._compared(found, stand.place, second) if second is not None else None
-        return state_parts(stand, result_part(found, self._links(stand, found)), compared)
+        compared = self._compared(evaluated, stand.place, second) if second is not None else None
+        return state_parts(stand, result_part(evaluated, self._links(stand, evaluated)), compared)
 
     def _links(self, stand: Stand, found: Evaluated) -> Links:
         place = stand.place
@@ -152,20 +152,20 @@ class _Pages:
         )
 
     def ranking(self, place: Place) -> Html:
-        """What to look at first, or why there is no order."""
+        """Return the images to look at first, or text that says why there is no order."""
         try:
-            asked = self.asked(place)
-            cases = self.evaluations.view(asked.subject).cases
-            return ranking_part(self.evaluations.rank(asked, most_shown(cases)), _listed, thumb_url)
+            question = self.asked(place)
+            cases = self.evaluations.view(question.subject).cases
+            return ranking_part(self.evaluations.rank(question, most_shown(cases)), _listed, thumb_url)
         except UserError as error:
             return ranking_refused(str(error))
 
     def likeness(self, place: Place) -> Html:
-        """Groups of edits and the likeness to originals, or how far the work for them is. The figures wait for it."""
-        asked = self.asked(place)
-        work = next(iter(self.like.work.of(about(asked))), None)
-        found = self.like.figures(asked) if work is None or not work.active else None
-        return render("likeness", found=found, work=work, listed=_listed, picture=thumb_url, acts=True)
+        """Return groups of edits and the likeness to originals, or the progress of that work. Figures wait for it."""
+        question = self.asked(place)
+        work = next(iter(self.like.work.of(about(question))), None)
+        figures = self.like.figures(question) if work is None or not work.active else None
+        return render("likeness", found=figures, work=work, listed=_listed, picture=thumb_url, acts=True)
 
     def _study(self, stand: Stand, found: Evaluated) -> StudyPlan | str | None:
         if found.validity is not None and found.validity.by_strata.value is not None:
@@ -190,7 +190,7 @@ class _Pages:
 
 
 def _listed(entries: Sequence[int], image: int) -> str | None:
-    """Where the gallery shows a list of entries, with one of them large; None for one that no address can hold."""
+    """Return the gallery's address of a list of entries, one of them large; None if an address cannot hold it."""
     try:
         to = list_address(entries)
     except UserError:
@@ -206,7 +206,7 @@ def add_evaluate_routes(
     likeness: Likeness,
     thumbnail: Callable[[str], bytes],
 ) -> None:
-    """Add the pages below /evaluate/. `thumbnail` gives the WebP file of an image's thumbnail."""
+    """Add the pages below /evaluate/. `thumbnail` returns the thumbnail of an image as WebP."""
     pages = _Pages(evaluations, retrainings, likeness)
     _add_pages(app, pages)
     _add_files(app, pages, thumbnail)
@@ -250,7 +250,7 @@ def _add_pages(app: FastAPI, pages: _Pages) -> None:
 
     @fetched_at(app, f"{API}trained")
     def trained(kind: TaskKind) -> Mapping[str, Any]:
-        """The weights of retrainings, for the form of Explore."""
+        """Return the weights of retrainings, for the form of Explore."""
         found = pages.trained(kind)
         return {"html": trained_here(found) if found else ""}
 
@@ -260,7 +260,7 @@ def _add_pages(app: FastAPI, pages: _Pages) -> None:
 
     @fetched_at(app, f"{API}drawing")
     def drawing(number: Annotated[int, Query(ge=1, le=LARGEST_ID)]) -> Mapping[str, Any]:
-        """How far a control set is. The figures wait: each image would change them."""
+        """Return the progress of a control set. Figures wait: each image would change them."""
         if evaluations.controls is None:
             raise Missing("Nothing is drawn here.")
         work = evaluations.controls.work.view(number)
@@ -275,7 +275,7 @@ def _state(pages: _Pages, place: Place) -> Mapping[str, Any]:
 
 
 def _work_said(work: WorkView) -> dict[str, Any]:
-    """How far work is. Raises UserError where it failed."""
+    """Return the state of work. Raises UserError if it failed."""
     if work.state == "failed":
         raise UserError(work.error)
     return {"work": work.id, "active": work.active}
@@ -300,23 +300,23 @@ def _add_files(app: FastAPI, pages: _Pages, thumbnail: Callable[[str], bytes]) -
 
     @page_at(app, f"{EVALUATE}{INPUT}", to_evaluation)
     def input_picture(request: Request, place: At) -> Response:
-        """The first image of the set as the model gets it."""
+        """Return the first image of the set as the model gets it."""
         return Response(evaluations.input_picture(pages.asked(place)), media_type="image/png", headers=FRESH)
 
     @page_at(app, f"{EVALUATE}report/{{kind}}", to_evaluation)
     def report(request: Request, place: At, kind: Literal["html", "markdown", "latex", "csv", "parquet"]) -> Response:
-        asked = pages.asked(place)
-        found, likeness = evaluations.evaluate(asked), pages.like.figures(asked)
+        question = pages.asked(place)
+        evaluated, likeness = evaluations.evaluate(question), pages.like.figures(question)
         if kind == "html":
-            data = report_html(found, evaluations.rank(asked), thumbnail, likeness).encode()
+            data = report_html(evaluated, evaluations.rank(question), thumbnail, likeness).encode()
         else:
-            data = file_of(found, kind, likeness)
-        name = plain_name(f"{found.subject.title} {found.model}") or "evaluation"
+            data = file_of(evaluated, kind, likeness)
+        name = plain_name(f"{evaluated.subject.title} {evaluated.model}") or "evaluation"
         return Response(data, media_type=_TYPES[kind], headers=attached(f"{name}{FILES[kind]}"))
 
 
 def plain_name(words: str) -> str:
-    """Words as the name of a file: small letters, digits and hyphens."""
+    """Return words as a file name: small letters, digits and hyphens, at most 80 characters."""
     return re.sub(r"[^A-Za-z0-9]+", "-", words).strip("-").lower()[:80]
 
 
@@ -329,7 +329,7 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
         return _state(pages, place)
 
     def then_here(command: type[Command]) -> Callable[[dict[str, Any]], Mapping[str, Any]]:
-        """Send a command from within the answer, about the place or a piece of work; then the page comes anew."""
+        """Return an action that sends a command about the place or a piece of work, then reloads the page."""
 
         def act(data: dict[str, Any]) -> Mapping[str, Any]:
             work = data.pop("work", None)
@@ -346,13 +346,13 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
         return _state(pages, place)
 
     def look(data: dict[str, Any]) -> Mapping[str, Any]:
-        """Load a model that is chosen, that a form names, or that was trained here; then its page is at `go`."""
+        """Load a model that is chosen, named by a form, or trained here. Its page is `go` of the reply."""
         if "trained" in data:
             data |= pages.retrainings.as_model(data.pop("trained"), str(data.pop("arm", "")))
-        asked = evaluations.asked(OnModel.of({**data, "mapping": ""}))
-        place = Place(asked.subject.version, str(data.get("filter") or ""), asked.subject.split)
-        said = _work_said(evaluations.look(asked))
-        return {**said, "go": place.to(key=model_choice_key(asked.model))}
+        question = evaluations.asked(OnModel.of({**data, "mapping": ""}))
+        place = Place(question.subject.version, str(data.get("filter") or ""), question.subject.split)
+        progress = _work_said(evaluations.look(question))
+        return {**progress, "go": place.to(key=model_choice_key(question.model))}
 
     def keep_trained(data: dict[str, Any]) -> Mapping[str, Any]:
         """Keep the weights of a retraining as a model, and name its source and file for a form."""
@@ -390,11 +390,11 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
 
 
 def _sent_place(data: Mapping[str, Any]) -> Place:
-    """What a page sends. Raises UserError for what no page of ours does."""
+    """Parse the place that a page sends. Raises UserError for anything that our pages do not send."""
     known = {name: value for name, value in data.items() if name in Place.__dataclass_fields__}
     texts = {name for name in known if name not in ("version", "other")}
     whole = all(isinstance(known[name], str) for name in texts)
     numbers = [known[name] for name in ("version", "other") if name in known]
-    if not whole or any(isinstance(one, bool) or not isinstance(one, int | None) for one in numbers):
+    if not whole or any(isinstance(number, bool) or not isinstance(number, int | None) for number in numbers):
         raise UserError("This is no evaluation. Please reload the page.")
     return Place(**known)

@@ -1,4 +1,4 @@
-"""The addresses of the page Evaluate, and how figures are said there. Pure."""
+"""Addresses of the page Evaluate, and the text of its figures. Pure."""
 
 from __future__ import annotations
 
@@ -19,40 +19,40 @@ CANNOT_TELL = "cannot tell"
 MINUS = "\N{MINUS SIGN}"
 OPENS = "Open these images"
 _FIGURES = re.compile(r"(\([^()]*\)|(?<![\w.-])[-+]?\d(?:[\d,.]*\d)?(?: %| points)?)")
-"""What is a figure in the words of an answer, or an interval in brackets."""
+"""Matches a figure in the text of an answer, or an interval in brackets."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """What an address of the page says: what is evaluated, the model, and what stands beside it."""
+    """The content of an address of the page: the images, the model, and what they are compared with."""
 
     version: int | None = None
     filter: str = ""
     """A filter, as in the address of the gallery."""
     split: str = ""
     key: str = ""
-    """`ModelChoice.key`; "" as long as no model is chosen."""
+    """`ModelChoice.key`; "" while no model is chosen."""
     mapping: str = ""
     beside: str = ""
     """The key of a second model."""
     other: int | None = None
-    """A second version, of which the same is asked."""
+    """A second version to compare with."""
     weighing: str = ""
-    """"case" where each test case weighs the same, in place of each source."""
+    """"case" if each test case weighs the same, otherwise each source does."""
 
     @property
     def fields(self) -> dict[str, Any]:
-        """What `services.evaluation.service.OnModel` takes."""
-        said = {name: value for name, value in asdict(self).items() if name not in ("beside", "other")}
-        return {name: value for name, value in said.items() if value not in (None, "")}
+        """Return the fields of `services.evaluation.commands.OnModel`."""
+        fields = {name: value for name, value in asdict(self).items() if name not in ("beside", "other")}
+        return {name: value for name, value in fields.items() if value not in (None, "")}
 
     def to(self, end: str = "", **changes: Any) -> str:
-        """The address of a place that differs by `changes`; `end` stands behind the page's own."""
+        """Return the address of this place with `changes`. `end` is appended to the page's path."""
         return evaluate_address(end, **asdict(replace(self, **changes)))
 
     @property
     def second(self) -> Place | None:
-        """What is compared with it; None for nothing."""
+        """Return the place to compare with, or None."""
         if self.beside:
             return replace(self, key=self.beside, beside="", other=None)
         if self.other is not None:
@@ -60,14 +60,14 @@ class Place:
         return None
 
     def images(self, cell: Cell, image: int = 0) -> str:
-        """Where the images of a number are opened, with one of them large."""
-        said = {name: value for name, value in asdict(cell).items() if value}
-        alone = asdict(replace(self, beside="", other=None))
-        return evaluate_address("images", **alone, **said, **({"image": image} if image else {}))
+        """Return the address of the images behind a number, with one of them large."""
+        cell_fields = {name: value for name, value in asdict(cell).items() if value}
+        place_fields = asdict(replace(self, beside="", other=None))
+        return evaluate_address("images", **place_fields, **cell_fields, **({"image": image} if image else {}))
 
 
 def weighing_link(place: Place) -> Html:
-    """A link to the same figures weighed in the other way."""
+    """Return a link to the same figures with the other weighting."""
     other = "source" if place.weighing == "case" else "case"
     words = f"Let each {'test case' if other == 'case' else 'source'} weigh the same"
     return small(el("a", words, href=place.to(weighing="case" if other == "case" else "")), id="weighing")
@@ -75,42 +75,42 @@ def weighing_link(place: Place) -> Html:
 
 @dataclass(frozen=True)
 class Links:
-    """Where an answer leads."""
+    """The links of an answer."""
 
     opened: Callable[[Cell], str | None] = lambda _cell: None
-    """Where the images of a number are."""
+    """Address of the images behind a number."""
     picture: Callable[[str], str | None] = lambda _sha: None
-    """The address of a thumbnail by its SHA-256."""
+    """Address of a thumbnail by its SHA-256."""
     image: Callable[[int, Cell], str | None] = lambda _entry, _cell: None
-    """Where one image of a number is."""
+    """Address of one image behind a number."""
     control: Child = None
-    """What makes the control set, where it can be made, and how far that is."""
+    """The part that makes the control set, with its progress, where one can be made."""
     weighed: Child = None
-    """Where the figures are weighed in the other way."""
+    """Link to the figures with the other weighting."""
     study: StudyPlan | str | None = None
-    """What a study would say that can be drafted, or in a sentence why none can; None where none is needed."""
+    """A study that can be drafted, or a sentence that says why none can; None where none is needed."""
     can_check: bool = False
-    """Whether masks can be checked from here."""
+    """True if masks can be checked from here."""
 
 
 def evaluate_address(end: str = "", **query: Any) -> str:
-    """An address below /evaluate/; what is None or "" is left out."""
-    said = {name: value for name, value in query.items() if value not in (None, "", False)}
-    return f"{EVALUATE}{end}{'?' if said else ''}{urlencode(said)}"
+    """Return an address below /evaluate/. Values of None and "" are left out."""
+    present = {name: value for name, value in query.items() if value not in (None, "", False)}
+    return f"{EVALUATE}{end}{'?' if present else ''}{urlencode(present)}"
 
 
 def linked(shown: Child, link: str | None, title: str = OPENS, **attributes: Attribute) -> Child:
-    """What is shown, as a link to its images where there are some."""
+    """Return the text as a link to its images, or as it is without a link."""
     return el("a", shown, href=link, class_="opens", title=title, **attributes) if link else shown
 
 
 def per_cent(share: float | None, unit: bool = True) -> str:
-    """A share as per cent with one digit; "–" for None."""
+    """Return a share as per cent with one digit; "–" for None."""
     return "–" if share is None else f"{100 * share:.1f}{' %' if unit else ''}"
 
 
 def signed(value: float | None, form: str = ".2f") -> str:
-    """A number with its sign, and a minus of full width; "–" for None."""
+    """Return a number with its sign and a minus of full width; "–" for None."""
     if value is None:
         return "–"
     text = f"{value:+{form}}"
@@ -118,12 +118,12 @@ def signed(value: float | None, form: str = ".2f") -> str:
 
 
 def points(value: float | None) -> str:
-    """A difference of shares in points, such as "+21.3"."""
+    """Return a difference of shares in points, such as "+21.3"."""
     return signed(None if value is None else 100 * value, ".1f")
 
 
 def ends_of(figure: Figure, difference: bool = False, form: str = "") -> str:
-    """The interval in words, such as "34.8 to 41.8", or why there is none."""
+    """Return the interval as text, such as "34.8 to 41.8", or why there is none."""
     if figure.low is None or figure.high is None:
         return figure.why
     if form:
@@ -133,26 +133,26 @@ def ends_of(figure: Figure, difference: bool = False, form: str = "") -> str:
 
 
 def p_words(p: float | None) -> str:
-    """A p-value; "–" for None."""
+    """Return a p-value as text; "–" for None."""
     if p is None:
         return "–"
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def minus(text: str) -> str:
-    """With the sign that figures have, and not a hyphen."""
+    """Replace the hyphens of a text by minus signs."""
     return text.replace("-", MINUS)
 
 
 def clipped(figure: Figure) -> Figure:
-    """With the ends of its interval between -1 and 1, as a change of a probability can be."""
+    """Clip the interval of a figure to -1 to 1, the range of a change of a probability."""
     if figure.low is None or figure.high is None:
         return figure
     return replace(figure, low=max(-1.0, figure.low), high=min(1.0, figure.high))
 
 
 def strong_figures(answer: str) -> list[Child]:
-    """The words, with the figures in them made strong, but for their intervals."""
+    """Return the text with its figures in bold, except their intervals."""
     pieces = _FIGURES.split(answer)
     return [
         el("b", minus(piece)) if place % 2 and not piece.startswith("(") else minus(piece) if place % 2 else piece

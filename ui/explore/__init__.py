@@ -1,1 +1,1 @@
-"""What the page shows: pure functions from values to markup. `markup` escapes, `parts` are the small pieces."""
+"""The page Explore: pure functions from values to markup. `markup` escapes, `parts` are the small pieces."""

@@ -1,6 +1,4 @@
-"""The table of several runs on the start page: what each shows and how far it is, and what is done with all of them:
-their settings, their stages and their images.
-"""
+"""The table of several runs on the start page: the progress of each, and the settings, stages and images of all."""
 
 from __future__ import annotations
 
@@ -23,19 +21,19 @@ from ui.templating import render
 
 TASKS = ("classification", "segmentation")
 Far = tuple[str, Tone, str, str, tuple[float | None, ...]]
-"""How far a run is: words with their tone and a hint, a sentence below, and the share of its progress bar, if any."""
+"""Progress of a run: words with their tone and a hint, a sentence below, and the share of its progress bar, if any."""
 NAMES = {
     "counterfactuals.captions": "captions",
     "generation.images_per_caption": "images of each",
     "generation.steps": "steps",
 }
 ONE_BY_ONE = ("counterfactuals.chosen",)
-"""Settings that belong to one picture alone."""
+"""Settings that concern one picture only."""
 DIFFERS = "differs"
 
 
 def together_part(together: TogetherState, profile: ProfileOptions) -> Html:
-    """The table with its head; nothing where no run is selected."""
+    """Return the table with its head; nothing if no run is selected."""
     if not together.runs:
         return Html("")
     runs, states = ",".join(together.ids), together.runs
@@ -63,18 +61,18 @@ def together_part(together: TogetherState, profile: ProfileOptions) -> Html:
 
 
 def _facts(together: TogetherState) -> str:
-    """How long the images take, and how many runs cannot begin."""
+    """Return the time that the images take, and how many runs cannot begin."""
     lacking = sum(bool(task_problem(state.run.task)) for state in together.runs)
-    said = []
+    parts = []
     if together.images:
-        said.append(f"{about(together.seconds)} of drawing" if together.seconds else "how long is not known yet")
+        parts.append(f"{about(together.seconds)} of drawing" if together.seconds else "how long is not known yet")
     if lacking:
-        said.append(f"{lacking} {'lack' if lacking > 1 else 'lacks'} a label or protected classes")
-    return " · ".join(said)
+        parts.append(f"{lacking} {'lack' if lacking > 1 else 'lacks'} a label or protected classes")
+    return " · ".join(parts)
 
 
 def _far(state: RunState) -> Far:
-    """How far a run is, or why it cannot go on."""
+    """Return the progress of a run, or why it cannot go on."""
     job = state.job
     if job is not None and job.active:
         if job.state == "waiting" or job.stage is None:
@@ -104,12 +102,12 @@ def _results(state: RunState) -> str:
 
 
 def _drawn(state: RunState) -> bool:
-    """Whether it has images that fit what it shows: a further yes draws others of them."""
+    """Return True if a run has images that fit its captions; another yes draws further ones."""
     return len(state.outdated) < len(state.run.test_cases)
 
 
 def settings_of_all(states: Sequence[RunState], profile: ProfileOptions, runs: str) -> Html:
-    """`runs` are the ids, with commas between. Where the runs do not agree, nothing is chosen."""
+    """Return the settings form of several runs. `runs` are their ids, with commas; differing values are left empty."""
     sections = _sections(states)
     presets = None
     if _read_by_all(states, "generation.steps"):
@@ -133,35 +131,35 @@ def settings_of_all(states: Sequence[RunState], profile: ProfileOptions, runs: s
 
 
 def common(states: Sequence[RunState], of: Callable[[RunState], Any]) -> Any:
-    """What all have; None where it differs."""
-    held = {of(state) for state in states}
-    return held.pop() if len(held) == 1 else None
+    """Return the value that all states share, or None if it differs."""
+    values = {of(state) for state in states}
+    return values.pop() if len(values) == 1 else None
 
 
 def _read_by_all(states: Sequence[RunState], setting: str) -> bool:
-    """Whether a setting means anything to all of the runs."""
+    """Return True if a setting matters to all of the runs."""
     return all(state.recipe.reads(setting) for state in states)
 
 
 def _sections(states: Sequence[RunState]) -> tuple[str, ...]:
-    """Those that stages or method of any of the runs read, in the order of the cards."""
-    found: dict[str, None] = {}
+    """Return the sections that the stages or method of any run read, in the order of the cards."""
+    sections: dict[str, None] = {}
     for state in states:
-        found |= dict.fromkeys(stage.settings for stage in state.recipe.stages if stage.settings)
+        sections |= dict.fromkeys(stage.settings for stage in state.recipe.stages if stage.settings)
     for state in states:
-        found |= dict.fromkeys((*state.recipe.drawing_method.sections, "generation"))
-    return tuple(name for name in found if all(hasattr(state.settings, name) for state in states))
+        sections |= dict.fromkeys((*state.recipe.drawing_method.sections, "generation"))
+    return tuple(name for name in sections if all(hasattr(state.settings, name) for state in states))
 
 
 def _names(states: Sequence[RunState], profile: ProfileOptions, section: str) -> list[str]:
-    """The settings of a section that mean anything to all of the runs and are not among those that are often set."""
-    held = getattr(states[0].settings, section)
-    own = getattr(held, "own_fields", None)  # of a control image, those of its kind
+    """Return the settings of a section that matter to all runs and are not among the common ones."""
+    section_settings = getattr(states[0].settings, section)
+    own_fields = getattr(section_settings, "own_fields", None)  # for a control image, the fields of its kind
     names = [
         name
-        for name in type(held).model_fields
+        for name in type(section_settings).model_fields
         if f"{section}.{name}" not in (*SHARED, *ONE_BY_ONE)
-        and (own is None or name == "kind" or name in own())
+        and (own_fields is None or name == "kind" or name in own_fields())
         and _read_by_all(states, f"{section}.{name}")
     ]
     if section == "conditioning" and len(profile.control_kinds) == 1 and "kind" in names:
@@ -170,7 +168,7 @@ def _names(states: Sequence[RunState], profile: ProfileOptions, section: str) ->
 
 
 def _choices(states: Sequence[RunState], profile: ProfileOptions, section: str, name: str) -> list[Any]:
-    """The values between which a setting chooses; none where it is typed or ticked."""
+    """Return the values that a setting offers; none if it is typed or ticked."""
     annotation = type(getattr(states[0].settings, section)).model_fields[name].annotation
     if get_origin(annotation) is not Literal:
         return []
@@ -180,7 +178,7 @@ def _choices(states: Sequence[RunState], profile: ProfileOptions, section: str, 
 
 
 def _input(states: Sequence[RunState], section: str, name: str, field_id: str, runs: str) -> Html:
-    """The field of one setting of all; empty where it differs."""
+    """Return the field of one setting of all runs; empty if it differs."""
     settings = getattr(states[0].settings, section)
     more: dict[str, Any] = {}
     if common(states, lambda state: getattr(getattr(state.settings, section), name)) is None:

@@ -22,7 +22,7 @@ OUTCOMES: dict[Outcome, tuple[Tone, str]] = {
     "failed": ("bad", "cross"),
     "cannot tell": ("", "question"),
 }
-"""The tone and the icon of what a check found: a tick says that the image is right in this, and nothing else."""
+"""Tone and icon of a check's outcome. A tick says that the image passes this check, and nothing else."""
 OUTCOME_WORDS: dict[Outcome, str] = {
     "passed": "Passed",
     "failed": "Failed",
@@ -35,11 +35,11 @@ STANDINGS: dict[Standing, tuple[Tone, str]] = {
     "right only here": ("", ""),
     "cannot tell": ("", "question"),
 }
-"""The tone and the icon of how the model stands. A tick says that it is right, not that it is no worse than before."""
+"""Tone and icon of a model's standing. A tick says that it is right, not that it is no worse than before."""
 
 
 def findings(state: RunState, case: StoredTestCase, comparison: ModelComparison) -> Html:
-    """What the model under test makes of an image, and what its checks found. A press on a check explains it."""
+    """Return the prediction of the model under test and the outcomes of the checks. A press on a check explains it."""
     return render(
         "explore/findings.html",
         verdict=verdict_pill(case, comparison),
@@ -53,22 +53,22 @@ def findings(state: RunState, case: StoredTestCase, comparison: ModelComparison)
 
 
 def explained(check: Check) -> str:
-    """The outcome with its reason, what had to be reached, and what the check looks at."""
-    wanted = "" if check.threshold is None else f"At least {_rounded(check, check.threshold)} passes."
+    """Return the outcome with its reason, the threshold, and what the check looks at."""
+    requirement = "" if check.threshold is None else f"At least {_rounded(check, check.threshold)} passes."
     outcome = f"{OUTCOME_WORDS[check.outcome]}."
-    return " ".join(part for part in (outcome, check.note, wanted, words_of(check).explanation) if part)
+    return " ".join(part for part in (outcome, check.note, requirement, words_of(check).explanation) if part)
 
 
 def _figure(check: Check) -> tuple[str, str]:
-    """Such as 0.82 and ", from 0.60"; in words where there is no figure."""
+    """Return such as ("0.82", ", from 0.60"), or words if there is no figure."""
     if check.value is None:
         return "cannot tell" if check.passed is None else "", ""
-    wanted = "" if check.threshold is None else f", from {_rounded(check, check.threshold)}"
-    return _rounded(check, check.value), wanted
+    requirement = "" if check.threshold is None else f", from {_rounded(check, check.threshold)}"
+    return _rounded(check, check.value), requirement
 
 
 def _rounded(check: Check, figure: float) -> str:
-    """A figure of the check; one that is just below the line does not look as if it had reached it."""
+    """Return a figure of a check as text. One just below the threshold must not look as if it had reached it."""
     near = (
         not check.passed
         and None not in (check.value, check.threshold)
@@ -79,11 +79,11 @@ def _rounded(check: Check, figure: float) -> str:
 
 
 def under_test_card(state: RunState, case: StoredTestCase | None, comparison: ModelComparison) -> Html:
-    """The table, and the form that takes another model. It can be chosen before there is an image."""
+    """Return the table, and the form for another model. It can be chosen before there is an image."""
     chosen, kind = state.settings.under_test, state.run.task.kind
     after = comparison.results.get(case.id) if case is not None else None
     label = case.task.label if case is not None and case.task.kind == "classification" else ""
-    said = hashlib.sha256(chosen.model_dump_json().encode()).hexdigest()[:12]
+    model_key = hashlib.sha256(chosen.model_dump_json().encode()).hexdigest()[:12]
     return render(
         "explore/under_test.html",
         name=_short(comparison.wanted),
@@ -96,12 +96,12 @@ def under_test_card(state: RunState, case: StoredTestCase | None, comparison: Mo
         untold=comparison.no_class_for(label),
         kind=kind,
         form=model_fields(chosen, with_profile=True),
-        form_key=f"choose-{state.run.id}-{said}",
+        form_key=f"choose-{state.run.id}-{model_key}",
     )
 
 
 def verdict_pill(case: StoredTestCase, comparison: ModelComparison) -> Html | None:
-    """The standing of the model under test in a few words. Its signs differ from those of the checks of images."""
+    """Return the standing of the model under test in a few words. Its icons differ from those of the checks."""
     outcome = comparison.outcomes.get(case.id)
     if outcome is None:
         return None

@@ -1,4 +1,4 @@
-"""What is being drawn, an image or a few together: as a thumbnail among the results, and large."""
+"""One image or a few that are being drawn: as a thumbnail among the results, and large."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from ui.templating import render
 
 STAGE: StageName = "generation"
 MODE = "drawing"
-"""The way of looking that follows what is being drawn."""
+"""The view mode that follows the drawing."""
 
 
 def drawing(state: RunState) -> JobView | None:
-    """The job that draws for this run now; None when there is none."""
+    """Return the job that draws for this run now, or None."""
     job = state.job
     return job if running_stage(job) == STAGE and job is not None and job.progress is not None else None
 
 
 def step_of(state: RunState, job: JobView) -> tuple[int, int]:
-    """The denoising step that the image is at, and how many it takes."""
+    """Return the current denoising step of the image, and the number of steps."""
     steps = state.recipe.drawing_method.settings_of(state.settings).steps or state.settings.generation.steps
     return job.progress.step if job.progress is not None else 0, steps
 
 
 def drawing_thumb(state: RunState, followed: bool = False) -> Html | None:
-    """Shows how far it is; a press on it shows it large. None while nothing is drawn."""
+    """Return a thumbnail with the progress; a press shows it large. None while nothing is drawn."""
     job = drawing(state)
     if job is None:
         return None
@@ -40,7 +40,7 @@ def drawing_thumb(state: RunState, followed: bool = False) -> Html | None:
 
 
 def drawing_figure(state: RunState) -> Html | None:
-    """What it looks like so far, large. None while nothing is drawn."""
+    """Return the latest preview, large. None while nothing is drawn."""
     job = drawing(state)
     if job is None:
         return None

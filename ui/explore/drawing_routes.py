@@ -1,4 +1,4 @@
-"""What is served of the drawing: control images while a threshold is moved, previews of what is drawn."""
+"""Routes of the drawing: control images while a threshold moves, and previews of images in progress."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ from ui.replies import FRESH
 
 _FOR_A_WHILE = {"Cache-Control": "private, max-age=600"}
 LONGEST = 4096
-"""Pixels that a page may ask for on the long side."""
+"""Most pixels that a page may request for the longer side."""
 
 
 class ControlQuery(ConditioningSettings):
-    """What a page asks of a control image: the settings that it is drawn with, and how large it is needed."""
+    """Query of a control image: the settings to draw it with, and its size."""
 
     short_side: int | None = None
-    """Pixels on the short side at which it is drawn; None for what the profile says."""
+    """Pixels of the short side at which it is drawn; None for the profile's value."""
     longest: int = 0
-    """Pixels that the page has for the longer side: more are not sent. 0 for all."""
+    """Most pixels to send for the longer side; 0 for all."""
     v: str = ""
-    """Tells addresses apart whose picture hangs on more than its settings."""
+    """Distinguishes addresses whose picture depends on more than its settings."""
 
 
 def add_drawing_routes(
     app: FastAPI, control_images: ControlImages, previews: Previews, defaults: GenerationSettings
 ) -> None:
-    """Add them to `app`, before the pages are mounted. `defaults` say how large a control image is drawn."""
+    """Add the routes to `app`, before the pages are mounted. `defaults` give the size of a control image."""
 
     @app.get("/control/{run_id}.png", include_in_schema=False)
     def control(run_id: str, request: Request) -> Response:
-        """The control image of a run under the settings of the query, a `ControlQuery`."""
+        """Return the control image of a run under the settings of the query, a `ControlQuery`."""
         try:
-            asked = ControlQuery.model_validate(dict(request.query_params))
+            query = ControlQuery.model_validate(dict(request.query_params))
         except ValidationError as error:
             return PlainTextResponse(str(refused(error, ControlQuery)), status_code=422)
-        side = defaults.short_side if asked.short_side is None else asked.short_side
-        try:  # its bounds are those of the profile's settings
+        side = defaults.short_side if query.short_side is None else query.short_side
+        try:  # the bounds are those of the profile's settings
             GenerationSettings.model_validate(defaults.model_dump() | {"short_side": side})
         except ValidationError as error:
             return PlainTextResponse(str(refused(error, GenerationSettings)), status_code=422)
-        settings = ConditioningSettings.model_validate(asked.model_dump(include=set(ConditioningSettings.model_fields)))
+        settings = ConditioningSettings.model_validate(query.model_dump(include=set(ConditioningSettings.model_fields)))
         try:
-            data = control_images.png(run_id, settings, side, min(max(0, asked.longest), LONGEST))
+            data = control_images.png(run_id, settings, side, min(max(0, query.longest), LONGEST))
         except UserError as error:
             return PlainTextResponse(str(error), status_code=404)
         if data is None:
             return PlainTextResponse("A model draws this kind: ask for it on the page first.", status_code=404)
-        # A map hangs on the mask, which may be another one tomorrow.
+        # A map depends on the mask, which may change.
         headers = FRESH if settings.kind == "segmentation" else _FOR_A_WHILE
         return Response(data, media_type="image/png", headers=headers)
 

@@ -19,11 +19,11 @@ HIDDEN = {
     "alternatives.too_close",
     "perturbations.per_type",
 }
-"""Settings that stand in the open, in the body of their card."""
+"""Settings that are always visible, in the body of their card."""
 
 
 def settings_form(sections: Mapping[str, BaseModel]) -> Html:
-    """A field for each setting of each section; a change is saved at once."""
+    """Return a field for each setting of each section; a change is saved at once."""
     rows = [
         (section, name, settings, field.description)
         for section, settings in sections.items()
@@ -34,7 +34,7 @@ def settings_form(sections: Mapping[str, BaseModel]) -> Html:
 
 
 def setting_input(section: str, name: str, settings: BaseModel, field_id: str, /, **more: Any) -> Html:
-    """The input of one setting, with `more` attributes."""
+    """Return the input of one setting, with `more` attributes."""
     field, value = type(settings).model_fields[name], getattr(settings, name)
     common: dict[str, Any] = {"id": field_id, "data_do": "setting", "data_setting": f"{section}.{name}", **more}
     if isinstance(value, bool):

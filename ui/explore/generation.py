@@ -1,4 +1,4 @@
-"""The card of stage 5: the gate with its settings and the control image in the open, and the work behind it."""
+"""The card of stage 5: the gate with its settings and the control image, and the progress of the images."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from ui.templating import render
 
 STAGE: StageName = "generation"
 DOUBTS_NAMED = 3
-"""Ticked captions that fail a check are named one by one up to here; the others are counted."""
+"""Number of ticked captions with a failed check that are named; the others are counted."""
 LISTED = 40
-"""Images that the gate lists one by one; the others are counted."""
+"""Number of images that the gate lists; the others are counted."""
 SEEDS: dict[SeedMode, tuple[str, str]] = {
     "next": ("next", "The next seeds of this run: pressing again makes other images, and the same ones in every copy."),
     "fixed": ("fixed", "The same seed for every caption: only the words differ between the images."),
@@ -54,10 +54,10 @@ FIELDS = {
 }
 
 OF_INVERTED = ("fresh_noise", "fresh_noise_by_type", "inversion_evaluations")
-"""Of these fields, those that say something of the inverted source only."""
+"""The fields that concern the inverted source only."""
 NOT_READ = "negative prompt (not read at guidance 1)"
 OPEN_SECTIONS = ("generation", "conditioning")
-"""Sections of the settings that stand on the card in a form of their own; a method's others get a general one."""
+"""Sections of the settings with a form of their own on the card; a method's other sections get a general one."""
 NAMES: dict[ControlKind, str] = {
     "canny": "Canny edges",
     "soft edges": "Soft edges",
@@ -77,12 +77,12 @@ SLIDERS = {"low": (0, 500, 1), "high": (0, 500, 1), "median": (1, 15, 2)}
 
 
 def generation_card(state: RunState, profile: ProfileOptions) -> Html:
-    """What a yes would start and what it would cost; while it runs, how far it is."""
+    """Return what a yes would start and its cost, or the progress while it runs."""
     running = running_stage(state.job) == STAGE or _waits(state)
     word, tone = _state_word(state, running)
     drawing, method, plan = state.settings.generation, state.recipe.drawing_method, state.gate.plan
     conditioned, diffuses = "conditioning" in method.sections, "generation" in method.sections
-    own = {name: getattr(state.settings, name) for name in method.sections if name not in OPEN_SECTIONS}
+    method_settings = {name: getattr(state.settings, name) for name in method.sections if name not in OPEN_SECTIONS}
     steps = method.settings_of(state.settings).steps or (drawing.steps if diffuses else None)
     how = f"{method.title} · {steps} steps" if steps is not None else method.title
     progress = state.job.progress if state.job is not None else None
@@ -93,7 +93,7 @@ def generation_card(state: RunState, profile: ProfileOptions) -> Html:
         state_pill=state_pill(word, tone, id="state-generation"),
         how=f"{what_it_is(state.settings.conditioning)} · {how}" if conditioned else how,
         conditioning=conditioning_panel(state, profile) if conditioned else None,
-        settings=settings_form(own) if own else None,
+        settings=settings_form(method_settings) if method_settings else None,
         running=running,
         waits=not running and plan is not None,
         drawing=drawing,
@@ -162,18 +162,18 @@ def _state_word(state: RunState, running: bool) -> tuple[str, Tone]:
 def preset_chips(
     drawings: Sequence[GenerationSettings], presets: Presets, do: str = "preset", **data: str
 ) -> Html | None:
-    """The presets of a profile; that is chosen which all the `drawings` have. A press on one does `do`."""
-    held = [drawing.model_dump(mode="json") for drawing in drawings]
+    """Return the presets of a profile. The one that all `drawings` have is chosen; a press on one does `do`."""
+    settings = [drawing.model_dump(mode="json") for drawing in drawings]
     chips = [
         (
             name,
-            all(one[field] == value for one in held for field, value in sets.items()),
+            all(values[field] == value for values in settings for field, value in sets.items()),
             ", ".join(f"{FIELDS.get(field, field.replace('_', ' '))} {value}" for field, value in sets.items()),
         )
         for name, sets in presets.items()
     ]
-    own = len(drawings) == 1 and not any(on for _, on, _ in chips)
-    return render("explore/presets.html", chips=chips, do=do, own=own, data=data) if presets else None
+    custom = len(drawings) == 1 and not any(on for _, on, _ in chips)
+    return render("explore/presets.html", chips=chips, do=do, own=custom, data=data) if presets else None
 
 
 def _short(text: str, most: int = 80) -> str:
@@ -204,7 +204,7 @@ def _explained(gate: Gate, state: RunState) -> str:
 
 
 def _again(gate: Gate) -> int:
-    """How many images could not be made before."""
+    """Count the planned images that failed before."""
     return sum(image.failed is not None for image in gate.plan.images) if gate.plan is not None else 0
 
 
@@ -216,7 +216,7 @@ def _doing(state: RunState) -> str:
 
 
 def conditioning_panel(state: RunState, profile: ProfileOptions) -> Html:
-    """Opened by a button in the head of the card; its pictures are asked for only while it is open."""
+    """Return the panel that a button in the card's head opens; its pictures are loaded only while it is open."""
     settings = state.settings.conditioning
     fields = type(settings).model_fields
     return render(
@@ -236,29 +236,29 @@ def conditioning_panel(state: RunState, profile: ProfileOptions) -> Html:
 
 
 def what_it_is(settings: ConditioningSettings) -> str:
-    """In a few words, for the head of the card."""
+    """Return the control image's settings in a few words, for the head of the card."""
     if settings.kind == "canny":
         return f"Canny {settings.low} / {settings.high}"
     return NAMES[settings.kind]
 
 
 def control_url(state: RunState) -> str:
-    """Where the control image is served that these settings give."""
+    """Return the address of the control image for the current settings."""
     settings = state.settings.conditioning
-    own = {name: _plain(getattr(settings, name)) for name in settings.own_fields()}
-    query: dict[str, Any] = {"kind": settings.kind, **own, "short_side": state.settings.generation.short_side}
+    fields = {name: _plain(getattr(settings, name)) for name in settings.own_fields()}
+    query: dict[str, Any] = {"kind": settings.kind, **fields, "short_side": state.settings.generation.short_side}
     if settings.kind == "segmentation":
         query["v"] = (state.run.mask_sha or "")[:12]
     return f"control/{state.run.id}.png?{urlencode(query)}"
 
 
 def _being_drawn(job: JobView | None) -> str:
-    """How far a job that only draws a control image is; "" where there is none."""
+    """Return the progress of a job that only draws a control image; "" if there is none."""
     if job is None or not job.active or job.stages:
         return ""
     if job.state == "waiting":
         return "It waits for its turn."
-    # Whole seconds, so that the markup changes no more often than a person could read.
+    # Whole seconds: the markup changes no more often than a person can read.
     return f"It is being drawn · {int(time.monotonic() - job.since)} s"
 
 

@@ -22,11 +22,11 @@ GROUPS = {
     name: (*_DIGITS, *rows) if name == _LOOKS else rows
     for name, rows in DataTable(__file__, tuple[tuple[Keys, str], ...]).items()
 }
-"""The name of each group, and its keys with what they do. Keys that belong together are pressed together."""
+"""Name of each group, and its keys with their meaning. Keys that belong together are pressed together."""
 
 
 def keys_window(thresholds: Mapping[str, float] | None = None) -> Html:
-    """The closed window. `thresholds` are those of the checks of images by name, as far as they are known."""
+    """Return the closed window. `thresholds` are those of the image checks by name, where known."""
     parts = (("help-keys", "Keys"), ("help-stages", "The stages"), ("help-checks", "The checks"))
     shown = render(
         "explore/help.html",

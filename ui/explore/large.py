@@ -1,4 +1,4 @@
-"""One result as large as it can be, looked at in one of several ways: beside the source, as edges, as a difference."""
+"""One result as large as possible, in one of several views: beside the source, as edges, as a difference."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ class Mode:
     """A way to look at a result."""
 
     title: str
-    """What its tab says."""
+    """Title of its tab."""
     words: str
-    """What it shows."""
+    """Description of what it shows."""
     artifact: str = ""
-    """The name of the artifact that it shows; "" for none."""
+    """The name of the artifact that it shows, or ""."""
 
 
 def modes(artifacts: Iterable[Artifact]) -> dict[str, Mode]:
-    """Every way to look at a result of a method with these artifacts, in the order of their tabs and keys."""
-    own: dict[str, Mode] = {}
+    """Return the ways to look at a result of a method with these artifacts, in the order of their tabs and keys."""
+    of_artifacts: dict[str, Mode] = {}
     for artifact in artifacts:
         value = re.sub(r"\W+", "-", artifact.name)
-        own[f"made-{value}"] = Mode(artifact.title, artifact.words, artifact.name)
+        of_artifacts[f"made-{value}"] = Mode(artifact.title, artifact.words, artifact.name)
         if artifact.lines:
             words = f"The lines of the {artifact.name} laid over the generated image"
-            own[f"over-{value}"] = Mode("Overlay", words, artifact.name)
+            of_artifacts[f"over-{value}"] = Mode("Overlay", words, artifact.name)
     return {
         "result": Mode("Result", "The generated image"),
         "slider": Mode("Slider", "Source and generated image, with a slider between them"),
         "source": Mode("Source", "The source image"),
-        **own,
+        **of_artifacts,
         "difference": Mode("Difference", "What changed: black is the same in both"),
         "mask": Mode("Mask", "The mask laid over the generated image"),
         "seen": Mode(
@@ -56,42 +56,42 @@ def modes(artifacts: Iterable[Artifact]) -> dict[str, Mode]:
 
 @dataclass(frozen=True)
 class View:
-    """What this page looks at; it lives in the browser."""
+    """The view of a page, kept in its browser."""
 
     case: int | None = None
-    """The test case that was picked; None for the newest."""
+    """The picked test case, or None for the newest."""
     mode: str = "result"
     only: str = ""
-    """The filter of the strip of results; "" for none."""
+    """The filter of the strip of results, or ""."""
     follow: bool = False
-    """Whether what is being drawn is shown until it is there, such as that of a new seed."""
+    """True to show the image that is being drawn, such as one of a new seed, until it is ready."""
     edited: bool = False
-    """Whether the figures of what people changed are open in the list of runs."""
+    """True while the shares of changed values are open in the list of runs."""
 
 
 def image_url(sha: str) -> str:
-    """Where an image of the workspace is served."""
+    """Return the address of an image of the workspace."""
     return f"images/{sha}.png"
 
 
 def overlay_url(sha: str) -> str:
-    """Where a mask of the workspace is served as colours to lay over its image."""
+    """Return the address of a mask of the workspace, as colours to lay over its image."""
     return f"masks/{sha}.png"
 
 
 def usable_mode(mode: str, state: RunState, case: StoredTestCase, comparison: ModelComparison) -> str:
-    """The mode, or "result" where this test case has nothing to show for it."""
+    """Return the mode, or "result" if this test case has nothing to show in it."""
     return mode if mode in _usable(state, case, comparison) else "result"
 
 
 def mode_bar(state: RunState, case: StoredTestCase, comparison: ModelComparison, mode: str) -> Html:
-    """A tab for each mode, each with its key, and the buttons for source, size and the full window."""
+    """Return a tab for each mode, with its key, and the buttons for source, size and the full window."""
     usable = _usable(state, case, comparison)
     return render("explore/modes.html", modes=modes(artifacts_of(case)), usable=usable, mode=mode)
 
 
 def source_picture(state: RunState) -> Html:
-    """The source image as large as the window lets it be, while there is no result."""
+    """Return the source image as large as the window allows, while there is no result."""
     width, height = state.source_size
     return render(
         "explore/source_picture.html",
@@ -103,11 +103,11 @@ def source_picture(state: RunState) -> Html:
 
 
 def large_picture(state: RunState, case: StoredTestCase, comparison: ModelComparison, mode: str) -> Html:
-    """The result in one mode, beside its source: both keep their places, whatever the mode."""
+    """Return the result in one mode, beside its source. Both keep their places in every mode."""
     run, result = state.run, image_url(case.image_sha)
     label, words = edit_words(case), f"Generated image: {case.lineage.counterfactual.text}"
-    # A key of its own has the page make the picture anew: the one before must not stay under this one's name.
-    made = picture(result, case.image_size, alt=words, id=f"big-{mode}", data_key=f"big-{case.image_sha}")
+    # A key of its own makes the page replace the picture: the last one must not remain under this one's name.
+    drawn = picture(result, case.image_size, alt=words, id=f"big-{mode}", data_key=f"big-{case.image_sha}")
     source, size = image_url(run.source_sha), state.source_size
     match mode:
         case "slider":
@@ -128,13 +128,13 @@ def large_picture(state: RunState, case: StoredTestCase, comparison: ModelCompar
             shown = picture(source, size, alt="Source image", id="big-source")
             return beside_source(state, mode, (shown,), ("source",))
         case "difference":
-            return beside_source(state, mode, (made, picture(source, size, alt="", class_="over")), ("difference",))
+            return beside_source(state, mode, (drawn, picture(source, size, alt="", class_="over")), ("difference",))
         case "mask" if run.mask_sha is not None:
             mask = overlay_url(run.mask_sha)
             over = picture(mask, size, alt="The mask", class_="over")
             both = (picture(source, size, alt=""), picture(mask, size, alt="", class_="over"))
             words = f"{label}, with the mask"
-            return beside_source(state, mode, (made, over), (words,), run.mask_classes, both, "source, with the mask")
+            return beside_source(state, mode, (drawn, over), (words,), run.mask_classes, both, "source, with the mask")
         case "seen":
             return _maps(state, case, comparison)
     known = modes(artifacts_of(case)).get(mode, Mode("", ""))
@@ -144,17 +144,17 @@ def large_picture(state: RunState, case: StoredTestCase, comparison: ModelCompar
             shown = picture(artifact, case.image_size, alt=known.words, id=f"big-{mode}", data_key=artifact)
             return beside_source(state, mode, (shown,), (known.artifact,))
         trace = el("i", class_="trace", style=f"-webkit-mask-image:url('{artifact}');mask-image:url('{artifact}')")
-        return beside_source(state, mode, (made, trace), (f"{label}, with the lines it was drawn on",))
-    return beside_source(state, "result", (made,), (label,))
+        return beside_source(state, mode, (drawn, trace), (f"{label}, with the lines it was drawn on",))
+    return beside_source(state, "result", (drawn,), (label,))
 
 
 def _usable(state: RunState, case: StoredTestCase, comparison: ModelComparison) -> tuple[str, ...]:
-    found = comparison.results.get(case.id)
+    prediction = comparison.results.get(case.id)
     mapped = (
         comparison.source is not None
         and bool(comparison.source.class_map)
-        and found is not None
-        and bool(found.class_map)
+        and prediction is not None
+        and bool(prediction.class_map)
     )
     missing = ({"mask"} if state.run.mask_sha is None else set()) | (set() if mapped else {"seen"})
     return tuple(
@@ -174,7 +174,7 @@ def beside_source(
     before_words: str = "source",
     looks: str = "",
 ) -> Html:
-    """Two panes of the same size: the source, or what stands `before` in its place, and what is `shown`."""
+    """Return two panes of the same size: the source, or `before` in its place, and `shown`."""
     return render(
         "explore/large.html",
         mode=mode,

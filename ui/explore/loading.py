@@ -1,5 +1,5 @@
-"""What the explore page says while Gradio's scripts are not there, so that it is never blank and has a title. It stands
-in the document itself, since Gradio's `head` and title come by those scripts.
+"""The first text of the Explore page while Gradio's scripts load, so that it is never blank and has a title. It is part
+of the document, since Gradio's `head` and title come with those scripts.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from ui.theme import MISSING
 
 STILL_LOADING = "This page is still loading. If it does not come, check the connection, then reload the page."
 PATIENCE = 8
-"""Seconds after which a page that shows nothing says so."""
+"""Seconds after which an empty page explains itself."""
 _PAGE, _HEAD = "/", b"<head>"
-# The style is inline because the style sheets come by Gradio's scripts too.
+# The style is inline because Gradio's scripts also load the style sheets.
 _FIRST = Path(__file__).with_suffix(".html").read_text(encoding="utf-8")
 for _name, _value in (("MISSING_WORDS", MISSING), ("LOADING_WORDS", STILL_LOADING), ("PATIENCE", 1000 * PATIENCE)):
     _FIRST = _FIRST.replace(_name, json.dumps(_value))
 
 
 class SaysWhatIsMissing:
-    """ASGI middleware within Gradio's application, before it compresses: puts `_FIRST` first into its document."""
+    """ASGI middleware inside Gradio's application, before compression: inserts `_FIRST` into its document."""
 
     def __init__(self, app: Application) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass everything on; only the document of the page changes."""
+        """Pass everything on, changing only the document of the page."""
         if scope["type"] != "http" or scope["path"] != _PAGE:
             await self.app(scope, receive, send)
             return

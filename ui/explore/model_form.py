@@ -1,5 +1,5 @@
-"""The fields by which a person names another model under test: the same in Explore and on the page Evaluate. What a
-kind of model does not have is not shown (`studio.css`), and not sent. Pure.
+"""The fields that name another model under test, the same in Explore and on the page Evaluate. Fields that a kind of
+model does not have are hidden (`studio.css`) and not sent. Pure.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ SOURCES: Mapping[str, str] = {
     "onnx": "an ONNX file",
     "http": "a server of the profile",
 }
-"""Where another model may come from."""
+"""Sources of another model."""
 PROFILE = {"profile": "the profile's own"}
 LAYOUTS = ("channels first", "channels last")
-"""Of the pixels that an ONNX file takes."""
+"""Order of the axes in the input of an ONNX file."""
 KNOWN = (
     "resnet50",
     "resnet18",
@@ -36,11 +36,11 @@ KNOWN = (
     "fcn_resnet50",
     "lraspp_mobilenet_v3_large",
 )
-"""Proposed while a name is typed; any other of torchvision or timm is taken too."""
+"""Suggestions while a name is typed. Any other name of torchvision or timm is accepted too."""
 
 
 def model_fields(given: UnderTestSettings, with_profile: bool = False, with_refusals: bool = False) -> Html:
-    """All fields, filled from `given`. Flags offer the profile's own model, and places for what is wrong."""
+    """Return all fields, filled from `given`. Flags add the profile's own model, and places for error messages."""
     return render(
         "explore/model_form.html",
         given=given,

@@ -1,9 +1,9 @@
-"""The explore page put together: which parts it has, and how what is done in the browser gets to the services and back.
+"""The Explore page: its parts, and the way between the browser and the services.
 
-Every part has a `gr.HTML` as its place and its markup from `ui.explore`. The script in `assets/` calls the functions of
-`page_functions`, Gradio's `server_functions`: it sends what a person does, one batch at a time, and files that Gradio's
-`upload` has taken; the reply holds the parts that changed, and the script fits them in without touching a field that is
-being typed in. What a page looks at lives in its browser, everything else here.
+Each part has a `gr.HTML` as its place and its markup from `ui.explore`. The script in `assets/` calls the functions of
+`page_functions`, Gradio's `server_functions`. It sends actions, one batch at a time, and files that Gradio's `upload`
+has stored. The reply holds the parts that changed; the script inserts them without touching a field that is being typed
+in. The `View` of a page is kept in its browser, everything else here.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from ui.scripts.endpoints import token_of
 from ui.scripts.uploads import keep_to_uploads, uploaded
 
 PARTS = ("top", "runs", "together", "start", "upload-note", "source", GENERATION, "pictures", "queue", "keys")
-"""The parts of the page, beside one for each stage of any recipe."""
+"""The fixed parts of the page. Each stage of any recipe adds one."""
 LARGEST_UPLOAD = "200mb"
 OWN = "field"
-"""Where a problem is said that a field says itself."""
+"""Place of a problem that its own field shows."""
 LONGEST_SEARCH = 200
 NAMED = 3
-"""Runs with which something was not done are named up to here; the others are counted."""
+"""Number of refused runs that a message names; the others are counted."""
 
 _WHEN_READY = "if (window.studio) go(); else window.addEventListener('studio-ready', go, {once: true});"
 _CONNECT = f"const go = () => window.studio.connect(server, upload); {_WHEN_READY}"
@@ -64,7 +64,7 @@ log = logging.getLogger(__name__)
 
 
 class Action(BaseModel):
-    """One command that a person sent, with what the page showed. "open", "new" and "poll" only look."""
+    """One command from the page, with the versions that the page showed. "open", "new" and "poll" only read."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -75,11 +75,11 @@ class Action(BaseModel):
     state: int = 0
     """The state of the run that the page showed."""
     own: bool = False
-    """A field did it, which says itself when it was refused."""
+    """True if a field sent the command. It shows a refusal itself."""
 
 
 class Batch(BaseModel):
-    """What the script of the page sends at once."""
+    """One message from the page's script: actions, and what the page shows."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -87,34 +87,34 @@ class Batch(BaseModel):
     run: str = ""
     """The run that the page shows; "" for the start page."""
     tab: str = ""
-    """Which page it is, by a name of its own."""
+    """Name of this page, different in each browser tab."""
     view: View = View()
     find: str = ""
-    """What the list of runs is searched for."""
+    """Search text of the list of runs."""
     picked: tuple[Annotated[str, Field(max_length=80)], ...] = Field((), max_length=MOST_TOGETHER)
     """The ids of the runs that are selected: the start page shows them together."""
     seen: dict[str, str] = {}
     """The stamps of the parts that the page shows."""
     revision: str = ""
-    """What the last reply said of all that it showed; "" for the first."""
+    """Revision in the last reply; "" before the first."""
 
 
 class GivenFile(BaseModel):
-    """A file that a person chose or dropped, and that Gradio's `upload` has taken."""
+    """A file that a person chose or dropped, stored by Gradio's `upload`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     path: str = Field(max_length=4096)
-    """Where it lies, in the folder of uploads."""
+    """Its path in the folder of uploads."""
     name: str = Field("", max_length=1000)
-    """What the person calls it."""
+    """Its name on the person's machine."""
 
 
 class GivenPicture(GivenFile):
     """A picture to begin a run with."""
 
     label: str = Field("", max_length=1000)
-    """What it shows, as its folder says."""
+    """Its label, from the name of its folder."""
 
 
 class GivenMask(GivenFile):
@@ -122,40 +122,40 @@ class GivenMask(GivenFile):
 
     run: str = Field(max_length=80)
     classes: str = Field("", max_length=LONGEST_TEXT)
-    """Their numbers and names as text, such as "0 sky, 1 road"."""
+    """Class numbers and names as text, such as "0 sky, 1 road"."""
 
 
 @dataclass(frozen=True)
 class PageValues:
-    """All that the page shows, read once for a reply."""
+    """Everything that the page shows, read once for a reply."""
 
     profile: ProfileOptions
     samples: tuple[Sample, ...]
     listing: Listing
     latest: tuple[RunSummary, ...]
-    """The latest runs, whatever is searched for."""
+    """The latest runs, regardless of the search."""
     jobs: tuple[JobView, ...]
-    """What runs or waits, in its order."""
+    """Running and waiting jobs, in order."""
     waiting_for: str
-    """What a job that waits now waits for, in words."""
+    """Text that says what the waiting jobs wait for."""
     view: View
     state: RunState | None
-    """The run that is looked at; None for the start page."""
+    """The open run, or None on the start page."""
     comparison: ModelComparison
-    """The model under test on the run that is looked at."""
+    """The model under test on the open run."""
     edited: tuple[EditedShare, ...] | None
-    """How many of the values of each stage people changed; None while nobody looks."""
+    """Share of each stage's values that people changed, or None while that list is closed."""
     together: TogetherState
-    """The runs that are selected; none beside a run that is looked at."""
+    """The selected runs; empty while a run is open."""
     example: ExampleView | None
-    """The example of the workspace; None beside a run."""
+    """The example of the workspace, or None while a run is open."""
     example_offered: bool
-    """Whether the studio can make one."""
+    """True if the studio can make an example."""
 
 
 @dataclass(frozen=True)
 class Performed:
-    """What became of one thing that a person did on the page."""
+    """The outcome of one action on the page."""
 
     run_id: str
     """The run to show; "" for the start page."""
@@ -165,7 +165,7 @@ class Performed:
     field: str = ""
     """The field of the command that the problem belongs to; "" for none."""
     undone: Undone | None = None
-    """What an undo or a redo has done."""
+    """The result of an undo or a redo."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class Explorer:
     revisions: Revisions
 
     def answer(self, batch: Batch) -> Reply:
-        """Do what a page says, up to the first thing that fails, and reply with what changed."""
+        """Perform the actions of a page up to the first that fails, and return the parts that changed."""
         if batch.revision == self._revision(batch) and all(action.name == "poll" for action in batch.do):
             return {"same": True}
         done, ended = Performed(batch.run), 0
@@ -203,7 +203,7 @@ class Explorer:
         return {**self._reply(done, batch), "ended": ended}
 
     def perform(self, run_id: str, action: Action, tab: str = "") -> Performed:
-        """Do one thing on the page that shows `run_id`. A person's mistake comes back as the problem of its card."""
+        """Perform one action on the page that shows `run_id`. A UserError becomes the problem of its card."""
         name, fields = action.name, action.fields
         if name == "poll":
             return Performed(run_id)
@@ -213,13 +213,13 @@ class Explorer:
         command_type = self.commands.known().get(name)
         if command_type is None:
             raise UnknownCommand(f"there is no command {name!r}")
-        seen = {"run": run_id, "tab": tab, "version": action.version, "state": action.state}
-        given = {field: value for field, value in seen.items() if field in command_type.model_fields} | fields
+        shown = {"run": run_id, "tab": tab, "version": action.version, "state": action.state}
+        values = {field: value for field, value in shown.items() if field in command_type.model_fields} | fields
         try:
-            result = self.commands.send(name, given)
+            result = self.commands.send(name, values)
         except UserError as error:
-            own = action.own and not isinstance(error, CanBeInsistedOn)
-            where = OWN if own else self._note(command_type, given, run_id, error)
+            shown_by_field = action.own and not isinstance(error, CanBeInsistedOn)
+            where = OWN if shown_by_field else self._note(command_type, values, run_id, error)
             return Performed(run_id, str(error), where, error.field)
         if isinstance(result, OpenedRun):
             return Performed(result.run_id)
@@ -227,19 +227,19 @@ class Explorer:
             return Performed(run_id, undone=result)
         if isinstance(result, DoneTogether) and result.refused:
             return Performed(run_id, self._refused(result), "start")
-        gone = command_type is DeleteRun and given["run"] == run_id
-        gone = gone or (command_type is DeleteRuns and run_id in DeleteRuns.of(given).runs)
+        gone = command_type is DeleteRun and values["run"] == run_id
+        gone = gone or (command_type is DeleteRuns and run_id in DeleteRuns.of(values).runs)
         return Performed("" if gone else run_id)
 
     def _refused(self, done: DoneTogether) -> str:
-        """Of several runs, those with which something was not done, by name; it was done with the others."""
+        """Return a message that names the refused runs and counts the others."""
         names = {state.run.id: state.run.name for state in self.together.of(tuple(done.refused)).runs}
-        told = [f"“{names.get(run_id, run_id)}”: {reason}" for run_id, reason in done.refused.items()]
-        more = f" And {len(told) - NAMED} more." if len(told) > NAMED else ""
-        return f"Not done with {len(told)} of {len(told) + len(done.done)}. {' '.join(told[:NAMED])}{more}"
+        messages = [f"“{names.get(run_id, run_id)}”: {reason}" for run_id, reason in done.refused.items()]
+        more = f" And {len(messages) - NAMED} more." if len(messages) > NAMED else ""
+        return f"Not done with {len(messages)} of {len(messages) + len(done.done)}. {' '.join(messages[:NAMED])}{more}"
 
     def _note(self, command: type[Command], given: Mapping[str, Any], run_id: str, error: UserError) -> str:
-        """The card that a problem belongs to; that of a stage keeps it until the person tries again."""
+        """Return the card that shows a problem. The card of a stage keeps it until the person tries again."""
         if not issubclass(command, RunCommand) or not run_id:
             return "source" if run_id else "start"
         stage = command.about(given)
@@ -249,11 +249,11 @@ class Explorer:
         return stage
 
     def take_picture(self, path: str, name: str, label: str = "") -> Reply:
-        """The run that an uploaded file carries, or a new one with it and a label."""
+        """Open the run that an uploaded picture carries, or begin a new run with the picture and a label."""
         return self._take(path, lambda data: vars(self.exchange.take_picture(data, name, label)))
 
     def take_run(self, path: str) -> Reply:
-        """The run that an uploaded file carries."""
+        """Open the run that an uploaded file carries."""
         return self._take(path, lambda data: vars(self.exchange.take_run(data)))
 
     def give_mask(self, run_id: str, path: str, classes: str) -> Reply:
@@ -261,7 +261,7 @@ class Explorer:
         return self._take(path, lambda data: {"said": self.runs.give_mask(run_id, data, classes)})
 
     def _take(self, path: str, take: Callable[[bytes], Reply]) -> Reply:
-        """Reply of a file. "problem" says why it was not taken, and "offer" is "new" if a run can begin with it."""
+        """Return the reply to a file. "problem" says why it was refused; "offer" is "new" if it can begin a run."""
         try:
             return {"problem": "", **take(uploaded(path).read_bytes())}
         except NoRun as error:
@@ -273,7 +273,7 @@ class Explorer:
             return {"problem": f"The studio itself failed ({type(error).__name__}): the terminal says more."}
 
     def read(self, run_id: str, view: View, find: str = "", picked: tuple[str, ...] = ()) -> PageValues:
-        """All that a page shows that looks at a run ("" for the start page). Raises UserError for an unknown run."""
+        """Read all that the page of a run shows ("" for the start page). Raises UserError for an unknown run."""
         state = self.states.of(run_id) if run_id else None
         listing = self.runs.listing(find)
         return PageValues(
@@ -293,16 +293,16 @@ class Explorer:
         )
 
     def _revision(self, batch: Batch) -> str:
-        """The name of all that a page shows, which tells the seconds of work that goes on."""
+        """Return a name for what a page shows. During work it changes every half second, else every minute."""
         shown = fingerprint(repr((batch.run, batch.view, batch.find, batch.picked)))
         return f"{self.revisions.now(0.5 if self._works(batch.run) else 60)}.{shown}"
 
     def _works(self, run_id: str) -> bool:
-        """Whether what a page shows changes by itself."""
+        """Return True while a page changes without anybody's action."""
         return bool(self.jobs.active()) or (not run_id and self.example.active)
 
     def _reply(self, done: Performed, batch: Batch) -> Reply:
-        # Asked for before the state is read: what changes in between is then asked for once more, and never missed.
+        # Read the revision before the state: a later change is then fetched once more, and never missed.
         revision = self._revision(batch.model_copy(update={"run": done.run_id}))
         active, measured = self._works(done.run_id), self.similarities.measured
         find = batch.find[:LONGEST_SEARCH]
@@ -321,7 +321,7 @@ class Explorer:
             "where": done.where,
             "field": done.field,
             "undone": {"said": done.undone.said, "again": done.undone.again} if done.undone is not None else None,
-            # Lined up, perhaps, by what was just read, and measured before it was drawn.
+            # Reading the state may have queued or finished measurements of similarity.
             "active": active or self.similarities.waiting or self.similarities.measured != measured,
             "state": state.run.state if state is not None else 0,
             "predicting": values.comparison.waiting,
@@ -331,29 +331,29 @@ class Explorer:
 
 
 def page_functions(explorer: Explorer) -> list[Callable[..., Reply]]:
-    """Return what the script of the page calls: Gradio's `server_functions`, each with one argument. Scripts with a
-    token have endpoints of their own, and are refused.
+    """Return the functions that the page's script calls (Gradio's `server_functions`), each with one argument. They
+    refuse scripts with a token, which have endpoints of their own.
     """
 
     def answer(sent: Any, request: gr.Request) -> Reply:
         return explorer.answer(_sent(Batch, sent, request))
 
     def take_picture(sent: Any, request: gr.Request) -> Reply:
-        given = _sent(GivenPicture, sent, request)
-        return explorer.take_picture(given.path, given.name, given.label)
+        picture = _sent(GivenPicture, sent, request)
+        return explorer.take_picture(picture.path, picture.name, picture.label)
 
     def take_run(sent: Any, request: gr.Request) -> Reply:
         return explorer.take_run(_sent(GivenFile, sent, request).path)
 
     def give_mask(sent: Any, request: gr.Request) -> Reply:
-        given = _sent(GivenMask, sent, request)
-        return explorer.give_mask(given.run, given.path, given.classes)
+        mask = _sent(GivenMask, sent, request)
+        return explorer.give_mask(mask.run, mask.path, mask.classes)
 
     return [answer, take_picture, take_run, give_mask]
 
 
 def _sent(kind: type[T], data: Any, request: gr.Request) -> T:
-    """What a page has sent. Raises HTTPException for what no page of ours sends."""
+    """Parse what a page sent. Raises HTTPException for anything that our pages do not send."""
     if token_of(request) is not None:
         raise HTTPException(403, "This is for the page: a script calls an endpoint by its name.")
     try:
@@ -363,10 +363,10 @@ def _sent(kind: type[T], data: Any, request: gr.Request) -> T:
 
 
 def explore_page(explorer: Explorer) -> gr.Blocks:
-    """The page, not served yet."""
+    """Build the page."""
     with gr.Blocks(title="DILLEMA Studio", fill_width=True, analytics_enabled=False) as page:
         functions = page_functions(explorer)
-        # Shows nothing: the script gets the functions of the server with it, and Gradio's way to send a file.
+        # Shows nothing. It gives the script the server's functions and Gradio's way to send a file.
         gr.HTML("", js_on_load=_CONNECT, server_functions=functions, apply_default_css=False, elem_id="wire")
         _slot("top")
         with gr.Row(elem_id="layout"):
@@ -397,7 +397,7 @@ def explore_page(explorer: Explorer) -> gr.Blocks:
 
 
 def render(values: PageValues) -> dict[str, str]:
-    """The markup of every part, each behind its stamp. Parts of a run are empty on the start page."""
+    """Return the markup of every part, each after its stamp. Parts of a run are empty on the start page."""
     profile, samples, state, jobs = values.profile, values.samples, values.state, values.jobs
     run_id = state.run.id if state is not None else ""
     parts: dict[str, Html] = dict.fromkeys((*PARTS, *stage_kinds()), Html(""))
@@ -421,14 +421,14 @@ def render(values: PageValues) -> dict[str, str]:
 
 
 def _thresholds(values: PageValues) -> dict[str, float]:
-    """What the checks of the run's images have to reach, by name."""
+    """Return the thresholds of the checks of the run's images, by name."""
     cases = values.state.run.test_cases if values.state is not None else ()
-    found = (check for case in cases for check in values.comparison.checks(case))
-    return {check.name: check.threshold for check in found if check.threshold is not None}
+    checks = (check for case in cases for check in values.comparison.checks(case))
+    return {check.name: check.threshold for check in checks if check.threshold is not None}
 
 
 def _strip(values: PageValues) -> list[int]:
-    """The results that the arrows step through, in the order in which they stand there."""
+    """Return the ids of the test cases in the strip, in order. The arrow keys step through them."""
     if values.state is None:
         return []
     return [case.id for case in strip_of(values.state, values.comparison, values.view.only).cases]
@@ -443,7 +443,7 @@ def _stamp(part: str) -> str:
 
 
 def _slot(name: str) -> None:
-    """The place of a part; the script's `part` is told of it."""
+    """Add the place of a part and pass it to the script's `part`."""
     gr.HTML(
         "",
         html_template=f'<div class="studio" data-part="{name}"></div>',

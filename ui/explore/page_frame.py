@@ -1,4 +1,4 @@
-"""The header, the start page with the example, the note below the field for an upload, and the card of the source."""
+"""The header, the start page with the example, the note below the upload, and the card of the source."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def header(
     saved: datetime | None,
     steps: RunSteps | None = None,
 ) -> Html:
-    """The header: the job at work, the profile, the last save, undo and redo from `steps` of the run."""
+    """Return the header: the job at work, the profile, the last save, undo and redo from `steps` of the run."""
     job = next((job for job in jobs if job.run_id == run_id), jobs[0] if jobs else None)
     status = render(
         "explore/status.html",
@@ -64,19 +64,19 @@ def _doing(job: JobView, waiting_for: str, run_id: str) -> str:
 
 
 def start_page(samples: tuple[Sample, ...], below: bool = False, example: Html | None = None) -> Html:
-    """Where a run begins: the `example`, and the samples. The field for an upload stands below it."""
+    """Return the start page: the `example` and the samples. The field for an upload comes below it."""
     stages = [(stage_title(name), plain, EXPLAINED[name]) for name, plain in PLAIN.items() if name in EXPLAINED]
     lead = " ".join(COUNTERFACTUAL_TESTING)
     return render("explore/start.html", samples=samples, below=below, example=example, stages=stages, lead=lead)
 
 
 def upload_note(profile: ProfileOptions) -> Html:
-    """Below the field for an upload."""
+    """Return the note below the field for an upload."""
     return render("explore/upload_note.html", profile=profile)
 
 
 def source_card(state: RunState, profile: ProfileOptions, samples: tuple[Sample, ...] = ()) -> Html:
-    """The picture's name, what was put right in it, the task of the model under test and its mask."""
+    """Return the source's card: name, corrections to the picture, the task of the model under test and its mask."""
     run = state.run
     last = run.jobs[-1] if run.jobs else None
     cut_off = last is not None and last.state == "interrupted" and state.gate.plan is not None and not state.active
@@ -96,7 +96,7 @@ def source_card(state: RunState, profile: ProfileOptions, samples: tuple[Sample,
 
 
 def _in_short(state: RunState) -> str:
-    """The task in a few words, such as: segmentation, 5 protected classes, with a mask."""
+    """Return the task in a few words, such as: segmentation, 5 protected classes, with a mask."""
     task, run = state.run.task, state.run
     if task.kind == "classification":
         words = [f"label {task.label}" if task.label else "no label yet"]
@@ -108,25 +108,25 @@ def _in_short(state: RunState) -> str:
 
 
 def mask_row(state: RunState, samples: tuple[Sample, ...]) -> Html:
-    """The mask in the card of the source; how to give one where there is none."""
+    """Return the mask in the card of the source, or how to give one."""
     run, sample = state.run, sample_of(samples, state.run)
-    masked, there = run.mask_sha is not None, {name.casefold() for name in run.mask_classes.values()}
-    kept = {name.casefold() for name in run.task.protected}
+    masked, present = run.mask_sha is not None, {name.casefold() for name in run.mask_classes.values()}
+    protected = {name.casefold() for name in run.task.protected}
     return render(
         "explore/mask.html",
         state=state,
         source=image_url(run.source_sha),
         over=overlay_url(run.mask_sha) if run.mask_sha is not None else None,
-        legend=[(number, name, name.casefold() in kept) for number, name in sorted(run.mask_classes.items())],
+        legend=[(number, name, name.casefold() in protected) for number, name in sorted(run.mask_classes.items())],
         colour=colour,
         classes=classes_text(run.mask_classes if masked else known_classes(samples)),
         offered=not masked and sample is not None and sample.mask is not None,
-        missing=[f"“{name}”" for name in run.task.protected if masked and name.casefold() not in there],
+        missing=[f"“{name}”" for name in run.task.protected if masked and name.casefold() not in present],
     )
 
 
 def example_card(view: ExampleView, offered: bool) -> Html | None:
-    """The card of the example. None where none is offered and none is there."""
+    """Return the card of the example, or None if there is none and none is offered."""
     if not offered and view.state == "none":
         return None
     links = [("Batches", BATCHES), ("Images", gallery_address()), ("Test sets", SETS)]

@@ -1,4 +1,4 @@
-"""The small pieces that every card is made of: pills, buttons, chips, icons, the frame of a card."""
+"""The small pieces of every card: pills, buttons, chips, icons, the frame of a card."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ Size = tuple[int, int]
 """Width and height of a picture, in pixels."""
 
 CONTROL = "drawing the control image"
-"""What a job does that runs and is at no stage."""
+"""Text for a job that runs at no stage."""
 
 UNKNOWN_PICTURE = "not a drawn scene"
 WORTH_A_MARK = 3
-"""Fewer words than this are shown wherever they stand."""
+"""Fewer words than this are always shown."""
 _POINTS = (".", ",", ";", ":", "!", "?")
 _ICONS = DataTable(__file__, str, "icons")
 
 
 def icon(name: str) -> Html:
-    """A line drawing of the size of the text."""
+    """Return a line drawing of the size of the text."""
     return Html(f'<svg class="icon" viewBox="0 0 16 16" aria-hidden="true">{_ICONS[name]}</svg>')
 
 
 def picture(src: str, size: Size, **attributes: Attribute) -> Html:
-    """A picture whose place the page knows before it has come: its size tells its shape."""
+    """Return a picture with its size, so that the page reserves its place before it loads."""
     return el("img", src=src, width=size[0], height=size[1], **attributes)
 
 
@@ -41,38 +41,38 @@ def thumb_url(sha: str) -> str:
 
 
 def page_links(pages: int, here: int, address: Callable[[int], str]) -> Html | None:
-    """Links to all pages of a list; None for a single page. `address` is that of a page, from 1."""
+    """Return links to all pages of a list, or None for a single page. `address` returns that of a page, from 1."""
     links = [el("a", str(n), href=address(n), class_="btn s p" if n == here else "btn s") for n in range(1, pages + 1)]
     return el("nav", links, class_="turn", aria_label="Pages") if pages > 1 else None
 
 
 def pill(text: Child, tone: Tone = "", **attributes: str | bool | None) -> Html:
-    """A word on a soft ground."""
+    """Return a word on a tinted background."""
     return el("span", text, class_=f"pill {tone}".strip(), **attributes)
 
 
 def button(text: Child, do: str = "", look: str = "", **attributes: Attribute) -> Html:
-    """A button that does the action `do` with its `data_...` attributes. `look`: "p" primary, "s" small, "q" quiet."""
+    """Return a button that does the action `do` with its `data_...` attributes. `look`: p(rimary), s(mall), q(uiet)."""
     return el("button", text, type="button", class_=f"btn {look}".strip(), data_do=do or None, **attributes)
 
 
 def muted(*words: Child, **attributes: Attribute) -> Html:
-    """A quiet line of text."""
+    """Return a muted line of text."""
     return el("p", *words, class_="mut", **attributes)
 
 
 def small(*words: Child, **attributes: Attribute) -> Html:
-    """A quiet line of small text."""
+    """Return a muted line of small text."""
     return el("p", *words, class_="mut small", **attributes)
 
 
 def more_line(title: Child, *content: Child, **attributes: Attribute) -> Html:
-    """A line that opens to show more."""
+    """Return a line that opens to show more."""
     return el("details", el("summary", title), *content, class_="more-line", **attributes)
 
 
 def help_window(words: str, links: Iterable[tuple[str, str]], *content: Child) -> Html:
-    """The closed window of help, which `assets/help.js` opens. `links` scroll to its sections: their ids and words."""
+    """Return the closed help window, which `assets/help.js` opens. `links` scroll to its sections: ids and words."""
     close = button(icon("cross"), look="s q icon-only", data_keys_close=True, aria_label="Close")
     ways = [button(name, look="s q", data_scroll_to=section) for section, name in links]
     return el(
@@ -85,14 +85,14 @@ def help_window(words: str, links: Iterable[tuple[str, str]], *content: Child) -
 
 
 def help_button(title: str) -> Html:
-    """The button that opens the window of help."""
+    """Return the button that opens the help window."""
     return button(
         "?", look="s q icon-only", id="keys-button", data_keys_open=True, aria_label="Help", title=f"{title} (?)"
     )
 
 
 def differences(pieces: tuple[Piece, ...], near: int | None = None) -> Html:
-    """A text with its changes. With `near`, words farther than that from a change are marked for small windows."""
+    """Return a text with its changes. With `near`, words farther than that from one are marked for small windows."""
     names = {"removed": "del", "added": "ins"}
     parts: list[Child] = []
     before = " "
@@ -104,7 +104,7 @@ def differences(pieces: tuple[Piece, ...], near: int | None = None) -> Html:
                 parts.append(" ")
             parts.append(el(names[piece.kind], text))
             text = piece.text[len(text) :]
-            # What was removed may have stood before a point: a space keeps it from what comes now, but for a point.
+            # Removed words need a space before the next word, but none before punctuation.
             following = pieces[place + 1].text if place + 1 < len(pieces) else "."
             if piece.kind == "removed":
                 text = "" if following.startswith(_POINTS) else " "
@@ -115,7 +115,7 @@ def differences(pieces: tuple[Piece, ...], near: int | None = None) -> Html:
 
 
 def _far(text: str, near: int, follows: bool, precedes: bool) -> Child:
-    """An unchanged text that follows a change, precedes one, or both, with a mark around what is far from them."""
+    """Return unchanged text after a change, before one, or both, with a mark around the words far from them."""
     words = re.findall(r"\S+\s*|^\s+", text)
     start, end = near * follows, len(words) - near * precedes
     if end - start < WORTH_A_MARK:
@@ -124,7 +124,7 @@ def _far(text: str, near: int, follows: bool, precedes: bool) -> Child:
 
 
 def seconds(value: float) -> str:
-    """Such as 0.04 s, 0.3 s, 11 s, 2 min 5 s."""
+    """Return seconds as text, such as 0.04 s, 0.3 s, 11 s, 2 min 5 s."""
     if value < 0.095:
         return f"{value:.2f} s"
     if value < 9.95:
@@ -134,7 +134,7 @@ def seconds(value: float) -> str:
 
 
 def left(value: float | None) -> str:
-    """What is left, behind a point; "" when nothing was measured yet."""
+    """Return the time left, after a separating dot; "" if it is unknown."""
     if value is None:
         return ""
     whole = max(1, round(value))
@@ -142,13 +142,13 @@ def left(value: float | None) -> str:
 
 
 def about(value: float) -> str:
-    """An estimate: no more exact than it is."""
+    """Return an estimated time as text, no more exact than it is."""
     if value < 1.5:
         return "about a second"
     return f"about {round(value)} s" if value < 90 else f"about {round(value / 60)} min"
 
 
 def short_model(name: str, known: Mapping[str, str]) -> str:
-    """What a model is called on the page: by `known`, or the last part of its id. Parts with a plus are told alone."""
+    """Return a model's name on the page: from `known`, or the last part of its id. Parts with a plus count alone."""
     parts = without_hashes(name).split(" + ")
     return " + ".join(known.get(part, part.rsplit("/", 1)[-1]) for part in parts)

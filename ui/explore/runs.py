@@ -1,4 +1,4 @@
-"""The list of runs: a picture, the task, how far it is and since when; and what can be done with each.
+"""The list of runs: picture, task, progress and date of each, and what can be done with it.
 
 Beside it the queue: what the worker thread does and what waits, in every run.
 """
@@ -21,15 +21,15 @@ from ui.markup import Html
 from ui.templating import render
 
 SEARCH_FROM = 7
-"""With fewer runs a search field would only be in the way."""
+"""With fewer runs there is no search field."""
 SHOWN = 12
-"""Images that wait and are shown one by one, in each job; the others are counted."""
+"""Number of waiting images of a job that are listed; the others are counted."""
 
 
 def run_list(
     listed: Listing, run_id: str, today: datetime | None = None, edited: tuple[EditedShare, ...] | None = None
 ) -> Html:
-    """List the runs and those that were deleted. `run_id` is open; `edited` is None while nobody looks at it."""
+    """Return the runs and the deleted ones. `run_id` is open; `edited` is None while its figures are closed."""
     now = today or datetime.now().astimezone()
     by_profile = groupby(edited or (), lambda share: share.profile)
     return render(
@@ -47,7 +47,7 @@ def run_list(
 
 
 def state_of(run: RunSummary, job: JobView | None) -> str:
-    """How far a run is, in a few words."""
+    """Return the progress of a run in a few words."""
     if job is not None:
         if job.state == "waiting" or (job.stage is None and job.stages):
             return "in the queue"
@@ -63,18 +63,18 @@ def state_of(run: RunSummary, job: JobView | None) -> str:
 
 
 def date_words(moment: datetime, now: datetime) -> str:
-    """When, as people say it: 10:42, yesterday, 3 Nov, 3 Nov 2024."""
-    there = moment.astimezone(now.tzinfo)
-    days = (now.date() - there.date()).days
+    """Return a time in everyday words: 10:42, yesterday, 3 Nov, 3 Nov 2024."""
+    local = moment.astimezone(now.tzinfo)
+    days = (now.date() - local.date()).days
     if days <= 0:
-        return there.strftime("%H:%M")
+        return local.strftime("%H:%M")
     if days == 1:
         return "yesterday"
-    return f"{there.day} {there:%b}" if there.year == now.year else f"{there.day} {there:%b} {there.year}"
+    return f"{local.day} {local:%b}" if local.year == now.year else f"{local.day} {local:%b} {local.year}"
 
 
 def queue_part(jobs: tuple[JobView, ...], names: Mapping[str, str], run_id: str, waiting_for: str) -> Html:
-    """Nothing while there is nothing to do. `names` are those of the runs, `run_id` is the one that is looked at."""
+    """Return the queue, or nothing if it is empty. `names` are those of the runs; `run_id` is the open run."""
     if not jobs:
         return Html("")
     number = sum(len(job.waiting) + len(job.at_parts) if job.parts else 1 for job in jobs)

@@ -1,4 +1,4 @@
-"""The frame of a stage card: number, name, state as a word, model and seconds, its buttons and its panels.
+"""The frame of a stage card: number, name, state, model and seconds, its buttons and its panels.
 
 The panels are the prompt and the reply of its model, with an editor of the prompt, and the history.
 """
@@ -36,20 +36,20 @@ ICONS: dict[str, str] = {
     "cancelled": "cross",
     "interrupted": "alert",
 }
-"""What stands before the word of a state: neither needs the other, nor a colour."""
+"""Icon before the word of a state, so that neither depends on the other nor on a colour."""
 Summary = Callable[[Any], str]
-"""Tells a value in one line."""
+"""Returns a value in one line."""
 Exchange = tuple[str, str, str]
-"""Words about a try, what was asked and what was replied."""
+"""Description of a try, its prompt and its reply."""
 
 
 def stage_card(name: StageName, state: RunState, body: Html) -> Html:
-    """The card of a text stage of the run's recipe."""
+    """Return the card of a text stage of the run's recipe."""
     stage, stored = state.recipe.stage(name), state.run.values.get(name)
     versions = state.histories.get(name, ())
     word, tone = state_word(name, state)
     job = state.job if running_stage(state.job) == name else None
-    held = state.problems.get(name)
+    problem = state.problems.get(name)
     return render(
         "explore/stage.html",
         name=name,
@@ -67,9 +67,9 @@ def stage_card(name: StageName, state: RunState, body: Html) -> Html:
         running=job is not None,
         working=_working(job) if job is not None else "",
         share=job.progress.done / max(1, job.progress.total) if job is not None and job.progress is not None else None,
-        problem_of=held,
-        asks=held is not None and isinstance(held.insist, RunStage),
-        insisted=_insisted(held),
+        problem_of=problem,
+        asks=problem is not None and isinstance(problem.insist, RunStage),
+        insisted=_insisted(problem),
         history=history(versions, stage.summary, state.model_names, stored.id if stored is not None else 0)
         if len(versions) > (stored is not None)
         else None,
@@ -81,26 +81,26 @@ def stage_card(name: StageName, state: RunState, body: Html) -> Html:
 
 
 def title(words: str, stage: StageName) -> Html:
-    """The name of a stage, and beside it what that means in plain words."""
+    """Return the name of a stage, with its meaning in plain words."""
     plain = PLAIN.get(stage)
     return el("h2", words, el("span", plain, class_="plain") if plain else None, title=plain)
 
 
 def state_pill(word: str, tone: Tone, **attributes: str | bool | None) -> Html:
-    """A state as icon, word and colour. What stands behind a colon is its reason."""
+    """Return a state as icon, word and colour. The text after a colon is its reason."""
     name = word.split(":")[0]
-    drawn = ICONS.get(name)
-    shown = [icon(drawn) if drawn else None, el("span", word)]
+    icon_name = ICONS.get(name)
+    shown = [icon(icon_name) if icon_name else None, el("span", word)]
     return pill(shown, tone, data_state=name, title=word if word != name else None, **attributes)
 
 
 def running_stage(job: JobView | None) -> StageName | None:
-    """The stage that the worker thread is at for this run."""
+    """Return the stage of this run that the worker thread is at, or None."""
     return job.stage if job is not None and job.state == "running" else None
 
 
 def state_word(stage: StageName, state: RunState) -> tuple[str, Tone]:
-    """The state of a text stage in words, and its tone."""
+    """Return the state of a text stage in words, and its tone."""
     job = state.job
     if running_stage(job) == stage:
         return "running", "acc"
@@ -118,7 +118,7 @@ def state_word(stage: StageName, state: RunState) -> tuple[str, Tone]:
 
 
 def _comes_later(stage: StageName, state: RunState, job: JobView) -> bool:
-    """Whether a job has still to come to a stage: always to its only one, else to those that are empty or stale."""
+    """Return True if a job still has to run a stage: always its only one, else those that are empty or stale."""
     if not job.active or stage not in job.stages:
         return False
     cards = state.recipe.cards
@@ -141,13 +141,13 @@ def _working(job: JobView) -> str:
     progress = job.progress
     if progress is not None:
         return f"{progress.note}{left(progress.seconds_left)}"
-    # Whole seconds, so that the markup changes no more often than a person could read.
+    # Whole seconds: the markup changes no more often than a person can read.
     doing = stage_doing(job.stage) if job.stage is not None else "starting"
     return f"{doing} · {int(time.monotonic() - job.since)} s{FIRST_TIME}"
 
 
 def _insisted(held: Problem | None) -> dict[str, str]:
-    """The attributes of a button that sends again what was refused, and insists on it."""
+    """Return the attributes of a button that repeats a refused command and insists on it."""
     if held is None or held.insist is None:
         return {}
     fields = held.insist.model_dump(mode="json", exclude={"run", "tab", "version"})
@@ -155,32 +155,32 @@ def _insisted(held: Problem | None) -> dict[str, str]:
 
 
 def prompt_panel(stage: StageName, state: RunState) -> Html:
-    """Prompt and reply of the latest try, failed ones too, and the template for the next one if there is one."""
-    held = state.recipe.stage(stage)
-    sent = {slot.name for slot in held.others_sent(state.settings)}
+    """Return prompt and reply of the latest try, failed ones too, and the template for the next one if there is one."""
+    recipe_stage = state.recipe.stage(stage)
+    sent = {slot.name for slot in recipe_stage.others_sent(state.settings)}
     slots = [
         (slot, f"{stage}-{slot.name}" if further else stage, further, _note(slot, state), _earlier(slot, state))
-        for slot in held.prompt_slots
-        if not (further := slot in held.other_prompts) or slot.name in sent or slot.name in state.run.prompts
+        for slot in recipe_stage.prompt_slots
+        if not (further := slot in recipe_stage.other_prompts) or slot.name in sent or slot.name in state.run.prompts
     ]
-    said = _said(stage, state)
-    return render("explore/prompt.html", stage=stage, state=state, slots=slots, said=said, moment=_when)
+    exchange = _said(stage, state)
+    return render("explore/prompt.html", stage=stage, state=state, slots=slots, said=exchange, moment=_when)
 
 
 def has_prompt(stage: StageName, state: RunState) -> bool:
-    """Whether the stage has a prompt to show: one that its model was sent, or a template for the next try."""
-    asked = any(version.value.trace.prompt for version in state.histories.get(stage, ()))
-    return asked or bool(state.recipe.stage(stage).prompt_slots)
+    """Return True if the stage has a prompt to show: one that was sent, or a template for the next try."""
+    was_prompted = any(version.value.trace.prompt for version in state.histories.get(stage, ()))
+    return was_prompted or bool(state.recipe.stage(stage).prompt_slots)
 
 
 def _said(stage: StageName, state: RunState) -> Exchange | None:
-    held = state.problems.get(stage)
-    if held is not None and held.prompt:
-        return "The last try, which could not be read", held.prompt, held.raw_reply
-    asked = [version for version in state.histories.get(stage, ()) if version.value.trace.prompt]
-    if not asked:
+    problem = state.problems.get(stage)
+    if problem is not None and problem.prompt:
+        return "The last try, which could not be read", problem.prompt, problem.raw_reply
+    prompted = [version for version in state.histories.get(stage, ()) if version.value.trace.prompt]
+    if not prompted:
         return None
-    trace, created = asked[-1].value.trace, asked[-1].created
+    trace, created = prompted[-1].value.trace, prompted[-1].created
     name = short_model(trace.model, state.model_names)
     tries = "at the first try" if trace.attempts == 1 else f"at try {trace.attempts}"
     words = f"{name} · {clock(created)} · {seconds(trace.seconds)} · seed {trace.seed} · {tries}"
@@ -188,7 +188,7 @@ def _said(stage: StageName, state: RunState) -> Exchange | None:
 
 
 def _note(slot: PromptSlot, state: RunState) -> str:
-    """What a template has to hold and may hold."""
+    """Return which fields a template must hold and may hold."""
     listed = ", ".join(f"${name}" for name in slot.required)
     allowed = f", and may hold {', '.join(f'${name}' for name in slot.optional)}" if slot.optional else ""
     note = f"It has to hold {listed}{allowed}: the studio fills them in."
@@ -198,15 +198,15 @@ def _note(slot: PromptSlot, state: RunState) -> str:
 
 
 def _earlier(slot: PromptSlot, state: RunState) -> list[tuple[int, str, datetime]]:
-    """Number, template and date of what this run had before for a prompt, each once, the newest first."""
+    """Return number, template and date of this run's earlier templates of a prompt, each once, newest first."""
     now, name = state.run.prompts.get(slot.name), slot.name
-    moments = {held.prompts[name]: held.created for held in state.earlier_prompts if name in held.prompts}
+    moments = {earlier.prompts[name]: earlier.created for earlier in state.earlier_prompts if name in earlier.prompts}
     rows = [(number, *row) for number, row in enumerate(moments.items()) if row[0] != now]
     return rows[::-1]
 
 
 def history(versions: tuple[StoredValue, ...], summary: Summary, names: Mapping[str, str], held: int) -> Html:
-    """List all versions, newest first, each with a way back. `held` is the id of the current one, or 0."""
+    """Return all versions, newest first, each with a way to restore it. `held` is the current one's id, or 0."""
     rows = [
         (version, _when(version.created), _who(version, names), summary(version.value.value))
         for version in reversed(versions)
@@ -220,6 +220,6 @@ def _who(version: StoredValue, names: Mapping[str, str]) -> str:
 
 
 def _when(moment: datetime) -> str:
-    own = moment.astimezone()
-    today = own.date() == datetime.now().astimezone().date()
-    return clock(moment) if today else own.strftime("%d %b %H:%M")
+    local = moment.astimezone()
+    today = local.date() == datetime.now().astimezone().date()
+    return clock(moment) if today else local.strftime("%d %b %H:%M")

@@ -1,4 +1,4 @@
-"""The cards of a recipe's text stages: each that has one of its own, and a general one for any other type of value.
+"""The cards of a recipe's text stages: some types of value have their own, all others a general one.
 
 `assets/brush.js` is the brush of the card on which a person paints a region over the source image.
 """
@@ -24,22 +24,22 @@ T = TypeVar("T")
 
 
 def general_card(name: StageName, state: RunState) -> Html:
-    """The card of a stage whose type of value has none of its own: the value as text, which a person may edit."""
+    """Return the card of a stage whose value type has no card of its own: the value as text that a person may edit."""
     stage, stored = state.recipe.stage(name), state.run.values.get(name)
     text = to_text(stored.value.value) if stored is not None else ""
-    values = {read: held.value.value for read, held in state.run.values.items()}
+    values = {read: stored_value.value.value for read, stored_value in state.run.values.items()}
     remarks = stage.remarks(stored.value.value, values, state.run.task) if stored is not None else []
     shown = render("explore/value.html", state=state, stage=stage, text=text, remarks=remarks)
     return stage_card(name, state, shown)
 
 
 def region_card(state: RunState) -> Html:
-    """Where the source may change."""
+    """Return the card of the region of the source that may change."""
     return brush_card("region", state, "may change")
 
 
 def brush_card(name: StageName, state: RunState, words: str) -> Html:
-    """The card of a stage whose value is a `Region`. `words` say what the painted part does, such as "may change"."""
+    """Return the card of a stage whose value is a `Region`. `words` describe the painted part, such as "may change"."""
     stored, undone = state.run.values.get(name), state.steps.next_redo
     shown = render(
         "explore/brush.html",
@@ -55,14 +55,14 @@ def brush_card(name: StageName, state: RunState, words: str) -> Html:
 
 
 def caption_card(state: RunState) -> Html:
-    """Stage 1: a text, and which of its words the task protects."""
+    """Return the card of stage 1: the caption, with the words that the task protects."""
     wrong = failed(state.caption_checks()) if state.caption else ()
     marked = _marked(state.caption, state.run.task)
     return stage_card("caption", state, render("explore/caption.html", state=state, marked=marked, wrong=wrong))
 
 
 def _marked(text: str, task: Task) -> list[Child]:
-    """The text with a mark around every word that the task protects."""
+    """Return the text with a mark around every word that the task protects."""
     parts: list[Child] = []
     at = 0
     for start, end in protected_spans(text, task):
@@ -72,7 +72,7 @@ def _marked(text: str, task: Task) -> list[Child]:
 
 
 def keywords_card(state: RunState) -> Html:
-    """Stage 2: chips to tick, reword and drop, and one to add."""
+    """Return the card of stage 2: chips to tick, reword and drop, and one to add."""
     items = _value(state, "keywords", Keywords(())).items
     chips = [(item, _warning(failed(state.keyword_checks(item)))) for item in items]
     locked = protected_words_in(state.caption, state.run.task)
@@ -80,8 +80,8 @@ def keywords_card(state: RunState) -> Html:
 
 
 def alternatives_card(state: RunState) -> Html:
-    """Stage 3: a row for each keyword that is ticked, with chips."""
-    value, own = state.alternatives, state.settings.alternatives
+    """Return the card of stage 3: a row of chips for each ticked keyword."""
+    value, settings = state.alternatives, state.settings.alternatives
     rows = {item.keyword: item for item in value.items}
     for keyword in _value(state, "keywords", Keywords(())).items:
         if keyword.used and "keywords" not in state.stale:
@@ -91,8 +91,8 @@ def alternatives_card(state: RunState) -> Html:
         state=state,
         rows=list(rows.values()),
         asked=bool(value.items),
-        field=type(own).model_fields["too_close"],
-        close=sum(option.is_close(own.too_close) for item in value.items for option in item.options),
+        field=type(settings).model_fields["too_close"],
+        close=sum(option.is_close(settings.too_close) for item in value.items for option in item.options),
         shut=state.active or task_problem(state.run.task) != "",
         warning_of=lambda item, option: _warning(failed(state.alternative_checks(item, option))),
         setting_input=setting_input,
@@ -116,10 +116,10 @@ CARDS: Mapping[StageName, Callable[[RunState], Html]] = {
     "counterfactuals": counterfactuals_card,
     "region": region_card,
 }
-"""Of the stages whose values have a card of their own."""
+"""Stages whose values have a card of their own."""
 
 
 def card_of(name: StageName, state: RunState) -> Html:
-    """The card of a text stage of the run's recipe."""
-    own = CARDS.get(name)
-    return own(state) if own is not None else general_card(name, state)
+    """Return the card of a text stage of the run's recipe."""
+    card = CARDS.get(name)
+    return card(state) if card is not None else general_card(name, state)

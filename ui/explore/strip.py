@@ -1,5 +1,5 @@
-"""The picture column: the large picture with its review, the strip of all results below, which of them are shown and
-which is next to be judged, then what is known of one.
+"""The picture column: the large picture with its review, the strip of all results with its filters, and what is known
+of one result.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ REASONS: dict[str, tuple[str, ...]] = {
     "classification": ("label no longer right", "edit does not show", "not realistic", "other"),
     "segmentation": ("protected class lost", "edit does not show", "not realistic", "other"),
 }
-"""The usual reasons for a rejection, by the kind of task; the keys 1 to 4 stand for them while they are shown."""
+"""The usual reasons for a rejection, by kind of task. Keys 1 to 4 choose them while they are shown."""
 
 
 @dataclass(frozen=True)
 class Filter:
-    """Some of the results."""
+    """A filter of the results."""
 
     words: str
     explanation: str
@@ -56,27 +56,27 @@ FILTERS: Mapping[str, Filter] = {
         lambda case, comparison: case.id in comparison.newly_misclassified,
     ),
 }
-"""By the name that a page asks for."""
+"""Filters by the name in a page's request."""
 
 
 @dataclass(frozen=True)
 class Strip:
-    """The results of a run, the newest first, and those of them that a page looks through."""
+    """The results of a run, newest first, and those that a page looks through."""
 
     all: tuple[StoredTestCase, ...]
     cases: tuple[StoredTestCase, ...]
     only: str
-    """The name of the filter; "" for none."""
+    """The name of the filter, or ""."""
 
     @property
     def first(self) -> StoredTestCase | None:
-        """What is shown while nothing is picked."""
+        """Return the result to show while none is picked, or None."""
         return next(iter(self.cases or self.all), None)
 
     def next_unreviewed(self, case: StoredTestCase) -> StoredTestCase | None:
-        """The next one to be judged after `case`, from the start again after the last; None when all others are."""
+        """Return the next unreviewed result after `case`, starting again after the last; None if there is no other."""
         shown = self.cases if any(held.review is None and held.id != case.id for held in self.cases) else self.all
-        # `case` itself may be filtered out: the order of all tells what comes after it.
+        # `case` itself may be filtered out, so the order of all decides what comes after it.
         order = [held.id for held in self.all]
         here = order.index(case.id)
         waiting = [held for held in shown if held.review is None and held.id != case.id]
@@ -84,7 +84,7 @@ class Strip:
 
 
 def strip_of(state: RunState, comparison: ModelComparison, only: str) -> Strip:
-    """The results of a run as a page looks through them."""
+    """Return the results of a run as a page looks through them."""
     every = tuple(reversed(state.run.test_cases))
     chosen = FILTERS.get(only)
     if chosen is None:
@@ -93,7 +93,7 @@ def strip_of(state: RunState, comparison: ModelComparison, only: str) -> Strip:
 
 
 def strip(state: RunState, held: Strip, shown: StoredTestCase, comparison: ModelComparison, following: bool) -> Html:
-    """How many results there are, the filters, and a picture of each."""
+    """Return the number of results, the filters, and a picture of each."""
     found = {name: [case.id for case in held.all if one.holds(case, comparison)] for name, one in FILTERS.items()}
     return render(
         "explore/strip.html",
@@ -114,7 +114,7 @@ def strip(state: RunState, held: Strip, shown: StoredTestCase, comparison: Model
 
 
 def _count(held: Strip, task: Task) -> str:
-    """Such as: 6 results, 3 accepted, 1 rejected."""
+    """Return such as: 6 results, 3 accepted, 1 rejected."""
     words = [count_of(len(held.all), "result")]
     ours = [case for case in held.all if case.task == task]
     for verdict in ("accepted", "rejected"):
@@ -126,9 +126,9 @@ def _count(held: Strip, task: Task) -> str:
 
 
 def picture_column(state: RunState, view: View, comparison: ModelComparison) -> Html:
-    """Show a result, or what is being drawn, with all that is known of it; the source while there is no result."""
-    held = strip_of(state, comparison, view.only)
-    case = next((made for made in held.all if made.id == view.case), held.first)
+    """Return a result or an image in progress with all that is known of it, or the source while there is no result."""
+    results = strip_of(state, comparison, view.only)
+    case = next((result for result in results.all if result.id == view.case), results.first)
     if case is None:
         return render(
             "explore/source_only.html",
@@ -138,21 +138,21 @@ def picture_column(state: RunState, view: View, comparison: ModelComparison) -> 
         )
     mode = usable_mode(view.mode, state, case, comparison)
     drawn = drawing_figure(state) if view.follow or view.mode == DRAWING else None
-    # What is not there yet can be neither checked nor judged.
+    # An unfinished image can be neither checked nor reviewed.
     viewer = [mode_bar(state, case, comparison, DRAWING), drawn]
     if drawn is None:
         viewer = [
             mode_bar(state, case, comparison, mode),
             large_picture(state, case, comparison, mode),
             findings(state, case, comparison),
-            review_bar(state.run, case, held.next_unreviewed(case)),
+            review_bar(state.run, case, results.next_unreviewed(case)),
         ]
     return render(
         "explore/pictures.html",
         run=state.run,
         case=case,
         viewer=viewer,
-        strip=strip(state, held, case, comparison, drawn is not None),
+        strip=strip(state, results, case, comparison, drawn is not None),
         under_test=under_test_card(state, case, comparison),
         pieces=shortened(word_diff(state.caption, case.lineage.counterfactual.text)),
         notes=[check.note for check in failed(comparison.checks(case)) if check.note],
@@ -161,7 +161,7 @@ def picture_column(state: RunState, view: View, comparison: ModelComparison) -> 
 
 
 def _made_by(state: RunState, case: StoredTestCase) -> str:
-    """Model, steps, seed and seconds of an image."""
+    """Return model, steps, seed and seconds of an image."""
     lineage, steps = case.lineage, case.lineage.settings.steps
     pace = "" if steps is None else f"{steps} steps · "
     model = short_model(lineage.model, state.model_names)
@@ -169,7 +169,7 @@ def _made_by(state: RunState, case: StoredTestCase) -> str:
 
 
 def review_bar(run: Run, case: StoredTestCase, following: StoredTestCase | None = None) -> Html:
-    """What was decided, and the buttons. `following` is the next result to be judged, where there is one."""
+    """Return the verdict, and the buttons. `following` is the next result to review, if any."""
     return render(
         "explore/review.html",
         case=case,
@@ -181,7 +181,7 @@ def review_bar(run: Run, case: StoredTestCase, following: StoredTestCase | None 
 
 
 def verdict_words(review: Review, task: Task, now: Task) -> str:
-    """The verdict, with what it was given for where the run has another task by `now`, and the reason."""
+    """Return the verdict, with the task that it was given for if the run has another one by `now`."""
     words: str = review.verdict
     if task != now:
         words = f"{words} for {task.label if task.kind == 'classification' else 'other classes'}"

@@ -1,4 +1,4 @@
-"""The plain words of the page beside the terms of the field: what each stage is for, said without knowing its name."""
+"""Plain words beside the terms of the field, which explain each stage to somebody who does not know its name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PLAIN: Mapping[StageName, str] = {
     "counterfactuals": "the new captions",
     GENERATION: "the new images",
 }
-"""Behind the name of a stage, in its title; a stage of another recipe has none."""
+"""Words after the name of a stage in its title; a stage of another recipe has none."""
 
 EXPLAINED: Mapping[StageName, str] = {
     "caption": "What the picture shows, in several sentences. A model writes it, and you can correct it.",
@@ -24,13 +24,13 @@ EXPLAINED: Mapping[StageName, str] = {
     "counterfactuals": "The caption again, with one or more things changed, and checked word by word.",
     GENERATION: "One image for each new caption. It keeps the shapes of the source, and is drawn only when you say so.",
 }
-"""What a stage does, in a sentence or two, for somebody who reads of it for the first time."""
+"""One or two sentences on each stage, for a first reading."""
 FIRST_TIME = " · the first time, the models are loaded too"
-"""Behind the seconds of work that cannot tell yet how far it is."""
+"""Text after the seconds of work whose progress is still unknown."""
 COUNTERFACTUAL_TESTING = (
     "Counterfactual testing changes something in a picture that should make no difference, such as the weather, and "
     "asks the model under test again: where it was right before and is wrong now, you have found a fault.",
     "The studio makes such pictures from one of yours in five stages, and you can look at what each makes and change "
     "it before the next.",
 )
-"""What all of this is for, in two sentences."""
+"""The purpose of the studio, in two sentences."""

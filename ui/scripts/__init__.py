@@ -1,1 +1,1 @@
-"""Doors for programs: named endpoints, plain HTTP, MCP, and the page of tokens."""
+"""Interfaces for programs: named endpoints, plain HTTP, MCP, and the page of tokens."""

@@ -1,7 +1,7 @@
-"""The door for scripts and agents: every command and question by its name, as an endpoint of the Gradio application.
+"""Endpoints for scripts and agents: every command and query by its name, in the Gradio application.
 
-`gradio_client`, plain HTTP and MCP (`ui.scripts.mcp`) call the same functions. What is sent is checked by the command's
-own model, as for a page; a mistake comes back as one sentence, and the title of the error names its field.
+`gradio_client`, plain HTTP and MCP (`ui.scripts.mcp`) call the same functions. The command's own model checks the
+values, as for a page. An error is one sentence, and its title names the field.
 """
 
 from __future__ import annotations
@@ -54,33 +54,32 @@ from ui.security.guard import TokenOf
 PATH = "/endpoints"
 """The page that the endpoints belong to."""
 OF_PAGES = frozenset({"save-draft", "refresh-draft", "preview-step", "make-token", "withdraw-token", "plan-any-batch"})
-"""Commands of pages only: they keep a form in step, which a script has none of, say what a script may, or name any
-folder of this machine, which only the lead may: what scripts plan is `PlanByScript`."""
+"""Commands of pages only. They update a form, manage tokens, or read any folder of this machine, which only the lead
+may. Scripts plan by `PlanByScript`."""
 _OF_A_PAGE = frozenset({"tab", "based", "number", "form"})
-"""Fields that say which page sent a command, and what its form held; one that must be given is another of this name."""
+"""Fields that name the sending page and the content of its form. A required field of such a name is an ordinary one."""
 LOOK_SECONDS, SAY_SECONDS = 0.1, 2.0
-"""Between two looks at a job that is watched; and until the same is said again: Gradio then finds that nobody listens
-any more, and lets go of who watches."""
+"""Seconds between two looks at a watched job, and before an unchanged state is sent again. Sending it lets Gradio
+notice that the client is gone and release its watcher."""
 MOST_WATCHERS, MOST_OF_A_TOKEN = 200, 20
-"""At once. More wait for their turn; of a token more are refused."""
+"""Watchers at once: more than the first number wait, more than the second of one token are refused."""
 SAID_IN_A_SECOND = 25
-"""What all watchers together are told of how far their jobs are, however many they are: it is the work that they wait
-for that has to get on."""
+"""Progress updates a second for all watchers together. The limit leaves the processor to the jobs themselves."""
 KNOWN_CALLERS = 40
-"""Of whom Gradio keeps a copy of the application's components at a time; it makes a new one for who comes back."""
+"""Callers for whom Gradio keeps a copy of the components. It makes a new copy for a caller who returns later."""
 NO_FIELD = "Error"
-"""The title of an error that belongs to no field, as Gradio has it."""
+"""Gradio's title of an error that belongs to no field."""
 log = logging.getLogger(__name__)
 Plain = dict[str, Any]
 C = TypeVar("C", bound=Command)
 Do = Callable[[Any], Plain]
-"""Does a command, and gives plain data."""
+"""Performs a command and returns plain data."""
 DoAwaited = Callable[[Any, Waiter], Awaitable[Plain]]
-"""The same of what takes time, without a thread of its own."""
+"""Performs a slow command without a thread of its own."""
 
 
 class NotAllowed(UserError):
-    """A token does not open this, or not any more."""
+    """Raised if a token does not allow the command, or no longer does."""
 
 
 class WatchJob(ShowJob, name="watch-job"):
@@ -130,7 +129,7 @@ class GiveMask(RunCommand, name="give-mask"):
 
 @dataclass(frozen=True)
 class Services:
-    """What the endpoints call."""
+    """The services that the endpoints call."""
 
     commands: Commands
     runs: RunService
@@ -143,18 +142,19 @@ class Services:
     imports: ImportService
     batches: BatchRuns
     watchers: Counter[int] = field(default_factory=Counter)
-    """How many watch a job now, by the number of their token; 0 for those without."""
+    """Number of watchers by the id of their token; 0 for those without a token."""
 
 
 def add_endpoints(page: gr.Blocks, services: Services) -> Mapping[int, type[Command] | None]:
-    """Add them to an application, as a page of their own: what describes them is then not loaded with another page.
+    """Add the endpoints to an application, on a page of their own so that other pages need not load their description.
 
-    Gives the numbers of all functions of the application, with the command that each takes; None for those of a page.
+    Return the numbers of all functions of the application with the command that each takes; None for those of a
+    page.
     """
-    # Gradio has a place for each call that is going on, and a watcher keeps its one: others must find one all the same.
+    # A watcher keeps one of Gradio's places for calls in progress. The others must still find one.
     page._queue.max_thread_count = MOST_WATCHERS + page.max_threads
     SleepyQueue.made_of(page._queue)
-    # Of each caller Gradio keeps how every component of the application looks, which here is the same for all of them.
+    # Gradio keeps a copy of all components for each caller, although here they are the same for everybody.
     page.state_session_capacity = KNOWN_CALLERS
     before = set(page.fns)
     with page.route("Endpoints", PATH, show_in_navbar=False):
@@ -168,26 +168,26 @@ def add_endpoints(page: gr.Blocks, services: Services) -> Mapping[int, type[Comm
 
 
 def has_call(page: gr.Blocks, event: str) -> bool:
-    """Whether a call of an endpoint is going on, or its answer was not fetched yet."""
+    """Return True while a call of an endpoint runs or its answer has not been fetched."""
     queue = page._queue
     return event in queue.event_ids_to_events or any(event in ids for ids in queue.pending_event_ids_session.values())
 
 
 def answering(services: Services) -> Iterator[tuple[type[Command], Do]]:
-    """Every endpoint with what does it, but those of `awaited`, and `WatchJob`, which streams."""
+    """Yield every endpoint and what performs it, without those of `awaited` and `WatchJob`, which streams."""
     yield from _commands(services)
     yield from _files(services)
 
 
 def awaited(services: Services) -> Iterator[tuple[type[Command], DoAwaited]]:
-    """The endpoints whose answer may take minutes, with what does them."""
+    """Yield the endpoints whose answer may take minutes, with the functions that perform them."""
     yield DownloadTestSet, lambda asked, waiter: zip_of(asked, services.exports, waiter)
     yield ImportImages, lambda sent, waiter: brought_in(sent, services.imports, waiter)
     yield PlanByScript, lambda sent, waiter: planned(sent, services.batches, waiter)
 
 
 def offered(commands: Commands) -> tuple[type[Command], ...]:
-    """The commands and questions that are endpoints, by the name of the endpoint."""
+    """Return the commands and queries that are endpoints, sorted by name."""
     known = [command for name, command in commands.known().items() if name not in OF_PAGES]
     files: list[type[Command]] = [
         UploadPicture,
@@ -206,7 +206,7 @@ def offered(commands: Commands) -> tuple[type[Command], ...]:
 
 
 def endpoint_of(command: type[Command]) -> str:
-    """What a script calls it, such as "run_all" for "run-all"."""
+    """Return the endpoint name of a command, such as "run_all" for "run-all"."""
     return command.name.replace("-", "_")
 
 
@@ -231,8 +231,8 @@ def _files(services: Services) -> Iterator[tuple[type[Command], Do]]:
         return {"run": taken.run_id, "case": taken.case_id, "said": taken.said}
 
     def take_mask(sent: GiveMask) -> Plain:
-        said = services.runs.give_mask(sent.run, uploaded(sent.file.path).read_bytes(), sent.classes)
-        return {"run": sent.run, "said": list(said)}
+        notes = services.runs.give_mask(sent.run, uploaded(sent.file.path).read_bytes(), sent.classes)
+        return {"run": sent.run, "said": list(notes)}
 
     def source(asked: DownloadSource) -> Plain:
         return _download("source.png", services.runs.source_png(asked.run))
@@ -264,8 +264,8 @@ def in_sentences(request: gr.Request | Request) -> Iterator[None]:
         yield
     except UserError as error:
         _state(request)["status"] = 403 if isinstance(error, NotAllowed) else 404 if isinstance(error, Missing) else 400
-        said = " ".join(str(error).splitlines())  # it may hold what the caller has sent
-        raise gr.Error(said, title=error.field or NO_FIELD, print_exception=False) from error
+        message = " ".join(str(error).splitlines())  # it may hold what the caller has sent
+        raise gr.Error(message, title=error.field or NO_FIELD, print_exception=False) from error
     except gr.Error:
         raise
     except Exception as error:
@@ -289,7 +289,7 @@ def _add_one(command: type[Command], do: Do, services: Services) -> None:
 def perform(
     command: type[Command], do: Do, given: Mapping[str, Any], request: gr.Request | Request, tokens: ScriptTokens
 ) -> Plain:
-    """Do what a request asks for, where it may. What is None is not given. Raises UserError for a person's mistake."""
+    """Perform a command if the token of the request allows it. A value of None counts as absent. Raises UserError."""
     token = let_in(command, request)
     sent = _of(command, given)
     if token is not None and token.reads_only and isinstance(sent, DownloadStudy) and sent.file in OF_PERSONS:
@@ -324,7 +324,7 @@ async def perform_awaited(
     tokens: ScriptTokens,
     waiter: Waiter,
 ) -> Plain:
-    """The same as `perform`, of what takes time. A token may end meanwhile: then no answer is given."""
+    """Like `perform`, for slow commands. Raises NotAllowed if the token ends before the answer."""
     token = let_in(command, request)
     sent = _of(command, given)
     if token is not None:
@@ -339,7 +339,7 @@ async def perform_awaited(
 
 
 async def _listens(page: gr.Blocks, request: gr.Request) -> bool:
-    """Whether somebody still waits for the answer of the call that is going on."""
+    """Return True while the client waits for the answer to the current call."""
     number = LocalContext.event_id.get(None)
     if number is None:  # the request itself is answered
         return not await request.request.is_disconnected()
@@ -363,12 +363,12 @@ def _add_watching(services: Services) -> None:
 async def watching(
     given: Mapping[str, Any], request: gr.Request | Request, services: Services
 ) -> AsyncGenerator[Plain, None]:
-    """How far a job is until it is over: each step of it at once, and in between the less often the more there are that
-    watch. Raises UserError.
+    """Yield the state of a job until it ends: each new step at once, other progress less often the more watchers there
+    are. Raises UserError.
 
-    A generator that waits for the loop holds no thread: with one each, forty watchers would keep all others out.
+    An asynchronous generator holds no thread. With a thread each, forty watchers would block all other calls.
     """
-    token, asked, watchers = let_in(WatchJob, request), _of(WatchJob, given), services.watchers
+    token, query, watchers = let_in(WatchJob, request), _of(WatchJob, given), services.watchers
     number = token.id if token is not None else 0
     if number and watchers[number] >= MOST_OF_A_TOKEN:
         raise NotAllowed(
@@ -376,16 +376,16 @@ async def watching(
         )
     watchers[number] += 1
     try:
-        told, said = None, 0.0
+        last_view, sent_at = None, 0.0
         while True:
-            view, now = services.jobs.known(asked.job), time.monotonic()
+            view, now = services.jobs.known(query.job), time.monotonic()
             often = watchers.total() / SAID_IN_A_SECOND
-            wait = max(SAY_SECONDS, often) if view == told else max(LOOK_SECONDS, often)
-            if told is None or _step(view) != _step(told) or now >= said + wait:
+            wait = max(SAY_SECONDS, often) if view == last_view else max(LOOK_SECONDS, often)
+            if last_view is None or _step(view) != _step(last_view) or now >= sent_at + wait:
                 if token is not None and not await run_in_threadpool(services.tokens.holds, token.id):
                     raise NotAllowed("The token has ended or was withdrawn: the job goes on without being watched.")
                 yield job_facts(view)
-                told, said = view, now
+                last_view, sent_at = view, now
             if not view.active:
                 return
             await asyncio.sleep(max(LOOK_SECONDS, often / 4))
@@ -394,24 +394,24 @@ async def watching(
 
 
 def _step(view: JobView) -> tuple[object, ...]:
-    """What of a job changes seldom, and is told at once."""
+    """Return the parts of a job that change seldom. A change of them is sent at once."""
     return view.state, view.stage, view.stopping, view.message, view.parts
 
 
 def token_of(request: gr.Request | Request) -> TokenOf | None:
-    """The token that a call showed, which the guard has looked at; None for a lead's browser, or without a password."""
+    """Return the token of a call, which the guard has checked; None for a lead's browser, or without a password."""
     token: TokenOf | None = _state(request)["token"]
     return token
 
 
 def _state(request: gr.Request | Request) -> MutableMapping[str, Any]:
-    plain = getattr(request, "request", request)  # Gradio gives functions of components FastAPI's own
+    plain = getattr(request, "request", request)  # Gradio passes FastAPI's own request to functions of components
     state: MutableMapping[str, Any] = plain.scope["state"]
     return state
 
 
 def let_in(command: type[Command], request: gr.Request | Request) -> TokenOf | None:
-    """The token that a request shows. Raises NotAllowed for one that only looks, where the command changes things."""
+    """Return the token of a request. Raises NotAllowed if it only reads and the command changes something."""
     token = token_of(request)
     if token is not None and token.reads_only and not command.looks:
         raise NotAllowed(f"The token “{token.name}” only reads: “{command.name}” needs one that may change things.")
@@ -423,14 +423,14 @@ def _of(command: type[C], given: Mapping[str, Any]) -> C:
 
 
 def fields_of(command: type[Command]) -> dict[str, FieldInfo]:
-    """Those that a script fills in, what has to be given first."""
+    """Return the fields that a script fills in, required ones first."""
     known = sorted(command.model_fields.items(), key=lambda item: not item[1].is_required())
     return {name: field for name, field in known if name not in _OF_A_PAGE or field.is_required()}
 
 
 @cache
 def schema_of(command: type[Command]) -> Mapping[str, Any]:
-    """Return the JSON schema of a command, which is made once."""
+    """Return the JSON schema of a command, made once."""
     return command.model_json_schema()
 
 
@@ -441,7 +441,7 @@ def _add_shaped(
     queue: bool,
     most: int | None,
 ) -> None:
-    """Gradio reads name, parameters and words of an endpoint off its function; types and bounds are pydantic's."""
+    """Register an endpoint. Gradio reads name, parameters and words off the function; pydantic has types and bounds."""
     parameters = [
         inspect.Parameter(
             name,
@@ -451,15 +451,15 @@ def _add_shaped(
         )
         for name, field in fields.items()
     ]
-    # Last, and by its type, Gradio gives the request.
+    # Gradio recognises the request by its type and passes it last.
     parameters.append(
         inspect.Parameter("request", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=gr.Request)
     )
     function.__signature__ = inspect.Signature(parameters, return_annotation=Plain)  # type: ignore[attr-defined]
     function.__annotations__ = {**dict.fromkeys(fields, Any), "request": gr.Request, "return": Plain}
     function.__name__ = function.__qualname__ = endpoint_of(command)
-    said = "".join(f"\n    {name}: {field.description or ''}" for name, field in fields.items())
-    function.__doc__ = f"{inspect.getdoc(command)}" + (f"\n\nArgs:{said}\n" if said else "")
+    arguments = "".join(f"\n    {name}: {field.description or ''}" for name, field in fields.items())
+    function.__doc__ = f"{inspect.getdoc(command)}" + (f"\n\nArgs:{arguments}\n" if arguments else "")
     gr.api(function, api_name=function.__name__, queue=queue, concurrency_limit=most)
     root = Context.root_block
     assert root is not None  # gr.api has looked
@@ -467,7 +467,7 @@ def _add_shaped(
     shared = {"$defs": schema["$defs"]} if "$defs" in schema else {}
     for component, name in zip(root.fns[max(root.fns)].inputs, fields, strict=True):
         keep_to_uploads(component)
-        # gr.api has no door for more than what the type of a parameter says.
+        # gr.api takes a parameter's type only, so the full schema is set here.
         component._api_info = {**schema["properties"][name], **shared}  # type: ignore[attr-defined]
 
 
@@ -487,7 +487,7 @@ def _reply(sent: Command, result: Any, services: Services) -> Plain:
     if isinstance(sent, RunCommand):
         job = services.jobs.of_run(sent.run)
         going_on = job_facts(job) if job is not None and job.active else None
-        # Such as that somebody else changed meanwhile what this has changed.
+        # Such a notice tells that somebody else has changed the same value in the meantime.
         return {"run": sent.run, "job": going_on, "notices": services.notes.notices(sent.run)}
     of: Plain = {name: getattr(sent, name) for name in ("study", "job", "test_set") if hasattr(sent, name)}
     if isinstance(result, DraftState):
@@ -496,7 +496,7 @@ def _reply(sent: Command, result: Any, services: Services) -> Plain:
 
 
 def _download(name: str, data: bytes | IO[bytes]) -> Plain:
-    """A file of this name for the caller; Gradio keeps a copy of its own, under the hash of what is in it."""
+    """Write a file for the caller and return its description. Gradio copies it under the hash of its content."""
     Path(get_upload_folder()).mkdir(parents=True, exist_ok=True)
     file = Path(tempfile.mkdtemp(dir=get_upload_folder())) / name
     with file.open("wb") as to:

@@ -1,4 +1,4 @@
-"""Endpoints that wait for what takes time without a thread of their own: test sets as files, and archives of images."""
+"""Endpoints that wait for long work without a thread of their own: test sets as files, and archives of images."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ui.scripts.uploads import uploaded
 
 MOST_LABELS = 10_000
 LOOK_SECONDS = 0.1
-"""Between two looks at what is waited for."""
+"""Seconds between two looks at the work."""
 
 
 def _listed(labels: Any) -> Any:
@@ -89,32 +89,32 @@ class ImportImages(Command, name="import-images"):
 
 @dataclass(frozen=True)
 class Waiter:
-    """Who waits for an answer."""
+    """The caller that waits for an answer."""
 
     listens: Callable[[], Awaitable[bool]]
-    """Whether anybody still does."""
+    """Returns True while the caller is connected."""
     seconds: float = math.inf
-    """How long they wait at most; then they are told how far it is."""
+    """Most seconds to wait; then the answer is the progress."""
 
 
 async def zip_of(asked: DownloadTestSet, exports: SetExports, waiter: Waiter) -> dict[str, Any]:
-    """The zip as an upload of Gradio's, or how far it is where that takes longer than is waited.
+    """Return the zip as an upload of Gradio, or the progress if it takes longer than the caller waits.
 
-    An export that nobody waits for any more is stopped, unless a page has begun it. Raises UserError.
+    An export that nobody waits for is stopped, unless a page has begun it. Raises UserError.
     """
     if asked.format not in WRITTEN:
         raise UserError(f"There is no format {asked.format!r:.80}: take {', '.join(WRITTEN)}.", field="format")
-    held, wanted, end = list[WorkView](), False, time.monotonic() + waiter.seconds
+    views, asked_again, end = list[WorkView](), False, time.monotonic() + waiter.seconds
 
     def begin() -> None:
-        held.append(exports.start(asked.version, asked.format, waits=True))
+        views.append(exports.start(asked.version, asked.format, waits=True))
 
     try:
         await run_in_threadpool(begin)
-        view = held[0]
+        view = views[0]
         while view.active:
             if time.monotonic() >= end:
-                wanted = True  # it is asked for again
+                asked_again = True  # the caller will ask again
                 return {"state": view.state, "done": view.done, "total": view.total}
             if not await waiter.listens():
                 raise UserError("Nobody waits for this export any more.")
@@ -126,12 +126,12 @@ async def zip_of(asked: DownloadTestSet, exports: SetExports, waiter: Waiter) ->
             raise UserError(view.error)
         return await run_in_threadpool(lambda: _fetchable(exports.ready(view.id)))
     finally:
-        for view in held:
-            exports.leave(view.id, wanted)
+        for view in views:
+            exports.leave(view.id, asked_again)
 
 
 def _fetchable(ready: ReadyExport) -> dict[str, Any]:
-    """The zip among the files that a caller may fetch, where it stays when the export goes."""
+    """Return the zip as a file that a caller may fetch. It stays when the export is removed."""
     return {
         "path": str(_linked(ready.file, ready.name)),
         "orig_name": ready.name,
@@ -140,10 +140,10 @@ def _fetchable(ready: ReadyExport) -> dict[str, Any]:
 
 
 async def planned(sent: PlanByScript, runs: BatchRuns, waiter: Waiter) -> dict[str, Any]:
-    """The batch of a plan as `list_batches` tells it, once its items are chosen; how many of the data set were looked
-    through where that takes longer than is waited, with 0 for the batch.
+    """Return the batch of a plan like `list_batches`, once its items are chosen. If that takes longer than the caller
+    waits, return the number of files looked through, with 0 for the batch.
 
-    It goes on when nobody waits for it, and the same plan sent again waits for it anew. Raises UserError.
+    Planning goes on when nobody waits, and the same plan sent again waits for it. Raises UserError.
     """
     end = time.monotonic() + waiter.seconds
     view = await run_in_threadpool(runs.plan, sent)
@@ -160,10 +160,10 @@ async def planned(sent: PlanByScript, runs: BatchRuns, waiter: Waiter) -> dict[s
 
 
 async def brought_in(sent: ImportImages, imports: ImportService, waiter: Waiter) -> dict[str, Any]:
-    """Begin an import; its number and how far it is, once it has a number, which it gets with its first images.
+    """Begin an import, and return its number and progress. It gets a number with its first images.
 
-    It goes on when nobody waits for it. The number is 0 where it takes longer than is waited. Raises UserError, also
-    for an import that ends without one.
+    The import goes on when nobody waits. The number is 0 if it takes longer than the caller waits. Raises UserError,
+    also for an import that ends without a number.
     """
     if sent.format and sent.format not in FORMAT_TITLES:
         raise UserError(f"There is no format {sent.format!r:.80}: take {', '.join(FORMAT_TITLES)}.", field="format")
@@ -183,7 +183,7 @@ async def brought_in(sent: ImportImages, imports: ImportService, waiter: Waiter)
 def _begin(sent: ImportImages, imports: ImportService) -> ImportState:
     path = uploaded(sent.file.path)
     name = PureWindowsPath(sent.file.orig_name or path.name).name
-    # The import moves its file, and whoever sends the same once more has sent this very file.
+    # The import moves its file, but a caller who sends the same file again shares this upload.
     taken = _linked(path, "upload")
     try:
         return imports.import_upload(taken, name, sent.title, sent.format, sent.classes, sent.labels, sent.test_set)
@@ -193,7 +193,7 @@ def _begin(sent: ImportImages, imports: ImportService) -> ImportState:
 
 
 def _linked(file: Path, name: str) -> Path:
-    """A file under another name in a new folder among the uploads: no second copy where both are on one disk."""
+    """Link a file under another name in a new folder of the uploads. It is copied only if the disks differ."""
     Path(get_upload_folder()).mkdir(parents=True, exist_ok=True)
     to = Path(tempfile.mkdtemp(dir=get_upload_folder())) / name
     try:

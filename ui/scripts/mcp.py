@@ -1,10 +1,10 @@
-"""The endpoints as tools of MCP, for agents, in the server that Gradio mounts with `mcp_server=True`.
+"""The endpoints as MCP tools for agents, in the server that Gradio mounts with `mcp_server=True`.
 
-Mounting, transport and sessions are Gradio's; what is asked is answered here. Gradio's own answers call the studio over
-HTTP, by an address that the caller names (X-Forwarded-Host), with one client for all: a token would reach a stranger,
-and with a password no prompt and no stream would be answered. They also keep a worker thread as long as a job is
-watched, turn results into Python's notation and errors into sentences without their field, and save a file before they
-look at the token.
+Mounting, transport and sessions are Gradio's; requests are answered here. Gradio's own handlers call the studio over
+HTTP, at an address that the caller names (X-Forwarded-Host), with one client for all. A token would reach a stranger,
+and with a password no prompt and no stream would be answered. They also hold a worker thread while a job is watched,
+turn results into Python's notation and errors into sentences without their field, and save a file before they check the
+token.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "agents.md"
-"""What an agent is told of the stages."""
+"""The explanation of the stages for agents."""
 PROMPT = "walk_an_image"
 WATCH_SECONDS = 45.0
-"""Agents give a tool up that takes longer than a minute."""
+"""Longest wait in seconds: agents give up on a tool that takes longer than a minute."""
 LONGEST_SIDE = 1536
-"""Pixels of a picture that an agent is shown; models see no more of it."""
+"""Longer side of a picture for an agent, in pixels. Models see no more of it."""
 MOST_TEXT = 200_000
-"""Bytes of a file of text that an agent is given to read."""
+"""Largest text file that an agent gets to read, in bytes."""
 _FILE = (
     "{} A data URL (data:image/png;base64,...) of up to 2.5 MB, or the path that a POST of the file to "
     "/gradio_api/upload (form field “files”) answered with. No other path and no address of the web is taken."
@@ -91,22 +91,22 @@ _KEEP = (
     *(CreateTestSet, DraftTestSet, AddToTestSet, ImportImages),
     *(BatchCommand, PlanByScript, MakeExample, StopExample),
 )
-"""Nothing is lost by these: of a run every version stays, and one that was deleted can be put back; a batch keeps
-what was made, also when it is cancelled."""
+"""Commands that lose nothing. All versions of a run are kept, and a deleted run can be restored; a batch keeps its
+images, also when it is cancelled."""
 
 
 def serve_agents(page: gr.Blocks, services: Services) -> None:
-    """Answer what agents ask of the server that Gradio has mounted with this page."""
+    """Answer the requests of agents to the server that Gradio has mounted with this page."""
     mounted = page.mcp_server_obj
     assert mounted is not None, page.mcp_error
-    # An answer is one JSON object, not a stream of events. Caddy, as each proxy made with Go's library, breaks off a
-    # stream that begins in the moment in which it looks for the end of the request: one agent in ten got nothing.
+    # An answer is one JSON object, not a stream of events. Caddy, like every proxy made with Go's library, breaks off a
+    # stream that begins while it looks for the end of the request: one agent in ten got nothing.
     mounted.manager.json_response = True
     server: Server[Any, Request] = mounted.mcp_server
     server.name, server.version, server.instructions = "DILLEMA Studio", version(), GUIDE.read_text(encoding="utf-8")
-    # Whatever Gradio answers now, or in a version to come, but the question whether the server is there.
-    for asked in [known for known in server.request_handlers if known is not types.PingRequest]:
-        del server.request_handlers[asked]
+    # Removes all handlers of Gradio, also those of later versions, except the ping.
+    for kind in [known for known in server.request_handlers if known is not types.PingRequest]:
+        del server.request_handlers[kind]
     known = {endpoint_of(command): (command, do) for command, do in answering(services)}
     slow = {endpoint_of(command): (command, do) for command, do in awaited(services)}
     commands: list[type[Command]] = [*(command for command, _ in (*known.values(), *slow.values())), WatchJob]
@@ -114,10 +114,10 @@ def serve_agents(page: gr.Blocks, services: Services) -> None:
 
     @server.list_tools()
     async def list_tools() -> list[types.Tool]:
-        wanted = _request(server).query_params.get("tools", "")  # as Gradio reads it: those that are named
-        return [tool for tool in tools if not wanted or tool.name in wanted.split(",")]
+        names = _request(server).query_params.get("tools", "")  # as Gradio reads it
+        return [tool for tool in tools if not names or tool.name in names.split(",")]
 
-    @server.call_tool(validate_input=False)  # a command tells in a sentence what does not fit
+    @server.call_tool(validate_input=False)  # a command explains errors in a sentence
     async def call_tool(name: str, given: dict[str, Any]) -> types.CallToolResult:
         try:
             with in_sentences(_request(server)):
@@ -146,7 +146,7 @@ def serve_agents(page: gr.Blocks, services: Services) -> None:
 
 
 def tool_of(command: type[Command]) -> types.Tool:
-    """What an agent is told of an endpoint."""
+    """Return the description of an endpoint for agents."""
     schema = schema_of(command)
     fields = fields_of(command)
     properties = {name: dict(schema["properties"][name]) for name in fields}
@@ -158,10 +158,10 @@ def tool_of(command: type[Command]) -> types.Tool:
     shaped["required"] = [name for name, field in fields.items() if field.is_required()]
     if "#/$defs/" in json.dumps(properties):
         shaped["$defs"] = schema["$defs"]
-    said = " ".join((command.__doc__ or "").split())
+    description = " ".join((command.__doc__ or "").split())
     return types.Tool(
         name=endpoint_of(command),
-        description=said + _WAITS.get(command, ""),
+        description=description + _WAITS.get(command, ""),
         inputSchema=shaped,
         annotations=types.ToolAnnotations(
             readOnlyHint=command.looks,
@@ -189,7 +189,7 @@ def _call(
 async def _call_awaited(
     command: type[Command], do: DoAwaited, given: Mapping[str, Any], request: Request, services: Services
 ) -> types.CallToolResult:
-    """The same of what may take longer than an agent waits: what goes on then is there for the next call."""
+    """Like `_call`, for work that may outlast an agent's wait. It goes on, and the next call finds it."""
 
     async def listens() -> bool:
         return True
@@ -208,7 +208,7 @@ def _result(done: Plain, request: Request) -> types.CallToolResult:
 
 
 async def _watch(given: Mapping[str, Any], request: Request, services: Services) -> Plain:
-    """What is known of a job at its end, or when the time is up. The job goes on when nobody waits for it."""
+    """Return the state of a job at its end or when the time is up. The job goes on when nobody waits for it."""
     end = time.monotonic() + WATCH_SECONDS
     async with aclosing(watching(given, request, services)) as looks:
         async for facts in looks:
@@ -224,7 +224,7 @@ def _plain(data: Plain, failed: bool = False) -> types.CallToolResult:
 
 
 def _file(path: Path, address: str) -> types.CallToolResult:
-    """A file as something that an agent can look at, where it is a picture or a text; and where it lies."""
+    """Return a file's facts and address, with the content of a picture or a text."""
     size, kind = path.stat().st_size, mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     facts: Plain = {"name": path.name, "kind": kind, "bytes": size, "address": f"{address}{_UPLOADED}{path}"}
     shown: list[types.ContentBlock] = []
@@ -237,7 +237,7 @@ def _file(path: Path, address: str) -> types.CallToolResult:
 
 
 def _picture(data: bytes) -> str:
-    """Without the run that it carries, which is as large again."""
+    """Return a picture without its embedded run, which is as large again, as PNG in base64."""
     image = Image.open(io.BytesIO(data)).convert("RGB")
     image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
     file = io.BytesIO()
@@ -247,7 +247,7 @@ def _picture(data: bytes) -> str:
 
 @contextmanager
 def _files_of(command: type[Command], given: Mapping[str, Any]) -> Iterator[Plain]:
-    """The arguments with their files as the endpoints take them: uploads. What came as data is gone afterwards."""
+    """Yield the arguments with their files as uploads. Files from data URLs are removed afterwards."""
     data, saved = dict(given), list[Path]()
     try:
         for name, field in fields_of(command).items():

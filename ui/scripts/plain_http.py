@@ -1,8 +1,8 @@
-"""Plain HTTP for scripts: what they send is put into the shape that Gradio takes, and what is refused is told in words.
+"""Plain HTTP for scripts: puts requests into Gradio's shape, and refusals into sentences.
 
-Stands between the guard and Gradio. Gradio takes the values of a call as a list that must be complete. Here they may
-also come by their names, those with a usual value may be left out, and a mistake is one sentence with a status of its
-own, where Gradio answers 500, or with several lines of its own.
+It runs between the guard and Gradio. Gradio takes the values of a call as a complete list. Here they may also come by
+name, and those with a default may be left out. A mistake is one sentence with a status of its own, where Gradio answers
+500 or several lines of its own.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _CALL = re.compile(r"/gradio_api/(run|api|call|call/v2)/([^/]+)/?")
 _STREAM = re.compile(r"/gradio_api/call/(?:v2/)?[^/]+/([^/]+)/?")
 _QUEUE = re.compile(r"/gradio_api/queue/join/?")
 _BY_NAME = "call/v2"
-"""The way in whose body is the fields themselves."""
+"""The path whose body is the fields themselves."""
 _OF_PAGES = "predict"
 """The name under which Gradio's page calls a function by its number."""
 _KEPT = ("session_hash", "trigger_id")
-"""What else of a call goes on to Gradio: nothing that says how its values are to be read."""
+"""Other fields of a call that are passed on to Gradio. None of them says how its values are to be read."""
 _ONE_SESSION = "plain-http"
-"""Of all who name none, where the answer is the reply itself: to make one takes Gradio longer than most answers."""
+"""Session of callers who name none and get the answer as the reply: a new one takes Gradio longer than most answers."""
 _WORDS: Mapping[int, str] = {
     400: "What was sent is not what this takes: docs/scripting.md shows what is.",
     404: "There is nothing of this name: the page Scripts lists every endpoint.",
@@ -42,13 +42,13 @@ _WORDS: Mapping[int, str] = {
     422: "What was sent is not what this takes: docs/scripting.md shows what is.",
     500: "The studio itself failed: the terminal says more.",
 }
-"""For what Gradio and FastAPI refuse on their own."""
+"""Sentences for what Gradio and FastAPI refuse on their own."""
 log = logging.getLogger(__name__)
 
 
 class PlainHttp:
-    """ASGI middleware. `functions` are those of the Gradio application by their numbers, with the command that each
-    takes, or None for those of a page; `has_call` says whether it knows a call by its id.
+    """ASGI middleware. `functions` maps the numbers of the Gradio application's functions to the command that each
+    takes, or to None for those of a page. `has_call` returns True for the id of a known call.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class PlainHttp:
         except UserError as error:
             await reply.instead(refusal(error))
         except Exception as error:
-            if gone:  # before all was there: nobody waits for an answer
+            if gone:  # the client left before its request was complete
                 return
             if reply.begun:
                 raise
@@ -88,11 +88,11 @@ class PlainHttp:
             await reply.instead(failed(error))
 
     def _require_call(self, path: str) -> None:
-        """Where a stream is asked for: Gradio begins one of a call that it does not know, and breaks it off."""
-        asked = _STREAM.fullmatch(path)
-        if asked is not None and not self._has_call(asked[1]):
+        """Refuse the stream of an unknown call. Gradio would begin one and break it off."""
+        match = _STREAM.fullmatch(path)
+        if match is not None and not self._has_call(match[1]):
             raise BadRequest(
-                404, f"There is no call “{asked[1]:.80}” whose answer waits: it was fetched, or never made."
+                404, f"There is no call “{match[1]:.80}” whose answer waits: it was fetched, or never made."
             )
 
     async def _shaped(self, scope: Scope, receive: Receive) -> tuple[Scope, Receive]:
@@ -106,13 +106,13 @@ class PlainHttp:
         command = self._functions[number]
         if command is None:
             return _with_body(scope, receive, data)
-        given = body if way == _BY_NAME else _data(body)
-        kept = {} if way == _BY_NAME else {key: body[key] for key in _KEPT if key in body}
+        values = body if way == _BY_NAME else _data(body)
+        passed_on = {} if way == _BY_NAME else {key: body[key] for key in _KEPT if key in body}
         if way == _BY_NAME:
             scope = {**scope, "path": f"{PREFIX}call/{name}", "raw_path": f"{PREFIX}call/{name}".encode()}
         if way in ("run", "api"):
-            kept.setdefault("session_hash", _ONE_SESSION)
-        sent = {**kept, "data": _in_order(command, given), "fn_index": number}
+            passed_on.setdefault("session_hash", _ONE_SESSION)
+        sent = {**passed_on, "data": _in_order(command, values), "fn_index": number}
         return _with_body(scope, receive, json.dumps(sent).encode())
 
     def _number(self, name: str, body: Mapping[str, Any]) -> int:
@@ -124,7 +124,7 @@ class PlainHttp:
 
 
 class _Reply:
-    """What goes back: an answer as Gradio gives it, a refusal as one sentence."""
+    """A reply: an answer as Gradio gives it, a refusal as one sentence."""
 
     def __init__(self, scope: Scope, send: Send) -> None:
         self._scope, self._send = scope, send
@@ -133,7 +133,7 @@ class _Reply:
         self.begun = False
 
     async def send(self, message: Message) -> None:
-        """Pass a message of Gradio's on; those of a refusal are held until it is whole."""
+        """Pass on a message of Gradio. Those of a refusal are held until it is complete."""
         if message["type"] == "http.response.start" and message["status"] >= 400:
             self._refused = message
         elif self._refused is None or self.begun:
@@ -145,22 +145,22 @@ class _Reply:
                 await self.instead(self._words(self._refused["status"]))
 
     async def instead(self, response: Response) -> None:
-        """Answer with this one, unless an answer has begun."""
+        """Answer with this response, unless an answer has begun."""
         if not self.begun:
             self.begun = True
             await response(self._scope, _nothing, self._send)
 
     def _words(self, status: int) -> Response:
         try:
-            said = json.loads(self._body)
+            content = json.loads(self._body)
         except ValueError:
-            said = {}
-        said = said if isinstance(said, dict) else {}
-        if "title" in said:  # of a function of ours, whose status it has said
+            content = {}
+        content = content if isinstance(content, dict) else {}
+        if "title" in content:  # raised by our own functions, which note its status
             status = self._scope["state"].get("status", 400)
-            field = {"field": said["title"]} if said["title"] != NO_FIELD else {}
-            return JSONResponse({"error": said["error"], "title": said["title"], **field}, status)
-        text = said.get("detail", "")
+            field = {"field": content["title"]} if content["title"] != NO_FIELD else {}
+            return JSONResponse({"error": content["error"], "title": content["title"], **field}, status)
+        text = content.get("detail", "")
         if not isinstance(text, str) or not text.endswith(".") or "\n" in text:
             text = _WORDS.get(status) or f"This was refused ({HTTPStatus(status).phrase.lower()})."
         return JSONResponse({"error": text}, status)
@@ -177,7 +177,7 @@ async def _read(receive: Receive) -> bytes:
 
 
 def _json_object(scope: Scope, data: bytes) -> dict[str, Any]:
-    """What was sent; nothing is an object without fields. Raises BadRequest for anything else."""
+    """Parse the body as a JSON object; an empty body has no fields. Raises BadRequest for anything else."""
     if not data:
         return {}
     kind = dict(scope["headers"]).get(b"content-type", b"")
@@ -199,7 +199,7 @@ def _data(body: Mapping[str, Any]) -> Any:
 
 
 def _in_order(command: type[Command], given: Any) -> list[Any]:
-    """The values of a call in the order of its fields; None stands for one that was left out."""
+    """Return the values of a call in the order of its fields, with None for those left out. Raises BadRequest."""
     names = list(fields_of(command))
     takes = f"“{endpoint_of(command)}” takes {', '.join(names) or 'no values'}."
     if isinstance(given, list):
@@ -215,16 +215,16 @@ def _in_order(command: type[Command], given: Any) -> list[Any]:
 
 
 def _with_body(scope: Scope, receive: Receive, body: bytes) -> tuple[Scope, Receive]:
-    """A request with another body, which has been read already; what comes after it is that the client goes away."""
+    """Return a request with another body, already read. After the body, `receive` reports what the client does next."""
     headers = [(name, value) for name, value in scope["headers"] if name not in (b"content-length", b"content-type")]
     headers += [(b"content-length", str(len(body)).encode()), (b"content-type", b"application/json")]
-    given = False
+    body_sent = False
 
     async def again() -> Message:
-        nonlocal given
-        if given:
+        nonlocal body_sent
+        if body_sent:
             return await receive()
-        given = True
+        body_sent = True
         return {"type": "http.request", "body": body, "more_body": False}
 
     return {**scope, "headers": headers}, again

@@ -1,4 +1,4 @@
-"""The lead's page of scripts: how one calls the studio, and the tokens that it shows instead of the password."""
+"""The lead's page of scripts: how to call the studio, and the tokens that scripts use instead of the password."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ print(studio.predict(run=run, api_name="/show_run")["gate"])"""
 
 
 def add_scripts_page(app: FastAPI, commands: Commands, tokens: ScriptTokens, mcp: bool = False) -> None:
-    """Add the page, and what it sends. The guard lets a lead alone in: a token opens neither. `mcp` as below."""
+    """Add the page and its actions. The guard admits a lead only; a token opens neither. `mcp` as below."""
 
     @app.get(PAGE, include_in_schema=False)
     def show(request: Request) -> Response:
@@ -45,8 +45,8 @@ def add_scripts_page(app: FastAPI, commands: Commands, tokens: ScriptTokens, mcp
     async def send(request: Request, name: str) -> Response:
         def act(data: dict[str, Any]) -> dict[str, Any]:
             if name == MakeToken.name:
-                made: NewToken = commands.send(name, data)
-                return {"parts": {"part-tokens": _tokens(tokens.all(), made)}}
+                new_token: NewToken = commands.send(name, data)
+                return {"parts": {"part-tokens": _tokens(tokens.all(), new_token)}}
             if name == WithdrawToken.name:
                 commands.send(name, data)
                 return {"parts": {"part-tokens": _tokens(tokens.all())}}
@@ -56,7 +56,7 @@ def add_scripts_page(app: FastAPI, commands: Commands, tokens: ScriptTokens, mcp
 
 
 def scripts_page(commands: Commands, tokens: Sequence[Token], here: str, locked: bool, mcp: bool = False) -> str:
-    """`here` is the address of the studio; `locked` says that a password is set, `mcp` that agents may call."""
+    """Return the page. `here` is the studio's address; `locked` is True with a password, `mcp` if agents may call."""
     shown = ', headers={"Authorization": "Bearer TOKEN"}' if locked else ""
     content = render(
         "scripts/scripts.html",
@@ -71,12 +71,12 @@ def scripts_page(commands: Commands, tokens: Sequence[Token], here: str, locked:
 
 
 def _tokens(tokens: Sequence[Token], made: NewToken | None = None) -> Html:
-    """The form, the token that was just made, and all that there are."""
+    """Return the form, a new token, and the list of all tokens."""
     return render("scripts/tokens.html", tokens=tokens, made=made, now=datetime.now(UTC))
 
 
 def _endpoint(command: type[Command]) -> tuple[str, bool, str, list[tuple[str, str, str, str]], str]:
-    """The name of an endpoint, whether it only looks, what it does, its fields, and a call of it."""
+    """Return the name of an endpoint, whether it only reads, its description, its fields, and an example call."""
     schema, fields, name = schema_of(command), fields_of(command), endpoint_of(command)
     kinds = schema["properties"]
     rows = [
@@ -95,10 +95,10 @@ def _endpoint(command: type[Command]) -> tuple[str, bool, str, list[tuple[str, s
 
 
 def _kind(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> str:
-    """The type of a field with its bounds, in words."""
+    """Return the type of a field with its bounds, in words."""
     if "$ref" in schema:
-        held = whole["$defs"][schema["$ref"].rsplit("/", 1)[-1]]
-        return "a file" if held["title"] == "FileData" else f"object with {', '.join(held['properties'])}"
+        definition = whole["$defs"][schema["$ref"].rsplit("/", 1)[-1]]
+        return "a file" if definition["title"] == "FileData" else f"object with {', '.join(definition['properties'])}"
     if "enum" in schema:
         return "one of " + ", ".join(map(str, schema["enum"]))
     if "anyOf" in schema:

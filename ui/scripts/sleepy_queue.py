@@ -1,4 +1,4 @@
-"""Gradio’s queue of calls. It looks a thousand times a second for one that waits: a fiftieth of a core for nothing."""
+"""Gradio's queue of calls, polled less often. Gradio polls 1,000 times a second, a fiftieth of a core for nothing."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any
 from gradio.queueing import Queue
 
 AWAKE_SECONDS = 10.0
-"""After a call it looks as often as Gradio's does: more calls are likely."""
+"""Seconds of frequent polling after a call, since more calls are likely."""
 AWAKE, ASLEEP = 0.001, 0.1
-"""Seconds between two looks. Who calls first waits for half of the latter, on the average."""
+"""Seconds between two looks. The first caller waits half of the latter on average."""
 
 
 class SleepyQueue(Queue):
-    """Looks seldom while nobody calls. Made of a queue that is there already, since Gradio makes its own."""
+    """Polls seldom while nobody calls. It converts an existing queue, since Gradio makes its own."""
 
     _called = -AWAKE_SECONDS
 
     @classmethod
     def made_of(cls, queue: Queue) -> None:
-        """Turn a queue into this one."""
+        """Turn a queue into a `SleepyQueue`."""
         del queue.sleep_when_free
-        queue.progress_update_sleep_when_free = ASLEEP  # nothing here tells Gradio of its progress
+        queue.progress_update_sleep_when_free = ASLEEP  # nothing here reports progress to Gradio
         queue.__class__ = cls
 
     @property

@@ -1,4 +1,4 @@
-"""Files that callers of Gradio's endpoints send and get: only what was uploaded is taken, and none is kept for long."""
+"""Files that callers of Gradio's endpoints send and fetch: only uploads are accepted, and they are soon removed."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from gradio.utils import get_upload_folder
 from core.errors import UserError
 
 KEPT_SECONDS, LOOK_SECONDS = 3600.0, 300.0
-"""How long a file is kept that was sent, or made to be fetched; and the time between two looks for older ones.
+"""Seconds that a sent or fetchable file is kept, and between two looks for older ones.
 
-Who has used a file does not remove it: two who send the same have sent one file, as its content is its place."""
+Its user does not remove it: two who send the same content share one file, since its path is its hash."""
 log = logging.getLogger(__name__)
 
 
 def keep_to_uploads(component: Component) -> None:
-    """Have a component take files from the folder of uploads alone.
+    """Let a component take files only from the folder of uploads.
 
-    Gradio copies whatever looks like a file in what a caller sends into that folder, before a function of ours sees it:
-    any file of this machine, as it looks at paths only in applications that it has launched itself and not in mounted
-    ones, and whatever an address of the web gives.
+    Before our functions run, Gradio copies everything that looks like a file in a request into that folder: any file of
+    this machine, since it checks paths only in applications that it has launched itself and not in mounted ones, and
+    the content of any web address.
     """
 
     async def kept(path: str | Path | None) -> str | None:
@@ -41,18 +41,18 @@ def keep_to_uploads(component: Component) -> None:
 
 
 def uploaded(path: str) -> Path:
-    """Where an uploaded file lies. Raises UserError for any other path."""
-    found = Path(path).resolve() if path and path.isprintable() else None
-    if found is None or not found.is_relative_to(Path(get_upload_folder()).resolve()) or not found.is_file():
+    """Return the path of an uploaded file. Raises UserError for any other path."""
+    file = Path(path).resolve() if path and path.isprintable() else None
+    if file is None or not file.is_relative_to(Path(get_upload_folder()).resolve()) or not file.is_file():
         raise UserError("There is no such upload: send the file first.", field="file")
-    return found
+    return file
 
 
 @asynccontextmanager
 async def uploads_forgotten(_: object) -> AsyncIterator[None]:
-    """As long as a server runs, whatever lies in the folder of uploads is removed when it is old enough.
+    """Remove old files from the folder of uploads while a server runs.
 
-    Gradio's own `delete_cache` leaves folders, and what has come of a file whose sender went away.
+    Gradio's own `delete_cache` leaves folders, and parts of files whose sender went away.
     """
     task = asyncio.create_task(_forget_again_and_again())
     try:
@@ -67,13 +67,13 @@ async def _forget_again_and_again() -> None:
     while True:
         try:
             await run_in_threadpool(forget_uploads, KEPT_SECONDS)
-        except OSError:  # such as a folder that nobody may read
+        except OSError:  # such as an unreadable folder
             log.exception("old uploads could not be removed")
         await asyncio.sleep(LOOK_SECONDS)
 
 
 def forget_uploads(seconds: float) -> None:
-    """Remove what has lain in the folder of uploads for longer than that, and folders that are empty as long."""
+    """Remove files and empty folders of uploads that are older than `seconds`."""
     before = time.time() - seconds
     for found in sorted(Path(get_upload_folder()).rglob("*"), reverse=True):  # what is in a folder before it
         with suppress(OSError):  # it is in use, not empty, or gone

@@ -1,1 +1,1 @@
-"""Who gets in, and limits on what is sent: guard, sign-in, passwords, sizes of requests, slow connections."""
+"""Access and limits of requests: guard, sign-in, passwords, sizes of requests, slow connections."""

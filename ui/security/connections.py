@@ -1,7 +1,7 @@
-"""Connections that would hold the server up: slow ones are cut off, and of too many the quietest goes.
+"""Protection from idle connections: slow ones are closed, and of too many the quietest is closed.
 
-uvicorn waits without end for a request that was begun, or that never comes. A few thousand of those take all the files
-that a process may open, and then nobody is let in.
+uvicorn waits without end for an unfinished request, or one that never comes. A few thousand of those use up all files
+that a process may open, and nobody else is served.
 """
 
 from __future__ import annotations
@@ -14,40 +14,40 @@ from typing import Any
 from uvicorn.protocols.http.h11_impl import H11Protocol, h11
 
 WANTED = 8192
-"""Open files that the server asks for at its start, where the system lets it."""
+"""Open files that the server requests at its start, if the system allows it."""
 ENOUGH = 1024
-"""The usual limit of open files. With fewer the start says what to raise."""
+"""The usual limit of open files. With fewer the start explains what to raise."""
 BACKLOG = 128
-"""Connections that are taken in one go, before one of them can be closed."""
+"""Connections that are accepted in one go, before any of them can be closed."""
 MOST = 4096
-"""Connections at a time, however many files may be open."""
+"""Most connections at a time, however many files may be open."""
 KEPT_SECONDS = 130
-"""How long a connection stays open after a reply: longer than a proxy keeps it (Caddy two minutes, Traefik 90 seconds,
-nginx one minute). Were it shorter, the proxy would now and then send a request into a connection that closes at that
-moment, and answer 502, since it may not send a POST twice."""
+"""Seconds that a connection stays open after a reply: longer than a proxy keeps it (Caddy two minutes, Traefik 90
+seconds, nginx one minute). Otherwise the proxy would at times send a request into a closing connection and answer 502,
+since it may not send a POST twice."""
 
 
 @dataclass
 class Patience:
-    """How long a connection may take, and how many there may be. One for a server."""
+    """Time limits of connections and their maximum number. One object for a server."""
 
     most: int = MOST
-    """Beyond it, whichever of those that wait for their client was quiet for longest is closed."""
+    """Above this number, the connection that has waited longest for its client is closed."""
     head: float = 20.0
     """Seconds from the first byte, or from the connection, to the end of the headers."""
     body: float = 30.0
-    """Seconds that any body may take; a longer one has to come at `rate`."""
+    """Seconds that any body may take; a longer one must arrive at `rate`."""
     rate: float = 2000.0
-    """Bytes a second: far less than any line that a person could use."""
+    """Bytes a second, far below any usable line."""
     unread: float = 60.0
-    """Seconds in which a client that reads a reply has to take some of it."""
+    """Seconds in which a client that receives a reply must read some of it."""
     look: float = 5.0
     """Seconds between two looks at a connection."""
     there: OrderedDict[Connection, None] = field(default_factory=OrderedDict)
-    """The open connections; the one that was quiet for longest first."""
+    """The open connections; the one that was quiet for longest comes first."""
 
     def protocol(self) -> Any:
-        """What uvicorn takes as `http`."""
+        """Return the class of connections for uvicorn's `http`."""
 
         def connection(*given: Any, **named: Any) -> Connection:
             return Connection(*given, patience=self, **named)
@@ -55,7 +55,7 @@ class Patience:
         return connection
 
     def moved(self, connection: Connection) -> None:
-        """Something came or went. With too many, one that waits for its client has to go."""
+        """Note traffic on a connection. If there are too many, close one that waits for its client."""
         self.there[connection] = None
         self.there.move_to_end(connection)
         if len(self.there) > self.most:
@@ -101,23 +101,23 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def waits(self) -> bool:
-        """Whether it is the client's turn, and nothing of ours is under way."""
+        """Return True if it is the client's turn, and nothing of ours is under way."""
         return self._sends() or self.flow.write_paused
 
     def cut(self) -> None:
-        """Close it at once, whatever was still to be sent."""
+        """Close the connection at once, even with unsent data."""
         self._patience.there.pop(self, None)
         self.transport.abort()
 
     def _sends(self) -> bool:
-        """Whether the client has a request, or the rest of one, to send. What nobody reads yet is not its fault."""
+        """Return True if the client has a request, or its rest, to send. Data that we do not read does not count."""
         return self.conn.their_state in (h11.IDLE, h11.SEND_BODY) and not self.flow.read_paused
 
     def _look_later(self) -> None:
         self._next_look = self.loop.call_later(self._patience.look, self._look)
 
     def _look(self) -> None:
-        """Cut it off if it is too slow; else look again later."""
+        """Close the connection if it is too slow, otherwise look again later."""
         if self._is_slow(self.loop.time()):
             self.cut()
         else:
@@ -136,7 +136,7 @@ class Connection(H11Protocol):
             return False
         if self.conn.their_state is h11.SEND_BODY:
             return now - self._since > max(allowed.body, self._got / allowed.rate)
-        # After a reply uvicorn itself closes what stays quiet.
+        # After a reply uvicorn itself closes a quiet connection.
         return self.timeout_keep_alive_task is None and now - self._since > allowed.head
 
 
@@ -150,12 +150,12 @@ def room_for_connections() -> tuple[int, str]:
     soft, hard = (WANTED if limit == resource.RLIM_INFINITY else limit for limit in (soft, hard))
     if soft < min(hard, WANTED):
         try:
-            asked = min(hard, WANTED)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (asked, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-            soft = asked
-        except (ValueError, OSError):  # then it is as it was
+            raised = min(hard, WANTED)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (raised, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+            soft = raised
+        except (ValueError, OSError):  # the limit stays as it was
             pass
-    # Pictures, the database and what the models keep open take files too.
+    # Pictures, the database and the models keep files open too.
     most = min(MOST, soft // 2)
     if soft >= ENOUGH:
         return most, ""

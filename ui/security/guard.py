@@ -1,10 +1,11 @@
-"""Who may what: stands before everything that is served, Gradio's queue, uploads and files included. Default: nobody.
+"""Access control before everything that is served, Gradio's queue, uploads and files included. The default is to
+refuse.
 
-Open to all are the sign-in, /healthz and what is below /annotate/, which has a sign-in of its own. Everything else
-takes the session of a lead once a password is set, whatever other cookie a request carries; a token opens the endpoints
-for scripts, and says itself what may be done there. Without a password the
-studio is for this machine only: then a request must name it as this machine, or a web page that somebody visits could
-have a name of its own point here (DNS rebinding) and use the studio.
+The sign-in, /healthz and everything below /annotate/, which has a sign-in of its own, are open to all. Once a password
+is set, everything else needs the session of a lead, whatever other cookies a request carries. A token opens the
+endpoints for scripts, which decide what it may do there. Without a password the studio serves this machine only. A
+request must then name it as this machine; otherwise a web page that somebody visits could point a name of its own here
+(DNS rebinding) and use the studio.
 """
 
 from __future__ import annotations
@@ -34,16 +35,16 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 COOKIE = "lead"
-"""Holds the token of a lead's session."""
+"""Name of the cookie with the token of a lead's session."""
 ANNOTATE = "/annotate/"
 log = logging.getLogger(__name__)
 SIGN_IN, SIGN_OUT = "/sign-in", "/sign-out"
 _LOOKS = ("GET", "HEAD")
 _UNLOGGED = frozenset({("/", 303), ("/favicon.ico", 401), ("/annotate", 307), ("/gradio_api/mcp/", 405)})
-"""Where a browser comes by that is about to sign in, and where an agent asks for a stream: path and status."""
+"""Path and status of refusals that are not logged: a browser before its sign-in, or an agent that asks for a stream."""
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 
-# What a page may do: nothing that leaves this machine. Gradio's scripts need all that stands here.
+# Pages reach nothing outside this machine. Gradio's scripts need every entry here.
 _POLICY = (
     "default-src 'self'; script-src 'self' {scripts}; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
     "font-src 'self' data:; worker-src 'self' blob:; object-src 'none'; base-uri 'self'; frame-ancestors 'self'"
@@ -54,29 +55,29 @@ _ENDPOINTS = re.compile(
     r"|(run|api|call|queue|heartbeat|mcp)(/.*)?|file=.*))/?",
     re.DOTALL,
 )
-"""What opens to a script with a token: what it may do there, its endpoints say."""
+"""Paths that a script may request with a token. The endpoints decide what it may do there."""
 _CLOSED = re.compile(
     r"/(monitoring|gradio_api/(proxy=|file=\W*https?:|file/|deep_link|dev/|process_recording|profiling|runs\b"
     r"|run-history|vibe))",
     re.IGNORECASE,
 )
-"""What Gradio has and nobody needs here, such as fetching from other servers in the name of this one."""
+"""Paths of Gradio that nobody needs here, such as those that fetch from other servers in the name of this one."""
 _UPLOAD = "/gradio_api/upload"
 MCP = "/gradio_api/mcp"
-"""Where agents post. Of what else Gradio serves below nothing is used, and nothing is let through."""
+"""Where agents post. Every other path that Gradio serves below it is refused."""
 _NO_TOKEN = "This token is none of this studio, has ended, or was withdrawn: ask the lead for another one."
 _OF_GRADIO = "/"
-"""The one page of Gradio. All others show what strangers wrote, and run the scripts that are served and no others."""
+"""The one page of Gradio. All others show text from strangers, and run only the scripts that the studio serves."""
 _HEADERS = (
     (b"referrer-policy", b"same-origin"),
     (b"x-content-type-options", b"nosniff"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-"""Of every reply that does not say something else itself."""
+"""Headers of every reply that does not set them itself."""
 
 
 class SessionOf(Protocol):
-    """What is asked of a session."""
+    """The part of a session that the guard reads."""
 
     @property
     def role(self) -> str: ...
@@ -86,7 +87,7 @@ class SessionOf(Protocol):
 
 
 class TokenOf(Protocol):
-    """What is asked of a token."""
+    """The part of a token that the guard reads."""
 
     @property
     def id(self) -> int: ...
@@ -101,9 +102,9 @@ class TokenOf(Protocol):
 class Guard:
     """ASGI middleware around the whole application.
 
-    `session` finds a session by its token, `script` the token of a script by its text, `locked` says whether a password
-    is set, `assets` are the files of the sign-in page (below /sign-in/), `names` are host names by which this machine
-    is called besides localhost, and `inline` are the scripts that stand in our own pages.
+    `session` finds a session by its token, and `script` the token of a script by its text. `locked` is True if a
+    password is set. `assets` are the files of the sign-in page (below /sign-in/), `names` are host names of this
+    machine besides localhost, and `inline` are the scripts inside our own pages.
     """
 
     def __init__(
@@ -131,18 +132,18 @@ class Guard:
             await self.app(scope, receive, send)
             return
         connection = HTTPConnection(scope)  # of "http" and "websocket"; raises for anything else
-        # Annotators are many, and what they send has nothing to do with a lead: no look at the sessions for it here.
+        # Annotators are many and never act as a lead, so their requests do not look up the sessions here.
         lead, token, shown = False, None, _shown(connection)
         try:
             lead = not scope["path"].startswith(ANNOTATE) and self._is_lead(connection)
             token = self._script(shown) if shown else None
-        except DiskTrouble as error:  # then nobody can be told from anybody
+        except DiskTrouble as error:  # sessions and tokens cannot be read
             log.warning("%s: %s", scope["path"], error)
             response: Response | None = PlainTextResponse(DiskTrouble.FOR_OTHERS, status_code=503)
         else:
             response = self._refusal(connection, lead, token) if token or not shown else _refused(401, _NO_TOKEN)
         if response is None:
-            # What shows a token has its rights, whatever cookie it carries beside it.
+            # A request with a token has the rights of the token, whatever cookie it also carries.
             scope = {**scope, "state": {**scope.get("state", {}), "signed_in": lead and token is None, "token": token}}
             await self.app(scope, receive, self._with_headers(scope, send))
             return
@@ -154,7 +155,7 @@ class Guard:
         await response(scope, receive, self._with_headers(scope, send))
 
     def _refusal(self, connection: HTTPConnection, lead: bool, token: TokenOf | None) -> Response | None:
-        """The answer to what goes no further; None for what may pass."""
+        """Return the response that refuses a request, or None if it may pass."""
         scope, headers = connection.scope, connection.headers
         path, method = scope["path"], scope.get("method", "GET")
         if not self._locked and (method, path) != ("GET", "/healthz"):
@@ -189,14 +190,14 @@ class Guard:
             return _refused(404, "There is no such page.") if _CLOSED.match(path) else None
         if method in _LOOKS and "text/html" in headers.get("accept", ""):
             query = scope.get("query_string", b"").decode("latin-1")
-            wanted = f"{quote(path)}?{query}" if query else quote(path)
-            return RedirectResponse(f"{SIGN_IN}?next={quote(wanted, safe='')}", status_code=303)
+            requested = f"{quote(path)}?{query}" if query else quote(path)
+            return RedirectResponse(f"{SIGN_IN}?next={quote(requested, safe='')}", status_code=303)
         return _refused(401, "Sign in first.")
 
     def _is_lead(self, connection: HTTPConnection) -> bool:
         token = connection.cookies.get(COOKIE, "")
-        found = self._session(token) if token else None
-        return found is not None and found.role == "lead"
+        session = self._session(token) if token else None
+        return session is not None and session.role == "lead"
 
     def _is_this_machine(self, host: str) -> bool:
         name = _host_name(host)
@@ -210,8 +211,8 @@ class Guard:
     async def _log(self, connection: HTTPConnection, response: Response) -> None:
         scope = connection.scope
         token = connection.cookies.get("annotator", "")
-        held = self._session(token) if token else None
-        worker = held.worker if held is not None and held.role == "worker" else ""
+        session = self._session(token) if token else None
+        worker = session.worker if session is not None and session.role == "worker" else ""
         detail = f"{scope.get('method', 'websocket')} {scope['path']} ({response.status_code})"
         address = scope["client"][0] if scope.get("client") else None
         await run_in_threadpool(self._refusals.note, "refused", detail, address, "", worker)
@@ -222,29 +223,29 @@ class Guard:
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [self._header(name.lower(), value) for name, value in message.get("headers", ())]
-                there = {name for name, _ in message["headers"]}
-                message["headers"] += [(name, value) for name, value in headers if name not in there]
+                present = {name for name, _ in message["headers"]}
+                message["headers"] += [(name, value) for name, value in headers if name not in present]
             await send(message)
 
         return sending
 
     def _header(self, name: bytes, value: bytes) -> tuple[bytes, bytes]:
-        # A cache that others share must not hand out what takes a sign-in.
+        # A shared cache must not hand out what needs a sign-in.
         if self._locked and name == b"cache-control":
             return name, value.replace(b"public", b"private")
         return name, value
 
 
 def _shown(connection: HTTPConnection) -> str:
-    """The token that a script shows, as `Authorization: Bearer TOKEN`; "" for none, and for what is not ours."""
+    """Return the token from `Authorization: Bearer TOKEN`, or "" if there is none of this studio."""
     scheme, _, text = connection.headers.get("authorization", "").partition(" ")
     return text.strip() if scheme.lower() == "bearer" and text.strip().startswith(MARK) else ""
 
 
 def is_foreign(connection: HTTPConnection) -> bool:
-    """Whether a page of another site had a browser send this. A link that somebody followed to here is none.
+    """Return True if a page of another site made a browser send this. Following a link to the studio does not count.
 
-    By Sec-Fetch-Site, which browsers send to https and to this machine and no page can set; else by Origin.
+    Reads Sec-Fetch-Site, which browsers send to https and to this machine and no page can set; otherwise Origin.
     """
     headers = connection.headers
     site = headers.get("sec-fetch-site")
@@ -265,7 +266,7 @@ def _same_place(origin: str, host: str) -> bool:
         if usual is None or not parts.hostname or not here.hostname:
             return False
         return (parts.hostname, parts.port or usual) == (here.hostname, here.port or usual)
-    except ValueError:  # such as a port that is no number
+    except ValueError:  # such as a port that is not a number
         return False
 
 
@@ -277,5 +278,5 @@ def _host_name(host: str) -> str:
 
 
 def _refused(status: int, words: str) -> Response:
-    # The same words whether there is such a thing or not: nothing is to be learnt from them.
+    # The words are the same whether the thing exists or not, so that nothing can be learnt from them.
     return JSONResponse({"error": words}, status_code=status)

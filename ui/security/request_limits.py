@@ -18,21 +18,21 @@ from ui.security.guard import Application, Message, Receive, Scope, Send, is_for
 
 log = logging.getLogger(__name__)
 FROM_PAGE = "x-studio"
-"""A header that only our pages send: a browser lets no other site send it, so no other site can send us anything."""
+"""A header that only our pages send. A browser lets no other site send it, so no other site can send us anything."""
 ITEM_FILES, VOTE_FILES = "/study/files/", "/study/votes/"
 """Where the lead's pages send files: images as items of a study, and votes. The id of the study follows."""
 RESTORED = "/study/restored"
-"""Where a whole study is sent, as it was exported."""
+"""Where an exported study is sent to be restored."""
 IMAGE_FILES = "/curate/files/"
 MODEL_FILE = "/evaluate/files/model"
-"""Where the page of imports sends an archive of images."""
+"""Where pages send an archive of images (`IMAGE_FILES`) and the file of a model (`MODEL_FILE`)."""
 LIKE_PICTURE = "/curate/like-picture"
-"""Where the gallery sends a picture that images are to look like."""
+"""Where the gallery sends a picture to find similar images."""
 _MB = 1_000_000
 
 
 class BadRequest(UserError):
-    """A request that no page of ours sends. `status` is that of HTTP."""
+    """A request that no page of ours sends. `status` is the status of the HTTP reply."""
 
     def __init__(self, status: int, sentence: str, field: str = "") -> None:
         super().__init__(sentence, field=field)
@@ -41,13 +41,13 @@ class BadRequest(UserError):
 
 @dataclass(frozen=True)
 class Limit:
-    """How large the body of a request may be whose path begins with `prefix`."""
+    """Largest body of a request whose path begins with `prefix`."""
 
     prefix: str
     most: int
-    """Bytes."""
+    """Largest size, in bytes."""
     sentence: str
-    """What a person is told whose body is larger."""
+    """Error message for a larger body."""
 
 
 _TOO_MUCH = "This is more than a page of the studio sends. Please shorten it."
@@ -70,13 +70,13 @@ LIMITS = (
     Limit("/gradio_api/upload", _UPLOADED, f"The file is larger than {_UPLOADED // _MB} MB: save it smaller."),
     Limit("", 4 * _MB, _TOO_MUCH),
 )
-"""The first whose prefix fits counts."""
+"""The first limit whose prefix fits applies."""
 
 
 class BodyLimit:
-    """ASGI middleware: a body is refused before more of it than is taken was read, whether its length is said or not.
+    """ASGI middleware that refuses a body before more than its limit is read, whether its length is declared or not.
 
-    Whoever reads the body gets a `BadRequest`, and may refuse in words of its own; else it is refused here.
+    Code that reads the body gets a `BadRequest` and may refuse in its own words; otherwise the middleware refuses.
     """
 
     def __init__(self, app: Application, limits: Sequence[Limit] = LIMITS) -> None:
@@ -87,13 +87,13 @@ class BodyLimit:
             await self.app(scope, receive, send)
             return
         limit = next(limit for limit in self._limits if scope["path"].startswith(limit.prefix))
-        said = dict(scope["headers"]).get(b"content-length", b"")
-        told = said.isdigit() and int(said) > limit.most
+        declared_length = dict(scope["headers"]).get(b"content-length", b"")
+        declared_too_large = declared_length.isdigit() and int(declared_length) > limit.most
         size, over, answered, silenced = 0, False, False, False
 
         async def bounded() -> Message:
             nonlocal size, over
-            if not told:
+            if not declared_too_large:
                 message = await receive()
                 size += len(message.get("body", b""))
                 if size <= limit.most:
@@ -119,13 +119,13 @@ class BodyLimit:
 
 
 def require_own_page(request: Request) -> None:
-    """Raises BadRequest for what another site, or no page of ours, has sent."""
+    """Raise BadRequest for a request that another site, or no page of ours, has sent."""
     if FROM_PAGE not in request.headers or is_foreign(request):
         raise BadRequest(403, "This is taken from the studio's own pages only.")
 
 
 async def posted(request: Request) -> dict[str, Any]:
-    """The JSON object that a page of ours has sent. Raises BadRequest for anything else."""
+    """Return the JSON object that a page of ours has sent. Raises BadRequest for anything else."""
     require_own_page(request)
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise BadRequest(400, "This takes JSON only. Please reload the page.")
@@ -139,13 +139,13 @@ async def posted(request: Request) -> dict[str, Any]:
 
 
 def refusal(error: UserError, usual: int = 400) -> JSONResponse:
-    """A UserError as a page shows it: its sentence and, where it has one, the field that it belongs to."""
+    """Return a UserError as a response: its sentence and, if it has one, the field that it belongs to."""
     status = error.status if isinstance(error, BadRequest) else 404 if isinstance(error, Missing) else usual
     return JSONResponse({"error": str(error)} | ({"field": error.field} if error.field else {}), status_code=status)
 
 
 async def answered(request: Request, act: Callable[[dict[str, Any]], Mapping[str, Any]]) -> Response:
-    """The reply to JSON; `act` runs in a thread of its own."""
+    """Return the reply to a JSON request. `act` runs in a thread of its own."""
     try:
         return JSONResponse(await run_in_threadpool(act, await posted(request)))
     except UserError as error:
@@ -158,6 +158,6 @@ async def answered(request: Request, act: Callable[[dict[str, Any]], Mapping[str
 
 
 def failed(error: Exception) -> Response:
-    """What a page is told where the studio is at fault."""
+    """Return the reply to a page when the studio is at fault."""
     words = f"The studio itself failed ({type(error).__name__}): the terminal says more."
     return JSONResponse({"error": words}, status_code=500)

@@ -1,6 +1,6 @@
-"""Serving below a path of a proxy: requests lose the path before anything else sees them, replies get it back.
+"""Serving below a path of a proxy: requests lose the path before anything else sees them, and replies get it back.
 
-All routes, the guard and the limits know addresses from "/" on. Pages put the path before their addresses themselves
+All routes, the guard and the limits use addresses from "/" on. Pages add the path to their addresses themselves
 (`ui/addresses.py`); redirects and cookies get it here.
 """
 
@@ -23,7 +23,7 @@ _COOKIE_PATH = re.compile(rb"(;\s*path=)/", re.IGNORECASE)
 class BelowRootPath:
     """ASGI middleware around everything else. `root_path` is "" or begins with "/" and does not end with it.
 
-    The proxy may pass the path on or take it away: both are understood.
+    The proxy may pass the path on or remove it: both work.
     """
 
     def __init__(self, app: Application, root_path: str) -> None:
@@ -45,12 +45,12 @@ class BelowRootPath:
             await self.app(scope, receive, send)
 
     def _answer(self, connection: HTTPConnection) -> Response | None:
-        """Return a refusal where the proxy names another path, and the way to "/" where that is missing."""
-        told = "".join(part.strip().rstrip("/") for part in connection.headers.get("x-forwarded-prefix", "").split(","))
-        if told and told != self.root_path:
+        """Return a refusal if the proxy names another path, a redirect if only the path's "/" is missing, or None."""
+        path = "".join(part.strip().rstrip("/") for part in connection.headers.get("x-forwarded-prefix", "").split(","))
+        if path and path != self.root_path:
             here = f"with --root-path {self.root_path}" if self.root_path else "without a path"
-            words = f"A proxy serves this below {told}, but the studio was started {here}: start it with --root-path"
-            return PlainTextResponse(f"{words} {told}.", status_code=400)
+            words = f"A proxy serves this below {path}, but the studio was started {here}: start it with --root-path"
+            return PlainTextResponse(f"{words} {path}.", status_code=400)
         if self.root_path and connection.scope["path"] == self.root_path:
             return RedirectResponse(f"{self.root_path}/", status_code=307)
         return None
@@ -79,15 +79,15 @@ class BelowRootPath:
             return _COOKIE_PATH.sub(rb"\1" + self.root_path.encode("ascii") + b"/", value)
         if name == b"location":
             scheme, place, *rest = urlsplit(value.decode("latin-1"))
-            own = scheme in ("http", "https") and place == host  # as routes tell that only a "/" at the end differs
-            return in_browser(urlunsplit(("", "", *rest)) if own else value.decode("latin-1")).encode("latin-1")
+            here = scheme in ("http", "https") and place == host  # such as redirects that add a "/" at the end
+            return in_browser(urlunsplit(("", "", *rest)) if here else value.decode("latin-1")).encode("latin-1")
         return value
 
 
 def refuse_own_address(root_path: str, routes: Iterable[object]) -> None:
-    """Raise UserError if the studio serves something of its own below `root_path`.
+    """Raise UserError if the studio itself serves something below `root_path`.
 
-    Else an address such as /study/new could be that of a page, or of /new with the path of the proxy before it.
+    Otherwise an address such as /study/new could be a page, or /new with the path of the proxy before it.
     """
     first = root_path.split("/")[1] if root_path else ""
     if first and first in set(_first_segments(routes)):
@@ -99,5 +99,5 @@ def _first_segments(routes: Iterable[object]) -> Iterator[str]:
         path = getattr(route, "path", "")
         if path.strip("/"):
             yield path.split("/")[1]
-        else:  # what is mounted at "/"
+        else:  # mounted at "/"
             yield from _first_segments(getattr(route, "routes", None) or ())

@@ -1,4 +1,4 @@
-"""The lead's sign-in: a page with one field, which works without script, and the way out. The guard asks for it."""
+"""The lead's sign-in: a page with one field, which works without script, and the sign-out. The guard links it."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from ui.templating import render
 from ui.theme import ASSETS
 
 SIGN_IN_ASSETS = ("studio.css", "study.css", "sign-in.css", "kept.js", "theme.js", "favicon.svg")
-"""What the page needs and anybody may have."""
+"""Files of the page, which anybody may fetch."""
 LONGEST_ADDRESS = 1000
 _LOCKED = '<script>document.documentElement.classList.add("locked")</script>'
-"""Shows the way out on the explore page, as `locked` of `ui.frame.document` does on all others."""
+"""Shows the sign-out on the Explore page, as `locked` of `ui.frame.document` does on all others."""
 _NO_COOKIE = (
     "The password is right, but this browser has not kept the cookie that says so. Allow cookies for this address, "
     "then sign in again."
@@ -44,7 +44,7 @@ def stand_guard(app: FastAPI, lead: LeadSignIn, host: str) -> str:
             f"On {host or 'all addresses'} other machines can reach the studio, so it needs a password: set "
             "STUDIO_PASSWORD, or run app.py --set-password once."
         )
-    app.add_middleware(BodyLimit)  # behind the guard: nothing is read of what is not let in
+    app.add_middleware(BodyLimit)  # inside the guard, so that nothing of a refused request is read
     app.add_middleware(
         Guard,
         session=lead.session,
@@ -61,7 +61,7 @@ def stand_guard(app: FastAPI, lead: LeadSignIn, host: str) -> str:
 
 def add_sign_in(app: FastAPI, lead: LeadSignIn) -> None:
     """Add /sign-in, /sign-out and the files of the page to `app`."""
-    # Whoever waits for a turn waits here and takes no thread: many guesses at once must not keep annotators waiting.
+    # Attempts wait here without a thread, so that many guesses at once do not delay annotators.
     turns = asyncio.Lock()
 
     @app.api_route(SIGN_IN, methods=["GET", "HEAD"], include_in_schema=False)
@@ -72,20 +72,20 @@ def add_sign_in(app: FastAPI, lead: LeadSignIn) -> None:
 
     @app.post(SIGN_IN, include_in_schema=False)
     async def sign_in(request: Request) -> Response:
-        given = await _form(request)
-        if given is None:
+        form_field = await _form(request)
+        if form_field is None:
             return PlainTextResponse("This takes the form of the sign-in page only.", status_code=400)
-        wanted, address = given("next"), request.client.host if request.client else None
+        next_address, address = form_field("next"), request.client.host if request.client else None
         try:
             async with turns:
-                token = await run_in_threadpool(lead.sign_in, given("password"), address)
+                token = await run_in_threadpool(lead.sign_in, form_field("password"), address)
         except TooMany as error:
             await run_in_threadpool(lead.refusals.note, "too many tries", "the study lead's sign-in", address)
-            return _page(wanted, str(error), 429, {"Retry-After": str(error.seconds)})
+            return _page(next_address, str(error), 429, {"Retry-After": str(error.seconds)})
         if not token:
-            return _page(wanted, "This is not the password.", 401)
-        # By way of the page to sign in, which sees whether the cookie comes back.
-        query = urlencode({"next": local(wanted), "signed": 1})
+            return _page(next_address, "This is not the password.", 401)
+        # Redirects to the sign-in page, which checks whether the cookie comes back.
+        query = urlencode({"next": local(next_address), "signed": 1})
         response = RedirectResponse(f"{SIGN_IN}?{query}", status_code=303, headers=FRESH)
         secure = request.url.scheme == "https"
         response.set_cookie(COOKIE, token, HOURS * 3600, path="/", secure=secure, httponly=True, samesite="lax")
@@ -107,7 +107,7 @@ def add_sign_in(app: FastAPI, lead: LeadSignIn) -> None:
 
 
 def local(address: str) -> str:
-    """An address of this server to go on to; "/" for one that leads elsewhere."""
+    """Return an address of this server to go on to; "/" for one that leads elsewhere."""
     plain = address.startswith("/") and address.isprintable() and "\\" not in address and len(address) < LONGEST_ADDRESS
     if not plain or address.startswith("//") or urlsplit(address).path in (SIGN_IN, SIGN_OUT):
         return "/"
@@ -115,7 +115,7 @@ def local(address: str) -> str:
 
 
 async def _form(request: Request) -> Callable[[str], str] | None:
-    """The fields of the form by name ("" for one that is missing); None for what is no such form, or too large."""
+    """Return the fields of the form by name ("" if missing), or None for a body of another kind or too large."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         return None

@@ -1,1 +1,1 @@
-"""The pages of the study lead, rendered here and served at /study: list, set-up, preview, progress, results."""
+"""The study lead's pages, rendered by the server at /study: list, set-up, preview, progress, results."""

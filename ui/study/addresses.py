@@ -9,20 +9,20 @@ from core.study_report import Disagreement
 
 
 def study_address(study_id: str, end: str = "") -> str:
-    """The address of a page of a study."""
+    """Return the address of a page of a study."""
     return f"/study/{study_id}/{end}"
 
 
 def worker_address(study_id: str, worker: str) -> str:
-    """The page of one worker's votes."""
+    """Return the address of the page with one worker's votes."""
     return study_address(study_id, f"workers/{quote(worker, safe='')}")
 
 
 def item_address(study_id: str, item: Item) -> str:
-    """The page of one image."""
+    """Return the address of the page of one image."""
     return study_address(study_id, f"items/{quote(item.public, safe='')}")
 
 
 def decide_address(study_id: str, case: Disagreement) -> str:
-    """The page where a person decides one question of one image."""
+    """Return the address of the page where a person decides one question of one image."""
     return study_address(study_id, f"adjudication?item={case.item}&question={case.question}")

@@ -1,7 +1,7 @@
-"""Where people disagree: the images in question, one image with its votes, and adjudication by keys. Pure.
+"""Disagreements of people: the images in question, one image with its votes, and adjudication by keys. Pure.
 
-What a person decides here is kept apart from the votes and never overrules a consensus. The votes are hidden until
-asked for, so that the person can look with eyes of their own.
+A person's decision is kept apart from the votes and never overrules a consensus. The votes are hidden until requested,
+so that the person looks with an open mind.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from ui.study.addresses import decide_address, study_address
 from ui.templating import render
 
 SHOWN = 12
-"""On the page of results."""
+"""Disagreements on the page of results."""
 PAGE = 60
-"""On a page of all of them."""
+"""Disagreements on a page of all of them."""
 
 
 def image_page(report: StudyReport, data: StudyData, item: Item, sizes: Mapping[str, Size]) -> Html:
-    """Pictures on the left, facts and votes on the right."""
+    """Return the page of an image: pictures on the left, facts and votes on the right."""
     votes = [vote for vote in data.votes if vote.item == item.id]
     excluded = {exclusion.worker for exclusion in data.exclusions}
-    asked = {result.question.id: result.question for result in report.questions}
+    questions = {result.question.id: result.question for result in report.questions}
     open_ = {(case.item, case.question) for case in undecided(report)}
     return render(
         "study/image.html",
@@ -41,7 +41,7 @@ def image_page(report: StudyReport, data: StudyData, item: Item, sizes: Mapping[
         sizes=sizes,
         known=[(name, value) for name, value in _facts(item) if value],
         cases=[
-            (case, asked[case.question], (case.item, case.question) in open_)
+            (case, questions[case.question], (case.item, case.question) in open_)
             for case in report.disagreements
             if case.item == item.id
         ],
@@ -52,12 +52,12 @@ def image_page(report: StudyReport, data: StudyData, item: Item, sizes: Mapping[
 
 
 def _caption(item: Item) -> Html | str:
-    """The caption, with what the counterfactual one changed of it."""
+    """Return the caption, with its differences from the counterfactual caption."""
     return differences(word_diff(item.caption, item.counterfactual)) if item.counterfactual else item.caption
 
 
 def _facts(item: Item) -> list[tuple[str, str]]:
-    """What is known of it, which no worker is told."""
+    """Return the facts about an item that no worker is told."""
     known = [
         ("kind", "item" if item.kind == "item" else f"{item.kind} item"),
         ("label", item.label),
@@ -73,21 +73,21 @@ def _facts(item: Item) -> list[tuple[str, str]]:
 
 
 def _short(value: object) -> str:
-    """What is known of the origin, on a line or two."""
+    """Return a value of the origin as text, at most 300 characters."""
     text = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
     return text if len(text) <= 300 else f"{text[:299]}…"
 
 
 @dataclass(frozen=True)
 class DisagreementFilter:
-    """Which disagreements a lead wants to see."""
+    """Filter of the disagreements on the page."""
 
     question: str = ""
     status: str = ""
     page: int = 1
 
     def address(self, study: Study) -> str:
-        """The address of the page that shows them."""
+        """Return the address of the page with this filter."""
         fields = {"question": self.question, "status": self.status, "page": str(self.page) if self.page > 1 else ""}
         query = urlencode({name: value for name, value in fields.items() if value})
         return study_address(study.id, "disagreements") + (f"?{query}" if query else "")
@@ -96,14 +96,14 @@ class DisagreementFilter:
 def _tiles(
     report: StudyReport, found: Sequence[Disagreement], data: StudyData
 ) -> list[tuple[Disagreement, Item, Question]]:
-    """Disagreements with their item and question."""
+    """Return disagreements with their item and question."""
     items = {item.id: item for item in data.items}
-    asked = {result.question.id: result.question for result in report.questions}
-    return [(case, items[case.item], asked[case.question]) for case in found]
+    questions = {result.question.id: result.question for result in report.questions}
+    return [(case, items[case.item], questions[case.question]) for case in found]
 
 
 def disagreements_box(report: StudyReport, data: StudyData) -> Html:
-    """The most divided images, and the way to all of them and to deciding them."""
+    """Return the most divided images, with links to all of them and to adjudication."""
     found, left = disagreements(report), undecided(report)
     return render(
         "study/divided.html",
@@ -117,7 +117,7 @@ def disagreements_box(report: StudyReport, data: StudyData) -> Html:
 
 
 def all_disagreements(report: StudyReport, data: StudyData, wanted: DisagreementFilter) -> Html:
-    """All disagreements that are wanted, a page of them at a time."""
+    """Return the disagreements that pass the filter, a page at a time."""
     found = [
         case
         for case in disagreements(report)
@@ -136,7 +136,7 @@ def all_disagreements(report: StudyReport, data: StudyData, wanted: Disagreement
         "study/disagreements.html",
         study=study,
         title=count_of(len(found), "disagreement"),
-        # One alone leaves nothing to choose.
+        # A single question or status leaves nothing to choose.
         choices=[choice for choice in choices if len(choice[2]) > 2],
         tiles=_tiles(report, found[(page - 1) * PAGE : page * PAGE], data),
         turn=page_links(pages, page, lambda number: replace(wanted, page=number).address(study)),
@@ -146,7 +146,7 @@ def all_disagreements(report: StudyReport, data: StudyData, wanted: Disagreement
 def adjudication_page(
     report: StudyReport, data: StudyData, item: int | None, question: str, sizes: Mapping[str, Size]
 ) -> Html:
-    """The case that was asked for, or the first that is left, or what there is to say without one."""
+    """Return the requested case, or the first undecided one, or a message if there is none."""
     found = cases(report)
     if not found:
         return render("study/nothing_to_adjudicate.html", report=report)
@@ -176,10 +176,10 @@ def adjudication_page(
 
 
 def _key(asked: Question, answer: str, place: int) -> str:
-    """The key of an answer: y and n, else its number."""
+    """Return the key of an answer: y and n, else its number."""
     return answer[0] if asked.kind == "yes-no" else str(place + 1)
 
 
 def _end(asked: Question, answer: str) -> str:
-    """What the ends of a scale mean."""
+    """Return the meaning of the end of a scale, or ""."""
     return {"1": asked.low, "5": asked.high}.get(answer, "") if asked.kind == "scale" else ""

@@ -14,7 +14,7 @@ TABS = (
     ("run", "Invite and run", "run"),
     ("log", "Log", "log"),
 )
-"""The pages of a study that has started: name, words, the end of the address."""
+"""The tabs of a study that has started: name, words, the end of the address."""
 STATE_WORDS: dict[StudyState, tuple[str, Tone]] = {
     "draft": ("draft", ""),
     "running": ("running", "ok"),
@@ -24,5 +24,5 @@ STATE_WORDS: dict[StudyState, tuple[str, Tone]] = {
 
 
 def study_head(study: Study, tab: str = "", *actions: Child) -> Html:
-    """Name, state and rules of a study in a line, `actions` at its end; below it the tabs, once it has started."""
+    """Return the head line of a study with name, state, rules and `actions`; below it the tabs, once it has started."""
     return render("study/head.html", study=study, state=STATE_WORDS[study.state], tab=tab, tabs=TABS, actions=actions)

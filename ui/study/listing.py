@@ -1,4 +1,4 @@
-"""The list of studies, the page on which a new one is named, and the log of what happened. Pure."""
+"""The list of studies, the page that names a new one, and the log of events. Pure."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ui.templating import render
 
 
 def list_page(studies: Sequence[Study], signed_in: bool) -> str:
-    """All studies, the latest first."""
+    """Return the page of all studies, latest first."""
     here, away = ([_line(study) for study in studies if study.archived == archived] for archived in (False, True))
     return page("Studies", render("study/list.html", here=here, away=away, states=STATE_WORDS), signed_in=signed_in)
 
 
 def _line(study: Study) -> tuple[Study, str, float]:
-    """A study, facts about it, and the share of its votes that are given."""
+    """Return a study, facts about it, and the share of its votes that are in."""
     facts = [
         count_of(study.items, "image"),
         f"{study.rules.votes} votes each",
@@ -33,17 +33,17 @@ def _line(study: Study) -> tuple[Study, str, float]:
 
 
 def new_page(signed_in: bool) -> str:
-    """Name and template; everything else comes after."""
+    """Return the page for name and template of a new study."""
     choices = [(template, _shown(template)) for template in TEMPLATES.values()]
     return page("New study", render("study/new.html", choices=choices), signed_in=signed_in)
 
 
 def _shown(template: Template) -> str:
-    """What stands beside an image that is judged."""
+    """Return what is shown beside an image that is judged."""
     words = (("source image beside it", template.show_source), ("both captions", template.show_captions))
     return ", ".join(name for name, on in words if on)
 
 
 def log_page(study: Study, entries: Sequence[LogEntry], limit: int, names: Mapping[str, str] | None = None) -> Html:
-    """The log, in UTC. With `names` of studies by id it is that of all studies, of sign-ins and of refusals."""
+    """Return the log, in UTC. With `names` of studies by id it is that of all studies, of sign-ins and of refusals."""
     return render("study/log.html", study=study, entries=entries, limit=limit, names=names)

@@ -1,4 +1,4 @@
-"""Where everything stands in the plots of a study, which `templates/plots.html` draws. Pure."""
+"""Positions in the plots of a study, which `templates/plots.html` draws. Pure."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from core.studies import SCALE
 from core.study_report import Slice, WorkerFigures
 
 STARTS = (0.95, 0.9, 0.8, 0.6, 0.4, 0.2, 0.0)
-"""Where an axis of shares may begin. It is always labelled: dots, unlike bars, may stand on an axis that is cut."""
+"""Possible starts of an axis of shares. The start is always labelled: dots, unlike bars, may have a cut axis."""
 LOW = 0.9
-"""Shares below it are drawn in another colour, so that they are found; nothing depends on it."""
+"""Shares below it have another colour, so that they stand out; nothing depends on it."""
 STEPS = 200
-"""So many points at most in a line: more cannot be seen."""
+"""Most points of a line: more cannot be seen."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A stretch of numbers that fills the width of a plot."""
+    """A range of numbers that fills the width of a plot."""
 
     low: float
     high: float
@@ -31,12 +31,12 @@ class Axis:
     """"%" for shares from 0 to 1, "" for plain numbers."""
 
     def place(self, value: float) -> str:
-        """Where a value stands, as a coordinate: "0.00%" to "100.00%"; what is beyond the ends stands at them."""
+        """Return the coordinate of a value, "0.00%" to "100.00%". Values beyond the ends are drawn at the ends."""
         share = (value - self.low) / (self.high - self.low)
         return f"{100 * min(1.0, max(0.0, share)):.2f}%"
 
     def said(self, value: float) -> str:
-        """A tick in words."""
+        """Return a tick as text."""
         return f"{100 * value:.0f}" if self.unit == "%" else f"{value:g}"
 
 
@@ -45,7 +45,7 @@ AGREEMENT = Axis(0.0, 1.0, (0.0, 0.2, 0.4, 0.6, 0.8, 1.0), "")
 
 
 def share_axis(slices: Iterable[Slice]) -> Axis:
-    """The shortest axis that holds all intervals and bounds of these slices, up to 100 %."""
+    """Return the shortest axis up to 100 % that holds all intervals and bounds of these slices."""
     ends = [
         end
         for part in slices
@@ -58,12 +58,12 @@ def share_axis(slices: Iterable[Slice]) -> Axis:
 
 
 def is_low(part: Slice) -> bool:
-    """Whether a share is drawn in another colour."""
+    """Return True if a share is drawn in another colour."""
     return part.rate.value is not None and part.rate.value < LOW
 
 
 def answer_parts(counts: Mapping[str, int]) -> list[tuple[str, int, str, str]]:
-    """Each answer of a bar with its number, and where its part begins and how wide it is, in per cent."""
+    """Return each answer of a bar with its number, and the start and width of its part in per cent."""
     widths = [100 * n / (sum(counts.values()) or 1) for n in counts.values()]
     starts = accumulate(widths, initial=0.0)
     placed = zip(counts.items(), starts, widths, strict=False)
@@ -71,13 +71,13 @@ def answer_parts(counts: Mapping[str, int]) -> list[tuple[str, int, str, str]]:
 
 
 def columns(counts: Mapping[str, int]) -> list[tuple[str, int, float]]:
-    """Each point of a scale with its number of votes and the height of its column."""
+    """Return each point of a scale with its number of votes and the height of its column."""
     most = max((counts.get(point, 0) for point in SCALE), default=0) or 1
     return [(point, counts.get(point, 0), 34 * counts.get(point, 0) / most) for point in SCALE]
 
 
 def votes_over_time(times: Sequence[datetime], needed: int) -> tuple[str, str] | None:
-    """The points of a line of votes from the first to the last, and the height of all that are needed. None below 2."""
+    """Return the points of the line of votes, and the height of all that are needed; None for fewer than 2 votes."""
     if len(times) < 2 or times[-1] <= times[0]:
         return None
     begin, span = times[0], (times[-1] - times[0]).total_seconds()
@@ -93,7 +93,7 @@ class Scatter:
     """Workers by median seconds a vote (logarithmic) and agreement with the consensus."""
 
     fast: str | None
-    """Votes left of it are faster than the rules expect."""
+    """Position of the fewest seconds that the rules expect of a vote, or None."""
     seconds: list[tuple[int, str]]
     shares: list[tuple[str, float]]
     dots: list[tuple[WorkerFigures, str, str, str, str]]
@@ -101,7 +101,7 @@ class Scatter:
 
 
 def worker_scatter(workers: Sequence[WorkerFigures], too_fast: float) -> Scatter | None:
-    """Where workers and lines stand in the plot. None for fewer than two."""
+    """Return the positions of workers and lines in the plot, or None for fewer than two workers."""
     shown = [w for w in workers if w.median_seconds is not None and w.with_consensus.value is not None]
     if len(shown) < 2:
         return None

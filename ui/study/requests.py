@@ -1,7 +1,7 @@
-"""What the lead's pages send: commands as JSON, and files. Each reply is JSON; an error is one sentence and its field.
+"""Requests of the lead's pages: commands as JSON, and files. A reply is JSON; an error is one sentence and its field.
 
-A command goes to /study/api/STUDY/NAME, and to /study/api/STUDY/before/NAME to learn what it would do. What a page
-shows beside it, and the reply is drawn for, comes under "page".
+A command goes to /study/api/STUDY/NAME, and to /study/api/STUDY/before/NAME to learn its effect first. Values that the
+page shows and the reply needs come under "page".
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ Part = Literal["questions", "texts"]
 
 @dataclass(frozen=True)
 class Shown:
-    """What a page shows beside what it sends."""
+    """State of the page beside the command."""
 
     plan: Assumptions = field(default_factory=Assumptions)
     redraw: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, sent: object) -> Shown:
-        """Whatever cannot be read of it is as if it were not there: nothing of it is saved."""
+        """Parse the state of the page. Invalid values count as absent, since nothing of them is saved."""
         page: Mapping[str, Any] = sent if isinstance(sent, Mapping) else {}
         plan = page.get("plan")
         try:
@@ -64,11 +64,11 @@ class Shown:
 
 
 Show = Callable[[Any, Any, Shown], Reply]
-"""Command, what it has given, and what the page shows, to the JSON of the reply."""
+"""Returns the JSON of the reply to a command, its result, and the state of the page."""
 
 
 def add_requests(app: FastAPI, commands: Commands, services: StudyServices) -> None:
-    """Add what the lead's pages send."""
+    """Add the routes for commands and files of the lead's pages."""
 
     def parsed(name: str, data: Mapping[str, Any]) -> Command:
         known = commands.known().get(name)
@@ -117,7 +117,7 @@ def add_requests(app: FastAPI, commands: Commands, services: StudyServices) -> N
 
     @app.post(f"{VOTE_FILES}{{study_id}}", include_in_schema=False)
     async def votes(request: Request, study_id: str, name: str = "") -> Response:
-        """`name` "look" tells what is in the file, and takes nothing; "even-so" leaves out rows that are no votes."""
+        """With `name` "look" only describe the file; with "even-so" leave out rows that are no votes."""
 
         def take(file: Path) -> Reply:
             if name == LOOK:
@@ -129,7 +129,7 @@ def add_requests(app: FastAPI, commands: Commands, services: StudyServices) -> N
         return await with_file(request, take)
 
 
-# What the page shows after a command
+# Parts of the page after a command
 
 
 def _reload(command: Command, result: object, page: Shown) -> Reply:
@@ -141,7 +141,7 @@ def _done(command: Command, result: object, page: Shown) -> Reply:
 
 
 def draft_reply(draft: drafts.DraftState, page: Shown, redraw: Collection[Part] = ()) -> Reply:
-    """What the page of a draft shows now. What was typed and cannot be read is marked whatever else was done."""
+    """Return the parts of a draft's page. Typed values that cannot be read are always marked."""
     study, items = draft.study, draft.items
     parts: dict[str, Html] = {
         "part-plan": plan_figures(study.rules, plain(items), page.plan),
@@ -176,7 +176,7 @@ def _adjudicated(command: decisions.Adjudicate, done: decisions.Adjudicated, pag
 
 
 def _previewed(command: PreviewStep, step: Previewed, page: Shown) -> Reply:
-    """As a reply of the annotators' page, with the plain addresses of pictures."""
+    """Return a step like the annotators' page, with the plain addresses of pictures."""
     study, item = step.study, step.item
     assignment: Reply | None = None
     if item is not None:
@@ -226,4 +226,4 @@ SHOW: Mapping[type[Command], Show] = {
     decisions.Adjudicate: _adjudicated,
     PreviewStep: _previewed,
 }
-"""How the result of a command is shown; after any other one the page is loaded anew."""
+"""Replies to commands; after any other command the page reloads."""

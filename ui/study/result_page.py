@@ -17,14 +17,14 @@ from ui.study.workers import workers_box
 from ui.templating import render
 
 COLUMNS = (("questions", "agreement"), ("divided", "timeline"))
-"""What stands in two columns, where there is room."""
+"""Parts that stand in two columns if there is room."""
 FOLDED = 12
-"""So many rows of a table of classes are shown at once; the others unfold."""
+"""Rows of a table of classes that are shown at once; the others unfold."""
 NamedSlices = list[tuple[str, Slice]]
 
 
 def parts(report: StudyReport, data: StudyData, paragraph: str) -> Mapping[str, Html | None]:
-    """The parts of the page by name, in their order; None where there is nothing to show."""
+    """Return the parts of the page by name, in order; None where there is nothing to show."""
     excluded = {exclusion.worker for exclusion in data.exclusions}
     times = [vote.submitted for vote in data.votes if vote.kind == "item" and vote.worker not in excluded]
     items = {item.id: item for item in data.items}
@@ -46,7 +46,7 @@ def parts(report: StudyReport, data: StudyData, paragraph: str) -> Mapping[str, 
 
 
 def layout(found: Mapping[str, Html | None]) -> list[Html]:
-    """The parts in their places, each in a slot that the page fills again when something changes."""
+    """Return the parts in their places, each in a slot that the page fills again when something changes."""
     paired = {name for column in COLUMNS for name in column}
     placed: list[Html] = []
     for name, part in found.items():
@@ -59,22 +59,22 @@ def layout(found: Mapping[str, Html | None]) -> list[Html]:
 
 
 def slot(name: str, part: Html | None) -> Html:
-    """The place of a part, with the fingerprint of what it shows."""
+    """Return the slot of a part, with the fingerprint of its content."""
     return el("div", part, class_="slot", data_part=name, data_stamp=fingerprint(part or Html("")))
 
 
 def sent(found: Mapping[str, Html | None]) -> Mapping[str, Mapping[str, str]]:
-    """The parts as a page that watches fetches them: fingerprint and markup."""
+    """Return the fingerprint and markup of each part, for a page that is left open."""
     return {name: {"stamp": fingerprint(part or Html("")), "html": part or ""} for name, part in found.items()}
 
 
 def result_buttons(study: Study) -> Html:
-    """The buttons in the head of the page, with a menu of what can be taken away."""
+    """Return the buttons in the head of the page, with a menu of downloads."""
     return render("study/result_buttons.html", study=study, away=False)
 
 
 def progress(report: StudyReport) -> Html:
-    """How much is in, and how it came in."""
+    """Return the part that shows how many votes are in."""
     needed = report.items * report.study.rules.votes
     return render(
         "study/progress.html",
@@ -154,7 +154,7 @@ def _excluded(report: StudyReport) -> Tile:
 
 
 def by_question(report: StudyReport) -> Html:
-    """Every question in one row, with its interval plot."""
+    """Return every question in one row, with its interval plot."""
     telling = [result for result in report.questions if result.question.valid]
     ratings = [result for result in report.questions if result.question.kind == "scale" and not result.question.valid]
     return render(
@@ -171,7 +171,7 @@ def by_question(report: StudyReport) -> Html:
 
 
 def _votes(result: QuestionResult) -> dict[str, int]:
-    """How often each answer was given."""
+    """Count the votes for each answer."""
     return {answer.answer: answer.votes for answer in result.answers}
 
 
@@ -188,7 +188,7 @@ def _legend(telling: Sequence[QuestionResult]) -> str:
 
 
 def slices(report: StudyReport) -> Html | None:
-    """The share of valid images by class, edit type, sample, and whether the model under test is right."""
+    """Return the share of valid images by class, edit type, sample and outcome of the model under test, or None."""
     titles = ("Model under test", "By sample", "By class", "By edit type")
     named = zip(titles, _named(report.image_slices), strict=True)
     boxes = [(title, words, found, share_axis(part for _, part in found)) for title, (words, found) in named if found]
@@ -196,7 +196,7 @@ def slices(report: StudyReport) -> Html | None:
 
 
 def _named(parts: Slices) -> Iterable[tuple[str, NamedSlices]]:
-    """What images are parted by, with the parts by name. Images that have no class, sample and so on have a part."""
+    """Yield each grouping of images with its parts by name. Images without a class, sample and so on have a part."""
     for words, found in (
         ("model", parts.by_model),
         ("sample", parts.by_group),
@@ -208,7 +208,7 @@ def _named(parts: Slices) -> Iterable[tuple[str, NamedSlices]]:
 
 
 def agreement_box(report: StudyReport) -> Html:
-    """All measures on one scale, and what they mean."""
+    """Return all measures of agreement on one scale, and what they mean."""
     found = report.agreement
     on = f"{count_of(found.raw.n_items, 'item')} with two votes or more, {found.raw.raters:.3g} votes each on average"
     if found.prevalence is not None:
@@ -217,7 +217,7 @@ def agreement_box(report: StudyReport) -> Html:
 
 
 def timeline(report: StudyReport, times: Sequence[datetime]) -> Html | None:
-    """How the votes came in; `times` in their order."""
+    """Return the curve of votes over time, or None if there is none. `times` are sorted."""
     needed = report.items * report.study.rules.votes
     drawn = votes_over_time(times, needed)
     if drawn is None or report.first is None or report.last is None:
@@ -228,7 +228,7 @@ def timeline(report: StudyReport, times: Sequence[datetime]) -> Html | None:
 
 
 def questions_in_detail(report: StudyReport, data: StudyData) -> Html:
-    """Every question, folded; the only one of a study unfolded."""
+    """Return every question, folded; the only question of a study is unfolded."""
     return render(
         "study/questions_in_detail.html",
         report=report,
@@ -239,6 +239,6 @@ def questions_in_detail(report: StudyReport, data: StudyData) -> Html:
 
 
 def _question(result: QuestionResult, alone: bool) -> tuple[QuestionResult, dict[str, int], NamedSlices, Axis]:
-    """A question with its votes, and the parts of its images on one axis unless it is alone."""
+    """Return a question with its votes, and the parts of its images on one axis unless it is alone."""
     parts = [] if alone else [named for _, found in _named(result.slices) for named in found]
     return result, _votes(result), parts, share_axis(part for _, part in parts)

@@ -1,7 +1,7 @@
 """All routes of the lead's pages: called once by `app.py`, before Gradio is mounted at "/".
 
-A GET of /study/{id}/ shows a draft's set-up, and the results of a study that has started, which are made of one
-analysis a study. What the pages send stands in `requests`. Whoever adds a page adds its route here.
+A GET of /study/{id}/ shows the set-up of a draft, or the results of a started study, which come from one analysis a
+study. `requests` holds what the pages send. A new page gets its route here.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ LOG_LIMIT = 500
 
 
 def add_study_routes(app: FastAPI, commands: Commands, services: StudyServices, revisions: Revisions) -> None:
-    """Add the pages below /study/, what they fetch again, and what they send."""
+    """Add the pages below /study/, their data and their actions."""
     add_requests(app, commands, services)
     _add_pages(app, services)
     _add_result_pages(app, services)
@@ -59,7 +59,7 @@ def add_study_routes(app: FastAPI, commands: Commands, services: StudyServices, 
 
 
 def _add_pages(app: FastAPI, services: StudyServices) -> None:
-    """The list, a new study, set-up, preview, and running a study."""
+    """Add the list, a new study, set-up, preview, and running a study."""
     studies, drafts, life, analyses = services.stored, services.drafts, services.life_cycle, services.analyses
 
     @app.get("/study", include_in_schema=False)
@@ -104,11 +104,11 @@ def _add_pages(app: FastAPI, services: StudyServices) -> None:
 
 
 def _add_result_pages(app: FastAPI, services: StudyServices) -> None:
-    """What a lead sees of a study that has started: workers, adjudication, disagreements, single images, the log."""
+    """Add the pages of a started study: workers, adjudication, disagreements, single images, the log."""
     studies, analyses = services.stored, services.analyses
 
     def analysed(request: Request, study_id: str, tab: str, content: Callable[[Analysis], Child]) -> str | Response:
-        """A page made of the analysis; a draft has none, and goes to its set-up."""
+        """Return a page made from the analysis. A draft has none and redirects to its set-up."""
         study = studies.get(study_id)
         if study.state == "draft":
             return RedirectResponse(study_address(study.id), status_code=303)
@@ -124,7 +124,7 @@ def _add_result_pages(app: FastAPI, services: StudyServices) -> None:
     @page_at(app, "/study/{study_id}/workers/{name:path}", ALL_STUDIES)
     def one_worker(request: Request, study_id: str, name: str, page: str = "1") -> str | Response:
         def content(found: Analysis) -> Child:
-            worker = next((one for one in found.report.workers if one.worker == name), None)
+            worker = next((figures for figures in found.report.workers if figures.worker == name), None)
             if worker is None:
                 raise Missing("There is no such worker in this study.")
             return worker_page(found.report, found.data, worker, page_number(page))
@@ -149,7 +149,7 @@ def _add_result_pages(app: FastAPI, services: StudyServices) -> None:
     @page_at(app, "/study/{study_id}/items/{public}", ALL_STUDIES)
     def image(request: Request, study_id: str, public: str) -> str | Response:
         def content(found: Analysis) -> Child:
-            item = next((one for one in found.data.items if one.public == public), None)
+            item = next((candidate for candidate in found.data.items if candidate.public == public), None)
             if item is None:
                 raise Missing("There is no such image in this study.")
             return image_page(found.report, found.data, item, _sizes(services, [item]))
@@ -160,7 +160,7 @@ def _add_result_pages(app: FastAPI, services: StudyServices) -> None:
     def log(request: Request, study_id: str, all: str = "") -> str | Response:
         def content(found: Analysis) -> Child:
             study = found.report.study
-            names = {one.id: one.name for one in studies.all()} if all else None
+            names = {other.id: other.name for other in studies.all()} if all else None
             return log_page(study, studies.log("" if all else study.id, LOG_LIMIT), LOG_LIMIT, names)
 
         return analysed(request, study_id, "log", content)
@@ -181,7 +181,7 @@ def _add_result_pages(app: FastAPI, services: StudyServices) -> None:
 
 
 def _add_watched(app: FastAPI, services: StudyServices, revisions: Revisions) -> None:
-    """What pages ask for again and again, with the `revision` that they show: nothing is read while it is the same."""
+    """Add routes that pages poll with the `revision` that they show. Nothing is read while it is the same."""
     studies, analyses = services.stored, services.analyses
 
     def changed(study_id: str, revision: str, show: Callable[[Study, Analysis], Mapping[str, Any]]) -> Response:
@@ -197,8 +197,8 @@ def _add_watched(app: FastAPI, services: StudyServices, revisions: Revisions) ->
         def show(_: Study, found: Analysis) -> Mapping[str, Any]:
             name = "workers" if view == "workers" else "results"
             if name not in found.shown:
-                made = workers_parts(found) if name == "workers" else parts(found.report, found.data, found.methods)
-                found.shown[name] = sent(made)
+                current = workers_parts(found) if name == "workers" else parts(found.report, found.data, found.methods)
+                found.shown[name] = sent(current)
             return found.shown[name]
 
         return changed(study_id, revision, show)
@@ -213,7 +213,7 @@ def _add_watched(app: FastAPI, services: StudyServices, revisions: Revisions) ->
 
 
 def _add_fetched(app: FastAPI, services: StudyServices) -> None:
-    """What the pages fetch when a person asks for it: windows, figures of the plan. All of it JSON."""
+    """Add what pages fetch on demand, as JSON: windows, figures of the plan."""
     studies, drafts = services.stored, services.drafts
 
     @fetched_at(app, "/study/api/{study_id}/plan", without_field=404)
@@ -239,21 +239,21 @@ def _add_fetched(app: FastAPI, services: StudyServices) -> None:
 
 
 def _sizes(services: StudyServices, items: Iterable[Item]) -> Mapping[str, Size]:
-    """Of the pictures that these items show."""
+    """Return the sizes of the pictures of these items."""
     return services.picture_sizes(sha for item in items for sha in (item.image_sha, item.source_sha))
 
 
 def workers_parts(found: Analysis) -> Mapping[str, Html | None]:
-    """The parts of the page of workers."""
+    """Return the parts of the page of workers."""
     return {"all-workers": all_workers(found.report), "controls": control_items_box(found.report, found.data)}
 
 
 def _results_page(analyses: Analyses, study: Study, signed_in: bool) -> str:
-    """The page of results of a study that has started, as a document."""
+    """Return the page of results of a started study, as a document."""
     found = analyses.of(study.id)
     shown = layout(parts(found.report, found.data, found.methods))
     content = el("div", shown, data_study=study.id, **_live(study, "results"))
-    # The script for pause and close stands before ours, with the window in which it asks.
+    # The script for pause and close precedes ours, with the window in which it asks.
     return _document(
         study, "results", signed_in, [content, render("study/dialogs.html")], result_buttons(study), ("study-acts.js",)
     )
@@ -273,7 +273,7 @@ def _document(
 
 
 def _live(study: Study, view: str) -> dict[str, str | None]:
-    """The attributes that let a page fetch its parts again; not of a closed study, which only the lead changes."""
+    """Return the attributes that let a page poll its parts. A closed study is not polled: only the lead changes it."""
     return {
         "class_": "live",
         "data_live": f"/study/api/{study.id}/live",

@@ -1,4 +1,4 @@
-"""The page on which a study that has started is run: progress, invitations, pause, extend, close, votes, rules."""
+"""The page to run a started study: progress, invitations, pause, extend, close, votes, rules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ui.study.setup import KINDS, Recipes, draw_form, files_form
 from ui.templating import render
 
 SHOWN = 60
-"""Workers of earlier studies that are listed."""
+"""Most workers of earlier studies that are listed."""
 SCRIPT = "study-votes.js"
 
 
@@ -33,15 +33,16 @@ def run_page(
     further_people: int,
     lost: int,
 ) -> str:
-    """The whole document. `here` counts who is in the study, `others` are workers of other studies, the best first;
-    at least `further_people` more have to join before every image can get all its votes, and `lost` are set aside."""
+    """Return the page as a document. `here` is the number of workers in the study, `others` are workers of other
+    studies, best first. At least `further_people` more must join before every image can get all its votes; `lost`
+    images are set aside."""
     content = render(
         "study/run.html",
         study=study,
         here=here,
         panel=panel,
         progress=progress_part(study, further_people, lost),
-        # As Prolific fills it in; other sites have other signs for it.
+        # Prolific's placeholder; other sites use other signs.
         named=f"?{panel.parameter}={{{{%{panel.parameter}%}}}}" if panel.parameter else "",
         known=[(worker.id, _record(worker)) for worker in others[:SHOWN]],
         more_known=len(others) - SHOWN,
@@ -61,8 +62,8 @@ def run_page(
 
 
 def progress_part(study: Study, further_people: int, lost: int) -> Html:
-    """How many votes are in, how many more people they take, and how many images are set aside as they have `lost` a
-    picture."""
+    """Return the votes that are in, the people still needed, and the number of images that have `lost` a picture and
+    are set aside."""
     share = study.votes / study.needed if study.needed else 0.0
     missing = max(0, study.needed - study.votes)
     none = "No vote counts yet." if study.workers else "Waiting for the first vote."
@@ -86,12 +87,12 @@ def _record(worker: Worker) -> str:
 
 
 def codes_part(made: NewCodes) -> Html:
-    """New codes, shown once; prints as a list that can be cut up."""
+    """Return the new codes, which are shown once and print as a list to cut up."""
     return render("study/codes.html", made=made)
 
 
 def _question(question: Question) -> str:
-    """How a question is answered, and when it is asked."""
+    """Return how a question is answered, and when it is asked."""
     summary = [KINDS[question.kind]]
     if question.valid:
         summary.append(f"valid: {', '.join(question.valid)}")

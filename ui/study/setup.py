@@ -1,4 +1,4 @@
-"""The page on which a draft becomes a study: everything on one page, with the plan and what is missing beside it."""
+"""The page that turns a draft into a study: one form, with the plan and what is missing beside it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ui.study.frame import study_head
 from ui.templating import render
 
 Problems = Mapping[str, str]
-"""What is wrong, by the name of the field."""
+"""Error messages by the name of their field."""
 KINDS: dict[QuestionKind, str] = {
     "yes-no": "yes or no",
     "choice": "choice of answers",
@@ -35,12 +35,12 @@ SHOWN = 48
 """Items that are shown at once."""
 
 Recipes = Sequence[tuple[str, str]]
-"""Names of recipes, with their titles."""
+"""Names and titles of recipes."""
 
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What a person expects before the first vote. Shares 0 to 1; nothing of it is part of the study."""
+    """A person's expectations before the first vote, as shares from 0 to 1. They are not part of the study."""
 
     valid: Annotated[float, FormNumber(0, 100, "Expected valid", unit="%", whole=False)] = 0.95
     accuracy: Annotated[float, FormNumber(50, 100, "A vote is right", unit="%", whole=False)] = 0.95
@@ -49,7 +49,7 @@ class Assumptions:
 
 
 def setup_page(draft: DraftState, assumed: Assumptions, signed_in: bool) -> str:
-    """The whole document."""
+    """Return the page as a document."""
     study, rules, problems = draft.study, draft.study.rules, draft.problems
     content = render(
         "study/setup.html",
@@ -86,12 +86,12 @@ def setup_page(draft: DraftState, assumed: Assumptions, signed_in: bool) -> str:
 
 
 def plain(items: Sequence[Item]) -> int:
-    """How many are to be judged."""
+    """Count the items to judge, without those of a known answer."""
     return sum(item.kind == "item" for item in items)
 
 
 def given_parts(rules: Rules, items: Sequence[Item]) -> dict[str, Html]:
-    """The items with a known answer, by what they are for. Training items are shown if the rules ask for any."""
+    """Return the items with a known answer, by purpose. Training items are shown if the rules ask for any."""
     return {
         "control": given_shown(items, "control"),
         "quiz": given_shown(items, "quiz"),
@@ -100,17 +100,17 @@ def given_parts(rules: Rules, items: Sequence[Item]) -> dict[str, Html]:
 
 
 def texts_card(rules: Rules, problems: Problems) -> Html:
-    """What annotators read."""
+    """Return the card with the texts for annotators."""
     return render("study/texts.html", rules=rules, problems=problems)
 
 
 def example_window(groups: Sequence[tuple[str, Sequence[str]]]) -> Html:
-    """Pictures to pick an example from: (words, shas) a group."""
+    """Return the window to pick an example picture from. A group is (words, SHA-256 of its pictures)."""
     return render("study/example_window.html", groups=[group for group in groups if group[1]])
 
 
 def read_assumptions(data: Mapping[str, Any]) -> Assumptions:
-    """Return what was typed. Raises UserError."""
+    """Parse the typed assumptions. Raises UserError."""
     read: dict[str, float] = {}
     for name, number in form_numbers(Assumptions).items():
         if name in data:
@@ -122,7 +122,7 @@ def read_assumptions(data: Mapping[str, Any]) -> Assumptions:
 
 
 def plan_figures(rules: Rules, items: int, assumed: Assumptions) -> Html:
-    """The figures of a plan, or in words why there are none."""
+    """Return the figures of a plan, or text that says why there are none."""
     try:
         images, planned = power_of(rules, items, assumed.width, assumed.valid, assumed.accuracy, assumed.minutes)
     except ValueError as error:
@@ -137,12 +137,12 @@ def _minutes(minutes: float) -> str:
 
 
 def _x(percent: float) -> str:
-    """The coordinate of a share, on a line from 0 to 100 %."""
+    """Return the x coordinate of a share, on a line from 0 to 100 %."""
     return f"{8 + 3.84 * percent:.1f}"
 
 
 def missing_part(study: Study, troubles: Sequence[RuleProblem], found: Sequence[Finding]) -> Html:
-    """What stops the start, what a lead should know, and the buttons."""
+    """Return the part with what stops the start, what a lead should know, and the buttons."""
     stops = [(trouble.field, trouble.words) for trouble in troubles]
     stops += [(finding.field, finding.text) for finding in found if finding.stops]
     notes = [(finding.field, finding.text) for finding in found if not finding.stops]
@@ -150,7 +150,7 @@ def missing_part(study: Study, troubles: Sequence[RuleProblem], found: Sequence[
 
 
 def questions_card(rules: Rules, problems: Problems, classes: Sequence[str] = ()) -> Html:
-    """The questions with a template to begin anew with. `classes`: what the images show, as proposals."""
+    """Return the questions and the templates to start from. `classes` are those of the images, as proposals."""
     return render(
         "study/questions.html",
         rules=rules,
@@ -164,24 +164,24 @@ def questions_card(rules: Rules, problems: Problems, classes: Sequence[str] = ()
 
 
 def _rare(place: int, questions: Sequence[Question]) -> tuple[str, str, list[tuple[str, str]], str, Question | None]:
-    """A summary of what is rarely changed, the typed short name, and what the question can follow and does follow."""
+    """Return a summary of the rare settings, the typed short name, the questions to follow, and the one it follows."""
     question, earlier = questions[place], questions[:place]
     before = {str(at): other for at, other in enumerate(earlier) if other.kind != "text"}
     options = [("", "always"), *((at, f"after “{other.text or other.id}”") for at, other in before.items())]
     chosen = next((at for at, other in before.items() if other.id == question.follows), "")
-    # A short name that is made of the text goes on to follow the text, until somebody writes another one.
-    made = question.id == short_name(question.text, [other.id for other in earlier])
+    # A short name derived from the text keeps following the text until somebody types another.
+    derived = question.id == short_name(question.text, [other.id for other in earlier])
     summary = [f"column “{question.id}”", "required" if question.required else "may be left out"]
     if question.only_with:
         summary.append(f"only of images that show “{question.only_with}”")
     if question.follows:
         summary.append(f"only after “{question.follows}” = {question.follows_answer}")
-    typed = "" if made else question.id
+    typed = "" if derived else question.id
     return " · ".join(summary), typed, options if before else [], chosen, before.get(chosen)
 
 
 def draw_form(models: Sequence[str], recipes: Recipes, kind: str, button_words: str = "Add them") -> Html:
-    """The draw: a sentence with gaps, which write one filter. The number of images that fit is said below it."""
+    """Return the form of the draw: a sentence with gaps that writes one filter, and the number of images that fit."""
     return render(
         "study/draw.html",
         models=[(key, model_name(key)) for key in models],
@@ -193,28 +193,28 @@ def draw_form(models: Sequence[str], recipes: Recipes, kind: str, button_words: 
 
 
 def files_form(study: Study | None = None) -> Html:
-    """Images that were made elsewhere; for a study that has started, which is named."""
+    """Return the form for images made elsewhere. `study` is given once it has started."""
     return render("study/files.html", started=study is not None)
 
 
 def items_shown(items: Sequence[Item]) -> Html:
-    """What is to be judged, by sample, and as pictures."""
+    """Return the items to judge, by sample and as pictures."""
     plain = [item for item in items if item.kind == "item"]
     groups: dict[str, list[Item]] = {}
     for item in plain:
         groups.setdefault(item.group, []).append(item)
-    samples = [(group, len(found), _classes(found), _model(found)) for group, found in groups.items()]
+    samples = [(group, len(members), _classes(members), _model(members)) for group, members in groups.items()]
     return render("study/items.html", items=plain, samples=samples, thumbs=thumbs(plain, 0))
 
 
 def thumbs(items: Sequence[Item], start: int) -> Html:
-    """Pictures from the `start`-th on, and a button for those after them."""
+    """Return pictures from index `start` on, and a button for the next ones."""
     end = start + SHOWN
     return render("study/thumbs.html", items=items[start:end], end=end, left=len(items) - end)
 
 
 def _classes(items: Sequence[Item]) -> str:
-    """The classes that most of the items have."""
+    """Return the five most frequent classes of the items, with counts."""
     labels = Counter(
         name for item in items for name in ((item.label,) if item.label else item.classes or ("no label",))
     )
@@ -223,13 +223,13 @@ def _classes(items: Sequence[Item]) -> str:
 
 
 def _model(items: Sequence[Item]) -> str:
-    """On how many of the items the model under test is wrong."""
+    """Return how often the model under test is wrong on the items."""
     known = sum(item.model_right is not None for item in items)
     return f"wrong on {sum(item.model_right is False for item in items)} of {known}" if known else "not read"
 
 
 def item_window(item: Item, rules: Rules, draft: bool, sizes: Mapping[str, Size]) -> Html:
-    """One item, large, with the answers that may be known and what can be done with it."""
+    """Return the window of one item, large, with its possible answers and what can be done with it."""
     facts = [
         ("sample", item.group),
         ("label", item.label),
@@ -252,14 +252,14 @@ def item_window(item: Item, rules: Rules, draft: bool, sizes: Mapping[str, Size]
 
 
 def given_shown(items: Sequence[Item], kind: str) -> Html:
-    """The items of a kind with a known answer that there are."""
-    there = [item for item in items if item.kind == kind]
-    made = Counter(str(item.origin[MADE]) for item in there if MADE in item.origin)
-    given = len(there) - sum(made.values())
+    """Return the items of one kind with a known answer."""
+    of_kind = [item for item in items if item.kind == kind]
+    made = Counter(str(item.origin[MADE]) for item in of_kind if MADE in item.origin)
+    supplied = len(of_kind) - sum(made.values())
     summary = [f"{count} made of the {_MADE_OF.get(what, what)}" for what, count in sorted(made.items())]
-    if given:
-        summary.append(f"{given} given")
-    return render("study/given.html", kind=kind, items=there, summary=", ".join(summary))
+    if supplied:
+        summary.append(f"{supplied} given")
+    return render("study/given.html", kind=kind, items=of_kind, summary=", ".join(summary))
 
 
 _MADE_OF = {

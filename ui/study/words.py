@@ -1,4 +1,4 @@
-"""How figures are said on the pages of a study. Pure."""
+"""Text of the figures on the pages of a study. Pure."""
 
 from __future__ import annotations
 
@@ -11,50 +11,50 @@ from core.study_report import Slice
 
 
 def image_url(sha: str) -> str:
-    """Where an image of the workspace is served, from a page at any depth."""
+    """Return the address of an image of the workspace, for a page at any depth."""
     return f"/images/{sha}.png"
 
 
 def when(moment: datetime, seconds: bool = False) -> str:
-    """A moment on this machine's clock, such as 21 Nov 2026, 18:04. Log and exports are in UTC, and say so."""
+    """Return a time on this machine's clock, such as 21 Nov 2026, 18:04. Log and exports are in UTC, and say so."""
     there = moment.astimezone()
     return f"{there.day} {there.strftime('%b %Y, %H:%M:%S' if seconds else '%b %Y, %H:%M')}"
 
 
 def text_of_question(question: Question) -> str:
-    """The question as it stands on the lead's pages, where no single image is meant."""
+    """Return a question for the lead's pages, which name no single image."""
     return question.text.replace("{label}", "[class]")
 
 
 def divided_votes(counts: Mapping[str, int], question: Question) -> str:
-    """How votes are divided: "3 yes, 2 no"; on a scale the ratings, "2 · 4 · 4 · 5 · 5"."""
+    """Return divided votes as text: "3 yes, 2 no"; on a scale the ratings, "2 · 4 · 4 · 5 · 5"."""
     if question.kind == "scale":
         return " · ".join(answer for answer in sorted(counts) for _ in range(counts[answer])) or "no vote"
     return ", ".join(f"{n} {answer}" for answer, n in counts.items()) or "no vote"
 
 
 def in_order(counts: Mapping[str, int], question: Question) -> Mapping[str, int]:
-    """Votes by answer as the question offers them, so that the same colour means the same everywhere."""
+    """Return votes in the order of the question's answers, so that a colour always means the same."""
     return {answer: counts[answer] for answer in question.answers() if answer in counts}
 
 
 def ends(part: Slice) -> str:
-    """The interval in words: "Wilson 95 %: 93.9 to 98.4 · n = 251"."""
+    """Return the interval as text: "Wilson 95 %: 93.9 to 98.4 · n = 251"."""
     if part.rate.low is None or part.rate.high is None:
         return part.rate.words
     return f"Wilson 95 %: {100 * part.rate.low:.1f} to {100 * part.rate.high:.1f} · n = {part.rate.n:,}"
 
 
 def same_share(after: Slice, before: Slice) -> bool:
-    """Whether two shares are of the same counts: nothing to show twice."""
+    """Return True if two shares have the same counts, so that one need not be shown."""
     return (after.rate.count, after.rate.n) == (before.rate.count, before.rate.n)
 
 
 def share(part: Slice) -> str:
-    """A share as it stands in a sentence, or why there is none."""
+    """Return a share as text, or why there is none."""
     return percent(part.rate.value) if part.rate.value is not None else part.rate.words
 
 
 def figure(words: str) -> str:
-    """A figure, or the one word that there is none."""
+    """Return a figure, or the single word "undefined"."""
     return "undefined" if words.startswith("undefined") else words

@@ -1,4 +1,4 @@
-"""The workers of a study: all of them, one with every vote, the control items that they were judged by. Pure."""
+"""The workers of a study: all of them, one with every vote, and the control items that judged them. Pure."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from ui.study.plots import worker_scatter
 from ui.templating import render
 
 SHOWN = 8
-"""On the page of results."""
+"""Workers on the page of results."""
 PAGE = 100
 """Votes on a page."""
 SHOWN_CONTROLS = 12
 
 
 def workers_box(report: StudyReport) -> Html:
-    """The first few, on the page of results: the excluded ones, then those with most votes."""
+    """Return the first workers for the page of results: the excluded ones, then those with most votes."""
     first = sorted(report.workers, key=lambda worker: worker.exclusion is None)[:SHOWN]
     return render("study/workers_box.html", report=report, workers=first)
 
 
 def all_workers(report: StudyReport) -> Html:
-    """Everybody, with what a lead can decide."""
+    """Return all workers, with the decisions that a lead can take."""
     fit = [worker for worker in report.workers if worker.exclusion is None and worker.decided["pending"]]
     return render(
         "study/workers.html",
@@ -41,7 +41,7 @@ def all_workers(report: StudyReport) -> Html:
 
 
 def worker_page(report: StudyReport, data: StudyData, worker: WorkerFigures, page: int = 1) -> Html:
-    """One worker: figures, decisions, and every vote beside what the others found."""
+    """Return the page of one worker: figures, decisions, and every vote beside the consensus of the others."""
     votes = [vote for vote in data.votes if vote.worker == worker.worker]
     pages = max(1, -(-len(votes) // PAGE))
     page = min(max(1, page), pages)
@@ -65,7 +65,7 @@ def worker_page(report: StudyReport, data: StudyData, worker: WorkerFigures, pag
 
 
 def _outcomes(data: StudyData, wanted: set[int]) -> Mapping[int, Mapping[str, ItemOutcome]]:
-    """What all workers found of these items."""
+    """Return the outcomes of these items over all workers."""
     items = [item for item in data.items if item.id in wanted and item.kind == "item"]
     excluded = {exclusion.worker for exclusion in data.exclusions}
     votes = counted([vote for vote in data.votes if vote.item in wanted], data.study.rules.votes, excluded)
@@ -73,18 +73,18 @@ def _outcomes(data: StudyData, wanted: set[int]) -> Mapping[int, Mapping[str, It
 
 
 def _found(vote: Vote, outcomes: Mapping[str, ItemOutcome]) -> list[tuple[str, str, Tone]]:
-    """Each question with its consensus, and whether this vote is with it. One that waits for votes is left out."""
-    found: list[tuple[str, str, Tone]] = []
+    """Return each question with its consensus, and whether this vote agrees, without those that wait for votes."""
+    outcomes_found: list[tuple[str, str, Tone]] = []
     for name, outcome in outcomes.items():
         if outcome.status == "consensus" and outcome.counts:
-            found.append((name, outcome.answer, "ok" if vote.answers.get(name) == outcome.answer else "warn"))
+            outcomes_found.append((name, outcome.answer, "ok" if vote.answers.get(name) == outcome.answer else "warn"))
         elif outcome.counts and outcome.status != "waiting":
-            found.append((name, outcome.status, ""))
-    return found
+            outcomes_found.append((name, outcome.status, ""))
+    return outcomes_found
 
 
 def control_items_box(report: StudyReport, data: StudyData) -> Html | None:
-    """Those that were answered wrong most often. None without an answer to any."""
+    """Return the control items with most wrong answers, or None if none was answered."""
     found = _judged(data)
     if not found:
         return None
@@ -103,13 +103,12 @@ def _words(item: Item, answers: Sequence[bool]) -> str:
 
 
 def _judged(data: StudyData) -> list[tuple[Item, Sequence[bool]]]:
-    """Every control item with a known answer that somebody judged, and whether each of them was right; the worst
-    first."""
-    given: dict[int, list[bool]] = {}
+    """Return every judged control item of known answer with whether each vote was right, the worst first."""
+    answers_of: dict[int, list[bool]] = {}
     items = {item.id: item for item in data.items if item.kind == "control" and item.expected}
     for vote in data.votes:
         if vote.item in items:
             judged = right(items[vote.item], vote.answers, data.study.rules.questions)
-            given.setdefault(vote.item, []).append(judged)
-    found = [(items[number], answers) for number, answers in given.items()]
+            answers_of.setdefault(vote.item, []).append(judged)
+    found = [(items[number], answers) for number, answers in answers_of.items()]
     return sorted(found, key=lambda pair: (sum(pair[1]) / len(pair[1]), -len(pair[1]), pair[0].id))
