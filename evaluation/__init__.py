@@ -1,1 +1,1 @@
-"""Models under test: what they see in an image, and how much of it they still see in a generated one."""
+"""Models under test: their predictions on images, and the effect of generated images on these."""

@@ -1,8 +1,8 @@
-"""Figures of test cases of which several were made from one source, with their uncertainty. Pure; knows no models.
+"""Figures with uncertainty for test cases of which several share a source. Pure; knows no models.
 
-Cases of one source are not independent: where a model fails on one of them it fails more often on the others. So what
-is drawn again, or counted as one, is always the source, never the image. Every figure is a mean over sources, and the
-intervals hold with few sources, rare errors and unequal sources: `evaluation.coverage` measures how often they cover.
+Cases of one source are not independent: a model that fails on one fails more often on the others. So sources, never
+images, are resampled and counted. Every figure is a mean over sources, and the intervals hold with few sources, rare
+errors and unequal sources: `evaluation.coverage` measures how often they cover.
 
 Functions here import scipy.stats themselves: it takes half a second, and storage and commands need only the types.
 """
@@ -21,20 +21,20 @@ from core.figures import Figure, Floats, ratio
 
 CONFIDENCE = 0.95
 LEAST, MOST = 0.93, 0.98
-"""The share of intervals that hold the true figure is between them, or the interval does not do what it says."""
+"""Bounds of the share of intervals that hold the true figure. Outside them an interval is not what it claims to be."""
 SAMPLES = 4_000
-"""Samples of the weights of sources: the end of an interval is known to about 1 % of its width."""
+"""Samples of the weights of sources. They give the end of an interval to about 1 % of its width."""
 GROUPS = 1_000
-"""More sources are put into so many groups by chance, and groups are weighed: the random groups of Wolter (2007,
-Introduction to Variance Estimation, chapter 2). It makes an interval wider or narrower by some 2 %, which is less than
-the chance that is in the samples.
+"""Most groups of sources. More sources are put into random groups, which are then weighted (Wolter 2007, Introduction
+to Variance Estimation, chapter 2). It changes the width of an interval by some 2 %, less than the chance in the
+samples.
 """
 FEWEST_SOURCES = 2
-"""Of fewer sources nothing can be said of how much they differ."""
+"""With fewer sources, nothing is known of their differences."""
 ONE_SOURCE = "no interval, since there is one source only"
 
 Statistic = Callable[[Floats], Floats]
-"""Takes means over sources, (..., k), and gives the figure, (...); NaN where it is undefined."""
+"""Takes means over sources, (..., k), and returns the figure, (...); NaN where it is undefined."""
 
 
 def one_split(splits: Sequence[str]) -> str:
@@ -47,7 +47,7 @@ def one_split(splits: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Unseen:
-    """What a source that was not seen may be: the worst or the best that there is, column by column."""
+    """The possible values of an unseen source: the worst and the best, column by column."""
 
     worst: Floats
     best: Floats
@@ -56,30 +56,30 @@ class Unseen:
 
 
 class MeansOfSources:
-    """Means over sources of several shares, and samples of what they may be in truth.
+    """Means over sources of several shares, and samples of their possible true values.
 
-    It is the Bayesian bootstrap (Rubin 1981, Annals of Statistics 9): each sample weighs the sources by chance. One
-    source more stands for what was not seen: in each sample, each of its shares is 0 or 1 with equal chance. That makes
-    the interval of a share of sources the mid-P form of the exact one of Clopper and Pearson (1934), so "never" is not
-    taken for certain; of other shares it is the mid-P form of the bound of Gaffke (Learned-Miller and Thomas 2019,
-    arXiv 1905.06208), which is made for few values between two ends.
+    It is the Bayesian bootstrap (Rubin 1981, Annals of Statistics 9): each sample gives the sources random weights. One
+    additional source represents the unseen ones: in each sample, each of its shares is 0 or 1 with equal chance. So the
+    interval of a share of sources is the mid-P form of the exact one of Clopper and Pearson (1934), and "never" is not
+    certain. For other shares it is the mid-P form of the bound of Gaffke (Learned-Miller and Thomas 2019, arXiv
+    1905.06208), which is made for few values between two ends.
     """
 
     def __init__(self, shares: Floats, weights: Floats | None = None, unseen: Unseen | None = None) -> None:
-        """`shares` are (sources, k), each 0 to 1, or with `unseen` something else. Without `weights`, (sources,), each
-        source weighs the same.
+        """`shares` are (sources, k), each 0 to 1, or in the range of `unseen`. `weights` are (sources,); None weighs
+        all the same.
         """
         columns = np.arange(shares.shape[1])
         self._unseen = unseen or Unseen(np.zeros(len(columns)), np.ones(len(columns)), columns)
         self._sources = len(shares)
         weights = np.ones(len(shares)) if weights is None else weights
         self._sums = np.column_stack([shares * weights[:, None], weights])
-        # Not `cached_property`: in Python 3.11 that has one lock for all objects, and threads wait for each other.
+        # Not `cached_property`: in Python 3.11 it has one lock for all objects, and threads would wait for each other.
         self._drawn: Floats | None = None
 
     def figure(self, statistic: Statistic, n: int, counted: int | None = None) -> Figure:
-        """A figure with its interval. `n` is the number of images, and `counted` how many sources the figure is of,
-        where the others add nothing to it; both are only told.
+        """Return a figure with its interval. `n` is the number of images, and `counted` the number of sources that
+        contribute to the figure; both are only reported.
         """
         sources = self._sources if counted is None else counted
         if not sources:
@@ -94,7 +94,7 @@ class MeansOfSources:
         return Figure(value, min(low, value), max(high, value), n, sources)
 
     def ends(self, statistic: Statistic) -> tuple[float, float]:
-        """The ends of the interval of a figure, also where the figure itself is undefined; infinite ones too."""
+        """Return the ends of a figure's interval, which may be infinite, also if the figure itself is undefined."""
         drawn = statistic(self.samples)
         low, high = np.quantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], method="closest_observation")
         return float(low), float(high)
@@ -105,23 +105,23 @@ class MeansOfSources:
         if self._drawn is None:
             fate = np.random.default_rng(0)
             sums = in_groups(self._sums, fate)
-            # It weighs as the source of a usual test case does.
+            # It weighs as much as the source of a usual test case.
             weight_of_unseen = (self._sums[:, -1] ** 2).sum() / self._sums[:, -1].sum()
-            # The weights of the source that was not seen are evenly spread, for each of its shares with 0 and with 1
-            # alike, since the interval of what never happens hangs on these alone.
+            # Spread the weights of the unseen source evenly, and the same for shares 0 and 1: the interval of what
+            # never happens depends on them alone.
             place = fate.permutation(SAMPLES)
             own = -np.log((place + 0.5) / SAMPLES) * weight_of_unseen
             ends = fate.integers(0, 2, (int(self._unseen.together.max(initial=-1)) + 1, SAMPLES // 2))
             best = ((place & 1)[:, None] ^ ends[:, place >> 1].T)[:, self._unseen.together]
             unseen = np.where(best, self._unseen.best, self._unseen.worst)
-            # Column by column in memory: statistics add columns up, which is several times faster so.
+            # Columns are contiguous in memory: statistics add them up, which is several times faster so.
             total = (sums.T @ chance_weights()[:, : len(sums)].T).T
             self._drawn = (total[:, :-1] + own[:, None] * unseen) / (total[:, -1] + own)[:, None]
         return self._drawn
 
 
 def in_groups(sums: Floats, fate: np.random.Generator) -> Floats:
-    """What is counted of sources, (sources, k), of more than `GROUPS` summed up in so many groups by chance."""
+    """Return the counts of sources, (sources, k), summed up in `GROUPS` random groups if there are more."""
     if len(sums) <= GROUPS:
         return sums
     begins = np.arange(GROUPS) * len(sums) // GROUPS
@@ -131,7 +131,7 @@ def in_groups(sums: Floats, fate: np.random.Generator) -> Floats:
 
 @lru_cache(maxsize=1)
 def chance_weights() -> Floats:
-    """Chance weights of sources in each sample, (`SAMPLES`, `GROUPS`): to draw them takes longer than to use them."""
+    """Return random weights of sources, (`SAMPLES`, `GROUPS`), drawn once: drawing takes longer than using them."""
     weights = np.random.default_rng(1).standard_exponential((SAMPLES, GROUPS))
     weights.flags.writeable = False
     return weights
@@ -140,19 +140,19 @@ def chance_weights() -> Floats:
 def matched(
     source: NDArray[np.int64], way: NDArray[np.int64], control_source: NDArray[np.int64], control_way: NDArray[np.int64]
 ) -> tuple[NDArray[np.bool_], Floats]:
-    """Return which test cases have a control of their source and way, and the weight of each control: the controls of
-    a source and way together weigh as much as its test cases of that way.
+    """Return which test cases have a control of their source and way, and the weight of each control: the controls of a
+    source and way together weigh as much as its test cases of that way.
     """
     ways = 1 + int(max(way.max(initial=0), control_way.max(initial=0)))
     own, other = source * ways + way, control_source * ways + control_way
     keys, place, controls = np.unique(other, return_inverse=True, return_counts=True)
-    there = (way >= 0) & np.isin(own, keys)
-    cases = np.bincount(np.searchsorted(keys, own[there]), minlength=len(keys))
-    return there, cases[place] / controls[place]
+    has_control = (way >= 0) & np.isin(own, keys)
+    cases = np.bincount(np.searchsorted(keys, own[has_control]), minlength=len(keys))
+    return has_control, cases[place] / controls[place]
 
 
 def ratio_of(means: MeansOfSources, above: int, below: int, n: int, zero: str) -> Figure:
-    """The ratio of two means, by their columns. Where the one below is 0, `zero` says so, with the least it may be."""
+    """Return the ratio of the means of two columns. If the one below is 0, `zero` explains it, with the least ratio."""
 
     def statistic(of: Floats) -> Floats:
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -169,7 +169,7 @@ def ratio_of(means: MeansOfSources, above: int, below: int, n: int, zero: str) -
 
 
 def distinct_rows(rows: Floats) -> tuple[Floats, NDArray[np.int64]]:
-    """The different rows of (n, k), ascending, and their counts: `numpy.unique` in a tenth of its time. Without NaN."""
+    """Return the distinct rows of (n, k), ascending, and their counts, 10 times as fast as `numpy.unique`. No NaN."""
     ordered = rows[np.lexsort(rows.T[::-1])]
     first = np.flatnonzero(np.append(len(rows) > 0, (ordered[1:] != ordered[:-1]).any(axis=1)))
     return ordered[first], np.diff(first, append=len(rows))
@@ -183,14 +183,14 @@ def means_of_groups(
     n: NDArray[np.int64],
     lowest: float = 0.0,
 ) -> tuple[list[Figure], Floats]:
-    """The mean of one value a source, `lowest` to 1, in each of many groups, such as classes, with an interval; and the
-    p-values of the tests that they are 0, NaN with too few sources. `group` numbers the group of each source, and `n`
-    is the number of images of each group.
+    """Return the mean of one value a source, `lowest` to 1, in each of many groups, such as classes, with an interval;
+    and p-values of the tests that the means are 0, NaN with too few sources. `group` is the group of each source, and
+    `n` the number of images of each group.
 
-    As `MeansOfSources`, but for many groups at once: one source more stands at either end with equal chance, and the
-    interval is that of the beta distribution with the mean and the variance that follow, made wider as Student's t is
-    wider than the normal distribution (Korn and Graubard 1998, Survey Methodology 24). Where a source has one image,
-    right or wrong, that is a Jeffreys interval, but for the last step.
+    Like `MeansOfSources`, for many groups at once. One additional source is at either end with equal chance. The
+    interval is that of the beta distribution with the resulting mean and variance, made wider as Student's t is wider
+    than the normal distribution (Korn and Graubard 1998, Survey Methodology 24). If each source has one image, right or
+    wrong, that is a Jeffreys interval except for the last step.
     """
     from scipy import stats
 
@@ -198,9 +198,9 @@ def means_of_groups(
     sources = np.bincount(group, minlength=groups)
     total = np.bincount(group, weights=weights, minlength=groups)
     usual = ratio(np.bincount(group, weights=weights**2, minlength=groups), total)
-    held = np.bincount(group, weights=weights * place, minlength=groups)
+    weighted = np.bincount(group, weights=weights * place, minlength=groups)
     with np.errstate(divide="ignore", invalid="ignore"):
-        shrunk = (held + usual / 2) / (total + usual)
+        shrunk = (weighted + usual / 2) / (total + usual)
         squares = np.bincount(group, weights=(weights * (place - shrunk[group])) ** 2, minlength=groups)
         away = squares + usual**2 * (shrunk**2 + (1 - shrunk) ** 2) / 2
         variance = away / (total + usual) ** 2 * (sources + 1) / (sources + 2)
@@ -209,7 +209,7 @@ def means_of_groups(
         parameters = shrunk * worth, (1 - shrunk) * worth
         ends = stats.beta.ppf([[(1 - CONFIDENCE) / 2], [(1 + CONFIDENCE) / 2]], *parameters)
         below = stats.beta.cdf(lowest / (lowest - 1), *parameters)
-    mean = lowest + (1 - lowest) * ratio(held, total)
+    mean = lowest + (1 - lowest) * ratio(weighted, total)
     low, high = np.minimum(lowest + (1 - lowest) * ends[0], mean), np.maximum(lowest + (1 - lowest) * ends[1], mean)
     found = []
     for number in range(groups):
@@ -225,9 +225,9 @@ def means_of_groups(
 
 
 def clustering(wrong: Floats, source: NDArray[np.int64]) -> Clustering:
-    """The intra-class correlation of one value an image, by the analysis of variance with unequal groups (Donner 1986,
-    International Statistical Review 54), the design effect 1 + (m - 1) x correlation of Kish (1965), where m is the
-    mean number of images that an image's source has, and what the images are worth. A correlation below 0 counts as 0.
+    """Return the intra-class correlation of one value an image, by the analysis of variance with unequal groups (Donner
+    1986, International Statistical Review 54), the design effect 1 + (m - 1) x correlation of Kish (1965), where m is
+    the mean number of images of an image's source, and the effective number of images. A correlation below 0 is 0.
     """
     _, number, size = np.unique(source, return_inverse=True, return_counts=True)
     sources, n = len(size), len(wrong)
@@ -247,14 +247,14 @@ def clustering(wrong: Floats, source: NDArray[np.int64]) -> Clustering:
 
 
 def adjusted(p_values: Floats) -> Floats:
-    """P-values for several questions that are asked at once, so that the chance of any false finding is kept (Holm
-    1979, Scandinavian Journal of Statistics 6). Those that are NaN stay so, and count as not asked.
+    """Return p-values adjusted for several simultaneous tests, which keeps the chance of any false finding (Holm 1979,
+    Scandinavian Journal of Statistics 6). NaN values remain, and do not count as tests.
     """
-    found, asked = np.full(len(p_values), np.nan), np.isfinite(p_values)
-    known = p_values[asked]
+    found, is_test = np.full(len(p_values), np.nan), np.isfinite(p_values)
+    known = p_values[is_test]
     order = np.argsort(known)
     steps = np.maximum.accumulate(known[order] * np.arange(len(known), 0, -1))
     back = np.empty(len(known))
     back[order] = np.minimum(steps, 1.0)
-    found[asked] = back
+    found[is_test] = back
     return found

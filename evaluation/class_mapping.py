@@ -1,10 +1,10 @@
-"""Which classes of a model under test are right for which label of a data set. Mapped by stated rules, never guessed.
+"""Maps each label of a data set to the classes of a model that are right for it, by stated rules, never by guessing.
 
-Rules, the first that fits: a file of one's own, which has the last word; an id of WordNet; what a well-known data set
-means by its label; the name; one of the names within a class name ("goldfinch, Carduelis carduelis"); a superclass
+The first matching rule applies: a user's file, which has the last word; an id of WordNet; the meaning of the label in a
+well-known data set; the name; one of the names within a class name ("goldfinch, Carduelis carduelis"); a superclass
 ("bird" for the 59 birds of ImageNet); a number. With ImageNet's classes a word of several meanings ("kite", a toy and a
-bird) is ambiguous and unmapped, unless WordNet's texts use one of them nearly always. A label that fits no class, or
-several by the same right, is told as unmapped. Knows tables of classes, no images and no models: `evaluation.answers`
+bird) is ambiguous and unmapped, unless WordNet's texts nearly always use one of them. A label that fits no class, or
+several equally well, is reported as unmapped. Knows tables of classes, no images and no models: `evaluation.answers`
 applies a map.
 """
 
@@ -61,13 +61,13 @@ Rule = Literal[
 ]
 SUGGESTIONS = 3
 LARGEST_FILE = 1_000_000
-"""Bytes of a file of one's own."""
+"""Largest user's file, in bytes."""
 _MOST_SUGGESTED = 100
-"""Unmapped labels of a report that get suggestions: looking for near words takes time."""
+"""Unmapped labels of a report that get suggestions: a search for similar words takes time."""
 CLEAR = 0.9
-"""The share of the uses of a word in WordNet's texts that a meaning has to have to be taken for it."""
+"""Least share of a word's uses in WordNet's texts for a meaning to be taken."""
 FEW_KINDS, TOO_FEW_KINDS = 0.25, 0.02
-"""Shares of the kinds directly below a superclass: a model that knows fewer is marked, or cannot say the label."""
+"""Shares of the kinds directly below a superclass. A model that knows fewer is marked, or cannot have the label."""
 _COLUMNS = ("label", "model class")
 _CAN_MEAN = "can mean"
 _SEVERAL = "several classes of the model by the same name"
@@ -75,35 +75,35 @@ _SEVERAL = "several classes of the model by the same name"
 
 @dataclass(frozen=True)
 class MappedLabel:
-    """One label of a data set, and the classes of the model that are right for it."""
+    """One label of a data set, with the classes of the model that are right for it."""
 
     label: str
     classes: tuple[int, ...]
-    """Their numbers among the model's classes, ascending; () for a label that is unmapped."""
+    """Their numbers among the model's classes, ascending; () for an unmapped label."""
     rule: Rule | None
-    """None for a label that no rule maps."""
+    """None for an unmapped label."""
     note: str = ""
-    """In which meaning it is mapped, or why it is not."""
+    """The meaning in which it is mapped, or why it is not."""
     doubtful: bool = False
-    """Whether it is taken for something by a rule that a person should look at: `note` says for what and why."""
+    """True if a person should check the mapping: `note` says what it is and why."""
     picks: tuple[str, ...] = ()
-    """What a file of one's own would say for each meaning that the model knows, of a label that is left to a person."""
+    """For a label left to a person: the line of a user's file for each meaning that the model knows."""
 
 
 @dataclass(frozen=True)
 class OwnLine:
-    """One line of a file of one's own."""
+    """One line of a user's file."""
 
     label: str
     model_class: str | int
     """A name, an id of WordNet, a number, or a superclass; "" leaves the label out."""
     place: str
-    """Where it stands, for messages."""
+    """Its position, for messages."""
 
 
 @dataclass(frozen=True)
 class OwnMapping:
-    """A file of one's own: which labels are which classes of the model."""
+    """A user's file: which labels are which classes of the model."""
 
     name: str
     lines: tuple[OwnLine, ...]
@@ -111,40 +111,40 @@ class OwnMapping:
 
 @dataclass(frozen=True)
 class ClassMap:
-    """The labels of a data set on the classes of a model."""
+    """The mapping from the labels of a data set to the classes of a model."""
 
     kind: TaskKind
     classes: tuple[str, ...]
-    """Of the model, in its order."""
+    """Classes of the model, in its order."""
     labels: tuple[MappedLabel, ...]
-    """In the order of the data set."""
+    """Labels in the order of the data set."""
     known_as: str = ""
-    """The table that the model's classes are from; "" where none is known."""
+    """The table of the model's classes; "" if unknown."""
     unused: tuple[str, ...] = ()
-    """Labels of the file of one's own that the data set does not have."""
+    """Labels in the user's file that the data set lacks."""
 
     @property
     def unmapped(self) -> tuple[MappedLabel, ...]:
-        """The labels that cannot be compared with what the model says."""
+        """The labels that cannot be compared with the model's answers."""
         return tuple(one for one in self.labels if not one.classes)
 
     @property
     def left_over(self) -> tuple[int, ...]:
-        """The classes of the model that no label has, ascending."""
+        """The classes of the model without a label, ascending."""
         taken = {number for one in self.labels for number in one.classes}
         return tuple(number for number in range(len(self.classes)) if number not in taken)
 
     @cached_property
     def members(self) -> NDArray[np.bool_]:
-        """(labels, classes): whether a class of the model is right for a label."""
-        held = np.zeros((len(self.labels), len(self.classes)), bool)
+        """(labels, classes): True if a class of the model is right for a label."""
+        matrix = np.zeros((len(self.labels), len(self.classes)), bool)
         for row, one in enumerate(self.labels):
-            held[row, list(one.classes)] = True
-        return held
+            matrix[row, list(one.classes)] = True
+        return matrix
 
     @cached_property
     def label_of_class(self) -> NDArray[np.int64]:
-        """The label of each class, by number: the one with the fewest classes, the first of these; -1 for none."""
+        """The label of each class, by number: the one with fewest classes, the first of these; -1 for none."""
         sizes = np.where(self.members, self.members.sum(axis=1, keepdims=True), len(self.classes) + 1)
         if not len(self.labels):
             return np.full(len(self.classes), -1)
@@ -152,7 +152,7 @@ class ClassMap:
 
     @cached_property
     def groups(self) -> tuple[tuple[int, ...], ...]:
-        """Groups of labels, by number: those that share a class, since a pixel has one class. None are unmapped."""
+        """Groups of mapped labels, by number. Labels that share a class are together, since a pixel has one class."""
         groups: list[tuple[set[int], set[int]]] = []
         for number, one in enumerate(self.labels):
             if one.classes:
@@ -165,16 +165,16 @@ class ClassMap:
 
     @property
     def group_names(self) -> tuple[str, ...]:
-        """What a table calls each of `groups`."""
+        """The names of `groups` in tables."""
         return tuple(" + ".join(self.labels[number].label for number in group) for group in self.groups)
 
     @property
     def ambiguous(self) -> tuple[MappedLabel, ...]:
-        """The labels that are unmapped because they can mean several things."""
+        """The labels that are unmapped because they have several meanings."""
         return tuple(one for one in self.unmapped if one.note.startswith((_CAN_MEAN, _SEVERAL)))
 
     def suggestions(self, label: str) -> tuple[str, ...]:
-        """Classes, and superclasses, of the model whose names are near a label's; the nearest first."""
+        """Return classes and superclasses of the model with names similar to a label's, the most similar first."""
         known = {plain(part): name for name in self.classes for part in (name, *name.split(","))}
         if self.known_as == IMAGENET:
             known = {word: word for word in meanings()} | known
@@ -189,16 +189,16 @@ def map_classes(
     own: OwnMapping | None = None,
     beside: Sequence[str] = (),
 ) -> ClassMap:
-    """The labels of a data set on the classes of a model, both as they are written there.
+    """Return the mapping from the labels of a data set to the classes of a model, both as written there.
 
-    `beside` are all labels that there are, where `labels` may be a few of them: they tell which data set it is. For
-    segmentation also a label that is only part of a class of the model is mapped to it, and measured together with
-    the other parts. Raises UserError, naming file and line, for a class of the file that the model does not have.
+    `beside` are all labels of the data set, of which `labels` may be a few: they identify the data set. For
+    segmentation a label that is only part of a class is mapped to it too, and measured together with the other parts.
+    Raises UserError, naming file and line, for a class in the file that the model lacks.
     """
     model = _model_of(tuple(classes))
-    said, unused = _from_file(own, labels, model)
+    from_file, unused = _from_file(own, labels, model)
     stated = {} if kind == "segmentation" else meanings_in_sets(labels if len(labels) >= FEWEST_LABELS else beside)
-    found = [said.get(plain(label)) or model.find(label, stated.get(label)) for label in labels]
+    found = [from_file.get(plain(label)) or model.find(label, stated.get(label)) for label in labels]
     mapped = [replace(one, label=label) for one, label in zip(found, labels, strict=True)]
     if model.known_as != IMAGENET:
         mapped = [model.unless_another(one, stated.get(one.label)) for one in _with_kinds(mapped, model)]
@@ -208,7 +208,7 @@ def map_classes(
 
 
 def report_of(mapping: ClassMap) -> MappingReport:
-    """What a page and a command show of a map."""
+    """Return a mapping's report for a page and a command."""
     unmapped, mapped = mapping.unmapped, [one for one in mapping.labels if one.classes]
     rows = [
         MappingRow(
@@ -260,7 +260,7 @@ _RULE_WORDS = {
 
 
 def read_mapping(data: bytes, name: str) -> OwnMapping:
-    """A file of one's own: CSV with the columns `label` and `model class`, a line for each pair; or TOML, where
+    """Parse a user's file: CSV with the columns `label` and `model class`, a line for each pair, or TOML, where
     `[labels]` has a class or a list of classes for each label. A class is a name, an id of WordNet, a number or a
     superclass; an empty one leaves the label out. Raises UserError, naming the line.
     """
@@ -304,10 +304,10 @@ def _csv_lines(text: str, name: str) -> list[OwnLine]:
 
 def _toml_lines(text: str, name: str) -> list[OwnLine]:
     try:
-        held = tomllib.loads(text)
+        content = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UserError(f"{name} is no TOML file: {error}.") from error
-    labels = held.get("labels")
+    labels = content.get("labels")
     if not isinstance(labels, dict):
         raise UserError(f"{name} has no table [labels], in which each label has its class or classes.")
     lines = []
@@ -326,12 +326,12 @@ def _from_file(
 ) -> tuple[dict[str, MappedLabel], tuple[str, ...]]:
     if own is None:
         return {}, ()
-    known, said, unused = {plain(label) for label in labels}, dict[str, set[int]](), dict[str, None]()
+    known, by_label, unused = {plain(label) for label in labels}, dict[str, set[int]](), dict[str, None]()
     for line in own.lines:
         if plain(line.label) not in known:
             unused[line.label] = None
             continue
-        places = said.setdefault(plain(line.label), set())
+        places = by_label.setdefault(plain(line.label), set())
         if line.model_class != "":
             try:
                 places.update(model.named(line.model_class))
@@ -340,13 +340,13 @@ def _from_file(
     left_out = f"left out by {own.name}"
     found = {
         label: MappedLabel(label, tuple(sorted(places)), "file", "" if places else left_out)
-        for label, places in said.items()
+        for label, places in by_label.items()
     }
     return found, tuple(unused)
 
 
 def _with_kinds(mapped: Sequence[MappedLabel], model: _Model) -> list[MappedLabel]:
-    """With the classes of the model that are kinds of a label, as far as no other label has them by its own name."""
+    """Add to labels the classes that are kinds of them, unless another label has these by its own name."""
     taken = {number for one in mapped for number in one.classes}
     found = []
     for one in mapped:
@@ -371,13 +371,13 @@ class _Model:
         whole, of_table, parts, singulars = (dict[str, set[int]]() for _ in range(4))
         self._by_id, self._same = dict[str, set[int]](), dict[str, set[int]]()
         for number, (name, row) in enumerate(zip(classes, self._rows, strict=True)):
-            own = {*name.split(","), *name.split(";"), *(row.names if row else ())}
+            names_of_class = {*name.split(","), *name.split(";"), *(row.names if row else ())}
             for place, names in (
                 (whole, {name}),
                 (of_table, {row.name, ", ".join(row.names)} if row else set()),
-                (parts, own),
-                (singulars, {singular(plain(part)) for part in own}),
-                (self._same, {one_name_of(part) for part in own}),
+                (parts, names_of_class),
+                (singulars, {singular(plain(part)) for part in names_of_class}),
+                (self._same, {one_name_of(part) for part in names_of_class}),
             ):
                 for one in names:
                     place.setdefault(plain(one), set()).add(number)
@@ -391,9 +391,8 @@ class _Model:
         self._singulars = singulars
 
     def find(self, label: str, stated: SetMeaning | None = None) -> MappedLabel:
-        """The classes of a label by the rules other than a file's and those of scenes.
-
-        `stated` is what its data set means by it.
+        """Return the classes of a label by all rules but those of a file and of scenes. `stated` is its meaning in its
+        data set.
         """
         if is_wordnet_id(label):
             return self._by_wordnet_id(label)
@@ -433,13 +432,13 @@ class _Model:
         raise UserError(f"the model has no class “{str(model_class)[:80]}”{hint}.")
 
     def unless_another(self, found: MappedLabel, stated: SetMeaning | None) -> MappedLabel:
-        """Unmap a label by whose name model and data set are known to mean different things, unless a file maps it."""
-        own = [self._of_sets.get(self.classes[number]) for number in found.classes]
-        theirs = {one for meaning in own if meaning for one in meaning.wordnet}
+        """Unmap a label whose name means different things in the model and the data set, unless a file maps it."""
+        meanings_of_model = [self._of_sets.get(self.classes[number]) for number in found.classes]
+        theirs = {one for meaning in meanings_of_model if meaning for one in meaning.wordnet}
         if found.rule == "file" or not stated or not theirs or theirs & set(stated.wordnet):
             return found
-        said = f"the data set means {words_of_id(stated.wordnet[0])}, the model {words_of_id(min(theirs))}"
-        return MappedLabel(found.label, (), None, said)
+        note = f"the data set means {words_of_id(stated.wordnet[0])}, the model {words_of_id(min(theirs))}"
+        return MappedLabel(found.label, (), None, note)
 
     def kinds_of(self, label: str) -> list[int]:
         return sorted({number for kind in kinds_of(label) for number in self._same.get(kind, ())})
@@ -448,7 +447,7 @@ class _Model:
         return sorted(self._same.get(one_name_of(label), ()))
 
     def whole_of(self, one: MappedLabel) -> MappedLabel:
-        """A label that is a kind of one class of the model, mapped to that class; any other as it is."""
+        """Map a label that is a kind of one class of the model to that class; return any other as it is."""
         wanted = one_name_of(one.label)
         whole = [number for number, name in enumerate(self.classes) if wanted in self._kinds_of_class(number, name)]
         if len(whole) != 1:
@@ -460,7 +459,7 @@ class _Model:
         return {kind for part in {*name.split(","), *(row.names if row else ())} for kind in kinds_of(part)}
 
     def _by_wordnet_id(self, label: str) -> MappedLabel:
-        """The classes with an id or below it; of a model without ids, the one class that has a name of it."""
+        """Return the classes with an id or below it; for a model without ids, the one class with a name of the id."""
         meaning, names = meaning_of(label), names_of_id(label)
         if label in self._by_id:
             return self._mapped(label, self._by_id[label], "WordNet id", str(meaning) if meaning else "")
@@ -486,12 +485,12 @@ class _Model:
         return self._mapped(label, found, "singular or plural") if found else None
 
     def _by_superclass(self, label: str, word: str) -> MappedLabel | None:
-        """All classes below what a word means that WordNet has above some of them."""
+        """Return all classes below a meaning of the word that WordNet has above some of them."""
         below = [one.wordnet for one in meanings().get(word, ()) if one.wordnet in self._by_id]
         return self._below(label, below[:1], str(meaning_of(below[0]))) if below else None
 
     def _by_meaning(self, label: str, word: str) -> MappedLabel | None:
-        """The classes of a word with several meanings: of the one that texts nearly always use, or ambiguous."""
+        """Return the classes of a word with several meanings: of the one that texts nearly always use, or ambiguous."""
         known = word_meanings().get(word, ()) if self.known_as == IMAGENET else ()
         if not any(self._with_ids(one.wordnet) for one in known):
             return None
@@ -523,7 +522,7 @@ class _Model:
         return replace(found, rule="data set", note=f"{note}; {found.note}" if found.doubtful else note)
 
     def _below(self, label: str, ids: Sequence[str], named: str) -> MappedLabel:
-        """The classes with these ids or below them. Marked where WordNet has many other kinds that the model lacks."""
+        """Return the classes with these ids or below. Marked if WordNet has many other kinds that the model lacks."""
         found = self._with_ids(ids)
         if any(row and row.wordnet in ids for row in self._rows):
             levels = [rule for rule, level in self._levels if found <= level.get(plain(label), set())]
@@ -549,9 +548,9 @@ class _Model:
         return few_names([self.classes[number] for number in sorted(self._with_ids(ids))]) or "no class"
 
     def _pick(self, ids: Sequence[str]) -> str:
-        """What a file of one's own says for the classes with some ids: a name that is theirs alone, else an id.
+        """Return what a user's file says for the classes of some ids: a name of theirs alone, else an id.
 
-        "" where the model has none of them, or no single word is for all.
+        "" if the model has none of them, or no single word covers all.
         """
         found = self._with_ids(ids)
         if not found:
@@ -572,4 +571,4 @@ class _Model:
 
 
 _model_of = lru_cache(maxsize=4)(_Model)
-"""The same one for the same classes: every filter maps its labels on them again."""
+"""One model for the same classes: every filter maps its labels to them again."""

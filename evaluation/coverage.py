@@ -1,8 +1,8 @@
-"""How often the 95 % intervals of Evaluate contain what is true, measured in worlds whose truth is known. Pure.
+"""Measures how often the 95 % intervals of Evaluate contain the truth, in simulated worlds where it is known. Pure.
 
 A world has sources, test cases of each, an error rate, and a correlation of the errors of one source. It is drawn many
-times, and every time the very functions of the page make the interval. An interval that is made of few different
-outcomes covers more often than 95 %: where nothing is ever wrong, each interval that begins at 0 covers always.
+times, and the functions of the page compute the interval each time. An interval with few possible outcomes covers more
+often than 95 %: if nothing is ever wrong, each interval that begins at 0 covers always.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ SOURCES = (5, 10, 30, 100, 500)
 ERRORS = (0.0, 0.001, 0.005, 0.02, 0.1, 0.5, 0.98, 1.0)
 CORRELATIONS = (0.0, 0.3, 0.7)
 SIZES: Mapping[str, tuple[int, ...]] = {"equal": (5,), "skewed": (1, 1, 1, 2, 2, 3, 5, 8, 20)}
-"""Test cases of a source: each as likely as the others."""
+"""Possible numbers of test cases of a source, each equally likely."""
 REPETITIONS = 1000
 AGAIN = 10
-"""Times as many repetitions measure a cell again that is below the goal: chance puts some of two thousand there."""
+"""Factor of repetitions when a cell below the goal is measured again: by chance some of two thousand are below it."""
 AT_ONCE = 50
 """Repetitions of a mIoU that are drawn together."""
 PARTS = 20
 """Parts of an image that a segmenter is right or wrong about."""
 LARGEST_CHANGE = 0.9
-"""The probability of the true class before edits, of which an edit takes up to all."""
+"""Probability of the true class before edits; an edit takes up to all of it."""
 
 
 @dataclass(frozen=True)
 class World:
-    """Where intervals are tried."""
+    """A simulated world in which intervals are tested."""
 
     sources: int
     cases: str
@@ -48,7 +48,7 @@ class World:
     correlation: float
 
     def latent(self, error: float, rank: Floats) -> Floats:
-        """The chance of each source to be wrong: beta distributed, with a source of higher `rank` never lower."""
+        """Return the chance of each source to be wrong: beta distributed, not decreasing with `rank`."""
         if error in (0.0, 1.0) or not self.correlation:
             return np.full(rank.shape, error)
         from scipy import stats
@@ -58,7 +58,7 @@ class World:
         return np.interp(rank, grid, stats.beta.ppf(grid, error * worth, (1 - error) * worth))
 
     def sizes(self, chance: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.int64]:
-        """The number of test cases of each source."""
+        """Draw the number of test cases of each source."""
         return chance.choice(np.array(SIZES[self.cases]), size=shape)
 
 
@@ -79,7 +79,7 @@ def _error_of_class(world: World, chance: np.random.Generator, repetitions: int)
 
 
 def _excess(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
-    """Generated less reconstructed, where edits do nothing: one reconstruction a source."""
+    """Excess of generated over reconstructed, where edits do nothing: one reconstruction a source."""
     rank = chance.random((world.sources, repetitions))
     generated, _ = _drawn(world, chance, repetitions, world.error, rank)
     control = chance.binomial(1, world.latent(world.error, rank)).astype(np.float64)
@@ -87,7 +87,7 @@ def _excess(world: World, chance: np.random.Generator, repetitions: int) -> tupl
 
 
 def _difference(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
-    """Generated less original, where edits make half of what was right wrong."""
+    """Generated minus original, where edits make half of the right answers wrong."""
     rank = chance.random((world.sources, repetitions))
     after = (1 + world.error) / 2
     generated, _ = _drawn(world, chance, repetitions, after, rank)
@@ -106,15 +106,15 @@ def _factor(world: World, chance: np.random.Generator, repetitions: int) -> tupl
 
 
 def _change(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
-    """The change of the true class's probability, where as many sources as the error says change at all."""
+    """The change of the true class's probability; the error is the share of sources that change at all."""
     changed = chance.random((repetitions, world.sources)) < world.error
     change = -LARGEST_CHANGE * chance.random(changed.shape) * changed
     return _groups(change, -1.0), -LARGEST_CHANGE * world.error / 2
 
 
 def _miou(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
-    """The mIoU, where the error is the share of the pixels of each class that is said to be of the next one. Parts of
-    an image are right or wrong as a whole, and classes are of different size on each source.
+    """The mIoU, where the error is the share of each class's pixels that are taken for the next one. Parts of an image
+    are right or wrong as a whole, and the size of classes differs between sources.
     """
     classes, figures = 4, list[Figure]()
     for begin in range(0, repetitions, AT_ONCE):
@@ -144,7 +144,7 @@ FIGURES: Mapping[str, Measured] = {
 
 
 def worlds() -> Iterator[World]:
-    """All worlds of the table."""
+    """Yield all worlds of the table."""
     for cases in SIZES:
         for correlation in CORRELATIONS:
             for sources in SOURCES:
@@ -160,7 +160,7 @@ def measured(figure: str, world: World, repetitions: int, seed: int = 0) -> Cove
 
 
 def report(repetitions: int = REPETITIONS, on_count: OnCount = lambda _done, _total: None) -> str:
-    """All figures in all worlds as Markdown. `on_count` is told how many measurements are done, of how many."""
+    """Return all figures in all worlds as Markdown. `on_count` receives the number of measurements done and of all."""
     measurements: list[Measurement] = [
         partial(lambda figure, world: [settled(figure, world, repetitions)], figure, world)
         for figure in FIGURES
@@ -179,7 +179,7 @@ def report(repetitions: int = REPETITIONS, on_count: OnCount = lambda _done, _to
 
 
 def settled(figure: str, world: World, repetitions: int) -> Covered:
-    """Measure one figure in one world, and if it is below the goal, measure it again by other chance and more often."""
+    """Measure one figure in one world; below the goal, measure it again with another seed and more repetitions."""
     found = measured(figure, world, repetitions)
     if found.covers is None or found.covers >= LEAST:
         return found
@@ -189,7 +189,7 @@ def settled(figure: str, world: World, repetitions: int) -> Covered:
 def _drawn(
     world: World, chance: np.random.Generator, repetitions: int, error: float, rank: Floats | None = None
 ) -> tuple[Floats, NDArray[np.int64]]:
-    """The share of wrong test cases of each source in each repetition, (sources, repetitions), and their numbers."""
+    """Return the share of wrong test cases of each source, (sources, repetitions), and their numbers."""
     rank = chance.random((world.sources, repetitions)) if rank is None else rank
     sizes = world.sizes(chance, rank.shape)
     return chance.binomial(sizes, world.latent(error, rank)) / sizes, sizes
@@ -208,7 +208,7 @@ def _figures(shares: Floats, less: Floats | None = None) -> list[Figure]:
 
 
 def _groups(values: Floats, lowest: float) -> list[Figure]:
-    """The mean of each row, (repetitions, sources), by the closed form that tables use."""
+    """Return the mean of each row, (repetitions, sources), by the closed form that tables use."""
     groups, sources = values.shape
     group = np.repeat(np.arange(groups), sources)
     figures, _ = means_of_groups(

@@ -1,4 +1,4 @@
-"""How often the interval of a validity score's agreement with people (AUC) holds the truth, in drawn worlds. Pure."""
+"""Measures how often the interval of a validity score's agreement with people (AUC) holds the truth. Pure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from evaluation.validity_score import agreement
 
 SOURCES, AREAS, VALID, CORRELATIONS = (20, 50, 100), (0.6, 0.76, 0.9), (0.5, 0.7), (0.0, 0.5)
 IMAGES = 100
-"""Judged images of a world, the same number of each source."""
+"""Judged images of a world, the same number for each source."""
 
 
 def measurements(repetitions: int, seed: int = 0) -> list[Measurement]:
-    """One of each world, each with so many repetitions."""
+    """Return one measurement of each world with `repetitions` repetitions."""
     return [
         partial(_measured, sources, area, valid, correlation, repetitions, seed)
         for sources in SOURCES
@@ -47,8 +47,8 @@ def measured(sources: int, area: float, valid: float, correlation: float, repeti
 def _worlds(
     sources: int, area: float, valid: float, correlation: float, fate: np.random.Generator
 ) -> Iterator[tuple[Floats, np.ndarray, np.ndarray]]:
-    """Scores, validity and source of images. Scores are normal, and those of valid images lie higher. A score is learnt
-    from at least so many images of either kind: worlds with fewer are drawn again.
+    """Yield scores, validity and source of images. Scores are normal, and higher for valid images. A score needs at
+    least `FEWEST` images of either kind to learn from: worlds with fewer are drawn again.
     """
     from scipy import stats
 
@@ -56,8 +56,8 @@ def _worlds(
     apart, rarest = np.sqrt(2) * stats.norm.ppf(area), stats.norm.ppf(valid)
 
     def noise() -> Floats:
-        own, shared = fate.normal(size=len(source)), fate.normal(size=sources)[source]
-        return np.sqrt(correlation) * shared + np.sqrt(1 - correlation) * own
+        noise_of_image, shared = fate.normal(size=len(source)), fate.normal(size=sources)[source]
+        return np.sqrt(correlation) * shared + np.sqrt(1 - correlation) * noise_of_image
 
     while True:
         good = noise() < rarest

@@ -1,4 +1,4 @@
-"""How often intervals of what retraining gains hold the truth, in drawn worlds whose seeds and sources differ. Pure."""
+"""Measures how often intervals of retraining's gains hold the truth, in worlds whose seeds and sources differ. Pure."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ SEEDS, ACCURACIES = (2, 3, 5), (0.5, 0.8, 0.99, 1.0)
 LAYOUTS = ((20, 6), (33, 4), (132, 1))
 """Measured sources, and images of each."""
 BETTER = 0.1
-"""What the second arm is more accurate, at most."""
+"""Most that the second arm's accuracy exceeds the first's."""
 ORIGINAL_ACCURACY = 0.95
-"""Of the baseline on originals, so that something can be won back."""
+"""Accuracy of the baseline on originals, so that something can be won back."""
 SHARED = 0.8
-"""How alike two arms, or two sets, are in their sources and images (a correlation)."""
+"""Correlation of two arms, or two sets, in their sources and images."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Shares of the variance of what a model makes of an image."""
+    """Shares of the variance of a model's answer on an image."""
 
     name: str
     of_sources: float
@@ -43,7 +43,7 @@ SPREADS = (
 
 
 def measurements(repetitions: int, seed: int = 0) -> list[Measurement]:
-    """One of each world, each with so many repetitions."""
+    """Return one measurement of each world with `repetitions` repetitions."""
     return [
         partial(measured, seeds, accuracy, layout, spread, repetitions, seed)
         for seeds in SEEDS
@@ -66,9 +66,9 @@ def measured(
         truth["won back"] = (other - accuracy) / lost
     found = [_figures(seeds, (accuracy, other), source, spread, fate, "won back" in truth) for _ in range(repetitions)]
     world = {"trainings": seeds, "sources": layout[0], "images of each": layout[1], "": spread.name}
-    told = {name: str(value) for name, value in world.items()}
+    labels = {name: str(value) for name, value in world.items()}
     return [
-        covered(f"retraining: {name}", told, f"{accuracy:.0%}", [one[name] for one in found], value)
+        covered(f"retraining: {name}", labels, f"{accuracy:.0%}", [one[name] for one in found], value)
         for name, value in truth.items()
     ]
 
@@ -90,8 +90,8 @@ def _figures(
 
         shift = stats.norm.ppf(accuracy)
         rest = np.sqrt(1 - spread.of_sources - spread.of_images - spread.of_seeds)
-        own = fate.normal(size=sources)[source], fate.normal(size=images)
-        parts = [SHARED * one + np.sqrt(1 - SHARED**2) * mine for one, mine in zip(alike, own, strict=True)]
+        own_noise = fate.normal(size=sources)[source], fate.normal(size=images)
+        parts = [SHARED * one + np.sqrt(1 - SHARED**2) * mine for one, mine in zip(alike, own_noise, strict=True)]
         of_image = np.sqrt(spread.of_sources) * parts[0] + np.sqrt(spread.of_images) * parts[1]
         noise = rest * fate.normal(size=(seeds, images))
         return Measured(source, shift + of_image + np.sqrt(spread.of_seeds) * of_seed[:, None] + noise > 0)

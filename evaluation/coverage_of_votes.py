@@ -1,11 +1,12 @@
-"""How often the intervals of `validity_effect` hold what is true, in worlds like those that users have. Pure.
+"""Measures how often the intervals of `validity_effect` hold the truth, in worlds like those of users. Pure.
 
 Every world has sources with unequal numbers of test cases, more of them where the model is seldom wrong, and a
-correlation within sources of 0.3 in wrong answers and in validity. Each repetition draws sources, images, a sample and
-votes anew.
+correlation within sources of 0.3 in wrong answers and in validity. Each repetition draws new sources, images, sample
+and votes.
 
-Two kinds of studies hold the truth more often than in 98 %. Bounds, as of accepted images alone, hold both extremes of
-what nobody can tell. Of ten judged images some three are wrong: few outcomes are possible, and each has its interval.
+Two kinds of studies hold the truth in more than 98 % of the repetitions. Bounds, such as those of accepted images
+alone, hold both extremes of what is unknown. Of ten judged images about three are wrong, so there are few possible
+outcomes, each with its interval.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from evaluation.worker_errors import Ballots
 CORRELATION = 0.3
 TYPES = ("weather", "time of day", "colour", "object")
 OF_TYPES, VALID_OF_TYPE = (0.5, 0.3, 0.15, 0.05), (0.9, 0.7, 0.5, 0.4)
-"""Edit types, their shares, and how many of their wrong images are valid."""
+"""Edit types, their shares, and the share of their wrong images that are valid."""
 VALID_OF_RIGHT = 0.95
 DRAWS = 1000
-"""Of each repetition: fewer than on the page, which makes no interval shorter but a little less exact."""
+"""Draws of each repetition. They are fewer than on the page, which makes intervals a little less exact, not shorter."""
 Design = Literal["random", "stratified", "wrong", "accepted"]
 FIGURES = {
     "by_strata": "wrong and valid",
@@ -43,27 +44,27 @@ class Crew:
     """People who judge images."""
 
     right: tuple[float, ...]
-    """Of each worker, how often they are right."""
+    """The share of right answers of each worker."""
     yes_sayers: int = 0
-    """So many of them, the first, always say that an image is valid."""
+    """Number of workers, the first ones, who always say that an image is valid."""
     votes: int = 5
     consensus: int = 4
     hard: float = 0.0
     """Share of invalid images that look valid to half of the people."""
     controls: float = 0.1
-    """Share of control items of what a worker sees: half of them valid."""
+    """Share of control items among what a worker sees; half of them are valid."""
 
 
 @dataclass(frozen=True)
 class World:
-    """Images, a study of them, and who judges them."""
+    """Images, a study of them, and its judges."""
 
     name: str
     judged: int
     design: Design = "random"
     sources: int = 150
     wrong: float = 0.33
-    """Share of test cases that the model gets wrong, of each source the same weight."""
+    """Share of test cases that the model gets wrong, with the same weight for each source."""
     crew: Crew | None = None
     """None for people who are always right."""
     figures: tuple[str, ...] = ("by_strata",)
@@ -74,7 +75,7 @@ class World:
         return self.wrong * float(np.dot(OF_TYPES, VALID_OF_TYPE))
 
     def truth(self, figure: str) -> float:
-        """The true value of a figure."""
+        """Return the true value of a figure."""
         both = self.wrong_and_valid
         return both / (both + (1 - self.wrong) * VALID_OF_RIGHT) if figure == "among_valid" else both
 
@@ -102,7 +103,7 @@ WORLDS: tuple[World, ...] = (
 
 
 def measurements(repetitions: int, seed: int = 0, worlds: Sequence[World] = WORLDS) -> list[Measurement]:
-    """One of each world, each with so many repetitions."""
+    """Return one measurement of each world with `repetitions` repetitions."""
     return [partial(measured, world, number, repetitions, seed) for number, world in enumerate(worlds)]
 
 
@@ -116,13 +117,13 @@ def measured(world: World, number: int, repetitions: int, seed: int) -> list[Cov
 
 
 def one_study(world: World, rng: np.random.Generator, seed: int) -> ValidityEffect:
-    """What one study in a world says."""
-    held, names = a_world(world, rng)
-    return validity_effect(held, names, seed, DRAWS)
+    """Return the result of one study in a world."""
+    judged_images, names = a_world(world, rng)
+    return validity_effect(judged_images, names, seed, DRAWS)
 
 
 def a_world(world: World, rng: np.random.Generator) -> tuple[Judged, tuple[str, ...]]:
-    """Images of a world with a study, and the names of their strata."""
+    """Draw the images of a world with a study, and return them with the names of their strata."""
     spread = (1 - CORRELATION) / CORRELATION
     rate = rng.beta(world.wrong * spread, (1 - world.wrong) * spread, world.sources)
     sizes = 1 + rng.poisson(rng.gamma(1.5, 2.0, world.sources) * (1.5 - rate))
@@ -130,20 +131,20 @@ def a_world(world: World, rng: np.random.Generator) -> tuple[Judged, tuple[str, 
     n = len(source)
     wrong = rng.random(n) < rate[source]
     kind = rng.choice(len(TYPES), n, p=OF_TYPES)
-    # Two images of a source share their luck with the chance `CORRELATION`.
+    # Two images of a source share their luck with a chance of `CORRELATION`.
     luck = np.where(rng.random(n) < CORRELATION**0.5, rng.random(world.sources)[source], rng.random(n))
     valid = luck < np.where(wrong, np.array(VALID_OF_TYPE)[kind], VALID_OF_RIGHT)
     accepted = rng.random(n) < np.where(valid, 0.9, 0.4)
     stratum = 2 * kind + wrong
     names = tuple(f"{word}, {one}" for one in TYPES for word in ("right", "wrong"))
-    asked = _sample(world, rng, stratum, wrong, accepted)
+    in_study = _sample(world, rng, stratum, wrong, accepted)
     score = np.clip(0.6 * valid + rng.normal(0.2, 0.25, n), 0, 1)
     outside = ~accepted if world.design == "accepted" else None
-    held = Judged(source, wrong, stratum, np.zeros(n, np.int64), np.zeros(n, np.int64), score, outside=outside)
+    judged_images = Judged(source, wrong, stratum, np.zeros(n, np.int64), np.zeros(n, np.int64), score, outside=outside)
     if world.crew is None:
-        held.votes[asked], held.votes_for[asked] = 1, valid[asked]
-        return held, names
-    return _voted(held, world.crew, rng, asked, valid), names
+        judged_images.votes[in_study], judged_images.votes_for[in_study] = 1, valid[in_study]
+        return judged_images, names
+    return _voted(judged_images, world.crew, rng, in_study, valid), names
 
 
 def _sample(
@@ -155,11 +156,11 @@ def _sample(
 ) -> Numbers:
     if world.design == "stratified":
         images = np.bincount(stratum, minlength=2 * len(TYPES)).tolist()
-        wanted = sample_sizes(images, world.judged, wrong=[bool(one % 2) for one in range(len(images))])
-        parts = [rng.permutation(np.flatnonzero(stratum == one))[:size] for one, size in enumerate(wanted)]
+        sizes = sample_sizes(images, world.judged, wrong=[bool(one % 2) for one in range(len(images))])
+        parts = [rng.permutation(np.flatnonzero(stratum == one))[:size] for one, size in enumerate(sizes)]
         return np.sort(np.concatenate(parts))
-    there = {"random": np.ones(len(wrong), bool), "wrong": wrong, "accepted": accepted}[world.design]
-    return np.sort(rng.permutation(np.flatnonzero(there))[: world.judged])
+    eligible = {"random": np.ones(len(wrong), bool), "wrong": wrong, "accepted": accepted}[world.design]
+    return np.sort(rng.permutation(np.flatnonzero(eligible))[: world.judged])
 
 
 def _voted(held: Judged, crew: Crew, rng: np.random.Generator, asked: Numbers, valid: Flags) -> Judged:

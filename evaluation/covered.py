@@ -1,4 +1,4 @@
-"""How often intervals of one figure hold what is true in one drawn world, and a table of that. Pure."""
+"""How often intervals of one figure hold the truth in one simulated world, and a table of that. Pure."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from core.figures import Figure
 from evaluation.by_source import LEAST, MOST
 
 ROUNDING = 1e-9
-"""By so much may the truth lie outside of an interval: it was calculated in another way."""
+"""Largest distance of the truth from an interval that still counts as inside: they are computed in different ways."""
 
 
 @dataclass(frozen=True)
 class Covered:
-    """What became of the intervals of one figure in one world. All shares are 0 to 1."""
+    """The outcome of the intervals of one figure in one world. All shares are 0 to 1."""
 
     figure: str
     world: Mapping[str, str]
-    """What the world is like: the first columns of its row in the table."""
+    """Properties of the world: the first columns of its row in the table."""
     column: str
     """The column of the table, such as the true error."""
     truth: float
     covers: float | None
-    """The share of the intervals that hold the truth; None where none was shown."""
+    """The share of intervals that hold the truth, or None if there was none."""
     shown: float
-    """The share of the repetitions in which an interval, or a bound, is shown."""
+    """The share of repetitions that show an interval or a bound."""
     claims: float
-    """The share of the repetitions whose interval lies above 0: of a figure that is 0, false claims."""
+    """The share of repetitions whose interval is above 0: false claims if the figure is 0."""
     mean: float | None
-    """The mean of the values; None where there is none."""
+    """The mean of the values, or None if there is none."""
     again: int = 0
-    """The repetitions, where this was measured again because fewer of them had found less than `LEAST`."""
+    """The number of repetitions of a second measurement, made if the first was below `LEAST`; else 0."""
 
 
 Measurement = Callable[[], Sequence[Covered]]
@@ -39,7 +39,7 @@ Measurement = Callable[[], Sequence[Covered]]
 
 
 def covered(figure: str, world: Mapping[str, str], column: str, figures: Sequence[Figure], truth: float) -> Covered:
-    """Count how often the intervals of `figures`, one of each repetition, hold the truth."""
+    """Count how often the intervals of `figures`, one for each repetition, hold the truth."""
     ends = [(one.low, one.high) for one in figures if one.low is not None]
     hits = sum(low <= truth + ROUNDING and (high is None or truth <= high + ROUNDING) for low, high in ends)
     values = [one.value for one in figures if one.value is not None]
@@ -56,7 +56,7 @@ def covered(figure: str, world: Mapping[str, str], column: str, figures: Sequenc
 
 
 def table(found: Sequence[Covered]) -> list[str]:
-    """The coverage of one figure in several worlds as Markdown, and a sentence about it."""
+    """Return the coverage of one figure in several worlds as Markdown, with a sentence about it."""
     heads, columns = list(found[0].world), list(dict.fromkeys(one.column for one in found))
     cells = {(tuple(one.world.values()), one.column): _cell(one) for one in found}
     lines = [f"## {found[0].figure[:1].upper()}{found[0].figure[1:]}", ""]
@@ -67,20 +67,20 @@ def table(found: Sequence[Covered]) -> list[str]:
 
 
 def summary(found: Sequence[Covered]) -> str:
-    """How many cells are as promised, in a sentence; of a figure that is 0, how often something else is claimed."""
+    """Return how many cells reach the goal; for a figure that is 0, also how often something else is claimed."""
     covers = [one.covers for one in found if one.covers is not None]
     above, below = sum(one > MOST for one in covers), sum(one < LEAST for one in covers)
-    said = (
+    text = (
         f"Of {len(found)} worlds {len(covers) - above - below} are covered in {LEAST:.0%} to {MOST:.0%} of the "
         f"repetitions, {above} more often, and {below} less often"
     )
     if len(covers) < len(found):
-        said += f"; in {len(found) - len(covers)} there are too few to say"
+        text += f"; in {len(found) - len(covers)} there are too few to say"
     if covers:
-        said += f"; least often in {100 * min(covers):.1f} %"
+        text += f"; least often in {100 * min(covers):.1f} %"
     if not any(one.truth for one in found):
-        said += f". In at most {100 * max(one.claims for one in found):.1f} % something above 0 is claimed"
-    return f"{said}."
+        text += f". In at most {100 * max(one.claims for one in found):.1f} % something above 0 is claimed"
+    return f"{text}."
 
 
 def _cell(found: Covered) -> str:

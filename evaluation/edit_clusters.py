@@ -1,7 +1,7 @@
-"""Groups of edits that mean the same, class by class, and how each group changes the probability of the true class.
+"""Groups of edits with the same meaning, class by class, and their effect on the probability of the true class.
 
 LANCE (Prabhu et al. 2023, section 3.3) takes five groups a class by K-means and ranks them by their mean change. Here
-HDBSCAN finds how many there are, and a test by permutation says which of them may be chance. Pure.
+HDBSCAN determines their number, and a permutation test shows which of them may be chance. Pure.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from core.figures import Figure, Floats, Numbers
 from evaluation.by_source import FEWEST_SOURCES, adjusted, means_of_groups
 
 SMALLEST, SMALLEST_SHARE = 5, 0.03
-"""Test cases that a group has at least, and the share of those of its class: so a class has at most 33 groups."""
+"""Fewest test cases of a group, and their least share of the class: so a class has at most 33 groups."""
 PERMUTATIONS = 1_999
-"""Exchanges of a test, and as many more for each five classes, up to five times as many: p has to be small where many
-groups are tested together."""
+"""Permutations of a test. There are as many more for each five classes, up to five times as many, since p must be small
+where many groups are tested together."""
 
 
 @dataclass(frozen=True)
 class EditCluster:
-    """A group of test cases of one class whose edits mean the same."""
+    """A group of test cases of one class whose edits have the same meaning."""
 
     label: int
     """The number of the class."""
     cases: tuple[int, ...]
-    """Places of the test cases, the most typical first: those whose edits are nearest to the mean of the group."""
+    """Indices of the test cases, the most typical first: those whose edits are nearest to the group's mean."""
     change: Figure
     """The mean change of the probability of the true class, -1 to 1, each source alike: below 0 the edits hurt."""
     p_value: float | None
-    """Of the test that the change does not depend on the edit; None with too few sources."""
+    """P-value of the test that the change does not depend on the edit; None with too few sources."""
     p_adjusted: float | None
-    """For all groups of all classes, by Holm's way."""
+    """P-value adjusted for all groups of all classes by Holm's method."""
 
 
 def edit_clusters(
@@ -71,10 +71,10 @@ def _of_class(
 ) -> Iterator[EditCluster]:
     from sklearn.cluster import HDBSCAN
 
-    if len(cases) < 2 * SMALLEST:  # two groups, or there is nothing to tell apart
+    if len(cases) < 2 * SMALLEST:  # fewer than two groups cannot be told apart
         return
     least = max(SMALLEST, round(SMALLEST_SHARE * len(cases)))
-    # Leaves: otherwise all kinds of weather are one group, as they lie together beside the times of day.
+    # Leaves: otherwise all kinds of weather form one group, since they are together beside the times of day.
     finder = HDBSCAN(min_cluster_size=least, cluster_selection_method="leaf", copy=False)
     group = finder.fit_predict(directions.copy())
     groups = int(group.max()) + 1
@@ -92,25 +92,25 @@ def _of_class(
     weights[group[inside], inside] = 1 / (count * np.bincount(of_cell)[of_cell])[place]
     p_values = _permuted(weights, change, number, fate, exchanges)
     for each, figure in enumerate(figures):
-        own = np.flatnonzero(group == each)
-        typical = own[np.argsort(-directions[own] @ directions[own].mean(axis=0), kind="stable")]
-        told = float(p_values[each]) if figure.sources >= FEWEST_SOURCES else None
-        yield EditCluster(label, tuple(cases[typical].tolist()), figure, told, None)
+        members = np.flatnonzero(group == each)
+        typical = members[np.argsort(-directions[members] @ directions[members].mean(axis=0), kind="stable")]
+        p_value = float(p_values[each]) if figure.sources >= FEWEST_SOURCES else None
+        yield EditCluster(label, tuple(cases[typical].tolist()), figure, p_value, None)
 
 
 def _permuted(weights: Floats, change: Floats, source: Numbers, fate: np.random.Generator, exchanges: int) -> Floats:
-    """The p-value of each row of `weights` (groups, test cases): how often its weighed mean is as far from the mean of
-    the class once changes are exchanged among edits.
+    """Return the p-value of each row of `weights` (groups, test cases): how often its weighted mean is as far from the
+    mean of the class once changes are exchanged among edits.
 
-    Test cases of one source are alike, so changes are exchanged within a source, and between sources only all together
-    with a source of as many test cases (whole blocks and within: Winkler et al. 2015, NeuroImage 123). A group of all
-    test cases of a class is as any other.
+    Test cases of one source are alike. So changes are exchanged within a source, and between sources only as whole
+    blocks of equally many test cases (whole blocks and within: Winkler et al. 2015, NeuroImage 123). A group of all
+    test cases of a class is like any other.
     """
     _, size = np.unique(source, return_counts=True)
     by_source = np.split(np.argsort(source, kind="stable"), np.cumsum(size)[:-1])
     blocks = [np.array([one for one in by_source if len(one) == each]) for each in np.unique(size)]
     expected = np.zeros(len(weights))
-    for block in blocks:  # what exchanges leave in the mean: every test case of a block takes each of its changes
+    for block in blocks:  # the mean after exchanges: every test case of a block takes each of its changes
         expected += weights[:, block.ravel()].sum(axis=1) * change[block].mean()
     away = np.abs(weights @ change - expected)
     further = np.ones(len(weights))

@@ -1,10 +1,10 @@
-"""How often a model under test is wrong on generated images, beside the very same sources (the paper's RQ2). Pure.
+"""How often a model under test is wrong on generated images, compared with their own sources (the paper's RQ2). Pure.
 
-One mixture holds for all figures: each source weighs the same, and its original, its test cases and its reconstructions
-share that weight among themselves, each kind for itself. Or each test case weighs the same: then a source weighs as
-much as it has test cases, in all three kinds. What a model says that cannot be compared with the label is left out and
-told, never counted as wrong. Two models answer for the same images, so their difference is taken source by source: what
-makes a source hard for both falls out.
+One weighting holds for all figures. Each source weighs the same, and its originals, test cases and reconstructions each
+share that weight. Or each test case weighs the same: a source then weighs as much as its test cases, in all three
+kinds. Answers that cannot be compared with the label are left out and reported, never counted as wrong. Two models
+answer for the same images, so their difference is taken source by source, which cancels what makes a source hard for
+both.
 """
 
 from __future__ import annotations
@@ -41,36 +41,36 @@ from evaluation.report import TEMPLATES
 
 RIGHT, WRONG, UNKNOWN = 1, 0, -1
 BINS = 15
-"""Of equal width, for the calibration (Guo et al. 2017)."""
+"""Bins of equal width for the calibration (Guo et al. 2017)."""
 
 
 @dataclass(frozen=True)
 class Answers:
-    """What a model says of images, column by column; all columns have one length."""
+    """A model's answers to images, column by column; all columns have one length."""
 
     source: NDArray[np.int64]
-    """The number of the source of each image, from 0."""
+    """The number of each image's source, from 0."""
     right: NDArray[np.int8]
-    """`RIGHT`, `WRONG`, or `UNKNOWN` where it cannot be compared."""
+    """`RIGHT`, `WRONG`, or `UNKNOWN` if it cannot be compared."""
     said: NDArray[np.int64]
-    """The number of the class that it names, from 0; -1 for one that is none of the labels."""
+    """The number of the predicted class, from 0; -1 for one without a label."""
     confidence: Floats
     """The probability of that class, 0 to 1."""
     way: NDArray[np.int64] | None = None
-    """The number of the control set of each image, -1 for none: a test case is compared with that of its own. None if
-    all have the same."""
+    """The number of each image's control set, -1 for none: a test case is compared with its own. None if all have the
+    same."""
 
     def __len__(self) -> int:
         return len(self.source)
 
     def where(self, wanted: NDArray[np.bool_]) -> Answers:
-        """Those that are wanted."""
+        """Return the answers selected by a mask."""
         way = None if self.way is None else self.way[wanted]
         return Answers(self.source[wanted], self.right[wanted], self.said[wanted], self.confidence[wanted], way)
 
     @property
     def known(self) -> Answers:
-        """Those that can be compared."""
+        """The answers that can be compared."""
         return self.where(self.right != UNKNOWN)
 
 
@@ -83,11 +83,11 @@ def effectiveness(
     splits: Sequence[str],
     weighing: Weighing = "source",
 ) -> Effectiveness:
-    """All figures. `original` has one answer a source; `label` numbers the label of each source among `labels`, and
-    `splits` names the split of each source, or "". `weighing` says what weighs the same.
+    """Return all figures. `original` has one answer a source; `label` is each source's index in `labels`, and `splits`
+    names its split, or "". `weighing` is the unit of equal weight.
 
-    Only sources count of which the original and a test case can be compared; and where reconstructions are compared,
-    only those that have one, with their test cases that have one. Raises ValueError for sources of several splits.
+    Only sources whose original and at least one test case can be compared count; in comparisons with reconstructions,
+    only sources that have one, with their test cases that have one. Raises ValueError for sources of several splits.
     """
     split = one_split(splits)
     first, cases = original.known, generated.known
@@ -106,8 +106,8 @@ def effectiveness(
     means, n = MeansOfSources(shares, weights), len(cases)
     compared, weight = cases, None
     if control is not None and cases.way is not None and control.way is not None:
-        there, weight = matched(cases.source, cases.way, control.source, control.way)
-        compared, control, weight = cases.where(there), control.where(weight > 0), weight[weight > 0]
+        with_own, weight = matched(cases.source, cases.way, control.source, control.way)
+        compared, control, weight = cases.where(with_own), control.where(weight > 0), weight[weight > 0]
     controls, wrong_controls = _counts(both, control, weight) if control is not None else (np.zeros(len(both)),) * 2
     has_control = controls > 0
     size_beside, wrong_beside = (size, wrong) if compared is cases else _counts(both, compared)
@@ -147,7 +147,7 @@ def effectiveness(
 
 
 def no_control_words(read: int | None) -> str:
-    """Why nothing is compared with reconstructions, of which the model has read so many; None where there are none."""
+    """Return why nothing is compared with reconstructions; `read` is how many the model read, None without any."""
     if read is None:
         return "there are no reconstructions of these sources"
     return "no reconstruction of these sources can be compared" if read else "no reconstruction is read yet"
@@ -186,7 +186,7 @@ def _together(size: Floats, wrong: Floats) -> Together:
 def _classes(
     shares: Floats, size: Floats, weights: Floats, label: NDArray[np.int64], labels: Sequence[str]
 ) -> tuple[ClassRow, ...]:
-    """A row for each label that has a source; `shares` are the wrong originals and test cases of each source."""
+    """Return a row for each label with a source; `shares` are the wrong originals and test cases of each source."""
     groups = len(labels)
     before, after = shares.T
     of_class = np.bincount(label, weights=size, minlength=groups).astype(np.int64)
@@ -201,29 +201,29 @@ def _classes(
     p_values[of_class < FEWEST_CASES] = np.nan
     rows = []
     for number, p in enumerate(adjusted(p_values)):
-        held = original[number], generated[number], change[number]
+        figures = original[number], generated[number], change[number]
         if not sources[number]:
             continue
         if of_class[number] < FEWEST_CASES:
             few = f"fewer than {FEWEST_CASES} test cases"
-            held = tuple(Figure(None, n=one.n, sources=one.sources, why=few) for one in held)  # type: ignore[assignment]
+            figures = tuple(Figure(None, n=one.n, sources=one.sources, why=few) for one in figures)  # type: ignore[assignment]
         tested = None if np.isnan(p) else (float(p_values[number]), float(p))
         n, cases, of_originals, of_cases = (int(of[number]) for of in (sources, of_class, wrong_originals, wrong_cases))
-        rows.append(ClassRow(labels[number], n, cases, of_originals, of_cases, *held, *(tested or (None, None))))
+        rows.append(ClassRow(labels[number], n, cases, of_originals, of_cases, *figures, *(tested or (None, None))))
     return tuple(rows)
 
 
 def _confusion(answers: Answers, label: NDArray[np.int64], labels: Sequence[str]) -> Confusion:
     rows, other = label[answers.source], len(labels)
-    said = np.where(answers.said < 0, other, answers.said)
+    answer = np.where(answers.said < 0, other, answers.said)
     counts = np.zeros((len(labels), len(labels) + 1))
-    np.add.at(counts, (rows, said), 1)
+    np.add.at(counts, (rows, answer), 1)
     images = counts.sum(axis=1)
     return Confusion(tuple(labels), ratio(counts, images[:, None]), images.astype(np.int64))
 
 
 def calibration(answers: Answers, bins: int = BINS) -> Calibration:
-    """The expected calibration error with bins of equal width (Naeini et al. 2015), and what stands in the bins."""
+    """Return the expected calibration error with bins of equal width (Naeini et al. 2015), and the bins' contents."""
     place = np.minimum((answers.confidence * bins).astype(int), bins - 1)
     images = _counted(place, np.ones(len(place)), bins)
     sure, right = _counted(place, answers.confidence, bins), _counted(place, answers.right == RIGHT, bins)
@@ -243,13 +243,13 @@ def paired_difference(
 ) -> PairedDifference:
     """Compare two models on test cases: the source of each, and `RIGHT`, `WRONG` or `UNKNOWN` of either model.
 
-    Only test cases count that can be compared with both. `weighing` says what weighs the same.
+    Only test cases that can be compared with both count. `weighing` is the unit of equal weight.
     """
     known = (first != UNKNOWN) & (second != UNKNOWN)
     wrong = np.stack([first[known] == WRONG, second[known] == WRONG]).astype(np.float64)
     _, place = np.unique(source[known], return_inverse=True)
     cases = np.bincount(place).astype(np.float64)
-    shares = np.stack([np.bincount(place, weights=own) / cases for own in wrong], axis=1)
+    shares = np.stack([np.bincount(place, weights=one) / cases for one in wrong], axis=1)
     means = MeansOfSources(shares, cases if weighing == "case" else None)
     n = int(known.sum())
     return PairedDifference(
@@ -266,7 +266,7 @@ def paired_difference(
 
 
 def comparison_answer(names: tuple[str, str], found: PairedDifference, wrong: str = "is wrong") -> str:
-    """Which model is better, or why that cannot be told, in a few sentences; `wrong` says what an error of both is."""
+    """Return which model is better, or why this is unknown, in a few sentences; `wrong` describes an error of both."""
     gap = found.difference
     turned = None
     if gap.value is not None and gap.low is not None and gap.high is not None:

@@ -1,7 +1,7 @@
-"""How far generated images as a whole are from originals: KID with an interval, and FID, from vectors of images; and
-how much more perplexing changed captions are. Pure.
+"""Distance of generated images as a whole from originals: KID with an interval, and FID, from vectors of images; and
+the perplexity of changed captions relative to the originals. Pure.
 
-Figures of one extractor and one number of images can be compared, no others.
+Only figures of the same extractor and number of images can be compared.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from evaluation.by_source import CONFIDENCE, FEWEST_SOURCES
 
 BLOCKS = 8
 FEWEST_OF_BLOCK = 10
-"""Sources of a block. With fewer than `BLOCKS` times as many, nothing is said."""
+"""Fewest sources of a block. With fewer than `BLOCKS` times as many there is no figure."""
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,11 @@ class Fidelity:
     """Distances of two sets of images."""
 
     extractor: str
-    """The model whose vectors were compared."""
+    """The model that made the compared vectors."""
     kid: Figure
-    """0 for images of one distribution; by chance also a little less."""
+    """0 for images of one distribution; by chance slightly below."""
     fid: Figure
-    """0 or more, and more with fewer images: it has no interval, and `n` is that of either side."""
+    """0 or more, and higher with fewer images: it has no interval, and `n` is the number on either side."""
 
 
 def fidelity(
@@ -39,11 +39,11 @@ def fidelity(
 
 def kid(originals: Floats, generated: Floats, original_source: Numbers, generated_source: Numbers) -> Figure:
     """Return the kernel distance, the squared maximum mean discrepancy under k(x, y) = (x y + 1)³ (Bińkowski et al.,
-    Demystifying MMD GANs, ICLR 2018, whose x y / dimensions is that of vectors whose numbers are about 1).
+    Demystifying MMD GANs, ICLR 2018; their x y / dimensions suits vectors with numbers of about 1).
 
-    Images of one source are alike, so only pairs of different sources are compared, which leaves the estimate unbiased,
-    and sources are parted into blocks: the figure is the mean of the blocks, with a t interval, which also holds where
-    both distributions are one (Zaremba, Gretton, Blaschko: B-test, NeurIPS 2013).
+    Images of one source are alike, so only pairs of different sources are compared, which keeps the estimate unbiased,
+    and sources are divided into blocks. The figure is the mean of the blocks, with a t interval, which also holds if
+    both distributions are equal (Zaremba, Gretton, Blaschko: B-test, NeurIPS 2013).
     """
     shared = np.intersect1d(original_source, generated_source)
     n = int(np.isin(generated_source, shared).sum())
@@ -63,8 +63,8 @@ def kid(originals: Floats, generated: Floats, original_source: Numbers, generate
 
 
 def fid(originals: Floats, generated: Floats) -> Figure:
-    """Return |m - m'|² + tr(S + S' - 2 (S S')^½) of means and covariances (Heusel et al., NeurIPS 2017), of as many
-    images of one side as of the other, by chance the same ones each time.
+    """Return |m - m'|² + tr(S + S' - 2 (S S')^½) of means and covariances (Heusel et al., NeurIPS 2017), of equally
+    many images on both sides, chosen at random but always the same ones.
     """
     from scipy import linalg
 
@@ -83,8 +83,8 @@ def fid(originals: Floats, generated: Floats) -> Figure:
 
 
 def perplexity_ratio(before: Floats, after: Floats) -> Figure:
-    """Return how many times as perplexing texts are after a change: the geometric mean over pairs, with a t interval of
-    its logarithm. `before` and `after` are mean negative log-likelihoods, a pair a source.
+    """Return the factor by which a change raises the perplexity of texts: the geometric mean over pairs, with a t
+    interval of its logarithm. `before` and `after` are mean negative log-likelihoods, one pair a source.
     """
     n = len(before)
     if n < FEWEST_SOURCES:
@@ -97,6 +97,6 @@ def perplexity_ratio(before: Floats, after: Floats) -> Figure:
 
 
 def _alike(one: Floats, source: Numbers, other: Floats, other_source: Numbers) -> float:
-    """The mean of the kernel over all pairs of different sources."""
+    """Return the mean of the kernel over all pairs of different sources."""
     apart = source[:, None] != other_source[None, :]
     return float(((one.astype(np.float64) @ other.astype(np.float64).T + 1) ** 3)[apart].mean())

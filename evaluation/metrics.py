@@ -1,4 +1,4 @@
-"""How well two class maps agree, class by class. Pure; takes images of class numbers, knows no models."""
+"""Agreement of two class maps, class by class. Pure; takes images of class numbers, knows no models."""
 
 from __future__ import annotations
 
@@ -20,29 +20,30 @@ if TYPE_CHECKING:
     from scipy import sparse
 
 THINGS_KEPT = "things kept"
-"""What the check of the single things in the mask is called."""
+"""Name of the check of single things in the mask."""
 SURROUNDINGS_KEPT = "surroundings kept"
-"""What the check of what the mask does not protect is called."""
+"""Name of the check of what the mask does not protect."""
 MASK_CHECKS = (MASK_KEPT, THINGS_KEPT, SURROUNDINGS_KEPT)
 SEEN = 0.5
-"""The share of a class or thing that a segmenter has to find in the source to say something of it in a result."""
+"""Least share of a class or thing that a segmenter must find in the source to judge it in a result."""
 SMALLEST_THING = 0.0012
-"""The share of the image that a piece of the mask has to cover to be looked for: 20 pixels of 128 x 128."""
+"""Least share of the image that a piece of the mask must cover to be checked: 20 pixels of 128 x 128."""
 MASK_BANDS: Mapping[str, Band] = {
     MASK_KEPT: Band(failed_below=0.25, passed_from=0.5),
     THINGS_KEPT: Band(failed_below=0.25, passed_from=0.5),
     SURROUNDINGS_KEPT: Band(failed_below=0.25, passed_from=0.5),
 }
-"""What holds for a segmenter whose profile sets no band of its own: half of a thing is a thing that was found."""
+"""Bands of a segmenter whose profile sets none of its own: a thing counts as found if half of it is."""
 
 
 def iou(
     a: Image.Image, b: Image.Image, of_a: Sequence[int], of_b: Sequence[int], ignored: int | None = None
 ) -> float | None:
-    """Intersection over union of the pixels of `a` whose number is in `of_a` and those of `b` in `of_b`, 0 to 1.
+    """Return the intersection over union of the pixels of `a` with a number in `of_a` and those of `b` in `of_b`, 0 to
+    1.
 
-    `b` is brought to the size of `a` (nearest). Where `a` has the number `ignored`, nothing is known and nothing
-    counts. None when there is no such pixel in either.
+    `b` is resized to `a` (nearest). Pixels of `a` with the number `ignored` do not count. None if neither has such a
+    pixel.
     """
     numbers = np.asarray(a)
     left = np.isin(numbers, of_a)
@@ -53,7 +54,7 @@ def iou(
 
 
 def share(numbers: Image.Image, of: Sequence[int]) -> float:
-    """How much of an image its pixels with these numbers cover, 0 to 1."""
+    """Return the share of an image that its pixels with these numbers cover, 0 to 1."""
     return float(np.isin(np.asarray(numbers), of).mean())
 
 
@@ -65,7 +66,7 @@ def against_mask(
     mask_classes: Mapping[int, str],
     protected: Sequence[str],
 ) -> tuple[ClassFigures, ...]:
-    """IoU of the mask and what a model sees in source and image, for each protected class that both know."""
+    """Return the IoU of mask and predictions on source and image, for each protected class that both know."""
     figures = []
     for name in protected:
         true, seen = numbers_of(name, mask_classes), numbers_of(name, classes)
@@ -78,8 +79,8 @@ def against_mask(
 def without_mask(
     source: Image.Image, generated: Image.Image, classes: Sequence[str], protected: Sequence[str]
 ) -> tuple[ClassFigures, ...]:
-    """Where there is no mask: 1 for the source, and for the generated image how well it agrees with the source (IoU of
-    the two class maps). Nothing that is protected may move, so a model that is right about one is right about both.
+    """Return figures without a mask: 1 for the source, and for the generated image its agreement with the source (IoU
+    of the two class maps). Nothing protected may move, so a model that is right about one is right about both.
     """
     figures = []
     for name in protected:
@@ -91,11 +92,11 @@ def without_mask(
 
 @dataclass(frozen=True)
 class Kept:
-    """A class of the mask, or one piece of it, and how much of it a segmenter finds: recall within the mask, 0 to 1."""
+    """A class of the mask, or a piece of it, and the share that a segmenter finds: recall within the mask, 0 to 1."""
 
     name: str
     check: str
-    """Of `MASK_CHECKS`: a whole protected class, one thing of it, or a large piece of what is not protected."""
+    """One of `MASK_CHECKS`: a whole protected class, one thing of it, or a large unprotected piece."""
     source: float
     found: float
 
@@ -110,14 +111,14 @@ def kept_in_mask(
     things: Sequence[str],
     edited: Sequence[str] = (),
 ) -> tuple[Kept, ...]:
-    """What a segmenter finds of the mask in source and result (class numbers each, of the mask's size): every protected
-    class that it knows, of those among `things` every piece that is not tiny, and of what is not protected every large
-    piece, where none of the `edited` words names it.
+    """Return what a segmenter finds of the mask in source and result (class numbers each, of the mask's size): every
+    protected class that it knows, every piece of those among `things` that is not tiny, and every large unprotected
+    piece, unless one of the `edited` words names it.
     """
     numbers, before, after = (np.asarray(image) for image in (mask, source, found))
     guarded = {number for name in protected for number in numbers_of(name, mask_classes)}
-    told = Task("segmentation", protected=tuple(mask_classes.values()))
-    changed = {name for words in edited for name in classes_in(words, told)}
+    all_classes = Task("segmentation", protected=tuple(mask_classes.values()))
+    changed = {name for words in edited for name in classes_in(words, all_classes)}
     around = [
         name for number, name in mask_classes.items() if number not in {*guarded, UNLABELLED} and name not in changed
     ]
@@ -149,9 +150,9 @@ def hold(
     protected: Sequence[str],
     bands: Mapping[str, Band],
 ) -> NDArray[np.bool_]:
-    """Whether the check of the mask passes for each of many images, (images,): what `kept_checks` makes of
-    `kept_in_mask`, by counts of pixels. `sources` and `images` are `evaluation.answers.pairs_of_images` of as many
-    images: of the source of each, and of itself. All masks number their classes alike.
+    """Return whether the mask check passes for each of many images, (images,), like `kept_checks` of `kept_in_mask` but
+    from counts of pixels. `sources` and `images` are `evaluation.answers.pairs_of_images` of equally many images: of
+    each one's source, and of itself. All masks number their classes alike.
     """
     line = {**MASK_BANDS, **bands}[MASK_KEPT]
     looked, holds = np.zeros(images.shape[0], bool), np.ones(images.shape[0], bool)
@@ -160,13 +161,13 @@ def hold(
         seen = numbers_of(name, classes)
         if not seen:
             continue
-        inside, said = np.zeros((256, 256)), np.zeros((256, 256))
+        inside, predicted = np.zeros((256, 256)), np.zeros((256, 256))
         inside[list(numbers_of(name, mask_classes))] = 1
-        said[:, list(seen)] = 1
+        predicted[:, list(seen)] = 1
         large = images @ inside.ravel() >= SMALLEST_THING * whole
         with np.errstate(divide="ignore", invalid="ignore"):
             before, after = (
-                (pairs @ (inside * said).ravel()) / (pairs @ inside.ravel()) for pairs in (sources, images)
+                (pairs @ (inside * predicted).ravel()) / (pairs @ inside.ravel()) for pairs in (sources, images)
             )
             holds &= ~large | ((before >= SEEN) & (after >= line.passed_from))
         looked |= large
@@ -185,13 +186,13 @@ def _pieces(where: np.ndarray, smallest: float) -> Iterator[np.ndarray]:
 
 
 def kept_checks(kept: Sequence[Kept], bands: Mapping[str, Band]) -> tuple[Check, ...]:
-    """Checks by another segmenter: is each class, each thing and all around still there? The worst figure counts."""
+    """Return another segmenter's checks: is each class, each thing and the rest still there? The worst counts."""
     lines, checks = {**MASK_BANDS, **bands}, list[Check]()
     for name in MASK_CHECKS:
-        ours = [one for one in kept if one.check == name]
-        known = [one for one in ours if one.source >= SEEN]
-        unknown = list(dict.fromkeys(one.name for one in ours if one.source < SEEN))
-        if not ours:
+        of_check = [one for one in kept if one.check == name]
+        known = [one for one in of_check if one.source >= SEEN]
+        unknown = list(dict.fromkeys(one.name for one in of_check if one.source < SEEN))
+        if not of_check:
             continue
         if not known:
             checks.append(Check(name, None, None, f"The checking model does not find {_and(unknown)} in the source."))
@@ -212,15 +213,15 @@ def _and(names: Sequence[str]) -> str:
 
 
 def mask_check(figures: Sequence[ClassFigures]) -> Check | None:
-    """Whether the model under test still finds what the mask says is there, from the figures of `against_mask`; None
-    for none.
+    """Return the check whether the model under test still finds the classes of the mask, from the figures of
+    `against_mask`; None without figures.
 
-    The figure is its mIoU (mean over the protected classes, 0 to 1) between carried mask and generated image. Where it
-    comes within `DROPPED` of what it reaches on the source, and is good there, all is in its place. Where it does not,
-    nobody can tell from it whether the image is bad or the model fails on a good one.
+    The figure is its mIoU (mean over the protected classes, 0 to 1) between carried mask and generated image. If it is
+    within `DROPPED` of the one on the source, and good there, everything is in place. If not, it cannot tell a bad
+    image from a model that fails on a good one.
     """
     pairs = [
-        (held.source, held.generated) for held in figures if held.source is not None and held.generated is not None
+        (known.source, known.generated) for known in figures if known.source is not None and known.generated is not None
     ]
     if not pairs:
         return None

@@ -1,4 +1,4 @@
-"""A model under test: loaded by its settings, and asked what it sees in one image or in many."""
+"""A model under test: loaded by its settings, and asked about one image or many."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from evaluation.adapters.base import Adapter, Output, TorchAdapter
 from evaluation.adapters.network import extremes, require_read
 
 Picture = Image.Image | Callable[[], Image.Image]
-"""An image, or what reads it: then it is read on a thread beside the model, and not before its turn."""
+"""An image, or a function that reads it on a thread when it is needed."""
 AHEAD = 2
-"""So many batches are prepared while one is asked about."""
+"""Number of batches that are prepared while the model answers another."""
 MOST_THREADS = 8
 _Prepared = tuple[Any, tuple[int, int]]
-"""The pixels of an image as the model wants them, and width and height of the image itself."""
+"""The model's input for an image, and the image's (width, height)."""
 
 
 def load_adapter(wanted: UnderTestSettings) -> Adapter:
-    """The adapter that the settings ask for, its model loaded. Raises UserError when that cannot be."""
+    """Return the adapter of the settings, with its model loaded. Raises UserError if that fails."""
     require_read(wanted)
     if wanted.source == "onnx":
         from evaluation.adapters.onnx import OnnxAdapter
@@ -46,43 +46,43 @@ def load_adapter(wanted: UnderTestSettings) -> Adapter:
 
 
 class ModelUnderTest:
-    """One model under test. May be asked from any thread; it answers one batch at a time."""
+    """One model under test. May be called from any thread; it answers one batch at a time."""
 
     def __init__(self, wanted: UnderTestSettings) -> None:
-        """Loads it. Raises UserError when that cannot be."""
+        """Loads the model. Raises UserError if that fails."""
         self.name = wanted.title
         self._lock = threading.Lock()
         self._adapter = load_adapter(wanted)
         self.kind: TaskKind = self._adapter.kind
         self.identity: ModelIdentity = self._adapter.identity
-        """Which model it is: its predictions are kept under it."""
+        """The identity of the model, under which its predictions are stored."""
         self.at_once = self._adapter.at_once
-        """Maximum number of images that it is asked about at once. Halved for good where memory ends."""
+        """Most images of one call. Halved for good if memory runs out."""
 
     def predict(self, image: Image.Image) -> Prediction:
-        """What it sees in an image of any size. Raises UserError where it cannot say."""
+        """Return the prediction on an image of any size. Raises UserError if there is none."""
         return self._ask([self._prepare(image)]).predictions[0]
 
     def predict_many(self, images: Iterable[Picture]) -> Iterator[PredictedBatch]:
-        """What it sees in each image, a batch after the other in the order of `images`, which are prepared on other
-        threads meanwhile.
+        """Yield predictions on each image, in batches in the order of `images`, while other threads prepare the next
+        ones.
 
-        What was given stays good whatever follows: UserError comes in place of a batch, and the error of an image that
-        cannot be read once all before it are answered. Whoever stops asking for batches has cancelled the rest.
+        Earlier batches stay valid whatever follows: a UserError comes in place of a batch, and the error of an
+        unreadable image once all before it are answered. A caller that stops iterating cancels the rest.
         """
         pictures = iter(images)
         with ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1), "prepare") as threads:
             coming: deque[Future[_Prepared]] = deque()
             try:
                 while True:
-                    wanted = (AHEAD + 1) * self.at_once - len(coming)
+                    room = (AHEAD + 1) * self.at_once - len(coming)
                     coming.extend(
-                        threads.submit(self._prepare, one) for one in itertools.islice(pictures, max(0, wanted))
+                        threads.submit(self._prepare, one) for one in itertools.islice(pictures, max(0, room))
                     )
                     if not coming:
                         return
                     ready = [coming[place] for place in range(min(self.at_once, len(coming)))]
-                    # What comes before an image that cannot be read is answered first.
+                    # Images before an unreadable one are answered first.
                     good = list(itertools.takewhile(lambda one: one.exception() is None, ready)) or ready[:1]
                     batch = self._ask([one.result() for one in good])
                     for _ in batch.predictions:
@@ -92,10 +92,10 @@ class ModelUnderTest:
                 threads.shutdown(wait=False, cancel_futures=True)
 
     def input_picture(self, image: Image.Image) -> Image.Image:
-        """Return an image as the model gets it: scaled and cropped, its values turned back into colours."""
+        """Return the model's input as an image: scaled and cropped, with values turned back into colours."""
         image = image.convert("RGB")
         prepared = self._adapter.prepare(image)
-        if isinstance(prepared, str):  # of a server, which is sent the image as it is
+        if isinstance(prepared, str):  # a server gets the image as it is
             return image
         black, white = (values[:, None, None] for values in extremes(self._adapter.prepare))
         pixels = (np.asarray(prepared, np.float32) - black) / (white - black)

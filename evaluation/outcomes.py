@@ -1,7 +1,7 @@
-"""What a generated image shows of the model under test, in comparison with its source. Pure; no models, no pages.
+"""A generated image's evidence on the model under test, compared with its source. Pure; no models, no pages.
 
-It says nothing of whether the image is a good one: that is what checks and reviews are for. A model that fails where it
-did not on the source is what a tester looks for; one that failed before already shows nothing new.
+It does not say whether the image is good: checks and reviews do. Testers look for a model that fails where it did not
+on the source; one that failed before already shows nothing new.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from core.types import Task
 from evaluation.class_mapping import MappedLabel, map_classes
 
 FOUND = 0.5
-"""From this IoU on a class counts as found, as in the Pascal VOC challenge."""
+"""Least IoU at which a class counts as found, as in the Pascal VOC challenge."""
 NAMED = 2
-"""As many classes are named; more are counted."""
+"""Number of classes that are named; more are counted."""
 
 
 @dataclass(frozen=True)
 class ModelOutcome:
-    """How the model under test stands on one generated image."""
+    """The standing of the model under test on one generated image."""
 
     standing: Standing
     words: str
-    """In a few words, with what it says."""
+    """A few words, with its answer."""
 
     @property
     def explanation(self) -> str:
-        """What the standing means to somebody who looks for faults of the model."""
+        """The meaning of the standing for somebody who looks for faults of the model."""
         return EXPLANATIONS[self.standing]
 
 
@@ -52,8 +52,8 @@ def outcome_of(
     masked: bool,
     classes: tuple[str, ...] = (),
 ) -> ModelOutcome:
-    """Judge an image that was made for `task`. `figures` are a segmenter's, against a mask if `masked`; `classes` are
-    all that a classifier knows, or () if that is not known.
+    """Judge an image made for `task`. `figures` are a segmenter's, against a mask if `masked`; `classes` are all
+    classes of a classifier, or () if unknown.
     """
     if figures is not None:
         return _of_classes(figures, masked)
@@ -69,8 +69,8 @@ def mapped_label(label: str, classes: tuple[str, ...]) -> MappedLabel:
 
 
 def is_right(guess: str, label: str, classes: tuple[str, ...]) -> bool | None:
-    """Return whether a class is right for a label, or None if no class of the model is. Without `classes`, which are
-    not known of predictions that came without a model, the words alone decide.
+    """Return whether a class is right for a label, or None if the model has no right class. Without `classes`, which
+    are unknown for predictions without a model, the words alone decide.
     """
     if not classes:
         return names_label(guess, label)
@@ -90,19 +90,19 @@ def no_class_words(label: str, classes: tuple[str, ...]) -> str:
 
 
 def _of_guesses(task: Task, then: Guess, now: Guess, classes: tuple[str, ...]) -> ModelOutcome:
-    said = f"{now.label} {now.probability:.2f}"
-    changed = f"{then.label} → {said}" if then.label != now.label else said
+    answer = f"{now.label} {now.probability:.2f}"
+    changed = f"{then.label} → {answer}" if then.label != now.label else answer
     if task.kind != "classification" or not task.label:
-        return ModelOutcome("cannot tell", f"model: {changed}" if then.label != now.label else said)
+        return ModelOutcome("cannot tell", f"model: {changed}" if then.label != now.label else answer)
     before, after = is_right(then.label, task.label, classes), is_right(now.label, task.label, classes)
     if before is None or after is None:
         return ModelOutcome("cannot tell", f"model has no class for “{task.label}”: {changed}")
     if before and after:
-        return ModelOutcome("right", f"model right: {said}")
+        return ModelOutcome("right", f"model right: {answer}")
     if before:
-        return ModelOutcome("fails here", f"model fails here: {then.label} → {said}")
+        return ModelOutcome("fails here", f"model fails here: {then.label} → {answer}")
     if after:
-        return ModelOutcome("right only here", f"model right here alone: {then.label} → {said}")
+        return ModelOutcome("right only here", f"model right here alone: {then.label} → {answer}")
     return ModelOutcome("wrong before too", f"model wrong before and after: {changed}")
 
 

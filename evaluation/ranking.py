@@ -1,7 +1,7 @@
-"""In which order to look at test cases, so that the first ones show as many different valid faults as there are. Pure.
+"""Order in which to look at test cases, so that the first ones show as many different valid faults as possible. Pure.
 
-A fault is not an image: it is a class, the class that is said instead, and the edit that brings it about. Orders are
-judged by how soon they show faults: APFD, and how many distinct ones are among the first few images.
+A fault is not an image: it is a class, the predicted class, and the edit that causes it. Orders are judged by how soon
+they show faults: APFD, and the number of distinct ones among the first few images.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from core.evaluation_results import BUDGETS, Order
 from core.figures import Floats
 
 PRIOR = 4.0
-"""As many images as what is known of all counts for what is known of one kind of edit on one class."""
+"""Weight of the general estimate against the data of one kind of edit on one class, in images."""
 
 
 def deep_gini(probabilities: Floats) -> Floats:
-    """1 - the sum of squares, of (images, classes): how unsure a classifier is (Feng et al. 2020)."""
+    """Return 1 minus the sum of squares of (images, classes): a classifier's uncertainty (Feng et al. 2020)."""
     return 1.0 - (probabilities**2).sum(axis=-1)
 
 
 def entropy(probabilities: Floats) -> Floats:
-    """Of (images, classes), in nats."""
+    """Return the entropy of (images, classes), in nats."""
     safe = np.clip(probabilities, 1e-12, 1.0)
     return -(probabilities * np.log(safe)).sum(axis=-1)
 
 
 def by_score(score: Floats) -> NDArray[np.int64]:
-    """The order with the largest score first; of equal ones the first."""
+    """Return the order with the largest score first; equal ones keep theirs."""
     return np.argsort(-score, kind="stable")
 
 
 def by_new_faults(wrong: Floats, valid: Floats, cell: Sequence[Hashable]) -> NDArray[np.int64]:
-    """Our order: by the chance that an image shows a valid fault that none before it has shown. `wrong` and `valid` are
-    the chances that the model is wrong on it, and that people find it valid, 0 to 1; images of one `cell`, such as a
-    class, an alternative and what is said instead, are likely to show the same fault.
+    """Return our order: by the chance that an image shows a valid fault that none before it has shown. `wrong` and
+    `valid` are the chances, 0 to 1, that the model is wrong on it and that people find it valid. Images of one `cell`,
+    such as a class, an alternative and a predicted class, are likely to show the same fault.
     """
     chance = np.clip(wrong * valid, 0.0, 1.0)
     cells: dict[Hashable, list[int]] = {}
@@ -51,21 +51,21 @@ def by_new_faults(wrong: Floats, valid: Floats, cell: Sequence[Hashable]) -> NDA
     order: list[int] = []
     while heap:
         _, number, at, unseen = heapq.heappop(heap)
-        own = members[number]
-        order.append(own[at])
-        unseen *= 1.0 - float(chance[own[at]])
-        if at + 1 < len(own):
-            heapq.heappush(heap, (-unseen * float(chance[own[at + 1]]), number, at + 1, unseen))
+        places = members[number]
+        order.append(places[at])
+        unseen *= 1.0 - float(chance[places[at]])
+        if at + 1 < len(places):
+            heapq.heappush(heap, (-unseen * float(chance[places[at + 1]]), number, at + 1, unseen))
     return np.array(order, dtype=np.int64)
 
 
 def chance_wrong(
     known: Mapping[tuple[str, ...], tuple[int, int]], features: Sequence[tuple[str, ...]], prior: float = PRIOR
 ) -> Floats:
-    """How likely the model is wrong on images that are not made yet, from what came of others: `known` has, by the
-    features of past images, how many were wrong of how many. Features go from the general to the particular, such as
-    (edit type, alternative, class): what is known of the first few counts for as many images as `prior` towards what is
-    known with one more (an empirical Bayes estimate level by level).
+    """Return the probability that the model is wrong on images that are not made yet, from the outcomes of others:
+    `known` maps the features of past images to (wrong, all). Features go from general to particular, such as (edit
+    type, alternative, class). Each level's estimate weighs as `prior` images in the next one (an empirical Bayes
+    estimate level by level).
     """
     levels: dict[tuple[str, ...], tuple[int, int]] = {}
     for feature, (wrong, of) in known.items():
@@ -85,8 +85,8 @@ def chance_wrong(
 
 
 def combined(one: Floats, other: Floats, share: float) -> Floats:
-    """The chance that two chances of the same thing make together, where what they are from tells nothing of each
-    other: their odds times each other, by the odds of the `share` of all images for which it holds (Bayes).
+    """Return the combination of two independent probabilities of the same event: the product of their odds, divided by
+    the odds of the `share` of all images for which it holds (Bayes).
     """
 
     def odds(chance: Floats) -> Floats:

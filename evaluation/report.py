@@ -1,7 +1,7 @@
-"""What a test set says of a model under test, in words and tables: one sentence for a person, Markdown and LaTeX for a
-paper, rows for whoever calculates on. Pure.
+"""A test set's result for a model under test in words and tables: a sentence for a person, Markdown and LaTeX for a
+paper, rows for further calculation. Pure.
 
-What is undefined is said in words; no NaN reaches a page.
+Undefined values are described in words; no NaN reaches a page.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Tables = Mapping[str, Sequence[SensitivityRow]]
 CANNOT_TELL = "cannot tell"
 _CONTROLLED = "of sources with a reconstruction"
 LOSES = "loses a class"
-"""What a segmenter does to a test case that it is wrong about."""
+"""A segmenter's mistake on a test case."""
 _LATEX = str.maketrans({one: f"\\{one}" for one in "&%$#_{}"} | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}"})
 
 
@@ -39,9 +39,9 @@ class Row:
     """One figure, for a table of all of them: shares are 0 to 1."""
 
     part: str
-    """Which table it is of, such as "classes"."""
+    """Its table, such as "classes"."""
     name: str
-    """Of the row, such as a class."""
+    """Name of the row, such as a class."""
     figure: str
     value: float | None
     low: float | None
@@ -53,12 +53,12 @@ class Row:
 
 
 def per_cent(share: float | None) -> str:
-    """A share as a person reads it: "38.9 %"; "cannot tell" for None."""
+    """Return a share for a person: "38.9 %"; "cannot tell" for None."""
     return CANNOT_TELL if share is None else f"{100 * share:.1f} %"
 
 
 def with_interval(figure: Figure, points: bool = False) -> str:
-    """A figure with its interval, such as "38.9 % (34.8 to 41.8)"; as a difference in `points`."""
+    """Return a figure with its interval, such as "38.9 % (34.8 to 41.8)", or as a difference in `points`."""
     if figure.value is None:
         return f"{bounds(figure)}: {figure.why}"
     value = f"{100 * figure.value:+.1f} points" if points else per_cent(figure.value)
@@ -69,11 +69,11 @@ def with_interval(figure: Figure, points: bool = False) -> str:
 
 
 EQUAL = {"source": "each source weighs the same", "case": "each test case weighs the same"}
-"""What weighs the same in figures, in words."""
+"""The unit of equal weight in figures, in words."""
 
 
 def answer(model: str, found: Effectiveness, validity: ValidityEffect | None, edits: Sequence[SensitivityRow]) -> str:
-    """What the figures say, in a few sentences."""
+    """Return the result of the figures, in a few sentences."""
     if found.error_generated.value is None:
         return f"{model}: {CANNOT_TELL}; {found.error_generated.why}."
     values = {"model": model, "found": found, "losses": None, "validity": validity, "hurting": _hurting(edits)}
@@ -87,7 +87,7 @@ def segmentation_answer(
     validity: ValidityEffect | None = None,
     edits: Sequence[SensitivityRow] = (),
 ) -> str:
-    """What the figures of a segmenter say, in a few sentences."""
+    """Return the result of a segmenter's figures, in a few sentences."""
     if found.miou_generated.value is None or found.miou_original.value is None:
         why = found.miou_generated.why or found.miou_original.why
         return f"{model}: {CANNOT_TELL}; {why}."
@@ -101,7 +101,7 @@ def _hurting(edits: Sequence[SensitivityRow]) -> list[str]:
 
 
 def bounds(figure: Figure) -> str:
-    """What a figure lies between that nobody can tell, such as "between 41.0 and 52.3 %"."""
+    """Return the range of a figure whose value is unknown, such as "between 41.0 and 52.3 %"."""
     if figure.low is None or figure.high is None:
         return CANNOT_TELL
     return f"between {100 * figure.low:.1f} and {100 * figure.high:.1f} %"
@@ -113,7 +113,7 @@ def segmentation_rows(
     validity: ValidityEffect | None = None,
     edits: Tables | None = None,
 ) -> Iterator[Row]:
-    """All figures of a segmenter, one a row; `edits` are tables of sensitivity by their names."""
+    """Yield all figures of a segmenter, one a row; `edits` are tables of sensitivity by their names."""
     for name, figure in _segmentation_figures(found):
         yield _row("all", "", name, figure)
     for one in found.classes:
@@ -177,7 +177,7 @@ def segmentation_markdown(
     validity: ValidityEffect | None = None,
     edits: Tables | None = None,
 ) -> str:
-    """The report of a segmenter as Markdown."""
+    """Return the report of a segmenter as Markdown."""
     first = next(iter((edits or {}).values()), ())
     return TEMPLATES.lines(
         "report.md",
@@ -235,7 +235,7 @@ def rows(
     validity: ValidityEffect | None = None,
     edits: Tables | None = None,
 ) -> Iterator[Row]:
-    """All figures, one a row; `edits` are tables of sensitivity by their names."""
+    """Yield all figures, one a row; `edits` are tables of sensitivity by their names."""
     for name, figure in _figures(found):
         yield _row("all", "", name, figure)
     for name, number in (
@@ -274,7 +274,7 @@ def markdown(
     validity: ValidityEffect | None = None,
     edits: Tables | None = None,
 ) -> str:
-    """The report as Markdown."""
+    """Return the report as Markdown."""
     first = next(iter((edits or {}).values()), ())
     return TEMPLATES.lines(
         "report.md",
@@ -292,12 +292,12 @@ def markdown(
 
 
 def edits_markdown(tables: Tables, what: str = "the true class", wrong: str = "") -> str:
-    """Tables of edits as Markdown. `what` changes; `wrong` heads a column with the share of newly wrong cases."""
+    """Return tables of edits as Markdown. `what` changes; `wrong` heads a column with the share of newly wrong ones."""
     return TEMPLATES.lines("edits.md", tables=tables, what=what, wrong=wrong)
 
 
 def rows_markdown(title: str, rows: Iterable[Row], notes: Sequence[str]) -> str:
-    """Some figures as a part of a report."""
+    """Return some figures as a part of a report."""
     return TEMPLATES.lines("rows.md", title=title, rows=list(rows), notes=notes)
 
 
@@ -309,13 +309,13 @@ def _change(figure: Figure) -> str:
 
 
 def latex(model: str, found: Effectiveness) -> str:
-    """The paper's Table I with intervals and the excess over reconstructions."""
+    """Return the paper's Table I, with intervals and the excess over reconstructions."""
     cells = _cell(found.error_original), _cell(found.error_generated), _cell(found.excess, sign=True)
     return _tabular((r"Original (\%)", r"Generated (\%)", "Excess (points)"), model, cells)
 
 
 def segmentation_latex(model: str, found: SegmentationEffect, losses: LossEffect) -> str:
-    """The same of a segmenter: mIoU, and how often a class is lost on generated images."""
+    """Return the same table for a segmenter: mIoU, and how often a class is lost on generated images."""
     figures = (found.miou_original, found.miou_generated, found.miou_reconstructed, losses.generated)
     head = (r"Original (mIoU, \%)", r"Generated (mIoU, \%)", r"Reconstructed (mIoU, \%)", r"Loses a class (\%)")
     return _tabular(head, model, [_cell(one) for one in figures])

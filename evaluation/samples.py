@@ -1,4 +1,4 @@
-"""Samples of images for people to judge: how many of each stratum, and whether one looks drawn from all alike. Pure."""
+"""Samples of images for people to judge: sizes by stratum, and tests whether one is drawn in proportion. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from core.figures import Figure, Flags, Numbers
 from evaluation.by_source import CONFIDENCE
 
 FEWEST_OF_STRATUM = 5
-"""Judged images from which on a stratum has a share of its own; smaller strata have one together."""
+"""Fewest judged images with which a stratum has a share of its own; smaller strata share one."""
 PROPORTIONAL = 0.01
-"""A sample counts as drawn from all strata alike unless its parts are less likely than this by chance."""
+"""A sample counts as drawn from all strata alike unless chance gives its parts with less than this probability."""
 
 
 def in_proportion(images: Numbers, judged: Numbers) -> bool:
-    """Whether the judged images may be a random sample of all, by samples that are: of these, how many are as far off
-    by Pearson's statistic, and how many leave as many images in parts without a judged one.
+    """Return whether the judged images may be a random sample of all. Simulated samples tell how many are as far off by
+    Pearson's statistic, and how many leave as many images in parts without a judged one.
     """
     images, judged = images[images > 0], judged[images > 0]
     if len(images) == 1:
@@ -32,7 +32,7 @@ def in_proportion(images: Numbers, judged: Numbers) -> bool:
 
 
 def all_of_a_part(part: Flags, judged: Flags) -> bool:
-    """Whether the judged images are all of one part, though a random sample of as many would hardly be."""
+    """Return True if the judged images are all of one part, although a random sample hardly would be."""
     from scipy import stats
 
     n, inside = int(judged.sum()), int(part.sum())
@@ -44,9 +44,9 @@ def all_of_a_part(part: Flags, judged: Flags) -> bool:
 def expected_width(
     shares: Sequence[float], sizes: Sequence[int], valid: float = 0.8, error: Figure | None = None
 ) -> float:
-    """Expected width of the interval of wrong and valid images. `shares` are those of the strata of wrong images of all
-    images, and `error` is the share of wrong images, whose own interval counts too. Of a stratum of which nothing is
-    judged nothing is known.
+    """Return the expected width of the interval of wrong and valid images. `shares` are those of the strata of wrong
+    images among all images, and `error` is the share of wrong images, whose own interval counts too. A stratum without
+    judged images is unknown.
     """
     from scipy import stats
 
@@ -61,8 +61,8 @@ def expected_width(
 def sample_sizes(
     images: Sequence[int], judged: int, least: int = FEWEST_OF_STRATUM, wrong: Sequence[bool] | None = None
 ) -> tuple[int, ...]:
-    """How many images of each stratum to judge, never more than `judged` in all: first `least` of each, the others in
-    proportion to the strata. Where that is too many, strata that are `wrong` come first, and the largest of these.
+    """Return how many images of each stratum to judge, at most `judged` in all: first `least` of each, the rest in
+    proportion to the strata. If that is too many, `wrong` strata come first, the largest first.
     """
     important = wrong or [True] * len(images)
     sizes, left = [0] * len(images), judged

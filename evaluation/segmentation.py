@@ -1,10 +1,10 @@
-"""How well a segmenter under test finds what is in the masks of generated images, beside their sources (the paper's
-RQ2). Pure: takes counts of pixels, knows no images.
+"""How well a segmenter under test finds the masks of generated images, compared with their sources (the paper's RQ2).
+Pure: takes counts of pixels, knows no images.
 
-The intersection over union of a class is that of all pixels of a set, from one confusion matrix in which each source
-weighs the same, or each test case (see `evaluation.effectiveness`); the mean over images of what it is on each is
-another figure, and is not made here. Of one image it says which of the classes that must not
-change a segmenter loses there: the rule is that of `evaluation.metrics.ClassFigures`.
+A class's intersection over union is that of all pixels of a set, from one confusion matrix in which each source weighs
+the same, or each test case (see `evaluation.effectiveness`); the mean over images is another figure, which is not
+computed here. For one image it tells which protected classes a segmenter loses, by the rule of
+`evaluation.metrics.ClassFigures`.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from evaluation.by_source import MeansOfSources, Unseen, matched, one_split
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, effectiveness, no_control_words
 
 IGNORED = 255
-"""The number of a pixel in a mask that counts nowhere."""
+"""The number of mask pixels that do not count."""
 ROUNDING = 1e-9
-"""By so much may a share be smaller than the same share that was calculated in another way."""
+"""Allowed difference of equal shares that are computed in different ways."""
 
 
 @dataclass(frozen=True)
 class Pixels:
-    """Confusion matrices of images, one each."""
+    """Confusion matrices, one for each image."""
 
     source: NDArray[np.int64]
-    """The number of the source of each image, from 0."""
+    """The number of each image's source, from 0."""
     counts: Floats
-    """(images, classes, classes + 1): pixels of a class by what is said; the last column is none of the classes."""
+    """(images, classes, classes + 1): pixels of a class by predicted class; the last column is none of the classes."""
     way: NDArray[np.int64] | None = None
     """As `Answers.way`."""
 
@@ -50,17 +50,17 @@ class Pixels:
 
     @cached_property
     def said(self) -> Floats:
-        """The pixels that are said to be of each class, and of none of them, (images, classes + 1)."""
+        """The pixels predicted as each class, and as none, (images, classes + 1)."""
         found: Floats = np.einsum("ijk->ik", self.counts)
         return found
 
     @property
     def right(self) -> Floats:
-        """The pixels of each class that are said to be of it, (images, classes)."""
+        """The right pixels of each class, (images, classes)."""
         return np.diagonal(self.counts, axis1=-2, axis2=-1)
 
     def where(self, wanted: NDArray[np.bool_]) -> Pixels:
-        """Those that are wanted."""
+        """Return the images selected by a mask."""
         if wanted.all():
             return self
         return Pixels(self.source[wanted], self.counts[wanted], None if self.way is None else self.way[wanted])
@@ -68,29 +68,29 @@ class Pixels:
 
 @dataclass(frozen=True)
 class Losses:
-    """Which of the protected classes a segmenter does not find, image by image; all columns have one length."""
+    """Protected classes that a segmenter does not find, image by image; all columns have one length."""
 
     source: NDArray[np.int64]
-    """The number of the source of each image, from 0."""
+    """The number of each image's source, from 0."""
     right: NDArray[np.int8]
-    """`WRONG` where it loses a class, `RIGHT` where it loses none, `UNKNOWN` where it has none to lose."""
+    """`WRONG` if it loses a class, `RIGHT` if it loses none, `UNKNOWN` if it has none to lose."""
     lost: NDArray[np.bool_]
-    """(images, classes): whether it loses a class there; of an original, whether it misses it."""
+    """(images, classes): True if it loses a class; for an original, if it misses it."""
     could: NDArray[np.bool_]
-    """(images, classes): whether it had the class to lose; of an original, whether its mask has it."""
+    """(images, classes): True if it could lose the class; for an original, if its mask has it."""
     most: NDArray[np.int64]
-    """The class that it loses most of, by its place; -1 where it loses none."""
+    """The index of the class that it loses most of; -1 if it loses none."""
     way: NDArray[np.int64] | None = None
     """As `Answers.way`."""
 
     @property
     def answers(self) -> Answers:
-        """As answers that are right or wrong, and name no class. How sure they are is not known, and stands as 0."""
+        """Right or wrong answers that name no class; their unknown confidence is 0."""
         return Answers(self.source, self.right, np.full(len(self.source), -1), np.zeros(len(self.source)), self.way)
 
 
 def confusion(truth: NDArray[np.uint8], said: NDArray[np.uint8], classes: int) -> Floats:
-    """Pixels of each class by what is said, (classes, classes + 1). Other numbers of `truth` do not count."""
+    """Return pixels of each class by predicted class, (classes, classes + 1). Other numbers of `truth` do not count."""
     if truth.shape != said.shape:
         raise ValueError(f"a mask of {truth.shape} is not compared with a class map of {said.shape}")
     inside = truth < classes
@@ -100,13 +100,13 @@ def confusion(truth: NDArray[np.uint8], said: NDArray[np.uint8], classes: int) -
 
 
 def iou(counts: Floats) -> Floats:
-    """IoU of each class, (..., classes), of counts (..., classes, classes + 1); NaN for a class that is nowhere."""
+    """Return the IoU of each class, (..., classes), from (..., classes, classes + 1); NaN for an absent class."""
     hit, union = _hit_and_union(counts)
     return ratio(hit, union)
 
 
 def mean_iou(counts: Floats) -> Floats:
-    """The mean over the classes that there are, (...); NaN where there is none."""
+    """Return the mean over the present classes, (...); NaN if there is none."""
     return _mean_of_ratios(*_hit_and_union(counts))
 
 
@@ -116,9 +116,9 @@ def _hit_and_union(counts: Floats) -> tuple[Floats, Floats]:
 
 
 def _mean_of_ratios(hit: Floats, union: Floats) -> Floats:
-    there = union > 0
-    total = np.divide(hit, union, out=np.zeros_like(union), where=there).sum(axis=-1)
-    number = there.sum(axis=-1)
+    present = union > 0
+    total = np.divide(hit, union, out=np.zeros_like(union), where=present).sum(axis=-1)
+    number = present.sum(axis=-1)
     return ratio(total, number)
 
 
@@ -131,13 +131,13 @@ def segmentation_effect(
     splits: Sequence[str],
     weighing: Weighing = "source",
 ) -> SegmentationEffect:
-    """All figures. `original` has one image a source; `kept` says of each generated image whether its mask demonstrably
-    holds; `weighing` says what weighs the same. Raises ValueError for sources of several splits.
+    """Return all figures. `original` has one image a source; `kept` tells for each generated image whether its mask
+    demonstrably holds; `weighing` is the unit of equal weight. Raises ValueError for sources of several splits.
     """
     split = one_split(splits)
     both = np.intersect1d(original.source, generated.source)
-    wanted = np.isin(generated.source, both)
-    kept, cases = kept[wanted], generated.where(wanted)
+    with_original = np.isin(generated.source, both)
+    kept, cases = kept[with_original], generated.where(with_original)
     first = original.where(np.isin(original.source, both))
     control = reconstructed.where(np.isin(reconstructed.source, both)) if reconstructed is not None else None
     of_first, of_cases, weight = _overlaps(first), _overlaps(cases), None
@@ -154,7 +154,7 @@ def segmentation_effect(
         sets["control"] = control.source, _overlaps(control)
         beside = [np.isin(source, control.source) for source in (first.source, cases.source)]
         beside[1] = beside[1] if has_own is None else has_own
-        if not all(one.all() for one in beside):  # or they are the same as without these words
+        if not all(one.all() for one in beside):  # otherwise they equal the full sets
             sets["original beside"] = first.source[beside[0]], of_first[beside[0]]
             sets["generated beside"] = cases.source[beside[1]], of_cases[beside[1]]
     cases_of = np.bincount(cases.source, minlength=int(both.max(initial=-1)) + 1)
@@ -215,11 +215,11 @@ def segmentation_effect(
 
 
 def means_of_overlaps(sets: Sequence[Floats], weights: Floats) -> MeansOfSources:
-    """Means over sources of overlaps in several sets, each (sources, 2 x classes): the intersection, then the union of
-    each class, summed over the images of a source with their weights; `weights` are those of the sources.
+    """Return means over sources of overlaps in several sets, each (sources, 2 x classes): intersections, then unions,
+    of each class, summed over a source's images with their weights; `weights` are those of the sources.
 
-    Of a source that was not seen a segmenter finds all or nothing of each class. It has as much of a class as the
-    source of a usual pixel of that class: where areas are unequal, their mean is too little to cover.
+    In an unseen source a segmenter finds all or nothing of each class. It has as much of a class as the source of a
+    usual pixel of that class: with unequal areas, their mean would be too little to cover.
     """
     classes = sets[0].shape[1] // 2
     squares = (np.einsum("ij,ij,i->j", one, one, 1 / weights) for one in sets)
@@ -231,13 +231,13 @@ def means_of_overlaps(sets: Sequence[Floats], weights: Floats) -> MeansOfSources
 
 
 def miou_of_set(means: Floats, place: int, classes: int) -> Floats:
-    """The mIoU of one of several sets, (...), of the means of their overlaps, (..., sets x 2 x classes)."""
-    own = means[..., 2 * classes * place : 2 * classes * (place + 1)]
-    return _mean_of_ratios(*np.split(own, 2, axis=-1))
+    """Return the mIoU of one of several sets, (...), from the means of their overlaps, (..., sets x 2 x classes)."""
+    overlaps = means[..., 2 * classes * place : 2 * classes * (place + 1)]
+    return _mean_of_ratios(*np.split(overlaps, 2, axis=-1))
 
 
 def _overlaps(pixels: Pixels) -> Floats:
-    """The intersection, then the union, of each class and image: (images, 2 x classes). Both add up over images."""
+    """Return intersections, then unions, of each class and image: (images, 2 x classes). Both add up over images."""
     return np.concatenate([pixels.right, pixels.true + pixels.said[:, :-1] - pixels.right], axis=1)
 
 
@@ -246,8 +246,8 @@ def _by_source(source: NDArray[np.int64], values: Floats, weights: Floats, sourc
 
     place = np.searchsorted(sources, source)
     of_source = sparse.csr_array((weights, (place, np.arange(len(place)))), (len(sources), len(place)))
-    held: Floats = of_source @ values
-    return held
+    sums: Floats = of_source @ values
+    return sums
 
 
 def _classes(names: Sequence[str], before: Floats, after: Floats, drawn: Floats | None) -> tuple[SegmentedClass, ...]:
@@ -264,12 +264,12 @@ def _shares(counts: Floats) -> Floats:
 
 
 def right_pixels(pixels: Pixels) -> Floats:
-    """The share of the pixels of each image that a segmenter is right about, (images,); NaN where none counts."""
+    """Return the share of right pixels of each image, (images,); NaN if none counts."""
     return ratio(pixels.right.sum(axis=-1), pixels.true.sum(axis=-1))
 
 
 def iou_in_masks(pixels: Pixels, classes: Sequence[Sequence[int]]) -> Floats:
-    """IoU of each class on each image, (images, classes). A class is one or several groups; NaN if not in the mask."""
+    """Return each class's IoU by image, (images, classes); a class may be several groups. NaN if not in the mask."""
     here, said, hit = (np.zeros((len(pixels), len(classes))) for _ in range(3))
     single = [place for place, own in enumerate(classes) if len(own) == 1]
     groups = [classes[place][0] for place in single]
@@ -283,27 +283,27 @@ def iou_in_masks(pixels: Pixels, classes: Sequence[Sequence[int]]) -> Floats:
 
 
 def missed_by(originals: Pixels, protected: NDArray[np.bool_], classes: Sequence[Sequence[int]]) -> Losses:
-    """What a segmenter misses on originals: `protected` says of each, (originals, classes), which classes must be
-    found. It finds a class from an IoU of `DROPPED` on, and is right where it finds all that the mask has.
+    """Return what a segmenter misses on originals. `protected`, (originals, classes), tells which classes it must find.
+    An IoU of `DROPPED` or more finds a class, and the answer is right if all classes of the mask are found.
     """
-    held = iou_in_masks(originals, classes)
-    there = protected & np.isfinite(held)
-    missed = there & (held < DROPPED)
-    return _losses(originals.source, there, missed, 1.0 - held)
+    ious = iou_in_masks(originals, classes)
+    present = protected & np.isfinite(ious)
+    missed = present & (ious < DROPPED)
+    return _losses(originals.source, present, missed, 1.0 - ious)
 
 
 def lost_by(
     originals: Pixels, images: Pixels, protected: NDArray[np.bool_], classes: Sequence[Sequence[int]]
 ) -> Losses:
-    """What a segmenter loses on images: of the `protected` classes, (images, classes), those that it finds on the
-    original of the image's source and whose IoU falls there by `DROPPED` or more. `classes` are the groups of each
-    class. An image whose original is not there has nothing to lose.
+    """Return what a segmenter loses on images: the `protected` classes, (images, classes), that it finds on the
+    original of the image's source and whose IoU falls by `DROPPED` or more. `classes` are the groups of each class. An
+    image without an original has nothing to lose.
     """
-    held = np.full(
+    ious = np.full(
         (int(max(originals.source.max(initial=-1), images.source.max(initial=-1))) + 1, len(classes)), np.nan
     )
-    held[originals.source] = iou_in_masks(originals, classes)
-    before, after = held[images.source], iou_in_masks(images, classes)
+    ious[originals.source] = iou_in_masks(originals, classes)
+    before, after = ious[images.source], iou_in_masks(images, classes)
     with np.errstate(invalid="ignore"):
         found = protected & (before >= DROPPED) & np.isfinite(after)
         fall = before - after
@@ -327,19 +327,19 @@ def loss_effect(
     splits: Sequence[str],
     weighing: Weighing = "source",
 ) -> LossEffect:
-    """All figures, as `evaluation.effectiveness` has them. Classes of one name are counted together."""
+    """Return all figures, as in `evaluation.effectiveness`. Classes of one name are counted together."""
     nothing = np.zeros(len(splits), np.int64)
     control = reconstructed.answers if reconstructed is not None else None
     whole = effectiveness(original.answers, generated.answers, control, nothing, ("",), splits, weighing)
 
     numbers: dict[str, list[int]] = {}
     for place, name in enumerate(names):
-        own = numbers.setdefault(name, [0, 0, 0, 0])
+        counts = numbers.setdefault(name, [0, 0, 0, 0])
         for at, held in ((0, generated), (2, reconstructed)):
             if held is not None:
-                own[at] += int(held.could[:, place].sum())
-                own[at + 1] += int(held.lost[:, place].sum())
-    classes = [LostClass(name, *own) for name, own in numbers.items()]
+                counts[at] += int(held.could[:, place].sum())
+                counts[at + 1] += int(held.lost[:, place].sum())
+    classes = [LostClass(name, *counts) for name, counts in numbers.items()]
     return LossEffect(
         sources=whole.sources,
         cases=whole.cases,
@@ -358,9 +358,9 @@ def loss_effect(
 
 
 def at_least(part: Floats, shares: Floats, whole: Floats) -> NDArray[np.bool_]:
-    """Of which images at least as large a share of a class is said to be something as of the whole set: (images,
-    classes, things said). `part` has the pixels of that shape, `shares` those of the set, (classes, things said), and
-    `whole` all pixels of each class, (images, classes). Where a share of the set is above 0, so it is of some image.
+    """Return the images whose share of a class with a certain answer is at least that of the whole set: (images,
+    classes, answers). `part` has the pixels of that shape, `shares` those of the set, (classes, answers), and `whole`
+    all pixels of each class, (images, classes). A share above 0 in the set is reached by some image.
     """
     with np.errstate(invalid="ignore"):
         found: NDArray[np.bool_] = (part > 0) & (part >= shares * whole[..., None] * (1 - ROUNDING))

@@ -1,20 +1,20 @@
-"""What people's votes on a sample make of an error rate on all images: how many faults are valid ones. Pure.
+"""Combines people's votes on a sample with an error rate on all images: how many faults are valid. Pure.
 
-Each source weighs the same, and its test cases share its weight. The images are parted into strata, such as "wrong,
-weather": a sample of each is judged with one question, and the law of total probability puts them together. An image
-that the model gets right is never wrong and valid, so strata of right images need no votes for that figure. A stratum
-of wrong images that nobody judged gives bounds: none of it is valid, or all of it is.
+Each source weighs the same, and its test cases share its weight. The images are divided into strata, such as "wrong,
+weather": a sample of each is judged with one question, and the law of total probability combines them. An image that
+the model gets right is never wrong and valid, so strata of right images need no votes for that figure. A stratum of
+wrong images without votes gives bounds: none of it is valid, or all of it is.
 
-Where every image has a score of how likely people find it valid, the score is used for all images and the votes mend
-its mistakes (prediction-powered inference, Angelopoulos et al. 2023, Science 382; the weight of the score as in PPI++,
+If every image has a score of how likely people find it valid, the score is used for all images and the votes correct
+its errors (prediction-powered inference, Angelopoulos et al. 2023, Science 382; the weight of the score as in PPI++,
 2023). A bad score makes no figure wrong, only its interval wider.
 
-Intervals are quantiles of draws. Sources get random weights (the Bayesian bootstrap of Rubin 1981, Annals of
-Statistics 9), among them one more source that nobody has seen: all its images are right, or all are wrong, and then
-none of them is valid, or all are. For the share of one kind of equal sources this lies midway between the two ends of
-Clopper and Pearson (1934, Biometrika 26); for others it is the mean of the two bounds of Gaffke (2005). Single votes
-and control items give draws of what is true of each judged image (`worker_errors`). What nobody can tell counts as
-invalid for the lower end and as valid for the upper one (Manski 1989, Journal of Human Resources 24).
+Intervals are quantiles of draws. Sources get random weights (the Bayesian bootstrap of Rubin 1981, Annals of Statistics
+9), with one additional, unseen source: all its images are right, or all are wrong, and then none of them is valid, or
+all are. For the share of one kind of equal sources this is midway between the two ends of Clopper and Pearson (1934,
+Biometrika 26); for others it is the mean of the two bounds of Gaffke (2005). Single votes and control items give draws
+of the true state of each judged image (`worker_errors`). Unknown states count as invalid for the lower end and as valid
+for the upper one (Manski 1989, Journal of Human Resources 24).
 """
 
 from __future__ import annotations
@@ -33,40 +33,40 @@ from evaluation.samples import FEWEST_OF_STRATUM, Flags, Numbers, in_proportion
 from evaluation.worker_errors import HARD, VALID, Ballots, drawn_states
 
 TOGETHER = 100
-"""Draws that are made at a time: the weights of all judged images lie in memory for all of them."""
+"""Draws that are made at a time, since the weights of all judged images are in memory for all of them."""
 FEWEST_FOR_SCORE = 50
-"""Judged wrong images from which on the score is used: of fewer its weight cannot be told."""
+"""Fewest judged wrong images for which the score is used: with fewer its weight is unknown."""
 LIKELY = 0.001
-"""Two studies contradict each other if what they found together is less likely than this."""
+"""Two studies contradict each other if their joint result is less likely than this."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """Images of which people judged some, column by column; all columns have one length."""
+    """Images, of which people judged some, column by column; all columns have one length."""
 
     source: Numbers
-    """The number of the source of each image."""
+    """The number of each image's source."""
     wrong: Flags
-    """Whether the model under test is wrong."""
+    """True if the model under test is wrong."""
     stratum: Numbers
-    """The number of the stratum of each image, from 0. Within one the judged images are a random sample."""
+    """The number of each image's stratum, from 0. Within one the judged images are a random sample."""
     votes_for: Numbers
-    """Of how many votes the image is valid; 0 where nobody voted."""
+    """Number of votes that the image is valid; 0 without votes."""
     votes: Numbers
-    """How many votes it has; 0 where it was not judged, or its votes were discarded."""
+    """Number of votes; 0 if it was not judged, or its votes were discarded."""
     score: Floats | None = None
-    """How likely people find each image valid, 0 to 1; None where there is no such score."""
+    """How likely people find each image valid, 0 to 1; None without a score."""
     undecided: Flags | None = None
-    """Where people voted and reached no consensus; None for nowhere."""
+    """True if people voted without reaching a consensus; None for nowhere."""
     ballots: Ballots | None = None
-    """The single votes, with the number of each image here; None to take each consensus for the truth."""
+    """The single votes, with the index of each image here; None to take each consensus for the truth."""
     adjudicated: Flags | None = None
-    """Where the study lead has decided: that counts as true, whatever the votes are. None for nowhere."""
+    """True if the study lead has decided: that counts as true, whatever the votes. None for nowhere."""
     outside: Flags | None = None
-    """Where images lie outside of what the sample was drawn from, such as all but the accepted ones: nothing is known
-    of these. None for nowhere."""
+    """True if the sample was not drawn from the image, such as all but accepted ones: nothing is known of these. None
+    for nowhere."""
     study: Numbers | None = None
-    """The number of the study that judged each image, or -1; None where there is one study."""
+    """The number of the study that judged each image, or -1; None if there is one study."""
     studies: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -74,30 +74,30 @@ class Judged:
 
     @property
     def decided(self) -> Flags:
-        """Where people reached a consensus."""
+        """True where people reached a consensus."""
         return self.votes > 0
 
     @property
     def valid(self) -> Flags:
-        """Where the consensus is that the image is valid."""
+        """True where the consensus is that the image is valid."""
         return self.decided & (2 * self.votes_for > self.votes)
 
     @property
     def without_consensus(self) -> Flags:
-        """Where people voted and reached no consensus."""
+        """True where people voted without reaching a consensus."""
         none = np.zeros(len(self), bool)
         return none if self.undecided is None else self.undecided & ~self.decided
 
     @property
     def asked(self) -> Flags:
-        """Where people voted, and the sample was drawn from."""
+        """True where people voted and the sample was drawn from."""
         voted = self.decided | self.without_consensus
         return voted if self.outside is None else voted & ~self.outside
 
 
 @dataclass(frozen=True)
 class StratumRow:
-    """One stratum: what it is of all images, and how much of it is valid."""
+    """One stratum: its size, and how much of it is valid."""
 
     name: str
     images: int
@@ -105,50 +105,50 @@ class StratumRow:
     """Images with a consensus."""
     valid: int
     share_valid: float | None
-    """None where nobody judged any of it."""
+    """None if no image of it was judged."""
 
 
 @dataclass(frozen=True)
 class ValidityEffect:
-    """An error rate, and what is left of it when only valid images count. All shares, 0 to 1.
+    """An error rate, and the part of it on valid images. All shares, 0 to 1.
 
-    A figure without a value but with `low` and `high` is bounds: `why` says what is not known.
+    A figure without a value but with `low` and `high` is bounds: `why` says what is unknown.
     """
 
     as_measured: Figure
-    """Wrong images of all."""
+    """Share of wrong images."""
     times_valid: Figure
-    """The same times the share of judged wrong images that are valid: the paper's way."""
+    """That share times the share of valid images among judged wrong ones: the paper's method."""
     by_strata: Figure
-    """Wrong and valid images of all, by the strata."""
+    """Share of wrong and valid images, by the strata."""
     with_score: Figure
-    """The same by the score of all images, mended by the votes; without a value where there is no score."""
+    """The same share by the score of all images, corrected by the votes; without a value if there is no score."""
     among_valid: Figure
-    """Wrong images of the valid ones: the error rate that a perfect reviewer would see."""
+    """Share of wrong images among valid ones: the error rate that a perfect reviewer would see."""
     at_least: Figure
-    """Wrong and valid images of all if no image is valid that has no consensus, or is of a stratum without votes."""
+    """Share of wrong and valid images if none is valid that has no consensus, or is in a stratum without votes."""
     at_most: Figure
-    """The same if all of these are valid."""
+    """The same share if all of these are valid."""
     undecided: Figure
-    """Images without a consensus, of the judged ones."""
+    """Share of judged images without a consensus."""
     score_weight: float | None
-    """How much of the score is used: 0 for nothing, 1 for all of it."""
+    """Weight of the score: 0 for nothing, 1 for all of it."""
     judged: int
     """Images with a consensus."""
     discarded: int
     """Judged images without a consensus."""
     control_answers: int | None
-    """Answers to control items that show the errors of workers; None where no single votes are known."""
+    """Answers to control items, which show the errors of workers; None without single votes."""
     not_judged_in: tuple[str, ...]
     """Strata without a judged image."""
     rows: tuple[StratumRow, ...]
     chosen: str = ""
-    """How the judged images were chosen, where they are no random sample within the strata; "" where they are."""
+    """How the judged images were chosen, if they are no random sample within the strata; else ""."""
     contradiction: str = ""
-    """Why the figures of two studies cannot both be true, in a sentence."""
+    """A sentence that says why the figures of two studies cannot both be true."""
 
     def figures(self, wrong: str = "wrong") -> list[tuple[str, Figure]]:
-        """All figures by their names; `wrong` says what the model does to a test case that it is wrong about."""
+        """Return all figures by name; `wrong` describes the model's mistake on a test case."""
         return [
             ("as measured", self.as_measured),
             ("times the share judged valid", self.times_valid),
@@ -168,7 +168,7 @@ def validity_effect(
     resamples: int = SAMPLES,
     weighing: Weighing = "source",
 ) -> ValidityEffect:
-    """All of it. `strata` are their names, and `weighing` says what weighs the same."""
+    """Return all figures. `strata` are their names, and `weighing` is the unit of equal weight."""
     asked = held.asked
     rows = tuple(_row(name, held.stratum == number, held) for number, name in enumerate(strata))
     missing = tuple(row.name for place, row in enumerate(rows) if row.images and not asked[held.stratum == place].any())
@@ -232,7 +232,7 @@ def _with_score(table: _Table, drawn: _Draws, not_known: str) -> Figure:
 
 
 def _figure(value: float, low: Floats, high: Floats, n: int, sources: int) -> Figure:
-    """A figure with its interval: the lower end of the draws of its lower bound, the upper end of the upper one."""
+    """Return a figure with its interval: the lower end from draws of its lower bound, the upper from the upper one."""
     ends = float(np.nanquantile(low, (1 - CONFIDENCE) / 2)), float(np.nanquantile(high, (1 + CONFIDENCE) / 2))
     return Figure(value, min(ends[0], value), max(ends[1], value), n, sources)
 
@@ -242,7 +242,7 @@ def _bounds(low: Floats, high: Floats, n: int, sources: int, why: str) -> Figure
 
 
 def _not_known(table: _Table, strata: Sequence[str], wrong: int) -> str:
-    """Why nothing is known of some wrong, or right images, in words; "" where all is known."""
+    """Return what is unknown of wrong or right images, in words; "" if nothing is."""
     cells = np.flatnonzero(table.unknown[wrong::2])
     if (cells >= len(strata)).any():
         return "no other image was judged"
@@ -264,18 +264,18 @@ def _row(name: str, own: Flags, held: Judged) -> StratumRow:
 class _Table:
     """The columns of all images as masses by source, and their judged images.
 
-    A *cell* is a stratum and whether its images are wrong: 2 * stratum + wrong, and so many cells further on for images
-    outside of what the sample was drawn from. A *pool* is one or several cells, all
-    wrong or all right, of which one share of valid images is estimated.
+    A *cell* is a stratum and whether its images are wrong: 2 * stratum + wrong, plus the number of cells for images
+    that the sample was not drawn from. A *pool* is one or several cells, all wrong or all right, with one estimated
+    share of valid images.
     """
 
     def __init__(self, held: Judged, strata: int, weighing: Weighing) -> None:
         self.held = held
         self.sources, self.source, sizes = np.unique(held.source, return_inverse=True, return_counts=True)
         self.of_source = sizes / sizes.mean() if weighing == "case" else np.ones(len(sizes))
-        """The weight of each source, 1 in the mean."""
+        """The weight of each source, 1 on average."""
         self.weight = (self.of_source / sizes)[self.source]
-        """Of each image: its share of the weight of its source."""
+        """The weight of each image: its share of its source's weight."""
         self.cell = 2 * held.stratum + held.wrong
         cells = 2 * strata
         asked = held.asked
@@ -290,13 +290,13 @@ class _Table:
             self.raised[own] = raised
             pools += [wrong] * (int(number.max(initial=-1)) + 1)
         self.of_wrong = np.array(pools, bool)
-        """Of each pool, whether its images are wrong."""
+        """For each pool, True if its images are wrong."""
         if held.outside is not None:
             self.cell = self.cell + cells * held.outside
             self.pool, self.raised = np.append(self.pool, np.full(cells, -1)), np.append(self.raised, np.ones(cells))
             images = np.bincount(self.cell, minlength=2 * cells)
         self.unknown = (self.pool < 0) & (images > 0)
-        """Of each cell, whether its share of valid images is not known."""
+        """For each cell, True if its share of valid images is unknown."""
         self.asked = np.flatnonzero(asked & (self.pool[self.cell] >= 0))
         self.asked_pool = self.pool[self.cell[self.asked]]
         self.asked_weight = self.weight[self.asked] * self.raised[self.cell[self.asked]]
@@ -308,8 +308,8 @@ class _Table:
 
     @cached_property
     def masses(self) -> Floats:
-        """By source: the mass of each pool, of unknown wrong and right images, of the scores of each pool, and its own
-        weight.
+        """By source: the mass of each pool, of unknown wrong and right images, of the scores of each pool, and the
+        source's weight.
         """
         column = np.where(self.pool[self.cell] >= 0, self.pool[self.cell], self.pools + np.where(self.held.wrong, 0, 1))
         width = self.pools + 2
@@ -328,7 +328,7 @@ class _Table:
 
     @cached_property
     def states(self) -> NDArray[np.int8]:
-        """Draws of the state of each judged image, (draws, judged): one where each consensus is the truth."""
+        """Draws of the state of each judged image, (draws, judged): a single one if each consensus is the truth."""
         held = self.held
         known = np.where(held.valid, VALID, np.where(held.decided, 0, HARD))[self.asked]
         if held.ballots is None or not held.ballots.telling:
@@ -339,15 +339,15 @@ class _Table:
 
     @cached_property
     def chance_valid(self) -> Floats:
-        """Of each judged image. One without single votes and without a consensus is as often valid as the others of its
-        pool; one on which single votes say nothing is so in a half of all cases.
+        """The chance of each judged image to be valid. One without single votes and without a consensus has the share
+        of its pool; one on which single votes say nothing has one half.
         """
         valid, hard = (self.states == VALID).mean(axis=0), (self.states == HARD).mean(axis=0)
         if len(self.states) > 1:
             half: Floats = valid + hard / 2
             return half
-        told = self._by_pool((1 - hard) * self.asked_weight)
-        share = np.where(told > 0, self._by_pool(valid * self.asked_weight) / np.maximum(told, 1e-300), 0.5)
+        known = self._by_pool((1 - hard) * self.asked_weight)
+        share = np.where(known > 0, self._by_pool(valid * self.asked_weight) / np.maximum(known, 1e-300), 0.5)
         chance: Floats = valid + hard * share[self.asked_pool]
         return chance
 
@@ -368,13 +368,13 @@ class _Table:
 
     @property
     def among_valid(self) -> float:
-        """Wrong images of the valid ones; NaN without a valid one."""
+        """Share of wrong images among valid ones; NaN without a valid one."""
         both = self.mass[: self.pools] * self.share_valid
         return float(ratio(both[self.of_wrong].sum(), both.sum()))
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Wrong and valid images of all: if none, and if all of those without a consensus, or a vote, are valid."""
+        """Share of wrong and valid images if none, and if all, of those without a consensus or a vote are valid."""
         wrong, left = self.of_wrong, self.held.without_consensus[self.asked]
         size = self._by_pool(self.asked_weight)
         low, high = (
@@ -385,15 +385,15 @@ class _Table:
 
     @property
     def times_valid(self) -> float:
-        """Wrong images of all, times the share of valid ones among the judged wrong ones."""
+        """Share of wrong images, times the share of valid ones among the judged wrong ones."""
         own = self.of_wrong[self.asked_pool]
         return self.wrong_share * float(self.chance_valid[own].mean()) if own.any() else float("nan")
 
     @cached_property
     def score_weight(self) -> float | None:
-        """How much of the score makes the interval shortest: the covariance of score and votes over the variance of
-        the score, times 1 / (1 + judged / all), within pools (PPI++, equation 13); 0 to 1. None without a score, and
-        where too few wrong images were judged.
+        """The weight of the score that makes the interval shortest: the covariance of score and votes over the variance
+        of the score, times 1 / (1 + judged / all), within pools (PPI++, equation 13); 0 to 1. None without a score, or
+        if too few wrong images were judged.
         """
         if self.held.score is None or self.of_wrong[self.asked_pool].sum() < FEWEST_FOR_SCORE:
             return None
@@ -419,11 +419,11 @@ class _Table:
 
 
 def _pools(images: Numbers, judged: Numbers) -> tuple[Numbers, Floats]:
-    """The pool of each cell, -1 where its share of valid images cannot be known, and how much a judged image counts.
+    """Return the pool of each cell, -1 if its share of valid images is unknown, and the weight of a judged image.
 
     Each cell with `FEWEST_OF_STRATUM` judged images is a pool, and the smaller ones are one together. A cell without a
-    judged image belongs to these if the sample looks drawn from all cells alike, so that it has none by chance; else
-    nothing is known of it.
+    judged image belongs to these if the sample looks drawn from all cells alike, so that it has none by chance;
+    otherwise nothing is known of it.
     """
     number, raised = np.full(len(images), -1), np.ones(len(images))
     if not judged.any():
@@ -444,13 +444,13 @@ def _pools(images: Numbers, judged: Numbers) -> tuple[Numbers, Floats]:
 
 
 class _Draws:
-    """Draws of all figures, (draws,) each, in which sources get random weights."""
+    """Draws of all figures, (draws,) each, with random weights of sources."""
 
     wrong: Floats
     low: Floats
-    """Wrong and valid images of all, where nothing is valid of which nobody can tell."""
+    """Share of wrong and valid images if nothing unknown is valid."""
     high: Floats
-    """The same where all of it is valid."""
+    """The same share if all of it is valid."""
     mended_low: Floats
     mended_high: Floats
     times_valid: Floats
@@ -467,10 +467,10 @@ class _Draws:
         judged_sources = np.array([len(np.unique(self._place[table.asked_pool == one])) for one in range(table.pools)])
         weight = np.bincount(table.asked_pool, table.asked_weight, table.pools)
         self._one_more = ratio(weight, judged_sources)
-        """The weight of the judged images of one more source, by pool."""
+        """The weight of the judged images of one additional source, by pool."""
         wrong_ones = self._place[table.of_wrong[table.asked_pool]]
         self._plain = len(wrong_ones) / max(len(np.unique(wrong_ones)), 1)
-        """The number of judged wrong images of one more source."""
+        """The number of judged wrong images of one additional source."""
         begins = range(0, draws, TOGETHER)
         parts = [self._some(begin, min(TOGETHER, draws - begin)) for begin in begins]
         names = ("wrong", "low", "high", "mended_low", "mended_high", "times_valid", "among_low", "among_high")
@@ -479,15 +479,15 @@ class _Draws:
         vars(self).update(columns)
 
     def _some(self, begin: int, draws: int) -> Floats:
-        """Draws of all figures, (figures, draws)."""
+        """Draw all figures, (figures, draws)."""
         table, rng, pools = self._table, self._rng, self._table.pools
         weights = rng.standard_exponential((draws, len(self._own)))
         sums = self._others[begin : begin + draws] + weights @ self._own
         sums, total = sums[:, :-1], sums[:, -1]
-        # It weighs as the source of a usual test case does.
+        # It weighs as much as the source of a usual test case.
         more = rng.standard_exponential(draws) * (table.of_source**2).sum() / table.of_source.sum()
         total = total + more
-        # One more source: all its images are wrong, or all are right, shared out as the known ones are.
+        # One additional source: all its images are wrong, or all are right, divided like the known ones.
         is_wrong = rng.random(draws) < 0.5
         mass = table.mass[: pools + 2]
         of_wrong = np.append(table.of_wrong, [True, False])
@@ -512,8 +512,8 @@ class _Draws:
             own = np.flatnonzero(table.of_wrong == wrong)
             if not len(own):
                 continue
-            # One more judged source, of which none or all is valid, is shared by the pools as their masses are. What a
-            # pool lacks to one source of its own is valid as often as all pools are: it has more than its share of
+            # The pools share one additional judged source, of which none or all is valid, by their masses. What a pool
+            # lacks to a full additional source is valid as often as all pools are. So it has more than its share of
             # uncertainty, since few of it are judged, but is not drawn to the middle.
             share = table.mass[own] / table.mass[own].sum()
             for mass, chance in ((share, np.full((2, draws, 1), 0.5)), (1 - share, None)):
@@ -557,7 +557,7 @@ class _Draws:
 
 
 def contradiction_of(held: Judged) -> str:
-    """Why two studies cannot both be true, in a sentence; "" where they can, or where there is one study only."""
+    """Return why two studies cannot both be true, in a sentence; "" if they can, or if there is only one study."""
     from scipy import stats
 
     if held.study is None or len(held.studies) < 2:
@@ -571,7 +571,7 @@ def contradiction_of(held: Judged) -> str:
             other = held.decided & held.wrong & (held.study == judged_wrong)
             if judged_wrong == judged_all or not other.any():
                 continue
-            # Not its share of valid images but the most that it leaves likely: a small study contradicts nothing.
+            # Not its share of valid images but the largest likely one: a small study contradicts nothing.
             good, n = int(held.valid[other].sum()), int(other.sum())
             most = float(stats.binomtest(good, n).proportion_ci(1 - 2 * LIKELY).high)
             found = contradiction(error, most, int(held.valid[own].sum()), int(own.sum()))
@@ -584,9 +584,9 @@ def contradiction_of(held: Judged) -> str:
 
 
 def contradiction(error: float, valid_of_wrong: float, valid: int, judged: int, least: float = LIKELY) -> str:
-    """Why two figures cannot both be true, in a sentence; "" where they can. Where `error` of all images fool the model
-    and at most `valid_of_wrong` of those are valid, at most 1 - error x (1 - valid_of_wrong) of all images are valid:
-    how likely is it then that of `judged` ones `valid` or more are? Below `least` it is told.
+    """Return why two figures cannot both be true, in a sentence; "" if they can. If `error` of all images fool the
+    model and at most `valid_of_wrong` of those are valid, at most 1 - error x (1 - valid_of_wrong) of all images are
+    valid. The figures contradict if `valid` or more of `judged` images then have a probability below `least`.
     """
     from scipy import stats
 

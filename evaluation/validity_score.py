@@ -1,5 +1,5 @@
-"""How likely people find an image valid, foretold from its checks: learnt from votes, and held against votes that it
-has not seen. Pure but for scikit-learn, which fits it.
+"""Predicts from an image's checks how likely people find it valid: learnt from votes, and tested on unseen votes. Pure
+except scikit-learn, which fits it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from evaluation.by_source import CONFIDENCE
 FOLDS = 5
 BINS = 10
 FEWEST_SOURCES = 10
-"""Sources with a valid image, and with another one, that an interval takes."""
+"""Sources with a valid image, and with an invalid one, that an interval needs."""
 
 
 def learn(
@@ -28,14 +28,14 @@ def learn(
 
     if min(int(valid.sum()), int((~valid).sum())) < FEWEST:
         raise ValueError(f"a score is learnt from at least {FEWEST} valid images and {FEWEST} that are not")
-    there = ~np.isnan(checks)
-    some = there.any(axis=0)
+    known = ~np.isnan(checks)
+    some = known.any(axis=0)
     middle = np.zeros(checks.shape[1])
     middle[some] = np.nanmedian(checks[:, some], axis=0)
-    filled = np.where(there, checks, middle)
+    filled = np.where(known, checks, middle)
     spread = filled.std(axis=0)
     mean, spread = filled.mean(axis=0), np.where(spread > 0, spread, 1.0)
-    columns = np.concatenate([(filled - mean) / spread, ~there], axis=1)
+    columns = np.concatenate([(filled - mean) / spread, ~known], axis=1)
     fitted = LogisticRegression(max_iter=1000).fit(columns, valid)
     numbers = [tuple(float(each) for each in one) for one in (middle, mean, spread, fitted.coef_[0])]
     return ValidityScore(
@@ -57,7 +57,7 @@ def cross_fitted(
 
 
 def agreement(score: Floats, valid: NDArray[np.bool_], source: NDArray[np.int64], threshold: float = 0.5) -> Agreement:
-    """How far a score agrees with votes."""
+    """Return how well a score agrees with votes."""
     chosen = score >= threshold
     hits = int((chosen & valid).sum())
     place = np.minimum((score * BINS).astype(int), BINS - 1)
@@ -78,9 +78,9 @@ def agreement(score: Floats, valid: NDArray[np.bool_], source: NDArray[np.int64]
 
 
 def _auc(score: Floats, valid: NDArray[np.bool_], source: NDArray[np.int64]) -> Figure:
-    """The area under the curve with its interval, which counts the images of a source as one: its log odds are computed
-    without each source in turn (the jackknife, Miller 1974, Biometrika 61; of single images it is the way of DeLong et
-    al. 1988, as Hanley and Hajian-Tilaki 1997 show), and have Student's t of the sources that the rarer kind is from.
+    """Return the area under the curve with an interval that counts the images of a source as one. Its log odds are
+    computed without each source in turn (the jackknife, Miller 1974, Biometrika 61; for single images it is the method
+    of DeLong et al. 1988, as Hanley and Hajian-Tilaki 1997 show), with Student's t of the sources of the rarer kind.
     `evaluation.coverage_of_score` measures how often it holds.
     """
     from scipy import special, stats
@@ -90,7 +90,7 @@ def _auc(score: Floats, valid: NDArray[np.bool_], source: NDArray[np.int64]) -> 
     if valid.all() or not valid.any():
         return Figure(None, n=n, sources=sources, why="all images are alike to people")
     ones, others = np.sort(score[valid]), np.sort(score[~valid])
-    # Of each image: the images of the other kind that it is on the right side of.
+    # For each image, the images of the other kind that it is on the right side of.
     won = np.where(valid, _below(score, others), len(ones) - _below(score, ones))
     whole = float(won[valid].sum())
     area = whole / (len(ones) * len(others))
@@ -114,6 +114,6 @@ def _auc(score: Floats, valid: NDArray[np.bool_], source: NDArray[np.int64]) -> 
 
 
 def _below(score: Floats, ordered: Floats) -> Floats:
-    """How many of the ordered scores each score is above; equal ones count half."""
+    """Return how many of the ordered scores each score exceeds; equal ones count half."""
     found: Floats = (np.searchsorted(ordered, score, "left") + np.searchsorted(ordered, score, "right")) / 2
     return found

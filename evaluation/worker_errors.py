@@ -1,13 +1,13 @@
-"""What is true of judged images, given single votes and each worker's errors. Pure.
+"""Estimates the true state of judged images from single votes and each worker's errors. Pure.
 
 A consensus takes every vote for the truth: two workers who always say yes make invalid images valid, or leave them
-without a consensus. Control items have a known answer, so they show how often each worker says "valid" of a valid and
-of an invalid image. The model is that of Dawid and Skene (1979, Applied Statistics 28) with control items as known
-images, fitted by Gibbs sampling, so that the uncertainty of the rates is in every draw. Workers are drawn from a
-population of workers (partial pooling), since each of them sees only a few control items.
+without a consensus. Control items have a known answer, so they show how often each worker calls a valid and an invalid
+image valid. The model is that of Dawid and Skene (1979, Applied Statistics 28) with control items as known images,
+fitted by Gibbs sampling, so that every draw includes the uncertainty of the rates. Workers are drawn from a population
+(partial pooling), since each sees only a few control items.
 
-A third state beside valid and invalid is "hard": people vote as by a coin, so their votes say nothing of the image.
-Without it, two honest votes of five against three would be taken for a near certainty.
+A third state beside valid and invalid is "hard": people vote as if by a coin, so their votes say nothing of the image.
+Without it, two honest votes of five against three would be taken for near certainty.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from numpy.typing import NDArray
 from core.figures import Floats
 
 INVALID, VALID, HARD = 0, 1, 2
-"""States of a judged image; of a hard one nobody can tell."""
+"""States of a judged image; a hard one cannot be decided."""
 CHAINS, WARM_UP, KEPT = 40, 30, 25
-"""Chains that run side by side, and the steps that each of them leaves out and keeps."""
+"""Number of parallel chains, and the steps that each discards and keeps."""
 MOST_CELLS = 40_000
-"""Chains times images, at most: of many images fewer chains run."""
+"""Most chains times images: with many images fewer chains run."""
 FEWEST_CHAINS = 10
 VOTES_THAT_SHOW_HARD = 3
-"""Votes of an image from which on it can be seen that people do not agree on it."""
+"""Fewest votes of an image that can show disagreement."""
 _PRIOR = np.array([0.5, 0.5, 0.1])
-"""Of the shares of the states: Jeffreys's for valid and invalid, and few hard images."""
+"""Prior of the shares of the states: Jeffreys's for valid and invalid, and few hard images."""
 _MEANS, _SIZES = np.linspace(0.525, 0.995, 20), np.array([1.0, 4.0, 20.0, 100.0])
-"""Of the population of workers: the mean rate of right answers, and how alike workers are (a + b of a beta)."""
+"""Grid of the population of workers: mean rate of right answers, and similarity of workers (a + b of a beta)."""
 _LEAST = 1e-3
-"""No answer of a worker is taken for impossible."""
+"""Least rate: no answer of a worker is impossible."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,13 @@ class Ballots:
     """Single votes, column by column; all columns have one length."""
 
     image: NDArray[np.int64]
-    """The number of the image; -1 of a control item."""
+    """The index of the image; -1 for a control item."""
     worker: NDArray[np.int64]
     """The number of the worker, from 0."""
     valid: NDArray[np.bool_]
-    """Whether the worker said that the image is valid."""
+    """True if the worker called the image valid."""
     known: NDArray[np.int64]
-    """Of a control item 1 if it is valid, 0 if not; -1 of an image to be judged."""
+    """For a control item 1 if it is valid, 0 if not; -1 for an image to be judged."""
 
     def __len__(self) -> int:
         return len(self.image)
@@ -65,17 +65,17 @@ class Ballots:
 
     @property
     def telling(self) -> bool:
-        """Whether the errors of workers can be told: by control items, or since several people judged each image."""
+        """True if the errors of workers can be estimated, from control items or from several votes on each image."""
         return self.controls > 0 or self.votes_of_an_image >= VOTES_THAT_SHOW_HARD
 
 
 def drawn_states(
     ballots: Ballots, images: NDArray[np.int64], group: NDArray[np.int64], fixed: NDArray[np.int64], seed: int = 0
 ) -> NDArray[np.int8]:
-    """Draws of the state of each of `images`, (draws, images), from their distribution given all votes.
+    """Return draws of the state of each of `images`, (draws, images), from their distribution given all votes.
 
-    `images` are numbers as in `Ballots.image`, ascending; `group` numbers the group of each, such as its stratum: the
-    shares of the states differ by group. `fixed` is the state of an image that is known without votes, else -1.
+    `images` are indices as in `Ballots.image`, ascending; `group` is the group of each, such as its stratum: the shares
+    of the states differ by group. `fixed` is the state of an image that is known without votes, else -1.
     """
     rng = np.random.default_rng(seed)
     control = ballots.known >= 0
@@ -84,11 +84,11 @@ def drawn_states(
     chains = int(np.clip(MOST_CELLS // max(len(images), 1), FEWEST_CHAINS, CHAINS))
     states = 3 if ballots.votes_of_an_image >= VOTES_THAT_SHOW_HARD else 2
 
-    place, worker, said = np.searchsorted(images, ballots.image[own]), ballots.worker[own], ballots.valid[own]
+    place, worker, says_valid = np.searchsorted(images, ballots.image[own]), ballots.worker[own], ballots.valid[own]
     yes, no = np.zeros((len(images), workers)), np.zeros((len(images), workers))
-    np.add.at(yes, (place[said], worker[said]), 1.0)
-    np.add.at(no, (place[~said], worker[~said]), 1.0)
-    # By truth (invalid, valid): answers to control items that were right, and that were wrong.
+    np.add.at(yes, (place[says_valid], worker[says_valid]), 1.0)
+    np.add.at(no, (place[~says_valid], worker[~says_valid]), 1.0)
+    # By truth (invalid, valid): right and wrong answers to control items.
     good, bad = np.zeros((2, workers)), np.zeros((2, workers))
     right = ballots.valid[control] == (ballots.known[control] == 1)
     np.add.at(good, (ballots.known[control][right], ballots.worker[control][right]), 1.0)
@@ -103,14 +103,14 @@ def drawn_states(
     rates = np.full((chains, 2, workers), 0.8)
     kept = []
     for step in range(WARM_UP + KEPT):
-        # Rates of right answers, (chains, 2, workers). A vote on a hard image counts as one on what its coin shows.
+        # Rates of right answers, (chains, 2, workers). A vote on a hard image counts as one on its coin's outcome.
         of_state = [(now == one).astype(np.float64) for one in (INVALID, VALID, HARD)]
         said_yes, said_no = ([one @ votes for one in of_state] for votes in (yes, no))
         yes_valid = rng.binomial(said_yes[HARD].astype(np.int64), _odds(rates[:, VALID], 1 - rates[:, INVALID]))
         no_valid = rng.binomial(said_no[HARD].astype(np.int64), _odds(1 - rates[:, VALID], rates[:, INVALID]))
         hits = np.stack([said_no[INVALID] + said_no[HARD] - no_valid, said_yes[VALID] + yes_valid])
         misses = np.stack([said_yes[INVALID] + said_yes[HARD] - yes_valid, said_no[VALID] + no_valid])
-        if not step and ballots.controls:  # or the first rates would be those of votes that are all right
+        if not step and ballots.controls:  # otherwise the first rates would treat all votes as right
             hits = misses = np.zeros((2, chains, workers))
         for truth in (INVALID, VALID):
             mean, size = population[:, :, truth, None]

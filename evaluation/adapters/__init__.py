@@ -1,1 +1,1 @@
-"""Adapters: one for each kind of model under test, behind one seam."""
+"""Adapters with one interface, one for each kind of model under test."""

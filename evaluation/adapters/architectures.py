@@ -1,7 +1,7 @@
 """Finds the network that a model under test names: of torchvision, of timm, or in a checkpoint file.
 
-The only place here that knows those libraries; `transformers.py` knows the third one. Everything that can go wrong
-with a name, a file or a download comes out as a UserError.
+The only module here that knows those libraries; `transformers.py` knows the third one. All problems with a name, a file
+or a download become a UserError.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from evaluation.adapters.network import (
 
 SMALL_UNET = "small-unet"
 PREPARED_BY = "prepared_by"
-"""The key of a header that names the library whose own preparation of images the model was trained with."""
+"""The key of a header that names the library whose preparation of images the model was trained with."""
 _WRAPPERS = ("state_dict", "model_state_dict", "model", "state")
-"""Under which key training scripts put the weights."""
+"""Keys under which training scripts store the weights."""
 _SQUEEZED = "squeezed"
 _LIBRARIES = ("torchvision", "timm")
-"""Libraries of architectures. “timm:resnet50” names one of them where both have the architecture."""
+"""Libraries of architectures. “timm:resnet50” names one of them if both have the architecture."""
 
 
 def find_network(wanted: UnderTestSettings) -> Network:
-    """The network, its weights loaded, on the CPU. Raises UserError for what cannot be found, fetched or fitted."""
+    """Return the network with its weights, on the CPU. Raises UserError if it cannot be found, fetched or fitted."""
     require_read(wanted)
     if wanted.source == "file":
         return _from_file(wanted)
@@ -63,7 +63,7 @@ def find_network(wanted: UnderTestSettings) -> Network:
 
 
 def untrained(network: Network, wanted: UnderTestSettings) -> Any:
-    """The module of a network anew, its weights as chance draws them."""
+    """Return a new module of the same network with random weights."""
     if wanted.source == "transformers":
         return type(network.net)(network.net.config)
     auxiliary = any(key.startswith("aux_classifier.") for key in network.net.state_dict())
@@ -102,18 +102,18 @@ def _from_timm(wanted: UnderTestSettings) -> Network:
     info = ImageNetInfo()
     known = net.num_classes == info.num_classes()
     labels = [info.index_to_description(i) if known else f"class {i}" for i in range(net.num_classes)]
-    come = net.pretrained_cfg
+    config = net.pretrained_cfg
     shown, prepare = _of_timm(net)
-    weights = str(come.get("hf_hub_id") or come.get("url") or come.get("tag") or "timm's own")
-    own = "ImageNet as timm has it" if known else "their numbers, since timm does not say them"
-    classes, origin = _named(wanted, tuple(label.split(",")[0] for label in labels), own)
+    weights = str(config.get("hf_hub_id") or config.get("url") or config.get("tag") or "timm's own")
+    label_origin = "ImageNet as timm has it" if known else "their numbers, since timm does not say them"
+    classes, origin = _named(wanted, tuple(label.split(",")[0] for label in labels), label_origin)
     require_classes(name, "classification", classes)
     identity = ModelIdentity(name, weights, "classification", _told(shown, origin, classes), classes)
     return Network(net, identity, prepare)
 
 
 def timm_weights(name: str) -> Any:
-    """What timm knows of the weights of a model. Raises UserError for an unknown name or tag, and where it has none."""
+    """Return timm's entry for a model's weights. Raises UserError for an unknown name or tag, or without weights."""
     import timm
     from timm.models import get_pretrained_cfg
 
@@ -122,28 +122,28 @@ def timm_weights(name: str) -> Any:
     architecture, _, tag = name.partition(".")
     tags = [one.partition(".")[2] for one in timm.list_pretrained(f"{architecture}.*")]
     try:
-        come = get_pretrained_cfg(name)
+        config = get_pretrained_cfg(name)
     except RuntimeError as error:
-        there = f"it has {', '.join(tags)}" if tags else "it has no weights at all"
-        raise UserError(f"timm has no weights {tag[:80]!r} for {architecture}: {there}.", field="model") from error
-    if come is None or not come.has_weights:
+        hint = f"it has {', '.join(tags)}" if tags else "it has no weights at all"
+        raise UserError(f"timm has no weights {tag[:80]!r} for {architecture}: {hint}.", field="model") from error
+    if config is None or not config.has_weights:
         raise UserError(f"timm has no weights for {name}: name one of timm.list_pretrained().", field="model")
-    return come
+    return config
 
 
 def _named(wanted: UnderTestSettings, own: tuple[str, ...], origin: str) -> tuple[tuple[str, ...], str]:
-    given = classes_given(wanted)
-    if given and len(given) != len(own):
+    names = classes_given(wanted)
+    if names and len(names) != len(own):
         raise UserError(
-            f"{wanted.name} has {len(own)} classes and not the {len(given)} that are given: correct the list, or leave "
+            f"{wanted.name} has {len(own)} classes and not the {len(names)} that are given: correct the list, or leave "
             "it empty to take the model's own.",
             field="classes",
         )
-    return (given, GIVEN) if given else (own, origin)
+    return (names, GIVEN) if names else (own, origin)
 
 
 def _told(shown: Preprocessing, origin: str, classes: Sequence[str], *remarks: str) -> Preprocessing:
-    """The preprocessing with what is assumed of a network of a library or a file. `scaling` is there already."""
+    """Add the assumptions on a network of a library or a file to its preprocessing, which already has `scaling`."""
     remarks = (*remarks, *(() if origin == GIVEN else own_names_told(classes)))
     assumed = replace(shown.assumed, output="logits", class_names=origin, remarks=remarks)
     return replace(shown, assumed=assumed)
@@ -221,24 +221,24 @@ def _from_file(wanted: UnderTestSettings) -> Network:
 
 def _misfit(net: Any, state: Mapping[str, Any]) -> str:
     own = net.state_dict()
-    lacking, foreign = ([*one.keys() - other.keys()] for one, other in ((own, state), (state, own)))
+    lacking, foreign = ([*keys.keys() - other.keys()] for keys, other in ((own, state), (state, own)))
     shaped = [name for name in own.keys() & state.keys() if own[name].shape != state[name].shape]
-    told = (
+    rows = (
         (lacking, "is", "missing"),
         (foreign, "belongs", "to another network"),
         (shaped, "has", "another shape"),
     )
     return "; ".join(
-        f"{count_of(len(names), 'weight', verb)} {words}, such as {min(names)}" for names, verb, words in told if names
+        f"{count_of(len(names), 'weight', verb)} {words}, such as {min(names)}" for names, verb, words in rows if names
     )
 
 
 def _chosen_library(
     named: str, prepared_by: str, state: Mapping[str, Any], classes: int
 ) -> tuple[str, tuple[str, ...]]:
-    """The name of an architecture, with “timm:” where torchvision has it too, and a sentence of what was chosen.
+    """Return an architecture's name, with “timm:” if torchvision has it too, and a sentence on the choice.
 
-    Where nobody says which library is meant, the weights do: those that fit both are torchvision's.
+    If no library is named, the weights decide; those that fit both are taken for torchvision's.
     """
     library, _, plain = named.partition(":")
     if library not in _LIBRARIES:
@@ -265,7 +265,7 @@ def _chosen_library(
 def _fits(name: str, state: Mapping[str, Any], classes: int) -> bool:
     import torch
 
-    with torch.device("meta"):  # compared, and no memory taken
+    with torch.device("meta"):  # for a comparison that takes no memory
         net, _ = _empty(name, classes, any(key.startswith("aux_classifier.") for key in state))
     own = net.state_dict()
     return own.keys() == state.keys() and all(own[key].shape == state[key].shape for key in own)
@@ -274,7 +274,7 @@ def _fits(name: str, state: Mapping[str, Any], classes: int) -> bool:
 def _prepared(
     name: str, net: Any, kind: Kind, header: Mapping[str, str], wanted: UnderTestSettings, called: str
 ) -> tuple[Preprocessing, Callable[[Any], Any]]:
-    """Preparation of images for the model of a file: what is given, else that of the library in its header, else
+    """Return the preparation of images for a file's model: as given, else that of the library in its header, else
     squeezed into its size.
     """
     library = header.get(PREPARED_BY, "")
@@ -304,7 +304,7 @@ def _prepared(
 
 
 def _only_side(net: Any) -> int:
-    """The side of the only images that a network takes, in pixels; 0 where it takes others too, or does not say."""
+    """Return the side in pixels of the only images that a network takes, or 0 if it takes others or does not say."""
     config = getattr(net, "pretrained_cfg", None) or {}  # of timm
     if config.get("fixed_input_size") and len(config.get("input_size") or ()) == 3:
         return int(config["input_size"][-1])
@@ -313,14 +313,14 @@ def _only_side(net: Any) -> int:
 
 
 def header_of(identity: ModelIdentity, source: str) -> dict[str, str]:
-    """Return the header of a file with other weights of a model from `source`, by which the file is a model under test.
-    The file of a transformers model says nothing: it belongs into the model's folder, which says all.
+    """Return the header of a weights file for a retrained model from `source`, so that the file is a model under test.
+    The file of a transformers model needs none: it belongs in the model's folder.
     """
     if source == "transformers":
         return {"format": "pt"}
     header = {"format": "pt", "architecture": identity.name, "classes": json.dumps(identity.classes)}
     shown = identity.preprocessing
-    if source not in _LIBRARIES and shown.more != _SQUEEZED:  # of a file that a library prepares images for
+    if source not in _LIBRARIES and shown.more != _SQUEEZED:  # a file whose images a library prepares
         source = "timm" if shown.more.startswith("{") else "torchvision"
     if source in _LIBRARIES:
         return header | {PREPARED_BY: source}
@@ -344,8 +344,8 @@ def _read(file: Path) -> tuple[dict[str, Any], Mapping[str, str]]:
         if file.suffix == ".safetensors":
             with safe_open(file, "pt") as opened:
                 return {key: opened.get_tensor(key) for key in opened.keys()}, opened.metadata() or {}  # noqa: SIM118
-        # Only tensors are unpickled: a file from elsewhere must not be able to run anything.
-        held = torch.load(file, map_location="cpu", weights_only=True)
+        # Unpickle tensors only: a file from elsewhere must not be able to run code.
+        content = torch.load(file, map_location="cpu", weights_only=True)
     except (SafetensorError, OSError, RuntimeError, EOFError, ValueError) as error:
         if _is_torchscript(file):
             raise UserError(
@@ -353,20 +353,20 @@ def _read(file: Path) -> tuple[dict[str, Any], Mapping[str, str]]:
                 "ONNX, or save its state dict."
             ) from error
         raise UserError(f"{file.name} cannot be read as a checkpoint: it is damaged, or no such file.") from error
-    except Exception as error:  # torch's own unpickling error, which refuses whatever is no tensor
+    except Exception as error:  # torch's own unpickling error, which refuses everything but tensors
         raise UserError(
             f"{file.name} holds more than weights, and that could be a program: save the state dict alone."
         ) from error
     for key in _WRAPPERS:
-        if isinstance(held, dict) and isinstance(held.get(key), dict):
-            held = held[key]
-    if not isinstance(held, dict) or not all(isinstance(value, torch.Tensor) for value in held.values()):
+        if isinstance(content, dict) and isinstance(content.get(key), dict):
+            content = content[key]
+    if not isinstance(content, dict) or not all(isinstance(value, torch.Tensor) for value in content.values()):
         raise UserError(f"{file.name} holds no weights: save the state dict of the model.")
-    return {str(key).removeprefix("module."): value for key, value in held.items()}, {}
+    return {str(key).removeprefix("module."): value for key, value in content.items()}, {}
 
 
 def _empty(name: str, classes: int, auxiliary: bool) -> tuple[Any, Kind]:
-    """An architecture without weights: of the library that the name begins with, else of torchvision, then of timm."""
+    """Return an architecture without weights: of the library in the name, else of torchvision, then of timm."""
     if name == SMALL_UNET:
         from evaluation.adapters.small_unet import SmallUNet
 
@@ -391,7 +391,7 @@ def _empty(name: str, classes: int, auxiliary: bool) -> tuple[Any, Kind]:
 
 
 def torchvision_names() -> dict[str, Kind]:
-    """The classification and segmentation models of torchvision."""
+    """Return the classification and segmentation models of torchvision."""
     from torchvision import models
 
     names: dict[str, Kind] = dict.fromkeys(models.list_models(module=models), "classification")
@@ -399,5 +399,5 @@ def torchvision_names() -> dict[str, Kind]:
 
 
 def _size(size: Sequence[int]) -> tuple[int, int] | None:
-    """Width and height of what torchvision and timm give as height and width, or as a side; None for nothing."""
+    """Return (width, height) for a size of torchvision or timm, which is (height, width) or a side; None if empty."""
     return (int(size[-1]), int(size[0])) if size else None

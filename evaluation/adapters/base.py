@@ -1,7 +1,7 @@
-"""The seam that every model under test is asked through: images in, probabilities or class maps out.
+"""The interface to every model under test: images in, probabilities or class maps out.
 
-An adapter owns how an image is prepared for its model. Those of torch, of ONNX files and of servers differ in nothing
-that anybody else sees.
+An adapter prepares images for its model itself. To all callers, those of torch, of ONNX files and of servers look
+alike.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from evaluation.ranking import deep_gini, entropy
 
 @dataclass(frozen=True, eq=False)
 class Output:
-    """What a model says of some images, in their order."""
+    """A model's answers to some images, in their order."""
 
     probabilities: np.ndarray | None = None
     """(images, classes), float32; classification only."""
     maps: tuple[Image.Image, ...] = ()
     """Class numbers (mode L), each of the `map_size` of its image; segmentation only."""
     doubts: tuple[Doubt, ...] = ()
-    """One for each map; () of a model that gives no probabilities."""
+    """One for each map; () for a model without probabilities."""
 
 
 DOUBT_SIDE = 64
-"""How unsure a segmenter is of an image is taken at so many places at most across and down, evenly spread: neighbouring
-pixels say nearly the same, and all of 512 x 512 with 150 classes would be 39 million probabilities an image."""
+"""Most places across and down at which a segmenter's doubt is measured, evenly spread. Neighbouring pixels say nearly
+the same, and all of 512 x 512 with 150 classes would be 39 million probabilities an image."""
 
 
 NO_NUMBER = (
@@ -46,19 +46,19 @@ NO_NUMBER = (
 
 
 class Adapter(Protocol):
-    """A model under test that is ready to be asked."""
+    """A loaded model under test."""
 
     kind: TaskKind
     identity: ModelIdentity
     at_once: int
-    """How many images it is best asked about at once; fewer where memory ends."""
+    """Best number of images for one call; fewer if memory runs out."""
 
     def prepare(self, image: Image.Image) -> Any:
-        """An RGB image as the model wants it. Called from several threads."""
+        """Return an RGB image in the form that the model takes. Called from several threads."""
 
     def answer(self, prepared: Sequence[Any], sizes: Sequence[tuple[int, int]]) -> Output:
-        """What the model says of prepared images, whose own widths and heights were `sizes`; what it says of one does
-        not hang on the others. Raises UserError, or what `out_of_memory` knows where so many at once are too many.
+        """Return the answers to prepared images, whose original (width, height) are `sizes`. An answer does not depend
+        on the other images. Raises UserError, or an error of `out_of_memory` if there are too many images at once.
         """
 
 
@@ -66,7 +66,7 @@ class TorchAdapter:
     """A network of torch, on the GPU where there is one, at full precision."""
 
     def __init__(self, network: Network) -> None:
-        """Raises UserError where the network does not take images of the size that they are prepared to."""
+        """Raises UserError if the network does not take images of its prepared size."""
         import torch
 
         self.kind, self.prepare = network.kind, network.prepare
@@ -84,8 +84,8 @@ class TorchAdapter:
         return output_of(self.kind, self.identity.classes, prepared, sizes, self._asked)
 
     def _try(self, size: tuple[int, int]) -> None:
-        """Ask about a black picture. Raises UserError for an answer that does not fit; memory that ends is told later,
-        with the image.
+        """Test the model on a black picture. Raises UserError for an answer that does not fit. Lack of memory is
+        ignored here and reported with the images.
         """
         try:
             found = self._asked([self.prepare(Image.new("RGB", size))])
@@ -104,11 +104,11 @@ class TorchAdapter:
         except Exception as error:  # networks refuse sizes in as many ways as there are networks
             if out_of_memory(error):
                 raise
-            said = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
+            why = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
             height, width = pixels[0].shape[-2:]
             raise UserError(
                 f"{self.identity.name} cannot be asked about images of {width} × {height} pixels, to which they are "
-                f"prepared: {said}. Correct the size; a model of transformers has it in its preprocessor_config.json.",
+                f"prepared: {why}. Correct the size; a model of transformers has it in its preprocessor_config.json.",
                 field="size",
             ) from error
         if isinstance(found, dict):  # of torchvision's segmenters, and of transformers
@@ -117,7 +117,7 @@ class TorchAdapter:
 
 
 def images_at_once(kind: TaskKind, gpu: bool) -> int:
-    """How many images a model is asked about at once, unless memory ends before."""
+    """Return the number of images for one call, unless memory runs out."""
     if gpu:
         return 128 if kind == "classification" else 16
     return 32 if kind == "classification" else 4
@@ -126,9 +126,10 @@ def images_at_once(kind: TaskKind, gpu: bool) -> int:
 def output_of(
     kind: TaskKind, classes: Sequence[str], prepared: Sequence[Any], sizes: Sequence[tuple[int, int]], ask: Any
 ) -> Output:
-    """Asks by `ask` for each shape among the prepared images at once, as images are never padded to another's shape.
+    """Return the answers to images, with one call of `ask` for each shape, since images are never padded.
 
-    `ask` takes images of one shape and gives logits (images, classes) or (images, classes, h, w) as a torch tensor.
+    `ask` takes images of one shape and returns logits (images, classes) or (images, classes, h, w) as a torch
+    tensor.
     """
     places: dict[tuple[int, ...], list[int]] = {}
     for place, pixels in enumerate(prepared):
@@ -162,7 +163,7 @@ def _check(logits: Any, kind: TaskKind, classes: Sequence[str], count: int) -> N
 
 
 def class_map(logits: Any, size: tuple[int, int]) -> Image.Image:
-    """Return class numbers (mode L) of logits (1, classes, h, w), which are scaled up first: edges stay smooth."""
+    """Return the class numbers (mode L) of logits (1, classes, h, w), scaled up before the choice for smooth edges."""
     import torch
 
     width, height = map_size(size)
@@ -171,8 +172,8 @@ def class_map(logits: Any, size: tuple[int, int]) -> Image.Image:
 
 
 def doubt(logits: Any) -> Doubt:
-    """How unsure a segmenter is of an image, by its logits (classes, h, w)."""
+    """Return a segmenter's uncertainty about an image, from its logits (classes, h, w)."""
     down, across = (math.ceil(side / DOUBT_SIDE) for side in logits.shape[1:])
     some = logits[:, ::down, ::across].flatten(1).T.softmax(1).cpu().numpy()
-    # Squares of probabilities that add up to a little more than 1 by rounding.
+    # Rounding can make the probabilities add up to a little more than 1, and their Gini index negative.
     return Doubt(float(entropy(some).mean()), max(0.0, float(deep_gini(some).mean())))

@@ -1,7 +1,7 @@
-"""A model under test behind HTTP, asked in a small protocol of our own: docs/models-under-test.md has it.
+"""A model under test behind HTTP, with a small protocol of our own (docs/models-under-test.md).
 
-A fault that may pass is tried again with pauses. Everything else that is no answer becomes one sentence, with what was
-expected. No redirect is followed: images go to the address that a person gave and to no other.
+Temporary faults are tried again with pauses. Every other failure becomes one sentence with what was expected. No
+redirect is followed: images go only to the address that a person gave.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from evaluation.adapters.base import Output
 from evaluation.adapters.network import GIVEN, Kind, classes_given, require_classes
 
 IMAGES = 8
-"""In one request at most."""
+"""Most images in one request."""
 REQUESTS = 4
-"""On their way at once at most."""
+"""Most requests at once."""
 TRIES = 4
 TRIES_OF_SLOW = 2
-"""A server that is too slow is not made faster by asking it more often."""
+"""More tries would not make a slow server faster."""
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
 """Seconds between two tries: the first pause, which doubles, and the longest that a server may ask for."""
 CONNECT_SECONDS = 10.0
 MOST_BYTES = 32 << 20
-"""No answer is longer."""
+"""Largest answer, in bytes."""
 MOST_PIXELS = 1 << 25
-"""Of a class map in an answer."""
+"""Most pixels of a class map in an answer."""
 ROUNDING = 0.02
 """Largest difference between 1 and the sum of an image's probabilities."""
 _NO_CARD = (400, 401, 403, 404, 405, 406, 410, 415, 422, 501)
-"""What a server answers that says nothing of itself."""
+"""Statuses of a server that does not describe itself."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class HttpAdapter:
     """A model behind an address."""
 
     def __init__(self, wanted: UnderTestSettings) -> None:
-        """Asks what it is. Raises UserError where nobody answers, or where its classes are not known."""
+        """Asks the server for its description. Raises UserError if it does not answer, or its classes are unknown."""
         import httpx
 
         if not wanted.address:
@@ -88,7 +88,7 @@ class HttpAdapter:
         self._address, self._timeout = wanted.address, wanted.timeout
         parts = urlsplit(self._address)
         self._tls: Any = httpx.create_ssl_context() if parts.scheme == "https" else False
-        # A proxy of the surroundings is for the world outside, never for this machine.
+        # A proxy of the environment is for other hosts, never for this machine.
         self._local = parts.hostname in ("localhost", "127.0.0.1", "::1")
         (answer,) = self._exchange([("GET", None)])
         found = answer.json() if answer.status == 200 else None
@@ -112,13 +112,13 @@ class HttpAdapter:
         self.at_once = IMAGES * REQUESTS
 
     def prepare(self, image: Image.Image) -> str:
-        """A PNG of the image as it is, in base64."""
+        """Return the image as PNG, in base64."""
         file = io.BytesIO()
         image.save(file, "PNG", compress_level=1)
         return base64.b64encode(file.getvalue()).decode("ascii")
 
     def answer(self, prepared: Sequence[str], sizes: Sequence[tuple[int, int]]) -> Output:
-        """What the server says. Raises Cancelled within a moment when the person asks to stop."""
+        """Return the server's answers. Raises Cancelled soon after the person asks to stop."""
         parts = [list(prepared[start : start + IMAGES]) for start in range(0, len(prepared), IMAGES)]
         answers = self._exchange([("POST", {"images": part}) for part in parts])
         found = [
@@ -128,20 +128,20 @@ class HttpAdapter:
             return Output(np.stack([self._row(entry) for entry in found]))
         return Output(maps=tuple(self._map(entry, size) for entry, size in zip(found, sizes, strict=True)))
 
-    # What the server says of itself
+    # The server's description of itself
 
     def _classes(self, card: Mapping[str, Any], wanted: UnderTestSettings) -> tuple[str, ...]:
-        own, given = card.get("classes"), classes_given(wanted)
-        whole = isinstance(own, list) and all(isinstance(name, str) and name for name in own)
-        said = tuple(own) if isinstance(own, list) and whole else ()
-        if said and given and set(said) != set(given):
-            other = sorted(set(said) ^ set(given))[0]
+        theirs, named = card.get("classes"), classes_given(wanted)
+        whole = isinstance(theirs, list) and all(isinstance(name, str) and name for name in theirs)
+        said = tuple(theirs) if isinstance(theirs, list) and whole else ()
+        if said and named and set(said) != set(named):
+            other = sorted(set(said) ^ set(named))[0]
             raise UserError(
-                f"The server at {self._address} has {len(said)} classes, which are not the {len(given)} that are given "
+                f"The server at {self._address} has {len(said)} classes, which are not the {len(named)} that are given "
                 f"({other[:60]!r} is only in one list): correct the list, or leave it empty.",
                 field="classes",
             )
-        classes = said or given
+        classes = said or named
         if not classes or len(set(classes)) != len(classes):
             raise UserError(
                 f"The server at {self._address} does not say its classes: give their names, each once, with commas "
@@ -151,7 +151,7 @@ class HttpAdapter:
         require_classes(f"The server at {self._address}", self.kind, classes)
         return classes
 
-    # What it says of images
+    # The server's answers to images
 
     def _entries(self, answer: _Answer, count: int) -> list[Any]:
         found = answer.json()
@@ -175,12 +175,12 @@ class HttpAdapter:
         )
 
     def _row(self, entry: Any) -> np.ndarray:
-        """The probabilities (classes,) of one image; a class that is not named has none."""
-        held = entry.get("classes") if isinstance(entry, dict) else None
-        if not isinstance(held, dict) or not held:
+        """Return the probabilities (classes,) of one image; unnamed classes have 0."""
+        probabilities = entry.get("classes") if isinstance(entry, dict) else None
+        if not isinstance(probabilities, dict) or not probabilities:
             raise self._nonsense(f"an entry {json.dumps(entry)[:80]}")
         row = np.zeros(len(self._places), np.float32)
-        for name, probability in held.items():
+        for name, probability in probabilities.items():
             if name not in self._places:
                 raise UserError(
                     f"The server at {self._address} answers with the class {name[:60]!r}, which is not among its "
@@ -190,17 +190,17 @@ class HttpAdapter:
             if not number or not 0 <= probability <= 1 + ROUNDING:  # NaN is not between either
                 raise self._nonsense(f"{json.dumps(probability)[:40]} as the probability of {name[:60]!r}")
             row[self._places[name]] = min(1.0, probability)
-        total = math.fsum(held.values())
+        total = math.fsum(probabilities.values())
         if not abs(total - 1) <= ROUNDING:
             raise self._nonsense(f"probabilities that add up to {total:.3g} and not to 1 (all classes count)")
         return row
 
     def _map(self, entry: Any, size: tuple[int, int]) -> Image.Image:
-        held = entry.get("map") if isinstance(entry, dict) else None
-        if not isinstance(held, str):
+        encoded = entry.get("map") if isinstance(entry, dict) else None
+        if not isinstance(encoded, str):
             raise self._nonsense(f"an entry {json.dumps(entry)[:80]}")
         try:
-            with Image.open(io.BytesIO(base64.b64decode(held, validate=True)), formats=["PNG"]) as opened:
+            with Image.open(io.BytesIO(base64.b64decode(encoded, validate=True)), formats=["PNG"]) as opened:
                 if opened.mode not in ("L", "P") or opened.width * opened.height > MOST_PIXELS:
                     raise self._nonsense(f"a picture of mode {opened.mode} and {opened.width} × {opened.height} pixels")
                 numbers = Image.frombytes("L", opened.size, opened.tobytes())
@@ -218,10 +218,10 @@ class HttpAdapter:
             )
         return numbers.resize((wide, high), Image.Resampling.NEAREST)
 
-    # The wire
+    # Requests
 
     def _exchange(self, requests: Sequence[tuple[str, Any]]) -> list[_Answer]:
-        """The answers to some requests, in their order; the first fault ends the others."""
+        """Return the answers to requests, in order; the first error ends the others."""
         return asyncio.run(self._all(requests))
 
     async def _all(self, requests: Sequence[tuple[str, Any]]) -> list[_Answer]:
@@ -249,7 +249,7 @@ class HttpAdapter:
                     await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _tried(self, client: Any, free: asyncio.Semaphore, method: str, body: Any) -> _Answer:
-        """The answer to one request, asked for again where that may help."""
+        """Return the answer to one request, repeated where that may help."""
         number = 0
         async with free:
             while True:
@@ -290,19 +290,19 @@ class HttpAdapter:
                 f"{who} sends on to {to}, and images are sent to no other place than the one that was given: give that "
                 "address if it is the right one."
             )
-        told = UserError(
+        failure = UserError(
             f"{who} failed ({answer.status}: {answer.shown or 'no reason given'}): look at its log, and try again."
         )
         if answer.status < 500 and answer.status not in (408, 409, 425, 429):
-            raise told
+            raise failure
         try:
             wait = max(0.0, float(answer.headers.get("retry-after", "")))
         except ValueError:
-            raise _Passing(told) from None
-        raise _Passing(told, wait) if wait <= LONGEST_WAIT else told  # a person has less patience than that
+            raise _Passing(failure) from None
+        raise _Passing(failure, wait) if wait <= LONGEST_WAIT else failure  # longer than a person would wait
 
     async def _read(self, client: Any, method: str, body: Any) -> _Answer:
-        plain = {"accept": "application/json", "accept-encoding": "identity"}  # a packed answer could hide its size
+        plain = {"accept": "application/json", "accept-encoding": "identity"}  # a compressed answer could hide its size
         async with client.stream(method, self._address, json=body, headers=plain) as response:
             content = bytearray()
             async for piece in response.aiter_bytes():

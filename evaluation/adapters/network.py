@@ -1,4 +1,4 @@
-"""A network under test, and what all adapters share: paths, class names, preparation of images, refusals."""
+"""A network under test, and shared parts of all adapters: paths, class names, preparation of images, errors."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 GIVEN = "the list that was given"
 """Origin of class names that a person gave."""
 MOST_CLASSES = 255
-"""Of a segmenter: class maps are kept with a byte a pixel."""
+"""Most classes of a segmenter: class maps are stored with one byte a pixel."""
 LEAST_SPAN, MOST_SPAN = 0.1, 300.0
-"""Limits of the difference between a white and a black pixel as a model gets them. Usual are 1, 2, 4.6 and 255."""
+"""Limits of the difference between a white and a black pixel in a model's input. Usual are 1, 2, 4.6 and 255."""
 READS: Mapping[str, frozenset[str]] = {
     "profile": frozenset(),
     "torchvision": frozenset(("name", "classes")),
@@ -47,22 +47,22 @@ _INSTEAD = {
 
 @dataclass(frozen=True)
 class Network:
-    """A network ready to be asked."""
+    """A loaded network."""
 
     net: Any
     """A torch module: normalised pixels (n, 3, h, w) in; logits (n, classes), or (n, classes, h, w), out."""
     identity: ModelIdentity
     prepare: Callable[[Any], Any]
-    """An RGB image in, its pixels as the network wants them out, (3, h, w)."""
+    """Turns an RGB image into the network's input, (3, h, w)."""
 
     @property
     def kind(self) -> Kind:
-        """What it does."""
+        """Return the task of the network."""
         return self.identity.kind
 
 
 def checkpoint_path(named: str) -> Path:
-    """Return the path of a checkpoint, there or not; "~" is the home. Raises UserError for what can be no path."""
+    """Return the path of a checkpoint, existing or not; "~" is the home. Raises UserError for an impossible path."""
     try:
         path = Path(named).expanduser()
         path.stat()
@@ -98,7 +98,7 @@ def require_read(wanted: UnderTestSettings) -> None:
 
 
 def classes_given(wanted: UnderTestSettings) -> tuple[str, ...]:
-    """The names of classes that a person gave; empty for none. Raises UserError for a name that is there twice."""
+    """Return the class names that a person gave; empty for none. Raises UserError for a name that occurs twice."""
     names = tuple(name.strip() for name in wanted.classes.split(",") if name.strip())
     twice = twice_in(names)
     if twice:
@@ -111,12 +111,12 @@ def classes_given(wanted: UnderTestSettings) -> tuple[str, ...]:
 
 
 def twice_in(names: Sequence[str]) -> tuple[str, ...]:
-    """Names that are there more than once, in their order."""
+    """Return the names that occur more than once, in order."""
     return tuple(name for name, number in Counter(names).items() if number > 1)
 
 
 def own_names_told(names: Sequence[str]) -> tuple[str, ...]:
-    """A sentence about names that a model itself gives to several of its classes; empty for none."""
+    """Return a sentence about names that a model gives to several of its classes; empty for none."""
     twice = twice_in(names)
     if not twice:
         return ()
@@ -137,13 +137,13 @@ def require_classes(called: str, kind: Kind, classes: Sequence[str]) -> None:
 
 
 def size_given(text: str) -> tuple[int, int] | None:
-    """Width and height of "224" or "1024x512"; None for what says none."""
+    """Return (width, height) of "224" or "1024x512"; None for anything else."""
     sides = [int(side) for side in text.lower().split("x") if side.strip().isdigit()]
     return (sides[0], sides[-1]) if len(sides) in (1, 2) and all(sides) else None
 
 
 def numbers_given(typed: str, header: Mapping[str, str], name: str) -> tuple[float, ...]:
-    """The numbers that a person typed, else those of a file's header; empty for none."""
+    """Return the numbers that a person typed, else those of a file's header; empty for none."""
     if typed:
         return tuple(float(number) for number in typed.split(","))
     try:
@@ -153,14 +153,14 @@ def numbers_given(typed: str, header: Mapping[str, str], name: str) -> tuple[flo
 
 
 def extremes(prepare: Callable[[Any], Any]) -> tuple[Any, Any]:
-    """A black and a white picture as a model gets them, (3,) each: the least and largest values of its channels."""
+    """Return a model's input (3,) for a black and for a white picture: the extreme values of each channel."""
     side = (64, 64)
     black, white = (np.asarray(prepare(Image.new("RGB", side, colour))) for colour in ("black", "white"))
     return black.reshape(3, -1).mean(1), white.reshape(3, -1).mean(1)
 
 
 def values_of(called: str, prepare: Callable[[Any], Any], mean: Sequence[float]) -> tuple[float, float]:
-    """Least and largest value that a model gets for a pixel. Raises UserError where `mean` and std cannot be meant."""
+    """Return least and largest pixel value in a model's input. Raises UserError for an impossible `mean` or std."""
     black, white = extremes(prepare)
     least, largest = float(min(black.min(), white.min())), float(max(black.max(), white.max()))
     spans = np.abs(white - black)
@@ -182,7 +182,7 @@ def values_of(called: str, prepare: Callable[[Any], Any], mean: Sequence[float])
 
 
 def listed(header: Mapping[str, str], name: str) -> tuple[Any, ...]:
-    """A list in the header of a file; empty where there is none."""
+    """Return a list in the header of a file; empty if there is none."""
     try:
         return tuple(json.loads(header.get(name, "[]")))
     except (ValueError, TypeError):
@@ -190,7 +190,7 @@ def listed(header: Mapping[str, str], name: str) -> tuple[Any, ...]:
 
 
 def squeezed(size: tuple[int, int], mean: Sequence[float], std: Sequence[float]) -> Callable[[Any], Any]:
-    """Squeezes a picture into a width and height and normalises it."""
+    """Return a transform that squeezes a picture into a width and height and normalises it."""
     import torch
     from torchvision.transforms import v2
 
@@ -204,19 +204,19 @@ def squeezed(size: tuple[int, int], mean: Sequence[float], std: Sequence[float])
 
 
 def squeezed_words(size: tuple[int, int]) -> str:
-    """What `squeezed` does to a picture's size."""
+    """Return the effect of `squeezed` on a picture's size, in words."""
     return f"scaled to {size[0]} × {size[1]} pixels, whatever its shape"
 
 
 def unknown(name: str, where: str, known: list[str]) -> UserError:
-    """What is said of a name that a library does not know."""
+    """Return the error for a name that a library does not know."""
     near = difflib.get_close_matches(name, known, 3)
     hint = f"perhaps you mean {' or '.join(near)}" if near else "look the name up in its list of models"
     return UserError(f"There is no classifier or segmenter {name[:80]!r} in {where}: {hint}.")
 
 
 def not_fetched(name: str, where: str, error: Exception) -> UserError:
-    """What is said of weights that do not come."""
+    """Return the error for weights that cannot be fetched."""
     return UserError(
         f"The weights of {name} of {where} could not be fetched ({type(error).__name__}): connect to the network and "
         "try again, or give a checkpoint file that is on this machine."

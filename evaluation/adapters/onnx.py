@@ -1,7 +1,7 @@
 """Classifiers and segmenters in ONNX files, through onnxruntime.
 
-The graph is read before it is run: what would open other files or load libraries is refused. A file says little of how
-images are prepared for it, and nothing of that is guessed: the person says it, or the file's metadata do.
+The graph is checked before it runs: one that would open other files or load libraries is refused. A file says little
+about the preparation of its images, and none of it is guessed: a person or the file's metadata give it.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ from evaluation.adapters.network import (
 )
 
 DOMAINS = frozenset(("", "ai.onnx", "ai.onnx.ml", "com.microsoft", "com.microsoft.nchwc"))
-"""Whose operators onnxruntime has itself."""
+"""Domains of operators that are built into onnxruntime."""
 READS_FILES = frozenset(("EPContext", "PyOp", "ExternalProgram"))
 """Operators that open files or run programs beside the model."""
 _FLOATS: dict[str, Any] = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 _LOG_ZERO = 1e-30
-"""Least probability, so that a logarithm of it is a number."""
+"""Least probability before a logarithm, which keeps it finite."""
 ROUNDING = 0.02
-"""Largest difference between 1 and a sum of probabilities: those of 16 bits are rounded so much."""
+"""Largest difference between 1 and a sum of probabilities; 16-bit numbers round that much."""
 _KEEPS_RANGE = frozenset(
     (
         *("Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Cast", "Dropout"),
         *("Resize", "Upsample", "ReduceMean", "GlobalAveragePool", "AveragePool"),
     )
 )
-"""Operators whose result has the range of their first input, so that what made that input tells of the result."""
+"""Operators whose result has the range of their first input, so that its origin determines the kind of result."""
 _SCALES = frozenset(("Mul", "Div", "Add", "Sub"))
-"""Operators that move and stretch a range, where one of their two inputs is a constant."""
+"""Operators that move and stretch a range, if one of their two inputs is a constant."""
 _UNBOUNDED = frozenset(
     (
         *("Gemm", "MatMul", "Conv", "ConvTranspose", "BatchNormalization", "LayerNormalization"),
         *("Relu", "LeakyRelu", "PRelu", "Elu", "Gelu"),
     )
 )
-"""Operators whose results are raw scores, even where all of them happen to lie between 0 and 1."""
+"""Operators whose results are raw scores, even if all of them happen to be between 0 and 1."""
 _BOUNDED = frozenset(("Sigmoid", "HardSigmoid"))
 
 
@@ -66,14 +66,14 @@ _TO_GIVE = {
     "mean": "the mean of the three channels, such as 0.485, 0.456, 0.406",
     "std": "their standard deviation, such as 0.229, 0.224, 0.225",
 }
-"""Settings that a file may not say, in words."""
+"""Settings that a file may lack, in words."""
 
 
 class OnnxAdapter:
-    """A model in an ONNX file, on the GPU where onnxruntime was built for it."""
+    """A model in an ONNX file, on the GPU if onnxruntime supports it."""
 
     def __init__(self, wanted: UnderTestSettings) -> None:
-        """Loads it. Raises UserError for a file that cannot be taken, or does not fit what is said of it."""
+        """Loads the file. Raises UserError if it cannot be used, or does not fit its settings."""
         file = checkpoint_path(wanted.file)
         if not wanted.file or not file.is_file():
             raise UserError(
@@ -91,11 +91,11 @@ class OnnxAdapter:
         self._session = _session(content, file.name)
         self._input, self._batch, size = self._read_input(wanted, header)
         self._type = _FLOATS[self._input.type]
-        given = classes_given(wanted)
-        classes = given or tuple(map(str, listed(header, "classes")))
+        named = classes_given(wanted)
+        classes = named or tuple(map(str, listed(header, "classes")))
         mean, std = numbers_given(wanted.mean, header, "mean"), numbers_given(wanted.std, header, "std")
         known = {"classes": bool(classes), "mean": len(mean) == 3, "std": len(std) == 3}
-        if lacking := [name for name, there in known.items() if not there]:
+        if lacking := [name for name, is_known in known.items() if not is_known]:
             raise UserError(
                 f"{file.name} does not say all that it takes to ask it: give "
                 f"{', and '.join(_TO_GIVE[name] for name in lacking)}.",
@@ -113,8 +113,8 @@ class OnnxAdapter:
         self.kind: Kind = found.kind
         self._found = found
         require_classes(file.name, self.kind, classes)
-        remarks = (*found.remarks, *(() if given else own_names_told(classes)))
-        assumed = Assumptions(squeezed_words(size), values, found.numbers, GIVEN if given else "the file", remarks)
+        remarks = (*found.remarks, *(() if named else own_names_told(classes)))
+        assumed = Assumptions(squeezed_words(size), values, found.numbers, GIVEN if named else "the file", remarks)
         shown = Preprocessing(size, mean, std, "bilinear", f"squeezed, {wanted.layout}", assumed)
         self.identity = ModelIdentity("ONNX", files_hash([file]), self.kind, shown, classes)
         gpu = "CUDAExecutionProvider" in self._session.get_providers()
@@ -129,7 +129,7 @@ class OnnxAdapter:
         return output_of(self.kind, self.identity.classes, prepared, sizes, ask)
 
     def _read_input(self, wanted: UnderTestSettings, header: Mapping[str, str]) -> tuple[Any, int, tuple[int, int]]:
-        """The input, its number of images (0: any), and the width and height to which images are scaled."""
+        """Return the input, its number of images (0: any), and the (width, height) to which images are scaled."""
         inputs, who = self._session.get_inputs(), self._called
         if len(inputs) != 1 or len(inputs[0].shape) != 4 or inputs[0].type not in _FLOATS:
             has = "; ".join(f"{one.name}: {one.type} of {one.shape}" for one in inputs)[:200]
@@ -144,15 +144,15 @@ class OnnxAdapter:
             other = "channels last" if first else "channels first"
             hint = f"choose {other} as layout" if sides[2 if first else 0] == 3 else "take one for images in colour"
             raise UserError(f"{who} takes images of {channels} channels with {wanted.layout}: {hint}.", field="layout")
-        given = size_given(wanted.size or header.get("size", ""))
-        for own, said in zip((width, height), given or (0, 0), strict=True):
-            if own and said and own != said:
+        named_size = size_given(wanted.size or header.get("size", ""))
+        for side, given_side in zip((width, height), named_size or (0, 0), strict=True):
+            if side and given_side and side != given_side:
                 raise UserError(
                     f"{who} takes images of {width or 'any width'} × {height or 'any height'} pixels, and not of "
-                    f"{given[0]} × {given[1]}: correct the size, or leave it empty.",  # type: ignore[index]
+                    f"{named_size[0]} × {named_size[1]}: correct the size, or leave it empty.",  # type: ignore[index]
                     field="size",
                 )
-        size = (width or (given[0] if given else 0), height or (given[1] if given else 0))
+        size = (width or (named_size[0] if named_size else 0), height or (named_size[1] if named_size else 0))
         if not all(size):
             raise UserError(
                 f"{who} takes images of any size: say to which they are to be scaled, such as 224.", field="size"
@@ -177,7 +177,7 @@ class OnnxAdapter:
             if answers is None:
                 continue
             if not fitting:
-                # Each pixel of a segmenter is a trial of its own, so that fewer pictures are enough.
+                # Each pixel of a segmenter is a trial of its own, so two pictures are enough.
                 some = pictures[1:] if answers.kind == "classification" else pictures[1:2]
                 rows = [answers.rows(one) for one in (found, *(self._run(one[None]) for one in some))]
                 answers = replace(answers, numbers=self._numbers(np.concatenate(rows), name))
@@ -199,12 +199,12 @@ class OnnxAdapter:
         self._output = [first.name]
         if len(fitting) > 1:
             others = ", ".join(f"“{one.name}”" for one in fitting[1:])
-            told = f"It has {len(fitting)} outputs that fit; “{first.name}” was taken, and not {others}."
-            first = replace(first, remarks=(told,))
+            remark = f"It has {len(fitting)} outputs that fit; “{first.name}” was taken, and not {others}."
+            first = replace(first, remarks=(remark,))
         return first
 
     def _numbers(self, rows: np.ndarray, output: str) -> Numbers:
-        """The kind of numbers of (answers, classes). Raises UserError for those of which no softmax makes sense."""
+        """Return the kind of numbers in (answers, classes). Raises UserError if a softmax of them makes no sense."""
         rows = rows[np.isfinite(rows).all(1)].astype(np.float64)
         if not len(rows):
             raise UserError(NO_NUMBER)
@@ -229,7 +229,7 @@ class OnnxAdapter:
         )
 
     def _run(self, pixels: np.ndarray) -> np.ndarray:
-        """The output for images (n, 3, height, width), as float32 where it is of floating point."""
+        """Return the output for images (n, 3, height, width); floating-point numbers become float32."""
         if self._layout == "channels last":
             pixels = pixels.transpose(0, 2, 3, 1)
         pixels = np.ascontiguousarray(pixels, self._type)
@@ -245,12 +245,12 @@ class OnnxAdapter:
         try:
             return self._session.run(self._output, {self._input.name: pixels})[0]
         except Exception as error:  # onnxruntime has a class of its own for each of its codes
-            said = " ".join(str(error).split())
-            if out_of_memory(error) or "Failed to allocate memory" in said or "bad allocation" in said:
-                raise MemoryError(said) from error
+            why = " ".join(str(error).split())
+            if out_of_memory(error) or "Failed to allocate memory" in why or "bad allocation" in why:
+                raise MemoryError(why) from error
             sides = " × ".join(map(str, pixels.shape))
             raise UserError(
-                f"{self._called} cannot be run on images of {sides}: {said.rpartition(' : ')[2][:200].rstrip('.')}. "
+                f"{self._called} cannot be run on images of {sides}: {why.rpartition(' : ')[2][:200].rstrip('.')}. "
                 "Correct size and layout, or export it anew.",
                 field="size",
             ) from error
@@ -260,20 +260,20 @@ class OnnxAdapter:
 class _Answers:
     kind: Kind
     last: bool
-    """Whether the classes of a segmenter are the last axis."""
+    """True if the classes of a segmenter are the last axis."""
     name: str = ""
     numbers: Numbers = "logits"
     remarks: tuple[str, ...] = ()
 
     def rows(self, found: np.ndarray) -> np.ndarray:
-        """All answers of an output as (answers, classes): one for an image, or one for each of its pixels."""
+        """Return all answers of an output as (answers, classes): one for an image, or one for each of its pixels."""
         plain = self._plain(found)
         return plain if self.kind == "classification" else plain.transpose(0, 2, 3, 1).reshape(-1, plain.shape[1])
 
     def logits(self, found: np.ndarray) -> np.ndarray:
-        """Logits (images, classes) or (images, classes, h, w): their softmax gives the probabilities of an output."""
+        """Return logits (images, classes) or (images, classes, h, w), whose softmax is the output's probabilities."""
         plain = self._plain(found)
-        if self.numbers in ("softmax", "percentages"):  # a softmax takes out the factor of 100
+        if self.numbers in ("softmax", "percentages"):  # a softmax cancels the factor of 100
             return np.log(np.maximum(plain, _LOG_ZERO))
         return np.ascontiguousarray(plain)
 
@@ -284,9 +284,9 @@ class _Answers:
 
 
 def _shape_of(found: np.ndarray, classes: int) -> _Answers | None:
-    """How an output for one image answers for so many classes; None where it does not."""
+    """Return how an output for one image fits this number of classes, or None if it does not."""
     sides = [side for side in found.shape[1:] if side != 1]
-    if len(found) == 1 and sides == [classes]:  # also (1, classes, 1, 1), as a classifier without a flattening
+    if len(found) == 1 and sides == [classes]:  # also (1, classes, 1, 1), from a classifier that does not flatten
         return _Answers("classification", False)
     if found.ndim == 4 and classes > 1 and classes in (found.shape[1], found.shape[3]):
         return _Answers("segmentation", found.shape[1] != classes)
@@ -308,15 +308,15 @@ def _trial_pictures(size: tuple[int, int]) -> list[Image.Image]:
 class _Contents:
     header: dict[str, str]
     made_by: dict[str, str]
-    """Operator that gives the numbers of each output their range, by the name of the output; "" for an unknown one."""
+    """Operator that determines the range of each output, by the output's name; "" if unknown."""
 
 
 def _made_by(graph: Any, output: str) -> str:
-    made = {name: node for node in graph.node for name in node.output}
+    producer = {name: node for node in graph.node for name in node.output}
     constants = {tensor.name for tensor in graph.initializer}
     constants |= {name for node in graph.node if node.op_type == "Constant" for name in node.output}
     for _ in range(len(graph.node)):
-        node = made.get(output)
+        node = producer.get(output)
         if node is None:
             return ""
         moved = [name for name in node.input if name not in constants]
@@ -330,16 +330,16 @@ def _made_by(graph: Any, output: str) -> str:
 
 
 def _checked(content: bytes, who: str) -> _Contents:
-    """The contents of a model. Raises UserError for what is none, or needs more than itself."""
+    """Return the contents of a model. Raises UserError if it is invalid, or needs other files or libraries."""
     import onnx
 
     try:
         model = onnx.load_model_from_string(content)
-    except Exception as error:  # protobuf's own class, which is nobody's business here
+    except Exception as error:  # protobuf's own class, which we do not import
         raise UserError(f"{who} cannot be read as an ONNX file: it is damaged, or no such file.") from error
     if not model.graph.node:
         raise UserError(f"{who} cannot be read as an ONNX file: it is damaged, or no such file.")
-    own = {(function.domain, function.name) for function in model.functions}
+    own_functions = {(function.domain, function.name) for function in model.functions}
     for message in _messages(model):
         if isinstance(message, onnx.TensorProto):
             if message.data_location == onnx.TensorProto.EXTERNAL or message.external_data:
@@ -348,7 +348,7 @@ def _checked(content: bytes, who: str) -> _Contents:
                     "(onnx.save_model with save_as_external_data=False)."
                 )
         elif isinstance(message, onnx.NodeProto):
-            foreign = message.domain not in DOMAINS and (message.domain, message.op_type) not in own
+            foreign = message.domain not in DOMAINS and (message.domain, message.op_type) not in own_functions
             if foreign or message.op_type in READS_FILES:
                 raise UserError(
                     f"{who} uses the operator {message.domain[:60]}:{message.op_type[:60]}, which would load a library "
@@ -359,27 +359,27 @@ def _checked(content: bytes, who: str) -> _Contents:
 
 
 def _messages(message: Any) -> Iterator[Any]:
-    """A message of a model and all in it: its nodes, those of graphs within nodes and of functions, its tensors."""
+    """Yield a message of a model and all within it: nodes, also of inner graphs and functions, and tensors."""
     waiting = [message]
     while waiting:
-        found = waiting.pop()
-        yield found
-        for field, held in found.ListFields():
+        current = waiting.pop()
+        yield current
+        for field, value in current.ListFields():
             if field.message_type is not None:
-                waiting.extend([held] if hasattr(held, "ListFields") else held)
+                waiting.extend([value] if hasattr(value, "ListFields") else value)
 
 
 def _session(content: bytes, who: str) -> Any:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # what it says is told in a sentence
-    there = onnxruntime.get_available_providers()
-    providers = [name for name in ("CUDAExecutionProvider", "CPUExecutionProvider") if name in there]
+    options.log_severity_level = 4  # its errors are reported in a sentence
+    available = onnxruntime.get_available_providers()
+    providers = [name for name in ("CUDAExecutionProvider", "CPUExecutionProvider") if name in available]
     try:
         return onnxruntime.InferenceSession(content, options, providers=providers)
     except Exception as error:  # onnxruntime has a class of its own for each of its codes
         if out_of_memory(error):
             raise UserError(f"There is not enough memory for {who}: free some, or take a smaller one.") from error
-        said = " ".join(str(error).split()).rpartition(" : ")[2]
-        raise UserError(f"{who} cannot be run by onnxruntime: {said[:200].rstrip('.')}.") from error
+        why = " ".join(str(error).split()).rpartition(" : ")[2]
+        raise UserError(f"{who} cannot be run by onnxruntime: {why[:200].rstrip('.')}.") from error

@@ -1,6 +1,6 @@
-"""A small segmentation network for a checkpoint file to name as its architecture, `small-unet`.
+"""A small segmentation network, which a checkpoint file names as its architecture `small-unet`.
 
-There is no segmenter of under a megabyte in torchvision or timm; the demo's model under test is one of these.
+torchvision and timm have no segmenter below a megabyte. The demo's model under test is one of these.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from torch import nn
 
 
 class SmallUNet(nn.Module):
-    """A U-Net of four levels. Takes any picture whose sides are multiples of 16."""
+    """A U-Net of four levels for pictures whose sides are multiples of 16."""
 
     def __init__(self, classes: int, width: int = 16) -> None:
         super().__init__()
@@ -24,12 +24,12 @@ class SmallUNet(nn.Module):
         self.up = nn.ModuleList(
             _block(a + b, b) for a, b in zip(reversed(widths[1:]), reversed(widths[:-1]), strict=True)
         )
-        # At full size the picture itself is looked at once more, or thin things would be lost.
+        # The picture enters again at full size, or thin things would be lost.
         self.fine = _block(widths[0] + 3, 16)
         self.head = nn.Conv2d(16, classes, 1)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Logits (count, classes, height, width) of normalised images (count, 3, height, width)."""
+        """Return logits (count, classes, height, width) of normalised images (count, 3, height, width)."""
         levels = [self.stem(images)]
         for step in self.down:
             levels.append(step(levels[-1]))

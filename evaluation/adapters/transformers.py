@@ -1,7 +1,7 @@
-"""Classifiers and segmenters of transformers, by their repository on the hub or from a folder.
+"""Classifiers and segmenters of transformers, from their repository on the hub or from a folder.
 
-Only safetensors are read and no code that comes with a model is run. Segmenters answer at a quarter of the size or so;
-whoever asks scales the logits up before taking the largest.
+Only safetensors are read, and no code of a model is run. Segmenters answer at about a quarter of the size; the caller
+scales the logits up before taking the largest.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from evaluation.adapters.network import (
 )
 
 FILES = ("*.json", "*.safetensors")
-"""What is fetched of a repository: its weights and how images are prepared; neither code nor pickles."""
+"""Files fetched from a repository: weights and the preparation of images, neither code nor pickles."""
 CLASSES: dict[str, Kind] = {"ForImageClassification": "classification", "ForSemanticSegmentation": "segmentation"}
-"""How the names of the classes end that are taken."""
+"""Supported endings of the names of model classes."""
 _LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 
 def from_transformers(wanted: UnderTestSettings) -> Network:
-    """The network with its weights, on the CPU. Raises UserError for what is not to be had, or is no such model."""
+    """Return the network with its weights, on the CPU. Raises UserError if it cannot be fetched or is no such model."""
     folder, called, weights = folder_of(wanted)
     config = _config(folder, called)
     kind = _kind(config, called)
@@ -45,13 +45,13 @@ def from_transformers(wanted: UnderTestSettings) -> Network:
             "save_pretrained of a current transformers."
         )
     net = _load(folder, called, kind, own_code=bool(config.get("auto_map")))
-    held = net.config.id2label
+    labels = net.config.id2label
     _require_one_of_all(net.config, called)
-    given = classes_given(wanted)
-    classes = given or tuple(str(held[number]) for number in sorted(held))
-    if len(classes) != len(held):
+    named = classes_given(wanted)
+    classes = named or tuple(str(labels[number]) for number in sorted(labels))
+    if len(classes) != len(labels):
         raise UserError(
-            f"{called} has {len(held)} classes and not the {len(classes)} that are given: correct the list, or leave "
+            f"{called} has {len(labels)} classes and not the {len(classes)} that are given: correct the list, or leave "
             "it empty to take the model's own.",
             field="classes",
         )
@@ -64,23 +64,23 @@ def from_transformers(wanted: UnderTestSettings) -> Network:
         except Exception as error:  # of transformers, which reads its size only now
             if out_of_memory(error):
                 raise
-            said = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
+            why = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
             raise UserError(
                 f"The image processor of {called} cannot prepare an image of {image.width} × {image.height} pixels: "
-                f'{said}. Correct the size in preprocessor_config.json, such as {{"height": 224, "width": 224}}.',
+                f'{why}. Correct the size in preprocessor_config.json, such as {{"height": 224, "width": 224}}.',
                 field="size",
             ) from error
 
-    told = processor.to_dict()
-    origin = GIVEN if given else "config.json"
-    assumed = Assumptions(_scaling(told), (), "logits", origin, () if given else own_names_told(classes))
-    shown = replace(_shown(told), assumed=assumed)
-    name = type(net).__name__ if wanted.file else called  # of a folder its name says nothing
+    options = processor.to_dict()
+    origin = GIVEN if named else "config.json"
+    assumed = Assumptions(_scaling(options), (), "logits", origin, () if named else own_names_told(classes))
+    shown = replace(_shown(options), assumed=assumed)
+    name = type(net).__name__ if wanted.file else called  # the name of a folder says nothing
     return Network(net, ModelIdentity(name, weights, kind, shown, classes), prepare)
 
 
 def folder_of(wanted: UnderTestSettings) -> tuple[Path, str, str]:
-    """Where the files are, what the model is called, and what its weights are. Raises UserError as `find_network`."""
+    """Return the files' folder, the model's name, and its weights' identity. Raises UserError as `find_network`."""
     if wanted.file:
         folder = checkpoint_path(wanted.file)
         if not folder.is_dir():
@@ -125,11 +125,11 @@ def _kind(config: Mapping[str, Any], called: str) -> Kind:
 
 
 def _require_one_of_all(config: Any, called: str) -> None:
-    held, purpose = config.id2label, config.problem_type
-    if sorted(held) != list(range(len(held))):
+    names, purpose = config.id2label, config.problem_type
+    if sorted(names) != list(range(len(names))):
         raise UserError(
-            f"The id2label in the config.json of {called} numbers {len(held)} classes as "
-            f"{', '.join(str(number) for number in sorted(held)[:8])}: number them from 0 to {len(held) - 1}, in the "
+            f"The id2label in the config.json of {called} numbers {len(names)} classes as "
+            f"{', '.join(str(number) for number in sorted(names)[:8])}: number them from 0 to {len(names) - 1}, in the "
             "order of the model's outputs.",
             field="classes",
         )
@@ -145,9 +145,9 @@ def _load(folder: Path, called: str, kind: Kind, own_code: bool) -> Any:
 
     loader = AutoModelForImageClassification if kind == "classification" else AutoModelForSemanticSegmentation
     try:
-        # Left to itself it says of other shapes that there are some, and not of which layers.
+        # With mismatched shapes allowed, it reports which layers they are in.
         with LOADING:
-            net, told = loader.from_pretrained(
+            net, report = loader.from_pretrained(
                 folder, **_LOCAL, use_safetensors=True, output_loading_info=True, ignore_mismatched_sizes=True
             )
     except Exception as error:  # of transformers, of safetensors or of the operating system
@@ -159,9 +159,9 @@ def _load(folder: Path, called: str, kind: Kind, own_code: bool) -> Any:
             raise UserError(
                 f"{called} wants to run code of its own, which is not done: take a model that needs none."
             ) from error
-        said = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
-        raise UserError(f"{called} cannot be loaded by transformers: {said}.") from error
-    for what, names in (("lack", told["missing_keys"]), ("have another shape of", told["mismatched_keys"])):
+        why = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
+        raise UserError(f"{called} cannot be loaded by transformers: {why}.") from error
+    for what, names in (("lack", report["missing_keys"]), ("have another shape of", report["mismatched_keys"])):
         if names:
             first = min(name if isinstance(name, str) else str(name[0]) for name in names)
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""

@@ -1,6 +1,6 @@
-"""Where the weights of a model under test are, or come from: a file, torchvision's cache, or the hub.
+"""Locations of the weights of a model under test: a file, torchvision's cache, or the hub.
 
-Knows what those libraries know; asks no network.
+Uses what those libraries know, without network access.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from evaluation.adapters.network import checkpoint_path, unknown
 from evaluation.adapters.transformers import FILES
 
 _BYTES = 4
-"""Of a parameter: models under test run at full precision."""
+"""Bytes of a parameter: models under test run at full precision."""
 
 
 def weights_of(wanted: UnderTestSettings) -> Weights:
-    """Return where the weights of a model are. Raises UserError for an unknown name and for what can be no file."""
+    """Return the location of a model's weights. Raises UserError for an unknown name or an impossible path."""
     if wanted.source == "http":
         raise UserError(
             f"The weights of the model at {wanted.address} are its server's own: there is nothing to fetch."
@@ -71,23 +71,23 @@ def _of_transformers(wanted: UnderTestSettings) -> Weights:
 def _of_timm(wanted: UnderTestSettings) -> Weights:
     import timm
     import torch
-    from timm.models._hub import hf_split  # its own reading of an id with a revision
+    from timm.models._hub import hf_split  # timm's own reading of an id with a revision
 
-    come = timm_weights(wanted.name)
-    with torch.device("meta"):  # counted, and no memory taken
+    config = timm_weights(wanted.name)
+    with torch.device("meta"):  # to count parameters without memory
         net = timm.create_model(wanted.name, pretrained=False)
-    taken: dict[str, Any] = dict.fromkeys(
+    sizes: dict[str, Any] = dict.fromkeys(
         ("bytes", "memory_half", "memory_full"), sum(tensor.numel() for tensor in net.state_dict().values()) * _BYTES
     )
-    taken["licence"] = str(come.license or "")
-    if come.hf_hub_id:
-        hub, revision = hf_split(come.hf_hub_id)
-        # As timm asks for them: safetensors wherever there are any.
-        named = Path(come.hf_hub_filename or "model.safetensors").with_suffix(".safetensors").name
-        return Weights(hub=hub, revision=revision or "main", files=(named,), **taken)
-    if not come.url:
+    sizes["licence"] = str(config.license or "")
+    if config.hf_hub_id:
+        hub, revision = hf_split(config.hf_hub_id)
+        # timm itself prefers safetensors.
+        named = Path(config.hf_hub_filename or "model.safetensors").with_suffix(".safetensors").name
+        return Weights(hub=hub, revision=revision or "main", files=(named,), **sizes)
+    if not config.url:
         raise UserError(f"timm does not say where the weights of {wanted.name} are: give a checkpoint file.")
-    return WebFile(called=wanted.title, url=come.url, path=str(_cached(come.url)), **taken)
+    return WebFile(called=wanted.title, url=config.url, path=str(_cached(config.url)), **sizes)
 
 
 def _cached(url: str) -> Path:

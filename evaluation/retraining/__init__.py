@@ -1,1 +1,1 @@
-"""Retraining: parting the data, training the arms, and the statistics of what it brought."""
+"""Retraining: splitting the data, training the arms, and the statistics of their gains."""

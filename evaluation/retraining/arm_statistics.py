@@ -1,13 +1,13 @@
-"""What each of several trainings has brought, on the same images: means over seeds and sources, with intervals that
-count both (the paper's RQ3). Each source weighs the same, and its images share its weight. Pure.
+"""Gains of several trainings on the same images: means over seeds and sources, with intervals that include both (the
+paper's RQ3). Each source weighs the same, and its images share its weight. Pure.
 
 Seeds and sources are crossed, so the variance of a mean has a part of each (Searle, Casella and McCulloch 1992,
-Variance Components). Each part has Student's t of its own degrees of freedom, and the squares of what they reach add up
-(Howe 1974, Journal of the American Statistical Association 69). A share that is so uncertain has Wilson's interval
-(1927) with the number of independent images that would be as uncertain (Korn and Graubard 1998, Survey Methodology 24).
-Where nothing, or everything, is right, that number is the sources', and the interval exact (Clopper and Pearson 1934).
-The ends of a difference come from those of its two shares and their correlation (MOVER; Zou and Donner 2008, Statistics
-in Medicine 27), those of a ratio from Fieller (1954). `evaluation.coverage_of_training` measures how often they hold.
+Variance Components). Each part has Student's t of its own degrees of freedom, and the squares of their reaches add up
+(Howe 1974, Journal of the American Statistical Association 69). A share with that uncertainty has Wilson's interval
+(1927) for the number of independent images with the same uncertainty (Korn and Graubard 1998, Survey Methodology 24).
+If nothing, or everything, is right, that number is the sources', and the interval exact (Clopper and Pearson 1934). The
+ends of a difference come from those of its two shares and their correlation (MOVER; Zou and Donner 2008, Statistics in
+Medicine 27), those of a ratio from Fieller (1954). `evaluation.coverage_of_training` measures how often they hold.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ from evaluation.by_source import CONFIDENCE
 GENERATED, BY_VOTES, RANKED = "+ generated, all", "+ generated, valid", "+ generated, best ranked half"
 ARMS = (ORIGINAL, AUGMENTED, CONTROL, GENERATED, BY_VOTES, RANKED)
 CONTROLS = (AUGMENTED, CONTROL)
-"""What learns from generated images has to gain more than these, or it is not their edits that help."""
+"""Arms that training on generated images must beat; otherwise it is not their edits that help."""
 FEWEST_SOURCES = 5
 RARE = 5
-"""Where fewer sources have a wrong image, or a right one, how alike the images of a source are cannot be estimated: a
-source then counts as one image."""
+"""With fewer sources that have a wrong image, or a right one, the correlation of a source's images cannot be estimated.
+A source then counts as one image."""
 FEWEST_SEEDS_OF_RATIO = 5
-"""Of fewer trainings the interval of a share that is won back misses in up to 9 % of all cases."""
+"""With fewer trainings the interval of a share that is won back misses in up to 9 % of all cases."""
 FARTHEST = 1000.0
-"""Shares of what was lost; an interval that reaches so far says nothing."""
+"""Largest share of the loss; an interval that reaches this far says nothing."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What the models of one arm, one for each seed, are right about on one set of images."""
+    """The images of one set on which the models of one arm are right, one model for each seed."""
 
     source: NDArray[np.int64]
-    """The number of the source of each image."""
+    """The number of each image's source."""
     right: NDArray[np.bool_] | Floats
-    """(seeds, images); of a segmenter the share of the pixels of each image, 0 to 1."""
+    """(seeds, images); for a segmenter the share of right pixels of each image, 0 to 1."""
     trained: bool = True
-    """False for one model that no seed changes, such as the model before all trainings."""
+    """False for one model without seeds, such as the model before all trainings."""
 
 
 @dataclass(frozen=True)
 class WonBack:
-    """How much of what the generated images cost an arm has won back."""
+    """The share of the loss on generated images that an arm has won back."""
 
     arm: str
     share: Figure
@@ -62,10 +62,10 @@ class WonBack:
 def beside_controls(
     measured: Mapping[str, Mapping[str, Measured]], on: str = ON_GENERATED
 ) -> dict[tuple[str, str], Figure]:
-    """By arm and control: the gain of an arm with generated images over the control on one set, if measured."""
+    """Return the gain of an arm with generated images over each control on one set, by arm and control."""
     found = {}
     for control in (one for one in CONTROLS if on in measured.get(one, {})):
-        pairs = {name: {on: held[on]} for name, held in measured.items()}
+        pairs = {name: {on: sets[on]} for name, sets in measured.items()}
         for row in Arms(pairs, control).rows():
             if row.arm not in (ORIGINAL, *CONTROLS):
                 found[row.arm, control] = row.gain
@@ -73,7 +73,7 @@ def beside_controls(
 
 
 class Arms:
-    """The arms of one comparison, measured on the same sets by as many seeds each."""
+    """The arms of one comparison, measured on the same sets with equally many seeds."""
 
     def __init__(self, measured: Mapping[str, Mapping[str, Measured]], baseline: str) -> None:
         """`measured` is by arm and set. Raises ValueError for an arm with other images or seeds than the `baseline`."""
@@ -81,15 +81,15 @@ class Arms:
         base = measured[baseline]
         self.seeds = len(next(iter(base.values())).right)
         for arm, sets in measured.items():
-            for name, held in sets.items():
-                if held.right.shape != base[name].right.shape or (held.source != base[name].source).any():
+            for name, result in sets.items():
+                if result.right.shape != base[name].right.shape or (result.source != base[name].source).any():
                     raise ValueError(
                         f"{arm} was measured on other images of {name}, or by other seeds, than {baseline}"
                     )
-        self._means = {arm: {name: _Mean(held) for name, held in sets.items()} for arm, sets in measured.items()}
+        self._means = {arm: {name: _Mean(result) for name, result in sets.items()} for arm, sets in measured.items()}
 
     def rows(self) -> tuple[ArmRow, ...]:
-        """Each arm on each set."""
+        """Return the figures of each arm on each set."""
         found = []
         for arm, sets in self._means.items():
             for name, one in sets.items():
@@ -100,7 +100,7 @@ class Arms:
         return tuple(found)
 
     def won_back(self, original: str, generated: str) -> tuple[WonBack, ...]:
-        """Each arm but the baseline; without a value where what the baseline loses is nothing, or may be chance."""
+        """Return each arm but the baseline; without a value if the baseline loses nothing, or maybe by chance."""
         base = self._means[self._baseline]
         others = (arm for arm in self._means if arm != self._baseline)
         return tuple(
@@ -154,7 +154,7 @@ def _too_few(one: _Mean, seeds: int = FEWEST_SEEDS) -> str:
 
 
 def _variances(table: Floats) -> Floats:
-    """The parts of the variance of the mean of (seeds, sources): by sources, by seeds, and of what is left."""
+    """Return the parts of the variance of the mean of (seeds, sources): by sources, by seeds, and the rest."""
     seeds, sources = table.shape
     of_sources, of_seeds = table.mean(axis=0), table.mean(axis=1)
     by_sources = of_sources.var(ddof=1) / sources if sources > 1 else 0.0
@@ -169,7 +169,7 @@ def _variances(table: Floats) -> Floats:
 def _reach(variances: Floats, seeds: int, sources: int) -> float:
     by_sources, by_seeds, left = variances
     square = _student(sources - 1) ** 2 * by_sources
-    if by_seeds > left:  # what is left is in the part by sources already
+    if by_seeds > left:  # the rest is already part of that by sources
         square += _student(seeds - 1) ** 2 * (by_seeds - left)
     return float(np.sqrt(max(square, 0.0)))
 
@@ -199,7 +199,7 @@ def _difference(one: _Mean, other: _Mean) -> Figure:
 
 
 def _won_back(arm: _Mean, after: _Mean, before: _Mean) -> Figure:
-    """(arm - after) / (before - after)."""
+    """Return (arm - after) / (before - after)."""
     from scipy import optimize
 
     gain, lost = arm.value - after.value, before.value - after.value
@@ -211,7 +211,7 @@ def _won_back(arm: _Mean, after: _Mean, before: _Mean) -> Figure:
     ids, sources = np.union1d(after.ids, before.ids), min(after.sources, before.sources)
 
     def spread_out(one: _Mean) -> Floats:
-        """Its deviations on all sources, so that the mean of it varies as the mean of its own sources does."""
+        """Return its deviations on all sources, scaled so that their mean varies like the mean of its own sources."""
         found = np.zeros((one.seeds, len(ids)))
         found[:, np.searchsorted(ids, one.ids)] = (one.table - one.value) * len(ids) / one.sources
         return found
@@ -220,11 +220,11 @@ def _won_back(arm: _Mean, after: _Mean, before: _Mean) -> Figure:
     low, none, high = (_variances(top - share * bottom) for share in (-1.0, 0.0, 1.0))
 
     def reach(share: float) -> float:
-        """That of gain - share x lost; its variance is a square function of the share."""
+        """Return the reach of gain - share x lost, whose variance is a quadratic function of the share."""
         return _reach(none + share * (high - low) / 2 + share**2 * ((high + low) / 2 - none), arm.seeds, sources)
 
     def beyond(share: float) -> float:
-        """Above 0 where the data speak against this share."""
+        """Return a number above 0 if the data contradict this share."""
         return abs(gain - share * lost) - reach(share)
 
     def end(direction: int) -> float | None:

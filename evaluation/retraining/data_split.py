@@ -1,5 +1,5 @@
-"""The sides of a data set: a model learns from images of one, is tuned with those of another, and is measured with the
-rest. Sources are parted first, and whatever is made of a source stays on its side. Pure.
+"""The splits of a data set: a model learns from images of one, is tuned on those of another, and is measured on the
+rest. Sources are split first, and everything made from a source stays in its split. Pure.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Literal, get_args
 Side = Literal["train", "tune", "test"]
 SIDES: tuple[Side, ...] = get_args(Side)
 SHARES: Mapping[Side, float] = {"train": 0.6, "tune": 0.15, "test": 0.25}
-"""Of the sources."""
+"""Shares of the sources."""
 
 
 def side_of(source: str, seed: int, shares: Mapping[Side, float] = SHARES) -> Side:
-    """The side of a source, by its hash and the seed alone: other sources change nothing. `shares` add up to 1."""
+    """Return a source's split, by its hash and the seed alone: other sources do not matter. `shares` add up to 1."""
     drawn = hashlib.blake2b(source.encode(), digest_size=8, key=str(seed).encode()).digest()
     place, below = int.from_bytes(drawn, "big") / 2**64, 0.0
     for side in SIDES:

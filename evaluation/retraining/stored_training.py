@@ -1,5 +1,5 @@
-"""One training of a model under test further, and what it says of each set of images afterwards. Kept in a folder, so
-that it is done once: where that holds a training that was stopped, it goes on.
+"""One further training of a model under test, and its predictions on each set of images afterwards. Kept in a folder,
+so that it is done once; a stopped training in the folder is resumed.
 """
 
 from __future__ import annotations
@@ -41,77 +41,77 @@ from evaluation.retraining.training import (
 from evaluation.segmentation import confusion
 
 TOGETHER = 50
-"""Images that a net is asked about at once."""
+"""Most images in one call of the network."""
 NOT_TRAINED = {
     "onnx": "An ONNX file cannot be trained further: take the checkpoint that it was made of.",
     "http": "A model behind HTTP cannot be trained further: take its checkpoint.",
 }
-"""By source of a model: why nothing can be learnt by it."""
+"""Reasons why models of a source cannot be trained."""
 REMOVED = ".removed-"
-"""How the name of a folder begins that is being removed."""
+"""Start of the name of a folder that is being removed."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """What is learnt, and what it is measured on."""
+    """The training data, and the sets to measure on."""
 
     model: UnderTestSettings
-    """The model under test, with whose weights the training begins."""
+    """The model under test, whose weights the training starts from."""
     arm: Arm
     seed: int
     recipe: TrainingRecipe
     tune: tuple[Example, ...]
-    """By which the best state is chosen."""
+    """Images that select the best state."""
     sets: Mapping[str, tuple[Example, ...]]
     folder: Path
-    """That of this training alone."""
+    """The folder of this training alone."""
     scratch: bool = False
-    """Whether it begins with weights of chance, and not with those of the model."""
+    """True to start from random weights instead of the model's."""
     groups: tuple[tuple[int, ...], ...] = ()
-    """Of a segmenter, the classes of each number of a mask; none where masks have the numbers of its classes."""
+    """For a segmenter, the classes of each number of a mask; empty if masks use the numbers of its classes."""
 
 
 @dataclass(frozen=True)
 class KeptState:
-    """What is known of a training without a look at its weights."""
+    """The state of a training, without its weights."""
 
     arm: str
     seed: int
     updates: int
-    """Done so far."""
+    """Number done so far."""
     batch: int
     """Images of an update."""
     done: bool
-    """Whether that is all of them."""
+    """True if all updates are done."""
     best: int
     """The update with the best score on the tuning images: its weights are kept."""
     score: float
-    """The share of the tuning images, or of their pixels, that it is right about."""
+    """The share of right tuning images, or of their right pixels."""
     update_seconds: float | None = None
-    """Mean seconds of an update; None if none was measured."""
+    """Mean seconds of an update, or None if none was measured."""
     other_seconds: float | None = None
-    """Seconds for all else: to load the model, to look at the tuning images, to measure. None if it was stopped."""
+    """Seconds for everything else: loading the model, scoring the tuning images, measuring. None if it was stopped."""
 
 
 def kept_state(folder: Path) -> KeptState | None:
-    """What a folder of a training says; None for one that has not come to its first look at the tuning images."""
+    """Return the state of a training's folder, or None before the first score on the tuning images."""
     try:
-        held = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-        asked, (best, score) = held["training"], held["best"]
-        recipe = asked["recipe"]
-        done, (seconds, timed) = held["update"] >= recipe["updates"], held.get("timed", (0.0, 0))
-        state = KeptState(asked["arm"], asked["seed"], held["update"], recipe["batch"], done, best, float(score))
+        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        training, (best, score) = about["training"], about["best"]
+        recipe = training["recipe"]
+        done, (seconds, timed) = about["update"] >= recipe["updates"], about.get("timed", (0.0, 0))
+        state = KeptState(training["arm"], training["seed"], about["update"], recipe["batch"], done, best, float(score))
         return replace(
-            state, update_seconds=seconds / timed if timed else None, other_seconds=held.get("other_seconds")
+            state, update_seconds=seconds / timed if timed else None, other_seconds=about.get("other_seconds")
         )
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (KeyError, TypeError, ValueError):  # of another version, or cut off by hand
+    except (KeyError, TypeError, ValueError):  # of another version, or truncated
         return None
 
 
 def weights_in(folder: Path) -> Path | None:
-    """The file of the best weights of a training that is done; None where it is gone, or not there yet."""
+    """Return the file of the best weights of a finished training, or None if it is missing."""
     state, file = kept_state(folder), folder / BEST
     return file if state is not None and state.done and file.is_file() else None
 
@@ -128,7 +128,7 @@ def require_whole(file: Path) -> None:
 
 
 def is_trained(folder: Path) -> bool:
-    """Whether a process is at this training now."""
+    """Return True while a process runs this training."""
     try:
         with _alone(folder):
             return False
@@ -139,9 +139,9 @@ def is_trained(folder: Path) -> bool:
 
 
 def remove_training(folder: Path) -> None:
-    """Remove a folder of a training, with its weights. Raises UserError while a process is at it."""
+    """Remove a training's folder with its weights. Raises UserError while a process runs it."""
     with _alone(folder):
-        # Under another name first: whoever comes now begins anew, and never meets half of it.
+        # Renamed first, so that whoever comes now begins anew and never meets half of it.
         away = folder.with_name(f"{REMOVED}{folder.name}-{secrets.token_hex(4)}")
         folder.rename(away)
     shutil.rmtree(away)
@@ -150,24 +150,23 @@ def remove_training(folder: Path) -> None:
 def learnt(
     training: Training, on_update: Callable[[int, float], None] = lambda update, loss: None
 ) -> dict[str, Floats]:
-    """What the trained model says of each set: of a classifier whether it is right about each image, (images,); of a
-    segmenter the pixels of each class, or of each of the groups, and what it says of them, (images, classes,
-    classes + 1).
+    """Return the trained model's answers on each set: for a classifier whether each image is right, (images,); for a
+    segmenter the pixels of each class, or of each of the groups, by answer, (images, classes, classes + 1).
 
-    What `on_update` raises stops it, and it goes on later. Raises UserError for a model that cannot be trained, for an
-    image that cannot be read, and while another process is at the same training.
+    An exception from `on_update` stops the training, which can be resumed. Raises UserError for a model that cannot be
+    trained, for an unreadable image, and while another process runs the same training.
     """
     file = training.folder / f"said-{_sets_digest(training)}.npz"
     if not file.exists():
         training.folder.mkdir(parents=True, exist_ok=True)
         with _alone(training.folder):
-            said = _measured(training, on_update)
+            measured = _measured(training, on_update)
             half = file.with_suffix(".half.npz")
-            named: dict[str, Any] = {f"{place}": one for place, one in enumerate(said.values())}
+            named: dict[str, Any] = {f"{place}": one for place, one in enumerate(measured.values())}
             np.savez_compressed(half, **named)
             half.replace(file)
-    with np.load(file) as held:
-        return {name: held[f"{place}"] for place, name in enumerate(training.sets)}
+    with np.load(file) as arrays:
+        return {name: arrays[f"{place}"] for place, name in enumerate(training.sets)}
 
 
 def _measured(training: Training, on_update: Callable[[int, float], None]) -> dict[str, Floats]:
@@ -177,7 +176,7 @@ def _measured(training: Training, on_update: Callable[[int, float], None]) -> di
     if training.model.source in NOT_TRAINED:
         raise UserError(NOT_TRAINED[training.model.source])
     began, is_new = time.monotonic(), kept_state(training.folder) is None
-    # What chance there is beside the order of the images, such as dropout, hangs on the seed too.
+    # Randomness beside the order of the images, such as dropout, depends on the seed too.
     torch.manual_seed(training.seed)
     network = find_network(training.model)
     if training.scratch:
@@ -185,8 +184,8 @@ def _measured(training: Training, on_update: Callable[[int, float], None]) -> di
     kind = network.kind
 
     def score(net: Any) -> float:
-        said = said_of(net, network, training.tune, training.groups)
-        return float(right_of(kind, said).mean()) if len(said) else 0.0
+        answers = said_of(net, network, training.tune, training.groups)
+        return float(right_of(kind, answers).mean()) if len(answers) else 0.0
 
     train(
         *(network.net, kind, network.prepare, training.arm, training.recipe, training.seed, score, training.folder),
@@ -194,25 +193,25 @@ def _measured(training: Training, on_update: Callable[[int, float], None]) -> di
         groups=training.groups,
         header=header_of(network.identity, training.model.source),
     )
-    shutil.rmtree(training.folder / STATE, ignore_errors=True)  # of the optimiser: what is done does not go on
+    shutil.rmtree(training.folder / STATE, ignore_errors=True)  # the optimiser's: a finished training stays so
     network.net.load_state_dict(load_file(training.folder / BEST))
     network.net.eval()
-    said = {name: said_of(network.net, network, examples, training.groups) for name, examples in training.sets.items()}
+    sets = {name: said_of(network.net, network, examples, training.groups) for name, examples in training.sets.items()}
     if is_new:
         _note_other_seconds(training.folder, time.monotonic() - began)
-    return said
+    return sets
 
 
 def _note_other_seconds(folder: Path, whole: float) -> None:
     file = folder / ABOUT
-    held = json.loads(file.read_text(encoding="utf-8"))
-    replace_file(file, partial(Path.write_text, data=json.dumps(held | {"other_seconds": whole - held["timed"][0]})))
+    about = json.loads(file.read_text(encoding="utf-8"))
+    replace_file(file, partial(Path.write_text, data=json.dumps(about | {"other_seconds": whole - about["timed"][0]})))
 
 
 def said_before(
     model: UnderTestSettings, sets: Mapping[str, Sequence[Example]], groups: Sequence[Sequence[int]] = ()
 ) -> dict[str, Floats]:
-    """What the model says of each set as it is, as `learnt` has it."""
+    """Return the untrained model's answers on each set, like `learnt`."""
     import torch
 
     network = find_network(model)
@@ -221,7 +220,7 @@ def said_before(
 
 
 def right_of(kind: TaskKind, said: Floats) -> Floats:
-    """How much of each image is right, 0 to 1: all or nothing of a classifier, pixels of a segmenter."""
+    """Return the right share of each image, 0 to 1: all or nothing for a classifier, pixels for a segmenter."""
     if kind == "classification":
         return said
     right: Floats = np.diagonal(said, axis1=1, axis2=2).sum(axis=1) / said.sum(axis=(1, 2))
@@ -229,7 +228,7 @@ def right_of(kind: TaskKind, said: Floats) -> Floats:
 
 
 def said_of(net: Any, network: Network, examples: Sequence[Example], groups: Sequence[Sequence[int]] = ()) -> Floats:
-    """What a net says of examples, as `learnt` has it. It is in its evaluating mode already."""
+    """Return a network's answers on examples, like `learnt`. The network must be in evaluation mode."""
     import torch
 
     numbers = _numbers(len(network.identity.classes), groups)
@@ -240,12 +239,12 @@ def said_of(net: Any, network: Network, examples: Sequence[Example], groups: Seq
         with torch.inference_mode():
             pixels = torch.stack([network.prepare(opened(one.image, "RGB")) for one in some])
             logits = logits_of(net(pixels.to(device)))
-            found += [_said(one, own, numbers) for one, own in zip(some, logits, strict=True)]
+            found += [_said(one, image_logits, numbers) for one, image_logits in zip(some, logits, strict=True)]
     return np.stack(found) if found else np.zeros(0)
 
 
 def _numbers(classes: int, groups: Sequence[Sequence[int]]) -> NDArray[np.int64]:
-    """Of each class of a model its number in masks, and last, how many numbers there are."""
+    """Return the mask number of each class of a model, and last the number of mask numbers."""
     if not groups:
         return np.arange(classes + 1)
     found = np.full(classes + 1, len(groups))
@@ -255,7 +254,7 @@ def _numbers(classes: int, groups: Sequence[Sequence[int]]) -> NDArray[np.int64]
 
 
 def _said(example: Example, logits: Any, numbers: NDArray[np.int64]) -> Floats:
-    """What is said of one image, by its logits: (classes,) or (classes, h, w)."""
+    """Return the answer on one image from its logits, (classes,) or (classes, h, w)."""
     if not isinstance(example.target, Path):
         right = example.target if isinstance(example.target, tuple) else (example.target,)
         return np.array(float(int(logits.argmax(0)) in right))
@@ -277,10 +276,10 @@ def _sets_digest(training: Training) -> str:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Raises UserError while another process is in it. The kernel lets go of the lock however a process ends."""
-    with open(folder / "lock", "w") as held:
+    """Lock a folder; UserError while another process holds it. The kernel frees the lock however a process ends."""
+    with open(folder / "lock", "w") as lock:
         try:
-            take_lock(held, folder)
+            take_lock(lock, folder)
         except BlockingIOError as error:
             raise UserError("Another process is training this just now: wait until it is done, or stop it.") from error
         yield

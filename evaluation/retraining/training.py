@@ -1,8 +1,7 @@
-"""Trains a model under test further: arms that differ in their images alone, each by the same number of optimiser
+"""Trains a model under test further: arms that differ only in their images, each with the same number of optimiser
 updates (the paper's RQ3). Loads torch at first use.
 
-A batch hangs on the seed and on the number of its update, so that training that was stopped goes on to the same
-weights.
+A batch depends on the seed and its update's number, so that a resumed training reaches the same weights.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ if TYPE_CHECKING:
     import torch
 
 IGNORED = 255
-"""The number of a pixel of a mask that nothing is learnt from."""
+"""Number of mask pixels that are ignored."""
 STATE, BEST, ABOUT = "state", "best.safetensors", "about.json"
 Augmentation = Literal["", "randaugment", "augmix"]
 
 
 @dataclass(frozen=True)
 class TrainingRecipe:
-    """How a model is trained."""
+    """The settings of a training."""
 
     name: str
     updates: int
@@ -43,28 +42,29 @@ class TrainingRecipe:
     optimiser: Literal["sgd", "adam"]
     learning_rate: float
     momentum: float = 0.9
-    """Of "sgd"."""
+    """For "sgd"."""
     weight_decay: float = 0.0
     falls: int = 0
-    """How many times the learning rate falls to a tenth, after equal parts of the updates."""
+    """Number of times that the learning rate falls to a tenth, after equal parts of the updates."""
     looks: int = 10
-    """How often the tuning images are looked at: the best state of these is kept."""
+    """Number of scores on the tuning images; the best state of these is kept."""
 
 
 def short(updates: int = 400, batch: int = 32) -> TrainingRecipe:
-    """A fine-tuning from the weights that there are."""
+    """Return the recipe for fine-tuning from existing weights."""
     return TrainingRecipe("short fine-tuning", updates, batch, "sgd", 1e-3, weight_decay=1e-4)
 
 
 def paper_resnet(images: int) -> TrainingRecipe:
-    """The paper's for ResNet-18 (section III, RQ3): batches of 100, SGD at 0.1 with momentum 0.9 and a weight decay of
-    1e-4, a tenth after every 30 of 90 epochs. `images` are those of the arm "original only": every arm has its updates.
+    """Return the paper's recipe for ResNet-18 (section III, RQ3): batches of 100, SGD at 0.1 with momentum 0.9 and a
+    weight decay of 1e-4, a tenth after every 30 of 90 epochs. `images` are those of the arm "original only": every arm
+    has its updates.
     """
     return TrainingRecipe("paper, ResNet", max(1, 90 * images // 100), 100, "sgd", 0.1, 0.9, 1e-4, falls=2)
 
 
 def paper_deeplab(images: int) -> TrainingRecipe:
-    """The paper's for DeepLabV3: batches of 12, Adam at 0.002, 200 epochs; `images` as in `paper_resnet`."""
+    """Return the paper's DeepLabV3 recipe: batches of 12, Adam at 0.002, 200 epochs; `images` as in `paper_resnet`."""
     return TrainingRecipe("paper, DeepLabV3", max(1, 200 * images // 12), 12, "adam", 0.002)
 
 
@@ -74,21 +74,21 @@ class Example:
 
     image: Path
     target: int | tuple[int, ...] | Path
-    """Number of its class, or of several that are right; or a PNG of class numbers, `IGNORED` for none."""
+    """Number of its class, or of several right ones; or a PNG of class numbers, `IGNORED` for none."""
 
 
 @dataclass(frozen=True)
 class Arm:
-    """What one of several trainings learns from."""
+    """The training data of one of several trainings."""
 
     name: str
     examples: tuple[Example, ...]
     augmentation: Augmentation = ""
-    """Of torchvision, on every image before it is learnt from."""
+    """Augmentation of torchvision, for every image at each use."""
 
 
 def batches(examples: int, batch: int, updates: int, seed: int, begin: int = 0) -> Iterator[list[int]]:
-    """The examples of each update from `begin` on: all in a new order each round. Batches may span rounds."""
+    """Yield the examples of each update from `begin` on: all in a new order each round. Batches may span rounds."""
     orders: dict[int, np.ndarray] = {}
 
     def at(place: int) -> int:
@@ -116,13 +116,13 @@ def train(
     groups: Sequence[Sequence[int]] = (),
     header: dict[str, str] | None = None,
 ) -> None:
-    """Train a torch module, whose weights change, and leave what came of it in `folder`; where that holds a training
-    that was stopped, it goes on. `prepare` gives the pixels of an image as the module takes them, (3, h, w); `score`
-    says how good the module is on the tuning images, the larger the better. Where a mask has the numbers of `groups` of
-    classes of a segmenter, each class of a group is right. `header` is written into the file of weights.
+    """Train a torch module in place, and save the result in `folder`, where a stopped training is resumed. `prepare`
+    returns an image's pixels as the module takes them, (3, h, w). `score` rates the module on the tuning images, the
+    larger the better. If masks have the numbers of `groups` of a segmenter's classes, each class of a group is right.
+    `header` is written into the file of weights.
 
-    Raises UserError for an arm without examples or with a file that cannot be read, ValueError for a folder that holds
-    another training, and Cancelled when asked to stop: then it can go on later.
+    Raises UserError for an arm without examples or with an unreadable file, ValueError for a folder with another
+    training, and Cancelled when it is stopped: it can then be resumed.
     """
     from accelerate import Accelerator
     from safetensors.torch import save_file
@@ -131,21 +131,21 @@ def train(
         raise UserError(f"There is nothing to learn from in “{arm.name}”: no image of it is on the training side.")
     folder.mkdir(parents=True, exist_ok=True)
     about = {"arm": arm.name, "examples": len(arm.examples), "recipe": recipe.__dict__, "seed": seed, "kind": kind}
-    held = json.loads((folder / ABOUT).read_text()) if (folder / ABOUT).is_file() else None
-    if held is not None and held["training"] != about:
+    saved = json.loads((folder / ABOUT).read_text()) if (folder / ABOUT).is_file() else None
+    if saved is not None and saved["training"] != about:
         raise ValueError(f"{folder} holds another training")
     accelerator = Accelerator()
     optimiser, schedule = _optimiser(net, recipe)
     net, optimiser, schedule = accelerator.prepare(net, optimiser, schedule)
     update, best = 0, (-1, float("-inf"))
-    timed = 0.0, 0  # seconds of updates, and of how many
-    if held is not None:
-        if held["update"] >= recipe.updates:
+    timed = 0.0, 0  # seconds of updates, and their number
+    if saved is not None:
+        if saved["update"] >= recipe.updates:
             return
-        own = folder / STATE / str(held["update"])
-        accelerator.load_state(str(own if own.is_dir() else folder / STATE))  # version 0.1 kept one, under no number
-        update, best = held["update"], (held["best"][0], held["best"][1])
-        seconds, number = held.get("timed", timed)  # version 0.1 measured none
+        own = folder / STATE / str(saved["update"])
+        accelerator.load_state(str(own if own.is_dir() else folder / STATE))  # version 0.1 kept one, without a number
+        update, best = saved["update"], (saved["best"][0], saved["best"][1])
+        seconds, number = saved.get("timed", timed)  # version 0.1 measured none
         timed = seconds, number
     every = max(1, recipe.updates // recipe.looks)
     learnt, first = _Examples(arm, kind, prepare, seed), update
@@ -164,14 +164,14 @@ def train(
         found = score(accelerator.unwrap_model(net))
         if found > best[1]:
             best = (update, found)
-            # Cloned: weights that a network uses twice would be refused.
+            # Cloned: safetensors refuses weights that a network uses twice.
             state = {name: one.contiguous().clone() for name, one in accelerator.unwrap_model(net).state_dict().items()}
             replace_file(folder / BEST, partial(save_file, state, metadata=header))
-        # Beside the one before, which goes once this one is told of: after a kill there is one that fits its number.
+        # Beside the previous state, which goes once the new one is recorded: after a kill one fits its number.
         state_now = folder / STATE / str(update)
         accelerator.save_state(str(state_now))
-        told = json.dumps({"training": about, "update": update, "best": best, "timed": timed})
-        replace_file(folder / ABOUT, partial(Path.write_text, data=told, encoding="utf-8"))
+        record = json.dumps({"training": about, "update": update, "best": best, "timed": timed})
+        replace_file(folder / ABOUT, partial(Path.write_text, data=record, encoding="utf-8"))
         for old in set((folder / STATE).iterdir()) - {state_now}:
             shutil.rmtree(old) if old.is_dir() else old.unlink()
 
@@ -182,15 +182,15 @@ class _Examples:
 
         self._arm, self._kind, self._prepare, self._seed = arm, kind, prepare, seed
         self._several = max((len(one.target) for one in arm.examples if isinstance(one.target, tuple)), default=0)
-        """Of how many classes each may be the right one, at most; 0 where an image has one class."""
+        """Most classes that are right for an image; 0 if each image has one class."""
         if arm.augmentation and kind == "segmentation":
-            # Nothing that moves pixels: the mask would not follow.
+            # No augmentation that moves pixels: the mask would not follow.
             self._augment: Any = v2.ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.05)
         else:
             self._augment = {"": None, "randaugment": v2.RandAugment(), "augmix": v2.AugMix()}[arm.augmentation]
 
     def batch(self, places: Sequence[int], update: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Pixels (batch, 3, h, w) and targets (batch,), (batch, h, w), or (batch, classes) with -1 for none."""
+        """Return pixels (batch, 3, h, w) and targets (batch,), (batch, h, w), or (batch, classes) with -1 for none."""
         import torch
 
         with torch.random.fork_rng(devices=[]):
@@ -233,8 +233,8 @@ def _step(
     if kind == "segmentation" and logits.shape[-2:] != target.shape[-2:]:
         logits = functional.interpolate(logits, size=target.shape[-2:], mode="bilinear", align_corners=False)
     if kind == "classification" and target.ndim == 2:
-        own = logits.gather(1, target.clamp(min=0)).masked_fill(target < 0, float("-inf"))
-        loss = (logits.logsumexp(1) - own.logsumexp(1)).mean()
+        right_logits = logits.gather(1, target.clamp(min=0)).masked_fill(target < 0, float("-inf"))
+        loss = (logits.logsumexp(1) - right_logits.logsumexp(1)).mean()
     else:
         loss = functional.cross_entropy(logits, target, ignore_index=IGNORED if kind == "segmentation" else -100)
     accelerator.backward(loss)
@@ -244,7 +244,7 @@ def _step(
 
 
 def _grouped(logits: torch.Tensor, groups: Sequence[Sequence[int]]) -> torch.Tensor:
-    """The logits of groups of classes (batch, groups, ...), and behind them that of all classes of none."""
+    """Return the logits of groups of classes (batch, groups, ...), followed by that of all other classes."""
     import torch
 
     if not groups:
@@ -254,7 +254,7 @@ def _grouped(logits: torch.Tensor, groups: Sequence[Sequence[int]]) -> torch.Ten
 
 
 def logits_of(said: Any) -> Any:
-    """Return the logits in what a network of transformers, a torchvision segmenter, or one with two heads gives."""
+    """Return the logits in the output of a transformers network, a torchvision segmenter, or one with two heads."""
     if isinstance(said, dict) and "out" in said:
         return said["out"]
     return getattr(said, "logits", said)
@@ -274,7 +274,7 @@ def _optimiser(net: Any, recipe: TrainingRecipe) -> tuple[Any, Any]:
 
 
 def opened(file: Path, mode: str) -> Image.Image:
-    """An image, or a mask, to learn from or to measure with. Raises UserError for a file that cannot be read."""
+    """Return an image or a mask. Raises UserError for an unreadable file."""
     try:
         with Image.open(file) as image:
             return image.convert(mode)
@@ -283,7 +283,7 @@ def opened(file: Path, mode: str) -> Image.Image:
 
 
 def replace_file(file: Path, write: Callable[[Path], Any]) -> None:
-    """A file that is there is whole."""
+    """Replace a file atomically: an existing file is always complete."""
     half = file.with_name(f"{file.name}.tmp")
     write(half)
     half.replace(file)
