@@ -1,10 +1,10 @@
-"""Sets the lines of the checks on the truth of the drawn world: `python -m demo.calibrate`.
+"""Sets the thresholds of the checks by the truth of the drawn world: `python -m demo.calibrate`.
 
-Again whenever the generator, the CLIP or the checking segmenter is trained anew. It draws edited scenes with the demo
-profile (kept in a folder, so that a second time is fast), works out what each check measures of good images and of
-broken ones, and prints the table `[checks.bands]` for the profile; `--write` puts it in. Some ways to break are too
-rare to wait for, so images are also held against what they are not: the source against its edited caption, an image
-against another label, and against another scene.
+Run it again after each training of the generator, the CLIP or the checking segmenter. It draws edited scenes with the
+demo profile (kept in a folder, so that a second run is fast), computes what each check measures on good and on broken
+images, and prints the table `[checks.bands]` for the profile; `--write` stores it there. Some defects are too rare to
+wait for, so images are also compared with what they are not: the source with its edited caption, an image with another
+label, and with another scene.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ from pipeline.seams import Embedder
 from pipeline.stages import generation
 
 Bands = dict[str, tuple[float, float]]
-"""By check: where it fails below, and where it passes from."""
+"""By check: the value below which it fails, and the value from which it passes."""
 FIRST_SEED = 2_000_000
-"""Neither of the training nor of the report."""
+"""First of the seeds, which neither the training nor the report uses."""
 COUNT = 300
-"""How many of them set the lines; those behind them say in the report how good the lines are."""
+"""Number of scenes that set the thresholds. The report measures them on later scenes."""
 BLAMED, THROUGH = 0.015, 0.06
-"""So many good images one check may blame; and so many of those it is about may pass it, and of the broken ones all."""
+"""Shares: good images that a check may fail, and broken images that may pass it, or pass all checks."""
 BLAMED_FOR_NOTHING = 0.004
-"""So many a check may blame that is about nothing in particular: it is there for images that are another scene."""
+"""Share of good images that a general check may fail; it is there for images of another scene."""
 NEARER = ("edit shows", "label seen")
-"""Checks whose figure says what the image is nearer to: below 0 it is something else, so none passes from there."""
+"""Checks whose value says what the image is nearer to: below 0 it is something else, so no value below 0 passes."""
 WANTED = ("attribute", "weather", "time of day", "attribute", "weather", "time of day", "background", "attribute")
 """Types of edits, in turns."""
 
@@ -74,7 +74,7 @@ class Drawn:
 
 
 def draw(number: int, folder: Path, driver: Driver) -> Drawn:
-    """The edited scene of a number; drawn where the folder does not hold it yet."""
+    """Return the edited scene of a number, and draw it if the folder lacks it."""
     scene, rng, profile = random_scene(FIRST_SEED + number), random.Random(number), driver.profile
     pixels, mask = render(scene)
     source, file = Image.fromarray(pixels), folder / f"{number}.json"
@@ -88,19 +88,19 @@ def draw(number: int, folder: Path, driver: Driver) -> Drawn:
         choices = [(word, rng.choice(word.alternatives)) for word in chosen]
         goal = edited_scene(scene, [(word.slot, new) for word, new in choices])
         edits = tuple(Edit(word.text, new, word.edit_type) for word, new in choices)  # type: ignore[arg-type]
-        made = CounterfactualCaption(caption(goal), edits)
+        changed = CounterfactualCaption(caption(goal), edits)
         settings = recipe_of(DEFAULT_RECIPE).settings_in(profile)
-        images = generation.plan(CounterfactualCaptions((made,)), settings.generation, number).images
+        images = generation.plan(CounterfactualCaptions((changed,)), settings.generation, number).images
         store = MemoryStore(source, {"caption": Caption(caption(scene))})
         driver.run(Request(task, settings, DEFAULT_RECIPE, number, stages=(), images=images), store)
         store.cases[0].image.save(folder / f"{number}.png")
         store.cases[0].artifacts["control image"].save(folder / f"{number}-control.png")
-        file.write_text(json.dumps({"slots": [(word.slot, new) for word, new in choices], "cf": to_plain(made)}))
-    held = json.loads(file.read_text())
+        file.write_text(json.dumps({"slots": [(word.slot, new) for word, new in choices], "cf": to_plain(changed)}))
+    saved = json.loads(file.read_text())
     image, control = (Image.open(folder / f"{number}{end}.png") for end in ("", "-control"))
-    edits_by_slot = tuple((slot, new) for slot, new in held["slots"])
-    made = from_plain(CounterfactualCaption, held["cf"])
-    return Drawn(scene, edits_by_slot, made, source, mask, image.convert("RGB"), control.convert("RGB"), task)
+    edits_by_slot = tuple((slot, new) for slot, new in saved["slots"])
+    counterfactual = from_plain(CounterfactualCaption, saved["cf"])
+    return Drawn(scene, edits_by_slot, counterfactual, source, mask, image.convert("RGB"), control.convert("RGB"), task)
 
 
 def checks_of(
@@ -111,17 +111,17 @@ def checks_of(
     label: str = "",
     labels: Sequence[str] = OBJECT_CLASSES,
 ) -> tuple[Check, ...]:
-    """The checks of an image of a scene: of its own one, or of another that is held against the same caption."""
+    """Return the checks of a scene's image, or of another image against the same caption."""
     task = Task("classification", label=label) if label else drawn.task
     conditioning, source_caption = load_profile("demo").settings.conditioning, caption(drawn.scene)
-    shown, wanted = image or drawn.image, made or drawn.counterfactual
+    shown, expected = image or drawn.image, made or drawn.counterfactual
     mask = NamedMask(Image.fromarray(drawn.mask), dict(enumerate(SEMANTIC_CLASSES)))
     return image_checks(
         drawn.source,
         shown,
         drawn.control,
         source_caption,
-        wanted,
+        expected,
         task,
         clip,
         labels,
@@ -131,12 +131,12 @@ def checks_of(
 
 
 def figures(checks: Sequence[Check]) -> dict[str, float]:
-    """What checks measured, by name."""
+    """Return the values that checks measured, by name."""
     return {check.name: check.value for check in checks if check.value is not None}
 
 
 def band_of(good: Sequence[float], bad: Sequence[float], blamed: float = BLAMED) -> tuple[float, float]:
-    """Below the first it fails, from the second on it passes. One line in the middle where the two do not overlap."""
+    """Return the threshold to fail below and the one to pass from; a single one in the middle if they overlap."""
     failed_below = float(np.quantile(good, blamed))
     passed_from = float(np.quantile(bad, 1 - THROUGH)) if bad else failed_below
     if passed_from < failed_below:
@@ -146,22 +146,22 @@ def band_of(good: Sequence[float], bad: Sequence[float], blamed: float = BLAMED)
 
 @dataclass
 class Measured:
-    """What the checks measure."""
+    """Measurements of the checks."""
 
     by_check: dict[str, tuple[list[float], list[float]]]
-    """Of images that are good in what a check is about, and of those that are not."""
+    """Values of images that are good in what a check is about, and of those that are not."""
     images: list[tuple[Truth, dict[str, float]]]
-    """Of each generated image: the truth, and what each check measures of it."""
+    """The truth of each generated image, with the value of each check."""
 
 
 def raised(bands: Bands, images: Sequence[tuple[Truth, dict[str, float]]]) -> Bands:
-    """The bands, with the lines from which a check passes raised until few of the broken images pass all checks: always
-    the one at whose cost fewest good images do, of the checks that are about what is wrong.
+    """Return the bands with higher thresholds to pass, until few broken images pass all checks. Each step raises the
+    threshold that costs the fewest good images, among the checks that are about the defect.
     """
-    held = dict(bands)
+    raised_bands = dict(bands)
 
     def passes(measured: dict[str, float]) -> bool:
-        return all(value >= held[name][1] for name, value in measured.items())
+        return all(value >= raised_bands[name][1] for name, value in measured.items())
 
     most = THROUGH * sum(truth.broken for truth, _ in images)
     while len(through := [(truth, found) for truth, found in images if truth.broken and passes(found)]) > most:
@@ -172,15 +172,15 @@ def raised(bands: Bands, images: Sequence[tuple[Truth, dict[str, float]]]) -> Ba
             for name, value in found.items()
             if name in ABOUT and getattr(truth, ABOUT[name])
         ]
-        if not costs:  # what is wrong with them no check is about
+        if not costs:  # no check is about what is wrong with them
             break
         _, name, line = min(costs)
-        held[name] = held[name][0], round(line + 0.001, 3)
-    return held
+        raised_bands[name] = raised_bands[name][0], round(line + 0.001, 3)
+    return raised_bands
 
 
 def collect(drawn: Sequence[Drawn], profile: Profile, clip: Embedder) -> Measured:
-    """What the checks measure of drawn images, and of such that are held against what they are not."""
+    """Measure the checks on drawn images, and on pairs that do not belong together."""
     images = list[tuple[Truth, dict[str, float]]]()
     good, bad = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
     judges, checker = Judges(), MaskChecker(profile)
@@ -205,8 +205,8 @@ def collect(drawn: Sequence[Drawn], profile: Profile, clip: Embedder) -> Measure
         if one.scene.family == "object":
             wrong = random.Random(one.scene.seed).choice([name for name in OBJECT_CLASSES if name != one.scene.label])
             text = re.sub(rf"\b{one.scene.label}\b", wrong, one.counterfactual.text)
-            made = CounterfactualCaption(text, one.counterfactual.edits)
-            bad["label seen"].append(figures(checks_of(one, clip, made=made, label=wrong))["label seen"])
+            mislabelled = CounterfactualCaption(text, one.counterfactual.edits)
+            bad["label seen"].append(figures(checks_of(one, clip, made=mislabelled, label=wrong))["label seen"])
             continue
         masked = figures(checker.checks(one.source, one.image, one.mask, one.counterfactual.edits))
         add(truth, masked)
@@ -242,8 +242,8 @@ def main() -> int:
     print(text)
     if options.write:
         file = PROFILES / "demo.toml"
-        held = re.sub(r"\[checks\.bands\][^\[]*", "", file.read_text(encoding="utf-8"))
-        file.write_text(held.replace("[checks.segmenter]", f"{text}\n[checks.segmenter]", 1), encoding="utf-8")
+        rest = re.sub(r"\[checks\.bands\][^\[]*", "", file.read_text(encoding="utf-8"))
+        file.write_text(rest.replace("[checks.segmenter]", f"{text}\n[checks.segmenter]", 1), encoding="utf-8")
     return 0
 
 

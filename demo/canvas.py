@@ -31,22 +31,22 @@ class Canvas:
         self.mask = np.zeros((self.side, self.side), np.uint8)
 
     def picture(self) -> np.ndarray:
-        """RGB, uint8, (size, size, 3)."""
+        """Return the picture: RGB, uint8, (size, size, 3)."""
         return cv2.resize(self.pixels, (self.size, self.size), interpolation=cv2.INTER_AREA)
 
     def semantic_mask(self) -> np.ndarray:
-        """Indices into `SEMANTIC_CLASSES`, uint8, (size, size)."""
+        """Return the mask: indices into `SEMANTIC_CLASSES`, uint8, (size, size)."""
         offset = SUPERSAMPLING // 2
         return np.ascontiguousarray(self.mask[offset::SUPERSAMPLING, offset::SUPERSAMPLING])
 
     def rows(self, top: Colour, bottom: Colour, start: float = 0.0, end: float = 1.0) -> np.ndarray:
-        """A colour for every row, blended from `top` at y = start to `bottom` at y = end: float (side, 3)."""
+        """Return a colour for every row, blended from `top` at y = start to `bottom` at y = end: float (side, 3)."""
         y = (np.arange(self.side) + 0.5) / self.side
         t = np.clip((y - start) / max(end - start, 1e-6), 0, 1)[:, None]
         return np.asarray(top) * (1 - t) + np.asarray(bottom) * t
 
     def fill(self, row_colours: np.ndarray, semantic: str) -> None:
-        """Paint everything."""
+        """Paint the whole picture and mask."""
         self.pixels[:] = row_colours.astype(np.uint8)[:, None, :]
         self.mask[:] = SEMANTIC_CLASSES.index(semantic)
 

@@ -1,8 +1,8 @@
-"""What is true of a generated image of the drawn world, and so what the checks of images should say of it.
+"""The truth of a generated image of the drawn world, and so what the checks of images should find.
 
-The scene says where everything is and how it should look after its edits; the judges of the report, which share nothing
-with the generator, the CLIP and the segmenter of the checks, read what the generated image shows of that. Where they do
-not read it in the ideal image either, nothing is held against the generated one.
+The scene tells where everything is and how it should look after its edits. The judges of the report, which share
+nothing with the generator, the CLIP and the segmenter of the checks, read what the generated image shows of that. What
+they do not read in the ideal image either is not held against the generated one.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ if TYPE_CHECKING:
 THINGS = ("vehicle", "pedestrian")
 """Classes that come as single things."""
 SURROUNDINGS = ("building", "vegetation")
-"""Classes that no road protects and that stand in it."""
+"""Classes beside the road that are not protected."""
 SMALLEST, LARGE = 20, 164
-"""Pixels of a thing that is looked for, and of one that is large: 1 % of the image."""
+"""Pixels of the smallest thing that is checked, and of a large one: 1 % of the image."""
 OUTLINE = 4.0
-"""Grey values a pixel: steeper is an outline."""
+"""Grey values a pixel; anything steeper is an outline."""
 MELTED = 0.6
-"""A large thing of whose outlines less is drawn, in their direction, has melted: set by eye on 266 drawn buildings."""
+"""Share of its outlines, in their direction, below which a large thing has melted: set by eye on 266 buildings."""
 HALF, QUARTER = 0.5, 0.25
-"""A thing of which less than half is seen is lost; a protected class of which less than a quarter is."""
+"""Least share that must be seen of a thing, and of a protected class; below it they are lost."""
 
 
 PARTS = {"ground": GROUNDS, "trees": TREES, "walls": WALLS, "water": WATERS, "hills": HILLS}
-"""What of a scene's background may change, by slot, and what each may be."""
+"""Parts of a scene's background that may change, by slot, with their values."""
 CHANGED = 20
-"""From this difference on, 0 to 255, a pixel counts as changed by an edit."""
+"""Least difference, 0 to 255, of a pixel that an edit changed."""
 
 
 @dataclass(frozen=True)
 class Truth:
-    """What is wrong with an image; each False for a good one."""
+    """The defects of an image; all False for a good one."""
 
     edit_missing: bool
     label_lost: bool
@@ -63,21 +63,21 @@ class Truth:
 
     @property
     def broken(self) -> bool:
-        """Whether it is no valid test case."""
+        """True if it is not a valid test case."""
         return any(getattr(self, wrong) for wrong in Truth.__dataclass_fields__)
 
 
 WEAKER = {"stormy": "rainy"}
-"""A storm is rain under a darker sky, with a flash. One without its flash is no broken image: the report's first table
+"""A storm is rain under a darker sky, with a flash. Without its flash the image is not broken; the report's first table
 counts it as an edit that does not show.
 """
 
 
 def edited_scene(scene: Scene, edits: Iterable[tuple[str, str]]) -> Scene:
-    """The scene after its edits: pairs of the slot of a `WorldKeyword` and its alternative."""
+    """Return the scene after its edits: pairs of the slot of a `WorldKeyword` and its alternative."""
     for slot, alternative in edits:
         if slot == "time":
-            scene = scene.with_look(time=next(time for time, said in TIME_PHRASES.items() if said == alternative))
+            scene = scene.with_look(time=next(time for time, phrase in TIME_PHRASES.items() if phrase == alternative))
         elif slot.startswith("colour"):
             colours = list(scene.look.colours)
             colours[int(slot.split()[1])] = alternative
@@ -88,62 +88,62 @@ def edited_scene(scene: Scene, edits: Iterable[tuple[str, str]]) -> Scene:
 
 
 def slots_of(keywords: Iterable[WorldKeyword], keyword: str) -> tuple[str, ...]:
-    """The slots that a word of the caption names; one colour may be that of several things."""
+    """Return the slots that a word of the caption names; one colour may be that of several things."""
     return tuple(word.slot for word in keywords if word.text == keyword)
 
 
 def truth_of(scene: Scene, edits: Iterable[tuple[str, str]], image: np.ndarray, judges: Judges) -> Truth:
-    """The truth of an image, uint8 (128, 128, 3), that was made from a scene with edits by slot."""
+    """Return the truth of an image, uint8 (128, 128, 3), made from a scene with edits by slot."""
     edits = tuple(edits)
     goal = edited_scene(scene, edits)
     ideal, mask = render(goal)
-    seen, wanted = judges.read(image), judges.read(ideal)
+    seen, ideal_reading = judges.read(image), judges.read(ideal)
     missing = False
     for slot, _ in edits:
         if slot == "weather":
             shown = {goal.look.weather, WEAKER.get(goal.look.weather, "")} - {scene.look.weather}
-            missing |= wanted.weather == goal.look.weather and seen.weather not in shown
+            missing |= ideal_reading.weather == goal.look.weather and seen.weather not in shown
         elif slot == "time":
-            missing |= seen.time != goal.look.time == wanted.time
+            missing |= seen.time != goal.look.time == ideal_reading.time
         elif slot in PARTS:
             missing |= not part_shows(scene, goal, slot, image)
         else:
             place = int(slot.split()[1])
             pixels, colour = painted_pixels(scene, place), goal.look.colours[place]
-            missing |= bool(pixels.any()) and seen.colour(pixels) != colour == wanted.colour(pixels)
-    label_lost = scene.family == "object" and seen.label != scene.label == wanted.label
+            missing |= bool(pixels.any()) and seen.colour(pixels) != colour == ideal_reading.colour(pixels)
+    label_lost = scene.family == "object" and seen.label != scene.label == ideal_reading.label
     if scene.family != "road":
         return Truth(missing, label_lost, False, False)
     class_lost = thing_lost = surroundings_lost = form_lost = False
     for name in (*PROTECTED_ROAD_CLASSES, *SURROUNDINGS):
         number = SEMANTIC_CLASSES.index(name)
         for thing, piece in _pieces(mask == number, name in THINGS or name in SURROUNDINGS):
-            there, could = (float((reading.mask[piece] == number).mean()) for reading in (seen, wanted))
+            found, could = (float((reading.mask[piece] == number).mean()) for reading in (seen, ideal_reading))
             large = thing and piece.sum() >= LARGE
             form_lost |= large and outlines_drawn(image, ideal, piece) < MELTED
             if could < HALF:
                 continue
             if name in SURROUNDINGS:
-                surroundings_lost |= large and there < HALF
+                surroundings_lost |= large and found < HALF
             elif thing:
-                thing_lost |= there < HALF
+                thing_lost |= found < HALF
             else:
-                class_lost |= there < QUARTER
+                class_lost |= found < QUARTER
     return Truth(missing, label_lost, class_lost, thing_lost, surroundings_lost, form_lost)
 
 
 def outlines_drawn(image: np.ndarray, ideal: np.ndarray, piece: np.ndarray) -> float:
-    """How much of the outlines that a piece, bool (128, 128), has in the ideal image are drawn in the image, in their
-    direction and at most a pixel away, 0 to 1; 1 where it has none.
+    """Return the share of a piece's outlines in the ideal image that the image draws, in their direction and at most a
+    pixel away, 0 to 1; 1 if it has none. The piece is bool (128, 128).
     """
     import cv2
 
-    wanted_x, wanted_y = gradients(ideal)
+    ideal_x, ideal_y = gradients(ideal)
     drawn_x, drawn_y = gradients(image)
-    strength = np.hypot(wanted_x, wanted_y)
+    strength = np.hypot(ideal_x, ideal_y)
     moved = [(y, x) for y in (-1, 0, 1) for x in (-1, 0, 1)]
     along = [
-        np.abs(np.roll(drawn_x, by, (0, 1)) * wanted_x + np.roll(drawn_y, by, (0, 1)) * wanted_y) / (strength + 1e-6)
+        np.abs(np.roll(drawn_x, by, (0, 1)) * ideal_x + np.roll(drawn_y, by, (0, 1)) * ideal_y) / (strength + 1e-6)
         for by in moved
     ]
     drawn = np.minimum(np.max(along, 0), strength)
@@ -152,7 +152,7 @@ def outlines_drawn(image: np.ndarray, ideal: np.ndarray, piece: np.ndarray) -> f
 
 
 def _pieces(where: np.ndarray, things: bool) -> list[tuple[bool, np.ndarray]]:
-    """The whole class, and each of its things; whether it is a thing, and its pixels."""
+    """Return the whole class and each of its things: whether it is a thing, and its pixels."""
     import cv2
 
     found = [(False, where)] if where.sum() >= SMALLEST else []
@@ -163,22 +163,22 @@ def _pieces(where: np.ndarray, things: bool) -> list[tuple[bool, np.ndarray]]:
 
 
 def part_shows(scene: Scene, goal: Scene, slot: str, image: np.ndarray) -> bool:
-    """Whether a part of the background looks as in the edited scene, and not as it did before. `slot` is of `PARTS`.
+    """Return whether a part of the background looks as in the edited scene, not as before. `slot` is of `PARTS`.
 
-    Goes by the mean colour of what the edit changes, so that it asks for no grain that the generator cannot draw. True
-    where the edit changes nothing that can be seen, such as the ground under snow.
+    Compares the mean colour of the changed pixels, so it demands no texture that the generator cannot draw. True if the
+    edit changes nothing visible, such as the ground under snow.
     """
     ideal = render(goal)[0].astype(float)
     before = render(goal.with_look(**{slot: getattr(scene.look, slot)}))[0].astype(float)
     changed = np.abs(ideal - before).max(2) > CHANGED
     if not changed.any():
         return True
-    seen, wanted, old = (pixels[changed].mean(0) for pixels in (image, ideal, before))
-    return bool(np.abs(seen - wanted).sum() <= np.abs(seen - old).sum())
+    seen, new, old = (pixels[changed].mean(0) for pixels in (image, ideal, before))
+    return bool(np.abs(seen - new).sum() <= np.abs(seen - old).sum())
 
 
 def painted_pixels(scene: Scene, place: int) -> np.ndarray:
-    """The pixels that the paint of one coloured thing covers, bool (128, 128): those that change with the paint."""
+    """Return the pixels, bool (128, 128), that change with the paint of one coloured thing."""
     drawn = []
     for colour in ("white", "blue"):
         colours = list(scene.look.colours)

@@ -23,9 +23,9 @@ from demo.scene import OBJECT_CLASSES, PROTECTED_ROAD_CLASSES, SEMANTIC_CLASSES,
 
 TABLE = "sources.csv"
 FIRST_SEED, SEEDS = 6_100_000, 900_000
-"""No training saw these scenes, and no measurement of this project draws them."""
+"""Seeds that neither a training nor a measurement of this project uses."""
 COUNT = 60
-"""Scenes of a data set if nobody says how many."""
+"""Default number of scenes."""
 _PLAN = """name = "{name}"
 
 [data]
@@ -44,7 +44,7 @@ captions_a_source = 2       # test cases of one image
 
 
 def _quiet(_done: int, _total: int) -> None:
-    """Hear of progress and do nothing."""
+    """Ignore the progress."""
 
 
 def write_scenes(folder: Path, kind: TaskKind, count: int, seed: int, on_count: OnCount = _quiet) -> None:
@@ -61,7 +61,7 @@ def write_scenes(folder: Path, kind: TaskKind, count: int, seed: int, on_count: 
 def write_data_set(folder: Path, scenes: Sequence[tuple[Scene, Mapping[str, str]]], on_count: OnCount = _quiet) -> None:
     """Write scenes as a data set of the layout "csv": images, masks of the streets, and a table.
 
-    Each scene comes with further columns of its row. An image that is there already stays as it is.
+    Each scene comes with further columns of its row. Existing images are kept.
     """
     folder.mkdir(parents=True, exist_ok=True)
     rows = list(_written(folder, scenes, on_count))
@@ -70,7 +70,7 @@ def write_data_set(folder: Path, scenes: Sequence[tuple[Scene, Mapping[str, str]
         table = csv.DictWriter(file, list(rows[0]))
         table.writeheader()
         table.writerows(rows)
-    half.replace(folder / TABLE)  # a table that is there is whole, and all that it names is there
+    half.replace(folder / TABLE)  # an existing table is complete, and so are all files that it names
 
 
 def _written(
@@ -88,7 +88,7 @@ def _written(
 
 
 def write_scene(scene: Scene, image: Path, mask: Path) -> None:
-    """Write the picture of a scene, and the mask of a street. Both are whole once the picture is there."""
+    """Write the picture of a scene, and the mask of a street. If the picture exists, both are complete."""
     pixels, numbers = render(scene)
     image.parent.mkdir(parents=True, exist_ok=True)
     if not scene.label:
@@ -100,12 +100,12 @@ def write_scene(scene: Scene, image: Path, mask: Path) -> None:
 
 
 def image_name(place: int, folder: str = "images") -> str:
-    """The file of a scene in its data set."""
+    """Return the file of a scene in its data set."""
     return f"{folder}/{place:04}.png"
 
 
 def fair_scene(seed: int, family: str, place: int) -> Scene:
-    """The scene of a seed on a fair day. Labels take turns by its place among the others."""
+    """Return the scene of a seed on a fair day. Its label depends on its place among the others."""
     label = OBJECT_CLASSES[place % len(OBJECT_CLASSES)] if family == "object" else None
     return fair(random_scene(seed, family, label), random.Random(f"fair {seed}"))
 
@@ -120,7 +120,7 @@ def plan_text(root: str, kind: TaskKind) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write a data set and say where it lies."""
+    """Write a data set and print its path."""
     kinds = get_args(TaskKind)
     parser = argparse.ArgumentParser(prog="python -m demo.data_set", description=__doc__)
     parser.add_argument("--kind", choices=kinds, default=kinds[0], help="labels or masks (default: %(default)s)")

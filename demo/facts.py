@@ -1,4 +1,4 @@
-"""Reads the facts out of a caption of the drawn world, so that captions can be scored against a scene. Pure text."""
+"""Reads the facts in a caption of the drawn world, to score captions against a scene. Pure text."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from demo.language import CARS_TOLD, NUMBER_WORDS, OTHER_NAMES, TIME_PHRASES, ca
 from demo.scene import COLOURS, OBJECT_CLASSES, WEATHERS, Scene
 
 WALKERS = ("pavement is empty|nobody is on the pavement", "pedestrian", "pedestrians")
-"""What tells none, one and two of them."""
+"""Patterns for none, one and two pedestrians."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a text says, by the first names of the world; "" or None where it says nothing (or more than one thing)."""
+    """The facts of a text, by the first names of the world; "" or None if it states none (or more than one)."""
 
     label: str
     """An object class, or "road"."""
     colours: tuple[str, ...]
-    """Of the vehicles, nearest first; or of the object."""
+    """Colours of the vehicles, nearest first, or of the object."""
     weather: str
     time: str
     vehicles: int | None
@@ -27,32 +27,32 @@ class Facts:
 
 
 def facts_of(text: str) -> Facts:
-    """The facts that a text states in the world's own words."""
+    """Return the facts that a text states in the world's own words."""
     label = _only(text, (*OBJECT_CLASSES, "road"))
-    told = text.lower()
+    lowered = text.lower()
     if label == "road":
-        colours = _colours_of_cars(told)
+        colours = _colours_of_cars(lowered)
     else:
-        colours = tuple(re.findall(rf"\b({'|'.join(_names(COLOURS))}) {label}\b", told)) if label else ()
-    number = re.search(rf"\b({'|'.join(NUMBER_WORDS)}) cars?\b", told)
-    walkers = {count for count, words in enumerate(WALKERS) if re.search(rf"\b({words})\b", told)}
+        colours = tuple(re.findall(rf"\b({'|'.join(_names(COLOURS))}) {label}\b", lowered)) if label else ()
+    number = re.search(rf"\b({'|'.join(NUMBER_WORDS)}) cars?\b", lowered)
+    walkers = {count for count, words in enumerate(WALKERS) if re.search(rf"\b({words})\b", lowered)}
     return Facts(
         label=label,
         colours=tuple(canonical(colour) for colour in colours),
-        weather=_only(told, WEATHERS),
-        time=_only(told, tuple(TIME_PHRASES.values())),
+        weather=_only(lowered, WEATHERS),
+        time=_only(lowered, tuple(TIME_PHRASES.values())),
         vehicles=NUMBER_WORDS.index(number.group(1)) if number else None,
         pedestrians=walkers.pop() if len(walkers) == 1 else None,
     )
 
 
 def names_in(text: str, word: str) -> list[str]:
-    """By which of its names a text holds a word of the world."""
+    """Return the names by which a text mentions a word of the world."""
     return [name for name in _names((word,)) if re.search(rf"\b{re.escape(name)}\b", text)]
 
 
 def facts_of_scene(scene: Scene) -> Facts:
-    """The facts that a right caption states."""
+    """Return the facts that a correct caption states."""
     road = scene.family == "road"
     return Facts(
         label=scene.label or "road",
@@ -65,7 +65,7 @@ def facts_of_scene(scene: Scene) -> Facts:
 
 
 def _colours_of_cars(told: str) -> tuple[str, ...]:
-    """Of the form that tells of most cars; a place that is not told gives none."""
+    """Return the colours by the form that names most cars; unnamed places have none."""
     found: list[tuple[str, ...]] = [()]
     for form in CARS_TOLD:
         for places in form.values():

@@ -1,8 +1,8 @@
-"""Judges of generated images: what class, weather, time of day and colours they show, and where everything is.
+"""Judges of generated images: their class, weather, time of day and colours, and where everything is.
 
-One small network of our own, trained on rendered scenes only. It shares nothing with the generator or its CLIP,
-so its word on a generated image is an outside opinion. `demo.train.judges` trains it, `experiments.demo_report.report`
-asks it.
+One small network of our own, trained on rendered scenes only. It shares nothing with the generator or its CLIP, so its
+reading of a generated image is independent. `demo.train.judges` trains it, and `experiments.demo_report.report` uses
+it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CLASSES = (*OBJECT_CLASSES, "road")
 
 @dataclass(frozen=True)
 class Reading:
-    """What the judges see in one image."""
+    """The judges' reading of one image."""
 
     label: str
     """One of `CLASSES`."""
@@ -33,10 +33,10 @@ class Reading:
     mask: np.ndarray
     """Indices into `SEMANTIC_CLASSES`, uint8 (128, 128)."""
     colour_scores: np.ndarray
-    """How much each pixel speaks for each of `COLOURS`, float32 (len(COLOURS), 128, 128)."""
+    """The score of each of `COLOURS` at each pixel, float32 (len(COLOURS), 128, 128)."""
 
     def colour(self, pixels: np.ndarray) -> str:
-        """The colour of the thing that covers `pixels` (bool, (128, 128), at least one of them)."""
+        """Return the colour of the thing that covers `pixels` (bool, (128, 128), at least one of them)."""
         return COLOURS[int(self.colour_scores[:, pixels].mean(1).argmax())]
 
 
@@ -64,8 +64,8 @@ class JudgeNet(nn.Module):
         )
 
     def forward(self, images: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Logits for images in -1..1, (count, 3, 128, 128): "class", "weather", "time" as (count, classes), "semantic"
-        as (count, classes, 128, 128), "colours" as (count, colours, 64, 64)."""
+        """Return logits for images in -1..1, (count, 3, 128, 128): "class", "weather", "time" as (count, classes),
+        "semantic" as (count, classes, 128, 128), "colours" as (count, colours, 64, 64)."""
         levels = [self.stem(images)]
         for step in self.down:
             levels.append(step(levels[-1]))
@@ -83,16 +83,16 @@ class JudgeNet(nn.Module):
 
 
 class Judges:
-    """The trained network. Raises FileNotFoundError when its weights are not there."""
+    """The trained network. Raises FileNotFoundError if its weights are missing."""
 
     def __init__(self, weights: Path = WEIGHTS) -> None:
         state = load_file(weights)
         self._net = JudgeNet(state["stem.0.weight"].shape[0]).eval()
-        self._net.load_state_dict(state)  # fp16 in the file, copied into the network's fp32
+        self._net.load_state_dict(state)  # fp16 in the file, fp32 in the network
 
     @torch.inference_mode()
     def read(self, image: np.ndarray) -> Reading:
-        """The reading of one RGB image, uint8 (128, 128, 3)."""
+        """Return the reading of one RGB image, uint8 (128, 128, 3)."""
         if image.shape != (128, 128, 3) or image.dtype != np.uint8:
             raise ValueError(f"the judges take uint8 images of 128 x 128 x 3, not {image.dtype} {image.shape}")
         tensor = torch.from_numpy(image.copy()).permute(2, 0, 1)[None].float() / 127.5 - 1

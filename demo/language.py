@@ -1,9 +1,9 @@
-"""What the drawn world says of a scene: its caption, and which words of it may change.
+"""The text of a scene: its caption, and the words of it that may change.
 
-A scene can be told in `FORMS` forms, and most words of its look have several names ("foggy" is "misty" too). The
-canonical wording is one of them, so that a caption can be scored against the scene; `canonical` leads from any name
-back to it. Two sentences depend on the weather beside the weather word itself (the state of the ground, the water):
-changing the weather has consequences that a plain word swap would miss.
+A scene has `FORMS` forms of captions, and most words of its look have several names ("foggy" is "misty" too). The
+canonical wording is one of them, to score captions against; `canonical` maps any name to it. Two sentences depend on
+the weather besides its word (the state of the ground, the water): a change of weather has consequences that a plain
+swap of words would miss.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "wooded": ("forested",),
     "bare": ("barren",),
 }
-"""What else a word of the look may be called."""
+"""Other names of words of the look."""
 _CANONICAL = {name: word for word, names in OTHER_NAMES.items() for name in names}
 FORMS = 3
 NUMBER_WORDS = ("no", "one", "two", "three")
@@ -85,7 +85,7 @@ CARS_TOLD: tuple[dict[int, tuple[str, ...]], ...] = (
         3: ("the first car is ", "the second car is ", "the third car is "),
     },
 )
-"""What stands before the colour of each car, by form and number of cars."""
+"""Words before the colour of each car, by form and number of cars."""
 PEDESTRIAN_SENTENCES = (
     ("The pavement is empty.", "A pedestrian walks on the pavement.", "Two pedestrians walk on the pavement."),
     ("The pavement is empty.", "A pedestrian walks on the pavement.", "Two pedestrians walk on the pavement."),
@@ -96,13 +96,13 @@ PEDESTRIAN_SENTENCES = (
 
 @dataclass(frozen=True)
 class Wording:
-    """How a scene is told: one of the forms, and what some words of its look are called."""
+    """The wording of a scene: one of the forms, and the names of some words of its look."""
 
     form: int = 0
     names: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def name(self, word: str) -> str:
-        """What a word is called here."""
+        """Return the name of a word in this wording."""
         return self.names.get(word, word)
 
 
@@ -111,22 +111,22 @@ CANONICAL = Wording()
 
 @dataclass(frozen=True)
 class WorldKeyword:
-    """A word or phrase of the caption that may change, what kind of edit that is, and what it may become."""
+    """A word or phrase of the caption that may change, its edit type, and its alternatives."""
 
     text: str
     edit_type: str
     alternatives: tuple[str, ...]
     slot: str
-    """Which part of the look it names: "weather", "time", "ground", "trees", ..., or "colour 0", "colour 1", ..."""
+    """The part of the look that it names: "weather", "time", "ground", "trees", ..., or "colour 0", "colour 1", ..."""
 
 
 def canonical(word: str) -> str:
-    """The world's first name for a word of a look; any other word as it is."""
+    """Return the world's first name for a word of a look; any other word as it is."""
     return _CANONICAL.get(word, word)
 
 
 def random_wording(rng: random.Random, plain: float = 0.4, other_name: float = 0.35) -> Wording:
-    """The canonical wording with chance `plain`, else any form, with another name for each word by chance."""
+    """Return the canonical wording with chance `plain`, else any form with another name for each word by chance."""
     if rng.random() < plain:
         return CANONICAL
     names = {word: rng.choice(names) for word, names in OTHER_NAMES.items() if rng.random() < other_name}
@@ -134,7 +134,7 @@ def random_wording(rng: random.Random, plain: float = 0.4, other_name: float = 0
 
 
 def ground_sentence(weather: str, ground: str) -> str:
-    """The sentence on the ground, which the weather rewrites."""
+    """Return the sentence on the ground, which depends on the weather."""
     match canonical(weather):
         case "snowy":
             return "Snow covers the ground."
@@ -145,7 +145,7 @@ def ground_sentence(weather: str, ground: str) -> str:
 
 
 def water_sentence(weather: str, water: str) -> str:
-    """The sentence on the water, which the weather rewrites."""
+    """Return the sentence on the water, which depends on the weather."""
     match canonical(weather):
         case "snowy":
             return f"Snow falls on the {water} water."
@@ -158,12 +158,12 @@ def water_sentence(weather: str, water: str) -> str:
 
 
 def article(word: str) -> str:
-    """ "A" or "An"."""
+    """Return "A" or "An"."""
     return "An" if word[:1] in "aeiou" else "A"
 
 
 def caption(scene: Scene, wording: Wording = CANONICAL) -> str:
-    """The caption of a scene: three to six sentences."""
+    """Return the caption of a scene: three to six sentences."""
     return _object_caption(scene, wording) if scene.family == "object" else _road_caption(scene, wording)
 
 
@@ -203,8 +203,8 @@ def _road_caption(scene: Scene, wording: Wording) -> str:
                 f"There {'is' if scene.vehicles == 1 else 'are'} {cars} on a road.",
             ]
     if scene.vehicles:
-        told = zip(CARS_TOLD[wording.form][scene.vehicles], look.colours, strict=True)
-        parts = [f"{before}{name(colour)}" for before, colour in told]
+        colours = zip(CARS_TOLD[wording.form][scene.vehicles], look.colours, strict=True)
+        parts = [f"{before}{name(colour)}" for before, colour in colours]
         joined = parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]
         sentences.append(joined[0].upper() + joined[1:] + ".")
     sentences.append(PEDESTRIAN_SENTENCES[wording.form][scene.pedestrians])
@@ -216,7 +216,7 @@ def _road_caption(scene: Scene, wording: Wording) -> str:
 
 
 def keywords(scene: Scene) -> list[WorldKeyword]:
-    """The words of `caption(scene)` that may change, in caption order, each with every alternative of the world."""
+    """Return the words of `caption(scene)` that may change, in order, each with every alternative of the world."""
     look = scene.look
 
     def word(text: str, edit_type: str, choices: tuple[str, ...], slot: str) -> WorldKeyword:
@@ -240,7 +240,7 @@ def keywords(scene: Scene) -> list[WorldKeyword]:
 
 
 def protected_words(scene: Scene) -> tuple[str, ...]:
-    """Words that the caption must keep: the label, or the protected things that the scene shows."""
+    """Return words that the caption must keep: the label, or the visible protected things."""
     if scene.family == "object":
         return (scene.label,)
     words = ["road", "car" if scene.vehicles == 1 else "cars", "pavement"]

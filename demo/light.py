@@ -1,4 +1,4 @@
-"""The light of a scene: how weather and time of day change every colour, the sky, and what falls through the air."""
+"""The light of a scene: the effect of weather and time of day on colours, sky, rain and snow."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _HAZE = {
     "night": (66, 70, 90),
 }
 _DUST: Colour = (232, 190, 116)
-"""What hazy air is mixed with, which fog is not."""
+"""Colour of the dust in hazy air, which fog lacks."""
 _OVERCAST_SHARE = {
     "sunny": 0.0,
     "cloudy": 0.45,
@@ -91,7 +91,7 @@ _STREWN: dict[str, tuple[Colour, ...]] = {
     "rocky": ((106, 106, 112), (184, 184, 186)),
     "flowery": ((250, 238, 120), (250, 250, 250), (236, 120, 160)),
 }
-"""What lies on such ground."""
+"""Colours of things on such ground."""
 _WATER: dict[str, Colour] = {
     "clear": (62, 132, 192),
     "murky": (112, 114, 72),
@@ -124,12 +124,12 @@ WET = ("rainy", "stormy")
 
 
 def mix(a: Colour, b: Colour, share: float) -> Colour:
-    """`a` with `share` (0..1) of `b`."""
+    """Return `a` with `share` (0..1) of `b`."""
     return (a[0] + (b[0] - a[0]) * share, a[1] + (b[1] - a[1]) * share, a[2] + (b[2] - a[2]) * share)
 
 
 def shade(colour: Colour, factor: float) -> Colour:
-    """Darker (factor below 1) or lighter (above 1)."""
+    """Return a darker (factor below 1) or lighter (above 1) colour."""
     return (min(255.0, colour[0] * factor), min(255.0, colour[1] * factor), min(255.0, colour[2] * factor))
 
 
@@ -139,7 +139,7 @@ class Light:
     def __init__(self, look: Look) -> None:
         self.look = look
         self.dark = look.time in ("dusk", "night")
-        """Whether lamps burn."""
+        """True if lamps burn."""
         self.snowy = look.weather == "snowy"
         self.wet = look.weather in WET
         self._haze: Colour = _HAZE[look.time]
@@ -148,7 +148,7 @@ class Light:
             self._haze = mix(self._haze, (_DUST[0] * tint[0], _DUST[1] * tint[1], _DUST[2] * tint[2]), 0.7)
 
     def on(self, colour: Colour, distance: float = 0.0, glows: bool = False) -> Colour:
-        """The lit colour; `distance` runs from 0 (near) to 1 (horizon). What glows is not dimmed by the night."""
+        """Return the lit colour; `distance` is from 0 (near) to 1 (horizon). The night does not dim glowing things."""
         if not glows:
             tint, grey = _TIME_TINT[self.look.time], sum(colour) / 3
             colour = mix(colour, (grey, grey, grey), _GREYNESS[self.look.weather])
@@ -163,38 +163,38 @@ class Light:
         return colour
 
     def ground(self) -> Colour:
-        """The unlit colour of the ground: snow, wet or dry."""
+        """Return the unlit colour of the ground: snow, wet or dry."""
         if self.snowy:
             return _SNOW
         return shade(_GROUND[self.look.ground], 0.82 if self.wet else 1.0)
 
     def strewn(self) -> tuple[Colour, ...]:
-        """The unlit colours of what lies on the ground; none where it is bare, or covered by snow."""
+        """Return the unlit colours of what lies on the ground; none if it is bare, or covered by snow."""
         return () if self.snowy else _STREWN.get(self.look.ground, ())
 
     def water(self) -> Colour:
-        """The unlit colour of water."""
+        """Return the unlit colour of water."""
         grey = (120, 134, 146)
         return mix(_WATER[self.look.water], grey, 0.25) if self.wet or self.snowy else _WATER[self.look.water]
 
     def leaves(self) -> Colour:
-        """The unlit colour of the trees' leaves, without the snow on them."""
+        """Return the unlit colour of the trees' leaves, without the snow on them."""
         return _LEAVES[self.look.trees]
 
     def wall(self) -> Colour:
-        """The unlit colour of the buildings' walls."""
+        """Return the unlit colour of the buildings' walls."""
         return _WALL[self.look.walls]
 
     def hill(self) -> Colour:
-        """The unlit colour of the hills, snow and all."""
+        """Return the unlit colour of the hills, with snow."""
         return mix(_HILL[self.look.hills], _SNOW, 0.55) if self.snowy else _HILL[self.look.hills]
 
     def paint(self, name: str) -> Colour:
-        """The unlit colour of a named paint."""
+        """Return the unlit colour of a named paint."""
         return PAINT[name]
 
     def sky(self, canvas: Canvas, horizon: float, rng: random.Random) -> None:
-        """Paint the sky with sun, moon, stars and clouds. Takes the same numbers from `rng` under every look."""
+        """Paint the sky with sun, moon, stars and clouds. Draws the same numbers from `rng` under every look."""
         top, bottom = _SKY[self.look.time]
         grey: Colour = _OVERCAST[self.look.time]
         share = _OVERCAST_SHARE[self.look.weather]
@@ -264,7 +264,7 @@ class Light:
 
 
 def strew(canvas: Canvas, light: Light, horizon: float, rng: random.Random) -> None:
-    """Lay stones or flowers on the ground below the horizon. Takes the same numbers from `rng` under every look."""
+    """Lay stones or flowers on the ground below the horizon. Draws the same numbers from `rng` under every look."""
     colours = light.strewn()
     for number in range(60):
         x, nearness = rng.random(), rng.uniform(0.05, 1.0)

@@ -1,7 +1,7 @@
-"""Writes the samples that the demo profile offers: `python -m demo.make_samples`.
+"""Writes the samples of the demo profile: `python -m demo.make_samples`.
 
 Each is NAME.png, NAME.json (task, seed, true caption, mask classes) and NAME.mask.png (class numbers as grey values).
-skies.png beside them has the colours of every sky of the drawn world.
+skies.png holds the colours of every sky of the drawn world.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ FIRST_SKY = 5_300_000
 def _road(
     seed: int, background: str, pedestrians: int, weather: str, time: str, colours: tuple[str, ...], **look: str
 ) -> Scene:
-    told = Look(weather, time, colours, "grassy", **look)
-    return Scene("road", seed, told, vehicles=len(colours), pedestrians=pedestrians, background=background)
+    scene_look = Look(weather, time, colours, "grassy", **look)
+    return Scene("road", seed, scene_look, vehicles=len(colours), pedestrians=pedestrians, background=background)
 
 
 def _object(label: str, seed: int, colour: str, weather: str, time: str, ground: str = "grassy", **look: str) -> Scene:
@@ -48,7 +48,7 @@ SAMPLES: dict[str, Scene] = {
 
 
 def task(scene: Scene) -> dict[str, object]:
-    """The task of a scene, in the fields of `core.types.Task`."""
+    """Return the task of a scene, in the fields of `core.types.Task`."""
     if scene.family == "object":
         return {"kind": "classification", "label": scene.label}
     return {"kind": "segmentation", "protected": list(PROTECTED_ROAD_CLASSES)}
@@ -67,7 +67,7 @@ def main() -> None:
 
 def skies() -> Image.Image:
     """Return a picture with a column for each weather and hour: the colours of its sky, from the top down."""
-    low = random_scene(FIRST_SKY, "object", "mushroom")  # nothing of it stands before the sky
+    low = random_scene(FIRST_SKY, "object", "mushroom")  # nothing of it covers the sky
     looks = (low.with_look(weather=weather, time=time) for weather in WEATHERS for time in TIMES)
     columns = [np.median(sky_of(Image.fromarray(render(look)[0])), axis=1) for look in looks]
     return Image.fromarray(np.stack(columns, axis=1).round().astype(np.uint8))

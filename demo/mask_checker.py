@@ -1,4 +1,4 @@
-"""The checks of a mask as the demo has them, and what of the truth each check of images is about."""
+"""The demo's checks of a mask, and the part of the truth that each check of images is about."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ ABOUT = {
     SURROUNDINGS_KEPT: "surroundings_lost",
     FORMS_KEPT: "form_lost",
 }
-"""What of the truth a check is about; one that is not named is about all of it."""
+"""The part of the truth that a check is about; unnamed checks are about all of it."""
 
 
 class MaskChecker:
-    """The checks of a mask, from the profile's own segmenter."""
+    """The checks of a mask by the profile's own segmenter."""
 
     def __init__(self, profile: Profile) -> None:
-        wanted = profile.checks.own_segmenter()
-        assert wanted is not None  # the demo profile brings one
-        self._model, self._profile = ModelUnderTest(wanted), profile
+        settings = profile.checks.own_segmenter()
+        assert settings is not None  # the demo profile brings one
+        self._model, self._profile = ModelUnderTest(settings), profile
         self._before: tuple[bytes, Prediction] | None = None
-        """The pixels that were looked at as a source last, and what it said: images of one source come in a row."""
+        """Pixels and prediction of the last source: images of one source come in a row."""
 
     def checks(
         self, source: Image.Image, image: Image.Image, mask: np.ndarray, edits: Sequence[Edit] = ()
     ) -> tuple[Check, ...]:
-        """Of one road scene and the image that was made of it with these edits."""
+        """Return the checks of an image made from a road scene with these edits."""
         before, after = self._of_source(source), self._model.predict(image)
         kept = kept_in_mask(
             decode_map(before.class_map),

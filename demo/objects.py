@@ -46,7 +46,7 @@ class _Pen:
 
 
 def draw_object_scene(canvas: Canvas, scene: Scene, light: Light) -> None:
-    """Paint the whole scene but for what falls through the air."""
+    """Paint the whole scene except rain and snow."""
     rng = random.Random(f"object {scene.seed}")
     flying = scene.label in ("bird", "balloon", "butterfly", "kite")
     horizon = rng.uniform(0.68, 0.82) if flying else rng.uniform(0.52, 0.66)

@@ -16,7 +16,7 @@ SIZE = 128
 
 
 def render(scene: Scene, size: int = SIZE) -> tuple[np.ndarray, np.ndarray]:
-    """Picture (size, size, 3) RGB uint8 and mask (size, size) uint8 of indices into `SEMANTIC_CLASSES`."""
+    """Return picture (size, size, 3) RGB uint8 and mask (size, size) uint8 of indices into `SEMANTIC_CLASSES`."""
     canvas, light = Canvas(size), Light(scene.look)
     draw = draw_road_scene if scene.family == "road" else draw_object_scene
     draw(canvas, scene, light)

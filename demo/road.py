@@ -42,7 +42,7 @@ class _Perspective:
 
 
 def draw_road_scene(canvas: Canvas, scene: Scene, light: Light) -> None:
-    """Paint the whole scene but for what falls through the air."""
+    """Paint the whole scene except rain and snow."""
     rng = random.Random(f"road {scene.seed}")
     view = _Perspective(
         horizon=rng.uniform(0.36, 0.48),
@@ -97,7 +97,7 @@ def _markings(canvas: Canvas, light: Light, view: _Perspective, rng: random.Rand
 
 
 def _skyline(canvas: Canvas, scene: Scene, light: Light, view: _Perspective, rng: random.Random) -> None:
-    """Low far hills or roofs right at the horizon."""
+    """Paint low far hills or roofs at the horizon."""
     x = -0.05
     while x < 1.05:
         width, height = rng.uniform(0.10, 0.22), rng.uniform(0.015, 0.05)
@@ -114,7 +114,7 @@ def _skyline(canvas: Canvas, scene: Scene, light: Light, view: _Perspective, rng
 
 
 def _roadside(canvas: Canvas, scene: Scene, light: Light, view: _Perspective, rng: random.Random) -> None:
-    """Trees and buildings on both sides, far ones first."""
+    """Paint trees and buildings on both sides, far ones first."""
     places: list[tuple[float, int, str, float, float, int]] = []
     for side in (-1, 1):
         nearness = rng.uniform(0.14, 0.20)
@@ -183,7 +183,7 @@ def _building(canvas: Canvas, light: Light, foot: Point, side: int, size: float,
 
 
 def _traffic(canvas: Canvas, scene: Scene, light: Light, view: _Perspective, rng: random.Random) -> None:
-    """Vehicles and pedestrians, far ones first. Vehicles take turns between the lanes, so that none hides another."""
+    """Paint vehicles and pedestrians, far ones first. Vehicles take turns between lanes, so that none hides another."""
     spans = {1: ((0.42, 0.86),), 2: ((0.66, 0.88), (0.32, 0.44)), 3: ((0.76, 0.90), (0.46, 0.54), (0.27, 0.33))}
     lane = rng.choice((-1, 1))
     things: list[tuple[float, str, int, float]] = []

@@ -1,8 +1,8 @@
-"""One scene description: everything that the picture, the caption, the mask and the label are made from.
+"""The description of a scene, from which picture, caption, mask and label are made.
 
-Knows nothing of pixels or sentences; `demo.render` and `demo.language` read it. A scene splits in two:
-its geometry (`layout`, drawn from `seed`) and its look (weather, time of day, colours, ground), so that the
-same geometry can be drawn with another look. That is what an ideal counterfactual is.
+Knows nothing of pixels or sentences; `demo.render` and `demo.language` read it. A scene has two parts: its geometry
+(`layout`, drawn from `seed`) and its look (weather, time of day, colours, ground), so that the same geometry can be
+drawn with another look. That is an ideal counterfactual.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 WEATHERS = ("sunny", "cloudy", "rainy", "snowy", "foggy", "stormy", "hazy")
 TIMES = ("dawn", "day", "sunset", "dusk", "night")
 FAIR_WEATHERS, FAIR_TIMES = ("sunny", "cloudy"), ("day",)
-"""The conditions that the models under test learn from."""
+"""Conditions that the models under test learn from."""
 COLOURS = ("red", "orange", "yellow", "green", "blue", "purple", "white", "pink", "brown", "black", "turquoise")
 GROUNDS = ("grassy", "sandy", "rocky", "muddy", "flowery")
 TREES = ("leafy", "golden", "russet", "blossoming", "withered")
@@ -50,28 +50,28 @@ SEMANTIC_CLASSES = (
     "pedestrian",
     "object",
 )
-"""Mask values are indices into this tuple. "object" is the labelled thing of an object scene; "ground" is water too."""
+"""Mask values are indices into this tuple. "object" is an object scene's labelled thing; "ground" includes water."""
 
 PROTECTED_ROAD_CLASSES = ("road", "pavement", "lane marking", "vehicle", "pedestrian")
 
 
 @dataclass(frozen=True)
 class Look:
-    """What may change without moving anything."""
+    """The part of a scene that may change without moving anything."""
 
     weather: str
     time: str
     colours: tuple[str, ...]
-    """One per vehicle, nearest first; or the one colour of the object."""
+    """One for each vehicle, nearest first, or the one colour of the object."""
     ground: str
     trees: str = TREES[0]
-    """Of road scenes; what the scene has none of does not show."""
+    """Trees of road scenes; invisible if the scene has none."""
     walls: str = WALLS[0]
-    """What the buildings of road scenes are made of."""
+    """Material of the buildings of road scenes."""
     water: str = WATERS[0]
-    """Of scenes by the water."""
+    """Water of scenes beside it."""
     hills: str = HILLS[0]
-    """Behind the object of an object scene."""
+    """Hills behind the object of an object scene."""
 
 
 @dataclass(frozen=True)
@@ -80,28 +80,28 @@ class Scene:
 
     family: str
     seed: int
-    """Draws the layout: positions, sizes, shapes, and how flakes and clouds fall."""
+    """Determines the layout: positions, sizes, shapes, and where flakes and clouds are."""
     look: Look
     label: str = ""
     vehicles: int = 0
     pedestrians: int = 0
     background: str = ""
     subject: bool = True
-    """Whether the labelled object stands in its scene."""
+    """True if the labelled object is in its scene."""
 
     def without_subject(self) -> Scene:
-        """The same place with nothing in it: no object, or no vehicles and pedestrians."""
+        """Return the same place without its object, or without vehicles and pedestrians."""
         if self.family == "object":
             return dataclasses.replace(self, subject=False)
         return dataclasses.replace(self.with_look(colours=()), vehicles=0, pedestrians=0)
 
     def with_look(self, **changes: object) -> Scene:
-        """The same geometry under another look."""
+        """Return the same geometry with another look."""
         return dataclasses.replace(self, look=dataclasses.replace(self.look, **changes))  # type: ignore[arg-type]
 
 
 def random_look(rng: random.Random, colours: int) -> Look:
-    """A look drawn freely; `colours` is how many coloured things the scene has."""
+    """Return a random look; `colours` is the number of coloured things in the scene."""
     return Look(
         weather=rng.choice(WEATHERS),
         time=rng.choice(TIMES),
@@ -115,7 +115,7 @@ def random_look(rng: random.Random, colours: int) -> Look:
 
 
 def random_scene(seed: int, family: str | None = None, label: str | None = None) -> Scene:
-    """The scene of a seed. Same seed and arguments, same scene."""
+    """Return the scene of a seed. The same arguments give the same scene."""
     rng = random.Random(seed)
     family = family or rng.choice(("road", "object"))
     if family == "object":
@@ -141,5 +141,5 @@ def fair(scene: Scene, rng: random.Random) -> Scene:
 
 
 def is_fair(scene: Scene) -> bool:
-    """Return true if the scene shows a fair day."""
+    """Return True if the scene shows a fair day."""
     return scene.look.weather in FAIR_WEATHERS and scene.look.time in FAIR_TIMES

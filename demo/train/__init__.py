@@ -1,1 +1,1 @@
-"""Recipes that train the embedded models from nothing: `python -m demo.train.NAME`. A CPU will do, a GPU is used."""
+"""Recipes that train the embedded models from scratch, with or without a GPU: `python -m demo.train.NAME`."""

@@ -1,4 +1,4 @@
-"""Batches of training scenes with their labels, for the recipes that teach models to see.
+"""Batches of training scenes with their labels, for the recipes of vision models.
 
 Pictures, twins and masks come from `demo.train.dataset`; labels come from the scene descriptions.
 """
@@ -21,7 +21,7 @@ VEHICLE, OBJECT = SEMANTIC_CLASSES.index("vehicle"), SEMANTIC_CLASSES.index("obj
 
 @dataclass(frozen=True)
 class Batch:
-    """`count` pictures and what they show."""
+    """`count` pictures with their masks and scenes."""
 
     images: torch.Tensor
     """uint8 (count, 3, 128, 128), channels last in memory."""
@@ -30,7 +30,7 @@ class Batch:
     scenes: tuple[Scene, ...]
 
     def labels(self) -> dict[str, torch.Tensor]:
-        """Class, weather and time of day of each picture: int64 (count,)."""
+        """Return class, weather and time of day of each picture: int64 (count,)."""
         return {
             "class": torch.tensor([CLASSES.index(scene.label or "road") for scene in self.scenes]),
             "weather": torch.tensor([WEATHERS.index(scene.look.weather) for scene in self.scenes]),
@@ -39,10 +39,10 @@ class Batch:
 
 
 class Batches:
-    """Draws batches at random. Half of the pictures are twins, half are mirrored: no caption tells left from right."""
+    """Draws random batches. Half of the pictures are twins, half are mirrored: captions do not tell left from right."""
 
     def __init__(self, scenes: SceneSet, seed: int, roads: float = 0.5) -> None:
-        """`roads` is the share of road scenes; the set itself holds half of each family."""
+        """`roads` is the share of road scenes; the set itself has half of each family."""
         self._scenes, self._rng, self._roads = scenes, random.Random(seed), roads
 
     def draw(self, count: int) -> Batch:
@@ -63,9 +63,9 @@ class Batches:
 
 
 def coloured_things(mask: np.ndarray, scene: Scene) -> list[tuple[np.ndarray, int]]:
-    """The pixels (bool, (height, width)) of each coloured thing that `mask` shows apart, with its index into `COLOURS`.
+    """Return the pixels (bool, (height, width)) of each coloured thing that `mask` parts, with its index in `COLOURS`.
 
-    Vehicles that touch in the picture cannot be told apart by the mask: such scenes give none.
+    A mask cannot separate vehicles that touch in the picture: such scenes give none.
     """
     if scene.family == "object":
         found = mask == OBJECT
@@ -74,13 +74,13 @@ def coloured_things(mask: np.ndarray, scene: Scene) -> list[tuple[np.ndarray, in
     parts = [number for number in range(1, count) if stats[number, cv2.CC_STAT_AREA] >= 8]
     if len(parts) != scene.vehicles:
         return []
-    # The nearer a vehicle, the lower it stands in the picture; colours are listed nearest first.
+    # The nearer a vehicle, the lower it is in the picture; colours are listed nearest first.
     parts.sort(key=lambda number: -(stats[number, cv2.CC_STAT_TOP] + stats[number, cv2.CC_STAT_HEIGHT]))
     return [(numbered == n, COLOURS.index(c)) for n, c in zip(parts, scene.look.colours, strict=True)]
 
 
 def soften(images: torch.Tensor, rng: random.Random) -> torch.Tensor:
-    """Pictures in -1..1 as a generator might give them: at random blurred, blotched, noisy, brighter or darker."""
+    """Return pictures in -1..1 with a generator's defects: randomly blurred, blotched, noisy, brighter or darker."""
     size = images.shape[-1]
     if rng.random() < 0.5:
         blotches = torch.randn(len(images), 3, 16, 16) * rng.uniform(0, 0.12)
@@ -98,5 +98,5 @@ def soften(images: torch.Tensor, rng: random.Random) -> torch.Tensor:
 
 
 def hits(logits: torch.Tensor, targets: torch.Tensor) -> float:
-    """The share of rows whose largest logit is the target."""
+    """Return the share of rows whose largest logit is the target."""
     return float((logits.argmax(-1) == targets).float().mean())

@@ -1,7 +1,7 @@
-"""Trains the embedded captioner: a small BLIP that says of a drawn scene what `demo.language.caption` says.
+"""Trains the embedded captioner: a small BLIP that writes `demo.language.caption` of a drawn scene.
 
-First the vision transformer learns to see (`demo.train.sight`); then the text decoder joins and learns to tell.
-Saved as transformers saves a BLIP, with its processor, so that the loading code of the real one loads it.
+First the vision transformer learns to see (`demo.train.sight`); then the text decoder joins and learns to write. Saved
+in the format of a transformers BLIP with its processor, so that the loading code of the real one loads it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from demo.train.tokenizer import MAX_TOKENS, bert_tokenizer
 CHECK_SEEDS = range(3_001_000, 3_001_300)
 PATCH, VISION, TEXT = 8, 192, 128
 SEEING = 0.4
-"""Share of the time in which only the vision transformer learns: the decoder would cost half of every step."""
+"""Share of the time in which only the vision transformer learns: the decoder would take half of every step."""
 BATCH = 16
 
 
 def new_captioner(words: BertTokenizer) -> BlipForConditionalGeneration:
-    """An untrained BLIP of about 4 million weights for 128 x 128 pictures."""
+    """Return an untrained BLIP of about 4 million weights for 128 x 128 pictures."""
     text = {
         "vocab_size": len(words),
         "hidden_size": TEXT,
@@ -59,7 +59,7 @@ def new_captioner(words: BertTokenizer) -> BlipForConditionalGeneration:
 
 
 def new_processor(words: BertTokenizer) -> BlipProcessor:
-    """Pictures to -1..1 at 128 x 128."""
+    """Return a processor that scales pictures to -1..1 at 128 x 128."""
     return BlipProcessor(
         BlipImageProcessor(size={"height": SIZE, "width": SIZE}, image_mean=[0.5] * 3, image_std=[0.5] * 3), words
     )
@@ -69,7 +69,7 @@ def main() -> None:
     options = arguments("captioner", 60, can_go_on=True)
     folder: Path = options.out / "captioner"
     words = bert_tokenizer(options.work / "captioner-words")
-    batches = Batches(open_scenes(options.work), seed=2, roads=0.7)  # roads have more to tell than single objects
+    batches = Batches(open_scenes(options.work), seed=2, roads=0.7)  # roads have more to describe than single objects
     model = new_captioner(words)
     if options.go_on:
         load_finished(folder, model, words)
@@ -79,7 +79,7 @@ def main() -> None:
     model.to(device())
     lessons = Lessons(VISION, PATCH).to(device())
     parameters = [*model.parameters(), *lessons.parameters()]
-    speed = 3e-4 if options.go_on else 8e-4  # what is learnt already must not be shaken off
+    speed = 3e-4 if options.go_on else 8e-4  # a high rate would destroy what was learnt
     optimizer = torch.optim.AdamW(parameters, lr=speed, weight_decay=0.02, betas=(0.9, 0.98))
     wordings = random.Random(4)
     run = Run("captioner", options, optimizer, model=model, lessons=lessons)
@@ -88,31 +88,30 @@ def main() -> None:
         pixels = scaled(batch.images).to(device())
         with half_precision():
             states = model.vision_model(pixels).last_hidden_state
-            told = torch.zeros((), device=device())
+            caption_loss = torch.zeros((), device=device())
             if options.go_on or run.share >= SEEING:
                 texts = [caption(scene, random_wording(wordings)) for scene in batch.scenes]
                 tokens = words(texts, padding=True, return_tensors="pt").to(device())
                 targets = tokens.input_ids.masked_fill(tokens.attention_mask == 0, -100)
-                told = model.text_decoder(
+                caption_loss = model.text_decoder(
                     tokens.input_ids, tokens.attention_mask, encoder_hidden_states=states, labels=targets
                 ).loss
         seen, figures = lessons(states, batch)
-        loss = seen + 3 * told.float()
+        loss = seen + 3 * caption_loss.float()
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
-        run.report(seen=seen.item(), told=told.item(), **figures)
+        run.report(seen=seen.item(), told=caption_loss.item(), **figures)
     model.half().save_pretrained(folder)
     new_processor(words).save_pretrained(folder)
     check(folder)
 
 
 def load_finished(folder: Path, model: BlipForConditionalGeneration, words: BertTokenizer) -> None:
-    """Put the finished model's weights into a new one, which may know other words and look at other patches.
+    """Load the finished model's weights into a new one, which may have another vocabulary and patch size.
 
-    Smaller patches start as the old ones seen through a magnifying glass (after Beyer et al., "FlexiViT", 2023, with
-    plain interpolation).
+    Smaller patches start as magnified old ones (after Beyer et al., "FlexiViT", 2023, with plain interpolation).
     """
     state = BlipForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).state_dict()
     vocabulary, before = words.get_vocab(), BertTokenizer.from_pretrained(folder).get_vocab()
@@ -132,7 +131,7 @@ def load_finished(folder: Path, model: BlipForConditionalGeneration, words: Bert
 
 
 def scaled(images: torch.Tensor) -> torch.Tensor:
-    """uint8 to -1..1."""
+    """Convert uint8 to -1..1."""
     return images.float() / 127.5 - 1
 
 
@@ -151,10 +150,10 @@ def check(folder: Path) -> None:
         written = processor.batch_decode(tokens, skip_special_tokens=True)
         for scene, text in zip(scenes, written, strict=True):
             right["whole caption"].append(text == caption(scene))
-            said, shown = facts_of(text), facts_of_scene(scene)
+            stated, shown = facts_of(text), facts_of_scene(scene)
             for name in names:
                 if getattr(shown, name) is not None:  # vehicles and pedestrians are counted on roads only
-                    right[name].append(getattr(said, name) == getattr(shown, name))
+                    right[name].append(getattr(stated, name) == getattr(shown, name))
     figures = ", ".join(f"{name} {sum(found) / len(found):.1%}" for name, found in right.items())
     print(f"captioner: {figures} right on unseen scenes")
 

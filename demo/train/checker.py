@@ -1,7 +1,7 @@
-"""Trains the segmenter that checks generated images, a `small-unet`, on road scenes under every weather and hour.
+"""Trains the segmenter that checks generated images, a `small-unet`, on road scenes at every weather and time.
 
-It says whether what the task protects is still there, so it must see it in rain and at night too, as the segmenter
-under test does not. It shares nothing with the generator, and nothing with the judges that say how good it is.
+It tests whether the protected classes are still there, so it must see them in rain and at night too, unlike the
+segmenter under test. It shares nothing with the generator, and nothing with the judges that measure its quality.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class RoadScenes:
         self._rows = [index for index in range(scenes.count) if scenes.scene(index).family == "road"]
 
     def draw(self, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Images in -1..1 (count, 3, 128, 128), softened as a generator might give them; masks (count, 128, 128)."""
+        """Return images in -1..1 (count, 3, 128, 128), with a generator's defects, and masks (count, 128, 128)."""
         rows = [
             (self._rng.choice(self._rows), self._rng.random() < 0.5, self._rng.choice((1, -1))) for _ in range(count)
         ]
-        held = (self._scenes.images, self._scenes.twins)
-        images = np.stack([held[other][index][:, ::step] for index, other, step in rows])
+        pictures = (self._scenes.images, self._scenes.twins)
+        images = np.stack([pictures[other][index][:, ::step] for index, other, step in rows])
         masks = np.stack([self._scenes.masks[index][:, ::step] for index, _, step in rows])
         pixels = torch.from_numpy(images).permute(0, 3, 1, 2).float() / 127.5 - 1
         return soften(pixels, self._rng), torch.from_numpy(masks).long()

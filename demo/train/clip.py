@@ -1,9 +1,9 @@
 """Trains the embedded CLIP: pictures and captions of the drawn world in one space, for the checks.
 
-Beside its true caption, each picture meets a near miss: the caption of the same scene under one edit. Telling the
-two apart is what the checks ask of it. Half of the texts are shorter ones, so that a bare "A red bird." works too.
-It takes over the eyes of the trained captioner, if there is one: a few minutes then do instead of an hour.
-Saved as transformers saves a CLIP, with its processor.
+Each picture also meets a near miss of its caption: that of the same scene under one edit. The checks need CLIP to tell
+the two apart. Half of the texts are shorter ones, so that a bare "A red bird." works too. It starts from the vision
+transformer of the trained captioner, if there is one: a few minutes then suffice instead of an hour. Saved in the
+format of a transformers CLIP, with its processor.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BATCH = 32
 
 
 def new_clip(words: CLIPTokenizer) -> CLIPModel:
-    """An untrained CLIP of about 3 million weights for 128 x 128 pictures."""
+    """Return an untrained CLIP of about 3 million weights for 128 x 128 pictures."""
     text = {
         "vocab_size": len(words),
         "hidden_size": TEXT,
@@ -63,7 +63,7 @@ def new_clip(words: CLIPTokenizer) -> CLIPModel:
 
 
 def new_processor(words: CLIPTokenizer) -> CLIPProcessor:
-    """Pictures to -1..1 at 128 x 128, whole: nothing is cropped."""
+    """Return a processor that scales pictures to -1..1 at 128 x 128 without cropping."""
     side = {"height": SIZE, "width": SIZE}
     half = [0.5] * 3
     return CLIPProcessor(CLIPImageProcessor(size=side, do_center_crop=False, image_mean=half, image_std=half), words)
@@ -71,11 +71,11 @@ def new_processor(words: CLIPTokenizer) -> CLIPProcessor:
 
 @torch.no_grad()
 def take_over_eyes(model: CLIPModel, captioner: Path, pictures: torch.Tensor) -> None:
-    """Give the CLIP the vision transformer of a trained captioner of the same size; `pictures` is (count, 3, 128, 128).
+    """Copy the vision transformer of a trained captioner of the same size; `pictures` is (count, 3, 128, 128).
 
-    The two differ in three things only. CLIP's patch filters have no bias: it goes into the positions. CLIP norms the
-    patches before the first layer: that layer norms them anyway, and the gain below keeps their usual length. BLIP
-    keeps queries, keys and values in one matrix.
+    There are three differences. CLIP's patch filters have no bias: it is added to the positions. CLIP norms the patches
+    before the first layer: that layer norms them anyway, and the gain below keeps their usual length. BLIP keeps
+    queries, keys and values in one matrix.
     """
     theirs = BlipForConditionalGeneration.from_pretrained(captioner, dtype=torch.float32).vision_model
     ours = model.vision_model
@@ -97,7 +97,7 @@ def take_over_eyes(model: CLIPModel, captioner: Path, pictures: torch.Tensor) ->
 
 
 def short_texts(scene: Scene, wording: Wording = CANONICAL) -> list[str]:
-    """Short texts that are true of a scene."""
+    """Return short texts that are true of a scene."""
     look, thing, name = scene.look, scene.label or "road", wording.name
     weather, when = name(look.weather), name(TIME_PHRASES[look.time])
     texts = [f"A {thing}.", f"A {thing} {when}.", f"A {thing} in {weather} weather."]
@@ -109,7 +109,7 @@ def short_texts(scene: Scene, wording: Wording = CANONICAL) -> list[str]:
 
 
 def near_miss(scene: Scene, wording: Wording, rng: random.Random) -> str:
-    """The caption of the same scene with one thing of its look changed that the caption tells."""
+    """Return the caption of the same scene with one change of its look that the caption mentions."""
     keyword = rng.choice(keywords(scene))
     new = rng.choice(keyword.alternatives)
     slot, _, place = keyword.slot.partition(" ")
@@ -123,7 +123,7 @@ def near_miss(scene: Scene, wording: Wording, rng: random.Random) -> str:
 
 
 def contrast(logits: torch.Tensor, true: torch.Tensor) -> torch.Tensor:
-    """Cross-entropy where a row may have several right columns: `logits` and `true` (bool) are (rows, columns)."""
+    """Return the cross-entropy of rows with several right columns: `logits` and `true` (bool) are (rows, columns)."""
     return -(logits.log_softmax(1).masked_fill(~true, 0).sum(1) / true.sum(1).clamp(min=1)).mean()
 
 
@@ -146,7 +146,7 @@ def main() -> None:
     others = [p for name, p in model.named_parameters() if not name.startswith("vision_model.")]
     others += lessons.parameters()
     parameters = [*eyes, *others]
-    # What taught eyes know is not to be shaken out of them, and they need no lessons any more.
+    # A trained vision transformer must not lose what it has learnt, and needs no lessons.
     groups = [{"params": eyes, "lr": 2e-4 if taught else 8e-4}, {"params": others, "lr": 1e-3}]
     optimizer = torch.optim.AdamW(groups, weight_decay=0.02, betas=(0.9, 0.98))
     run = Run("clip", options, optimizer, model=model, lessons=lessons)
@@ -154,10 +154,10 @@ def main() -> None:
     for _ in run:
         batch = batches.draw(BATCH)
         wordings = [random_wording(rng) for _ in batch.scenes]
-        told = list(zip(batch.scenes, wordings, strict=True))
-        texts = [rng.choice((caption(scene, how), rng.choice(short_texts(scene, how)))) for scene, how in told]
-        texts += [near_miss(scene, how, rng) for scene, how in told]
-        # What is true of a picture is so in whatever wording another picture's text has.
+        described = list(zip(batch.scenes, wordings, strict=True))
+        texts = [rng.choice((caption(scene, how), rng.choice(short_texts(scene, how)))) for scene, how in described]
+        texts += [near_miss(scene, how, rng) for scene, how in described]
+        # A text that is true of a picture is true in the wording of another picture too.
         known = [
             {t for how in wordings for t in (caption(scene, how), *short_texts(scene, how))} for scene in batch.scenes
         ]
@@ -187,7 +187,7 @@ def main() -> None:
 
 @torch.inference_mode()
 def check(folder: Path) -> None:
-    """Print what the saved CLIP tells apart on scenes that no training saw."""
+    """Print how well the saved CLIP discriminates on scenes that no training saw."""
     processor = CLIPProcessor.from_pretrained(folder)
     model = CLIPModel.from_pretrained(folder, dtype=torch.float32).eval()
     rng = random.Random(0)
@@ -198,12 +198,12 @@ def check(folder: Path) -> None:
         inputs = processor(images=images, text=texts, padding=True, return_tensors="pt")
         return model(**inputs).logits_per_image
 
-    own = logits(scenes, [caption(scene) for scene in scenes])
+    caption_logits = logits(scenes, [caption(scene) for scene in scenes])
     misses = torch.stack([logits([scene], [caption(scene), near_miss(scene, CANONICAL, rng)])[0] for scene in scenes])
     objects = [scene for scene in scenes if scene.family == "object"]
     named = logits(objects, [f"A {label}." for label in OBJECT_CLASSES])
     labels = torch.tensor([OBJECT_CLASSES.index(scene.label) for scene in objects])
-    found = hits(own, torch.arange(len(scenes)))
+    found = hits(caption_logits, torch.arange(len(scenes)))
     preferred, label = hits(misses, torch.zeros(len(scenes))), hits(named, labels)
     print(f"clip: finds its caption among {len(scenes)} {found:.1%}, prefers it to an edited one {preferred:.1%},")
     print(f"clip: names the object {label:.1%}, all on unseen scenes")

@@ -1,4 +1,4 @@
-"""What every recipe shares: command line, device, learning-rate curve, progress line, checkpoints with resume."""
+"""Shared by all recipes: command line, device, learning-rate curve, progress line, checkpoints with resume."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from typing import Any
 import torch
 
 WEIGHTS = Path(__file__).resolve().parent.parent / "weights"
-"""Where the finished models are shipped from."""
+"""Folder of the shipped models."""
 
 TRAIN_SEEDS = 10_000_000
-"""Training draws scene seeds from here upwards; the report and the samples use smaller ones, which no training sees."""
+"""First seed of training scenes. The report and the samples use smaller ones, which no training sees."""
 
 
 def arguments(name: str, default_minutes: float, can_go_on: bool = False) -> argparse.Namespace:
-    """The command line that all recipes have; `can_go_on` adds the flag to start from the finished model."""
+    """Parse the common command line; `can_go_on` adds the flag to start from the finished model."""
     parser = argparse.ArgumentParser(description=f"Train the embedded {name} on the drawn world.")
     parser.add_argument("--minutes", type=float, default=default_minutes, help="time budget (default: %(default)s)")
     parser.add_argument(
@@ -40,15 +40,15 @@ def arguments(name: str, default_minutes: float, can_go_on: bool = False) -> arg
 
 
 def device() -> torch.device:
-    """A GPU when there is one."""
+    """Return the GPU if there is one, else the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def carried_over(
     new: torch.Tensor, vocabulary: Mapping[str, int], old: torch.Tensor, old_vocabulary: Mapping[str, int]
 ) -> torch.Tensor:
-    """`new` with the rows of all tokens that both vocabularies have taken from `old`: a finished model goes on with
-    other words. Both are (tokens, width); a vocabulary says the row of each token.
+    """Return `new` with the rows of all shared tokens from `old`, which continues a finished model with another
+    vocabulary. Both are (tokens, width); a vocabulary maps each token to its row.
     """
     both = [(row, old_vocabulary[token]) for token, row in vocabulary.items() if token in old_vocabulary]
     rows, old_rows = (torch.tensor(numbers) for numbers in zip(*both, strict=True))
@@ -58,16 +58,16 @@ def carried_over(
 
 
 def half_precision() -> contextlib.AbstractContextManager[Any]:
-    """bfloat16 autocast: about twice as fast on processors with AVX512-BF16, and on every GPU in use."""
+    """Return a bfloat16 autocast: about twice as fast on processors with AVX512-BF16, and on every GPU in use."""
     return torch.autocast(device().type, dtype=torch.bfloat16)
 
 
 class Run:
-    """A training run measured in minutes, so that a recipe takes as long on a slow machine as on a fast one.
+    """A training run of a given number of minutes, so that a recipe takes as long on a slow machine as on a fast one.
 
-    Iterating yields step numbers until the time is spent. The share of time spent drives the learning rate
-    (warm-up, then a cosine to a twentieth). Every two minutes everything given to `keep` is saved; a later run
-    with the same name goes on from there.
+    Iterating yields step numbers until the time is spent. The share of time spent determines the learning rate
+    (warm-up, then a cosine to a twentieth). Every two minutes everything passed as `keep` is saved; a later run with
+    the same name resumes from there.
     """
 
     def __init__(self, name: str, options: argparse.Namespace, optimizer: torch.optim.Optimizer, **keep: Any) -> None:
@@ -87,7 +87,7 @@ class Run:
 
     @property
     def share(self) -> float:
-        """How much of the time is spent, 0 to 1."""
+        """The share of the time that is spent, 0 to 1."""
         return min(1.0, self._spent / self._budget)
 
     def __iter__(self) -> Iterator[int]:
@@ -111,13 +111,13 @@ class Run:
         self._line()
 
     def report(self, **figures: float) -> None:
-        """Smooth the figures of this step into the progress line."""
+        """Smooth this step's figures into the progress line."""
         for key, value in figures.items():
             old = self._figures.get(key, value)
             self._figures[key] = 0.98 * old + 0.02 * value
 
     def save(self) -> None:
-        """Write the checkpoint, whole or not at all."""
+        """Write the checkpoint atomically."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
         state = {key: thing.state_dict() for key, thing in self._keep.items()}
         partial = self._file.with_suffix(".part")

@@ -1,11 +1,11 @@
-"""Starting values with which a small LLaMA copies before it is trained at all.
+"""Initial weights with which a small LLaMA copies text before any training.
 
-Rewriting a caption is mostly copying. From random values, a model this small needs millions of tokens before it
-finds out how (heads that look at the token before, then heads that look for what followed the same token earlier).
-Here the first two layers are given such heads. Training goes on from there and may change all of it.
+Rewriting a caption is mostly copying. From random weights, a model this small needs millions of tokens before it learns
+to copy (heads that look at the previous token, then heads that look for what followed the same token earlier). Here the
+first two layers start with such heads, which training may change.
 
-The width is split for the start: one constant (heads that look at a fixed distance need it), the token itself, the
-token before, and the one before that.
+The width is divided at the start: one constant (heads with a fixed distance need it), the token itself, the token
+before, and the one before that.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from transformers import LlamaForCausalLM
 
 SPREAD = 0.5
-"""Size of the embeddings' numbers; large beside one optimizer step."""
+"""Size of the embeddings' numbers; large compared with one optimizer step."""
 CONSTANT = 6.0
 """The constant, in units of `SPREAD`."""
 DISTANCE_SHARPNESS = 60.0
@@ -28,13 +28,13 @@ def _orthogonal(size: int, generator: torch.Generator) -> torch.Tensor:
 
 
 def _turns(head: int, theta: float) -> torch.Tensor:
-    """By how much each pair of a head's numbers turns from one position to the next."""
+    """Return the angle by which each pair of a head's numbers turns from one position to the next."""
     return theta ** (-torch.arange(head // 2) / (head // 2))
 
 
 @torch.no_grad()
 def start_copying(model: LlamaForCausalLM, seed: int = 0) -> None:
-    """Set the embeddings, the output, layer 0 and layer 1 of an untrained model. Needs four heads or more a layer."""
+    """Set the embeddings, the output, layer 0 and layer 1 of an untrained model with at least four heads a layer."""
     generator = torch.Generator().manual_seed(seed)
     width, heads = model.config.hidden_size, model.config.num_attention_heads
     head = width // heads
@@ -47,7 +47,7 @@ def start_copying(model: LlamaForCausalLM, seed: int = 0) -> None:
     embeddings[:, 0] = SPREAD * CONSTANT
     embeddings[:, tokens:] = 0
     for layer in model.model.layers:
-        # what a layer adds starts at nothing, so that it cannot drown what is set here
+        # a layer's output starts at zero, so that it cannot drown these weights
         layer.self_attn.o_proj.weight.zero_()
         layer.mlp.down_proj.weight.zero_()
 
@@ -60,7 +60,7 @@ def start_copying(model: LlamaForCausalLM, seed: int = 0) -> None:
         query, key = torch.zeros(head), torch.zeros(head)
         size = (DISTANCE_SHARPNESS**0.5) / CONSTANT
         query[quick] = size
-        # a key turned ahead by the distance meets the query just there
+        # a key turned ahead by the distance meets the query there
         key[quick], key[quick + half] = (
             size * torch.cos(turns[quick] * distance),
             size * torch.sin(turns[quick] * distance),
@@ -84,11 +84,11 @@ def start_copying(model: LlamaForCausalLM, seed: int = 0) -> None:
         chosen = torch.arange(head)[number % 2 :: 2]
         for i, (dim, row) in enumerate(zip(slow, chosen, strict=True)):
             if number < 2 or i % 2:
-                # what I am, against what stood before each
+                # the current token, against the one before each
                 second.q_proj.weight[rows[dim], token] = MATCH_SHARPNESS * seen[row]
                 second.k_proj.weight[rows[dim], tokens + row] = MATCH_SHARPNESS
             else:
-                # what stood before me, against what stood two before each
+                # the token before, against the one two before each
                 second.q_proj.weight[rows[dim], tokens + row] = MATCH_SHARPNESS
                 second.k_proj.weight[rows[dim], tokens + head + row] = MATCH_SHARPNESS
         part = copied[number * head : (number + 1) * head]

@@ -1,11 +1,11 @@
-"""Text examples for the embedded language model: prompt and wanted reply for the language stages of every recipe.
+"""Text examples for the embedded language model: prompt and target reply for the language stages of every recipe.
 
-The wanted reply comes from the drawn world (`demo.language`). Half of the captions are the world's own, in all its
-forms and with all its names; the rest are what people make of them: sentences dropped, moved or added, words swapped,
-words that the world does not know.
-A keyword that stands twice (two red cars) is named once, and an edit of it changes both. A snowy caption does not
-say what lies under the snow; where the snow goes, the ground is grassy. A perturbation changes one place and nothing
-that follows from it; where the world has no word of the asked type, the reply is "none". Knows nothing of tokens or
+The target reply comes from the drawn world (`demo.language`). Half of the captions are the world's own, in all its
+forms and with all its names; the rest are changed as people may change them: sentences dropped, moved or added, words
+swapped, words that the world does not know.
+A keyword that occurs twice (two red cars) is named once, and an edit of it changes both. A snowy caption does not tell
+the ground under the snow; where the snow melts, the ground is grassy. A perturbation changes one place and nothing that
+follows from it; if the world has no word of the requested type, the reply is "none". Knows nothing of tokens or
 training.
 """
 
@@ -66,9 +66,9 @@ from pipeline.checks.texts import counterfactual_checks
 PROMPTS = Path(__file__).resolve().parents[2] / "prompts" / "demo"
 STAGES = ("keywords", "alternatives", "counterfactuals", "perturbations")
 HIDDEN_GROUND = GROUNDS[0]
-"""What lies under the snow."""
+"""The ground under the snow."""
 COUNTS = (1, 2, 3, 3, 3, 4, 5, 6, 8, 10)
-MOST_OPTIONS = 6  # more are never named, however many are asked for
+MOST_OPTIONS = 6  # no more are named, whatever the requested count
 EDIT_TYPES: dict[str, EditType] = {
     "c": "attribute",
     "w": "weather",
@@ -85,7 +85,7 @@ ASKED_TYPES: dict[EditType, int] = {
     "subject": 1,
     "domain": 1,
 }
-"""How often a perturbation of each type is asked for. The world has no words for the last two."""
+"""Frequency of each type of perturbation. The world has no words for the last two."""
 NO_EDIT = "none"
 
 
@@ -104,7 +104,7 @@ CHOICES = {
     "h": _with_names(HILLS),
     "x": THINGS,
 }
-"""What the world may put into a slot, by the slot's first letter."""
+"""Values of a slot in the world, by the slot's first letter."""
 MORE = {"c": MORE_COLOURS, "w": MORE_WEATHERS, "t": MORE_TIMES, "g": MORE_GROUNDS, "x": WORDS} | dict.fromkeys(
     "lbrh", MORE_LOOKS
 )
@@ -113,11 +113,11 @@ _SLOT = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True)
 class Draft:
-    """A caption with its slots open: sentences such as "{A} {c0} bird in {w} weather {t}." and what fills them.
+    """A caption with open slots: sentences such as "{A} {c0} bird in {w} weather {t}." and their values.
 
     Slots: w (weather), t (time phrase), g (ground, inside {land}), r (water, inside {water}), l (trees), b (buildings),
-    h (hills), c0, c1, ... (colours), x0, ... (things that were added), s0, ... (any other words that an edit replaces).
-    {A} is the article of c0, {Aw} that of w; {land} and {water} are whole sentences that the weather rewrites.
+    h (hills), c0, c1, ... (colours), x0, ... (added things), s0, ... (any other words that an edit replaces). {A} is
+    the article of c0, {Aw} that of w; {land} and {water} are whole sentences that depend on the weather.
     """
 
     sentences: tuple[str, ...]
@@ -126,15 +126,15 @@ class Draft:
     """Words that no edit may touch: the label, or the protected things."""
 
     def text(self) -> str:
-        """The caption."""
+        """Return the caption."""
         return " ".join(_SLOT.sub(lambda match: self._fill(match[1]), sentence) for sentence in self.sentences)
 
     def with_slots(self, **changes: str) -> Draft:
-        """The same sentences, filled otherwise."""
+        """Return the same sentences with other values."""
         return dataclasses.replace(self, slots={**self.slots, **changes})
 
     def open_slots(self) -> list[str]:
-        """The slots that show in the caption, in caption order; a word that stands twice is there once."""
+        """Return the visible slots in caption order; a word that occurs twice is listed once."""
         found: dict[str, str] = {}
         for name in _SLOT.findall(" ".join(self.sentences)):
             if name == "land" and canonical(self.slots["w"]) != "snowy":
@@ -157,7 +157,7 @@ class Draft:
 
 @dataclass(frozen=True)
 class Example:
-    """What one stage is asked and what it should answer. Unused fields are empty."""
+    """The prompt of one stage and its target reply. Unused fields are empty."""
 
     stage: str
     task: Task
@@ -170,7 +170,7 @@ class Example:
     edit_type: str = ""
 
     def prompt(self, templates: Mapping[str, str]) -> str:
-        """The prompt as the pipeline sends it."""
+        """Return the prompt as the pipeline sends it."""
         edits = "; ".join(f"{old} -> {new}" for old, new in self.edits.items())
         return Template(templates[self.stage]).substitute(
             task=self.task.describe(),
@@ -183,12 +183,12 @@ class Example:
 
 
 def load_templates(folder: Path = PROMPTS) -> dict[str, str]:
-    """The prompt template of each stage."""
+    """Return the prompt template of each stage."""
     return {stage: tomllib.loads((folder / f"{stage}.toml").read_text())["template"] for stage in STAGES}
 
 
 def draft_of(scene: Scene, wording: Wording = CANONICAL) -> Draft:
-    """The caption of a scene, opened up: `draft_of(scene, wording).text() == caption(scene, wording)`."""
+    """Return the caption of a scene with open slots: `draft_of(scene, wording).text() == caption(scene, wording)`."""
     look, name = scene.look, wording.name
     ground = HIDDEN_GROUND if look.weather == "snowy" else look.ground
     slots = {"w": look.weather, "t": TIME_PHRASES[look.time], "g": ground, "r": look.water}
@@ -213,7 +213,7 @@ def draft_of(scene: Scene, wording: Wording = CANONICAL) -> Draft:
 
 
 def random_word(rng: random.Random) -> str:
-    """A word that the model may never have met."""
+    """Return a word that the model may never have met."""
     kind = rng.random()
     if kind < 0.5:
         return rng.choice(WORDS)
@@ -224,12 +224,12 @@ def random_word(rng: random.Random) -> str:
 
 
 def random_phrase(rng: random.Random, longest: int = 3) -> str:
-    """One to `longest` such words."""
+    """Return one to `longest` such words."""
     return " ".join(random_word(rng) for _ in range(rng.choices(range(1, longest + 1), (6, 3, 1)[:longest])[0]))
 
 
 def new_value(rng: random.Random, slot: str, old: str, known: float = 0.7) -> str:
-    """Something else for a slot: the world's own with chance `known`, else another word of its kind or any words."""
+    """Return another value for a slot: with chance `known` the world's own, else another of its kind or any words."""
     kind = slot[0]
     pool = CHOICES.get(kind, ()) if rng.random() < known else MORE.get(kind, ())
     options = [value for value in pool if canonical(value) != canonical(old)]
@@ -237,7 +237,7 @@ def new_value(rng: random.Random, slot: str, old: str, known: float = 0.7) -> st
 
 
 def random_task(rng: random.Random, scene: Scene, label: str) -> Task:
-    """Mostly the task that goes with the scene; now and then another choice of classes, or the other kind."""
+    """Return mostly the task that belongs to the scene; at times another choice of classes, or the other kind."""
     other = rng.random() < 0.06
     if (scene.family == "object") != other:
         return Task("classification", label=label or rng.choice(("road", "street", "car", random_word(rng))))
@@ -250,13 +250,13 @@ def random_task(rng: random.Random, scene: Scene, label: str) -> Task:
 
 
 def _rename(rng: random.Random, draft: Draft) -> Draft:
-    """Another label, perhaps with another second sentence."""
+    """Return the draft with another label, perhaps with another second sentence."""
     label, pattern = random_phrase(rng, 2), re.compile(rf"\b{draft.kept[0]}\b")
     return dataclasses.replace(draft, sentences=tuple(pattern.sub(label, s) for s in draft.sentences), kept=(label,))
 
 
 def _refill(rng: random.Random, draft: Draft) -> Draft:
-    """Words that the world does not know, in slots that it does."""
+    """Return the draft with unknown words in known slots."""
     shown = draft.open_slots()
     chosen = rng.sample(shown, min(len(shown), rng.choice((1, 1, 2))))
     return draft.with_slots(**{name: new_value(rng, name, draft.slots[name], known=0.0) for name in chosen})
@@ -289,8 +289,8 @@ def _add_sentence(rng: random.Random, draft: Draft) -> Draft:
 
 def _drop_sentence(rng: random.Random, draft: Draft) -> Draft:
     gone = rng.choices(range(len(draft.sentences)), (1, *[4] * (len(draft.sentences) - 1)))[0]
-    kept = tuple(s for i, s in enumerate(draft.sentences) if i != gone)
-    return dataclasses.replace(draft, sentences=kept or draft.sentences)
+    remaining = tuple(s for i, s in enumerate(draft.sentences) if i != gone)
+    return dataclasses.replace(draft, sentences=remaining or draft.sentences)
 
 
 def _reorder(rng: random.Random, draft: Draft) -> Draft:
@@ -316,7 +316,7 @@ CHANGES: tuple[Callable[[random.Random, Draft], Draft], ...] = (
 
 
 def random_draft(rng: random.Random, scene: Scene, own: float = 0.45) -> tuple[Draft, str]:
-    """The scene's caption in any wording, with chance `own` as it is, else as people may have changed it; its label."""
+    """Return the scene's caption in any wording, with chance `own` as it is, else changed as by people; its label."""
     draft = draft_of(scene, random_wording(rng))
     if rng.random() >= own:
         if scene.family == "object" and rng.random() < 0.25:
@@ -327,21 +327,21 @@ def random_draft(rng: random.Random, scene: Scene, own: float = 0.45) -> tuple[D
 
 
 def alternatives_of(rng: random.Random, keyword: str, count: int) -> list[str]:
-    """At most `count` of the `options_of` a keyword, shuffled."""
+    """Return at most `count` of the `options_of` a keyword, shuffled."""
     options = options_of(keyword)
     return rng.sample(options, min(count, len(options), MOST_OPTIONS))
 
 
 def options_of(keyword: str) -> list[str]:
-    """All that the world knows in place of a keyword; things for what it cannot place."""
+    """Return all alternatives of a keyword that the world knows; things for an unknown one."""
     kinds = [kind for kind in CHOICES if keyword in CHOICES[kind] or keyword in MORE[kind]]
     return [value for value in CHOICES[kinds[0] if kinds else "x"] if canonical(value) != canonical(keyword)]
 
 
 def edit_type_of(old: str, new: str) -> EditType | None:
-    """The type of a change, by the world's words for what came. None if the world does not know them, knows what went
-    as something else, or has both for the same. An article may change too ("a red" to "an orange"), and the first word
-    of a phrase stay ("at dusk" to "at night").
+    """Return the type of a change, by the world's words for the new text. None if the world does not know them, knows
+    the old text as something else, or has both for the same. An article may change too ("a red" to "an orange"), and
+    the first word of a phrase may stay ("at dusk" to "at night").
     """
     before, after = (re.sub(r"^an? ", "", text.lower()) for text in (old, new))
     kinds_before, kinds_after = _kinds_of(before), _kinds_of(after)
@@ -352,7 +352,7 @@ def edit_type_of(old: str, new: str) -> EditType | None:
 
 
 def _kinds_of(words: str) -> dict[str, str]:
-    """The world's value that words stand for, by the first letter of its slot."""
+    """Return the world's value for words, by the first letter of its slot."""
     return {
         kind: value
         for kind, choices in CHOICES.items()
@@ -362,7 +362,7 @@ def _kinds_of(words: str) -> dict[str, str]:
 
 
 def keywords_example(rng: random.Random, draft: Draft, task: Task) -> Example | None:
-    """All open slots with their edit types, but for what the task protects."""
+    """Return an example of all open slots with their edit types, except what the task protects."""
     named = " ".join((*draft.kept, *task.kept())).split()
     found = [name for name in draft.open_slots() if not set(draft.slots[name].split()) & set(named)]
     lines = [f"{draft.slots[name]} | {EDIT_TYPES[name[0]]}" for name in found]
@@ -370,7 +370,7 @@ def keywords_example(rng: random.Random, draft: Draft, task: Task) -> Example | 
 
 
 def alternatives_example(rng: random.Random, draft: Draft, task: Task) -> Example | None:
-    """Some or all keywords of the caption, now and then one that a person typed."""
+    """Return an example of some or all keywords of the caption, at times with one typed by a person."""
     words = [draft.slots[name] for name in draft.open_slots()]
     if rng.random() < 0.3 and words:
         words = sorted(rng.sample(words, rng.randint(1, len(words))), key=words.index)
@@ -384,7 +384,7 @@ def alternatives_example(rng: random.Random, draft: Draft, task: Task) -> Exampl
 
 
 def open_span(rng: random.Random, draft: Draft) -> Draft:
-    """One to three fixed words of the caption made a slot, as when a person picks a keyword of their own."""
+    """Return the draft with one to three fixed words turned into a slot, as if a person had chosen a keyword."""
     index = rng.randrange(len(draft.sentences))
     words = draft.sentences[index].rstrip(".").split(" ")
     start = rng.randrange(len(words))
@@ -404,7 +404,7 @@ def open_span(rng: random.Random, draft: Draft) -> Draft:
 
 
 def nonsense_draft(rng: random.Random) -> Draft:
-    """A short run of any words with some slots: nothing to know, only to copy and to replace."""
+    """Return a short run of any words with some slots, which can only be copied and replaced."""
     words = list(dict.fromkeys(random_word(rng) for _ in range(rng.randint(3, 10))))
     chosen = rng.sample(range(len(words)), rng.randint(1, min(3, len(words))))
     slots = {f"s{i}": words[i] for i in chosen}
@@ -413,7 +413,7 @@ def nonsense_draft(rng: random.Random) -> Draft:
 
 
 def counterfactual_example(rng: random.Random, draft: Draft, task: Task, nonsense: float = 0.0) -> Example | None:
-    """One to all edits, and the caption with their consequences; with chance `nonsense`, of a nonsense caption."""
+    """Return an example of one to all edits with the resulting caption; with chance `nonsense`, of a nonsense one."""
     if rng.random() < nonsense:
         draft = nonsense_draft(rng)
     for _ in range(rng.choice((0, 0, 1, 2, 2))):
@@ -427,12 +427,12 @@ def counterfactual_example(rng: random.Random, draft: Draft, task: Task, nonsens
 
 
 def apply(draft: Draft, edits: Mapping[str, str]) -> str:
-    """The counterfactual caption: every slot that holds an edit's keyword takes its alternative."""
+    """Return the counterfactual caption: every slot with an edit's keyword takes its alternative."""
     return draft.with_slots(**{name: edits.get(value, value) for name, value in draft.slots.items()}).text()
 
 
 def perturbation_example(rng: random.Random, draft: Draft, task: Task, edit_type: EditType | None = None) -> Example:
-    """One edit of a type (drawn if not given) at one place of the caption, or "none" if no word of it may change."""
+    """Return an example of one edit of a type (drawn if None) at one place, or "none" if no word of it may change."""
     edit_type = edit_type or rng.choices(list(ASKED_TYPES), list(ASKED_TYPES.values()))[0]
     draft, named = _settled(draft), set(" ".join((*draft.kept, *task.kept())).split())
     text = draft.text()
@@ -442,16 +442,16 @@ def perturbation_example(rng: random.Random, draft: Draft, task: Task, edit_type
             continue
         options = [value for value in CHOICES[name[0]] if canonical(value) != canonical(old)]
         for new in rng.sample(options, len(options)):
-            made = apply(draft, {old: new})
-            perturbed = CounterfactualCaption(made, (Edit(old, new, edit_type),))
-            if len(changes(text, made)) == 1 and not failed(counterfactual_checks(text, perturbed, task)):
-                reply = f"{old} -> {new} | {made}"
+            perturbed_text = apply(draft, {old: new})
+            perturbed = CounterfactualCaption(perturbed_text, (Edit(old, new, edit_type),))
+            if len(changes(text, perturbed_text)) == 1 and not failed(counterfactual_checks(text, perturbed, task)):
+                reply = f"{old} -> {new} | {perturbed_text}"
                 return Example("perturbations", task, text, reply, edits={old: new}, edit_type=edit_type)
     return Example("perturbations", task, text, NO_EDIT, edit_type=edit_type)
 
 
 def _settled(draft: Draft) -> Draft:
-    """The same caption whose sentences on ground and water stay when the weather changes."""
+    """Return the same caption with sentences on ground and water that no longer depend on the weather."""
     weather = draft.slots["w"]
     land, water = ground_sentence(weather, "{g}"), water_sentence(weather, "{r}")
     sentences = tuple(one.replace("{land}", land).replace("{water}", water) for one in draft.sentences)
@@ -466,7 +466,7 @@ MAKERS: Mapping[str, Callable[[random.Random, Draft, Task], Example | None]] = {
 
 
 def random_example(rng: random.Random, stage: str, seed: int, own: float = 0.45, nonsense: float = 0.0) -> Example:
-    """An example of a stage on the scene of `seed`; `nonsense` as in `counterfactual_example`."""
+    """Return an example of a stage on the scene of `seed`; `nonsense` as in `counterfactual_example`."""
     scene = random_scene(seed)
     while True:
         draft, label = random_draft(rng, scene, own)

@@ -1,7 +1,7 @@
 """Renders the training scenes once, into memory-mapped files that every recipe reads.
 
-Each scene has a twin: the same geometry under another look. The pair teaches the ControlNet that rain, snow,
-clouds and shadows of the source's edges need not come back.
+Each scene has a twin: the same geometry with another look. The pair teaches the ControlNet that rain, snow, clouds and
+shadows in the source's edges need not reappear.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _CHUNK = 100
 
 
 def train_scene(index: int) -> Scene:
-    """The training scene of an index."""
+    """Return the training scene of an index."""
     return random_scene(TRAIN_SEEDS + index)
 
 
 def twin(scene: Scene) -> Scene:
-    """The same geometry under a look of its own, fixed by the scene's seed."""
+    """Return the same geometry with another look, determined by the scene's seed."""
     rng = random.Random(f"twin {scene.seed}")
     return Scene(**{**scene.__dict__, "look": random_look(rng, len(scene.look.colours))})
 
@@ -45,16 +45,16 @@ class SceneSet:
     masks: np.ndarray
 
     def scene(self, index: int) -> Scene:
-        """What `images[index]` shows."""
+        """Return the scene in `images[index]`."""
         return train_scene(index)
 
     def twin(self, index: int) -> Scene:
-        """What `twins[index]` shows."""
+        """Return the scene in `twins[index]`."""
         return twin(train_scene(index))
 
 
 def open_scenes(work: Path, count: int = DEFAULT_COUNT) -> SceneSet:
-    """The rendered scenes under `work`; renders them first when they are not there (a few minutes)."""
+    """Return the scenes under `work`, which are rendered first if they are missing (a few minutes)."""
     folder = work / "scenes"
     done = folder / f"{count}.done"
     if not done.exists():

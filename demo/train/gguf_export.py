@@ -1,6 +1,6 @@
 """Writes a LlamaForCausalLM and its sentencepiece BPE model as one GGUF file in fp16, as llama.cpp reads it.
 
-Knows nothing of what the model was trained on.
+Independent of the model's training.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OUTER_NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", 
 
 
 def gguf_name(name: str) -> str:
-    """llama.cpp's name of a parameter of transformers' Llama. Raises KeyError for one that it does not have."""
+    """Return llama.cpp's name of a parameter of transformers' Llama. Raises KeyError for an unknown one."""
     stem = name.removesuffix(".weight")
     if stem.startswith("model.layers."):
         _, _, layer, rest = stem.split(".", 3)
@@ -38,13 +38,13 @@ def gguf_name(name: str) -> str:
 
 
 def interleaved(weight: torch.Tensor, heads: int) -> torch.Tensor:
-    """Rows of a q or k weight reordered: transformers rotates half against half, llama.cpp neighbour with neighbour."""
+    """Reorder rows of a q or k weight: transformers rotates half against half, llama.cpp neighbour with neighbour."""
     rows, columns = weight.shape
     return weight.view(heads, 2, rows // heads // 2, columns).transpose(1, 2).reshape(rows, columns)
 
 
 def export(model: LlamaForCausalLM, pieces: SentencePieceProcessor, path: Path, name: str) -> None:
-    """Write `path`, whole or not at all. The vocabulary of `pieces` must be the model's."""
+    """Write `path` atomically. The vocabulary of `pieces` must be the model's."""
     config = model.config
     if pieces.vocab_size() != config.vocab_size:
         raise ValueError(f"the tokenizer has {pieces.vocab_size()} pieces, the model {config.vocab_size}")

@@ -1,6 +1,6 @@
 """Trains the judges of the report (`demo.judges`) on rendered scenes: where everything is, and what the image shows.
 
-The pictures are softened at random, so that the blur and noise of a generated image do not count against it.
+The pictures are randomly softened, so that the blur and noise of a generated image do not count against it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from demo.train.dataset import open_scenes
 
 CHECK_SEEDS = range(3_000_000, 3_000_400)
 _RARE = torch.tensor([1.0, 1.0, 1.0, 1.0, 2.0, 1.0, 1.0, 2.0, 3.0, 1.5])
-"""Weight of each semantic class in the loss: thin things would be given up for their background otherwise."""
+"""Weight of each semantic class in the loss: without it, thin things would be given up for their background."""
 
 
 def colour_loss(scores: torch.Tensor, batch: Batch) -> tuple[torch.Tensor, float]:
-    """Loss and hit rate of the colours, by the mean score within each coloured thing. `scores` is (n, c, 64, 64)."""
+    """Return the colours' loss and hit rate, from the mean score in each coloured thing. `scores` is (n, c, 64, 64)."""
     pooled, targets = [], []
     for row, scene in enumerate(batch.scenes):
         for pixels, colour in coloured_things(batch.masks[row].numpy(), scene):
@@ -36,8 +36,8 @@ def colour_loss(scores: torch.Tensor, batch: Batch) -> tuple[torch.Tensor, float
             targets.append(colour)
     if not pooled:
         return scores.sum() * 0, 1.0
-    logits, wanted = torch.stack(pooled), torch.tensor(targets, device=scores.device)
-    return functional.cross_entropy(logits, wanted), hits(logits, wanted)
+    logits, labels = torch.stack(pooled), torch.tensor(targets, device=scores.device)
+    return functional.cross_entropy(logits, labels), hits(logits, labels)
 
 
 def main() -> None:
@@ -70,14 +70,14 @@ def main() -> None:
 
 
 def save_judges(net: JudgeNet, file: Path) -> None:
-    """The weights in fp16; counts stay whole numbers."""
+    """Save the weights in fp16; counts remain integers."""
     state = net.cpu().state_dict()
     halves = {name: value.half() if value.is_floating_point() else value for name, value in state.items()}
     save_file({name: value.contiguous() for name, value in halves.items()}, file)
 
 
 def check(judges: Judges) -> None:
-    """Print what the judges get right on untouched scenes that no training saw."""
+    """Print how often the judges are right on untouched scenes that no training saw."""
     right: dict[str, list[bool]] = {"class": [], "weather": [], "time": [], "colour": []}
     overlap, union = np.zeros(len(SEMANTIC_CLASSES)), np.zeros(len(SEMANTIC_CLASSES))
     for seed in CHECK_SEEDS:

@@ -1,12 +1,12 @@
-"""Trains the embedded language model: a small LLaMA with a tokenizer of its own, shipped as one GGUF file.
+"""Trains the embedded language model: a small LLaMA with its own tokenizer, shipped as one GGUF file.
 
-`python -m demo.train.llama` makes the tokenizer, trains on `demo.train.corpus`, exports, and scores the exported
-file through ctransformers. The loss counts the reply, and a little the prompt, which teaches copying early.
-Batches hold examples of like length, so that little of them is padding.
+`python -m demo.train.llama` makes the tokenizer, trains on `demo.train.corpus`, exports, and scores the exported file
+through ctransformers. The loss counts the reply, and a little the prompt, which teaches copying early. Batches hold
+examples of similar length, so that little of them is padding.
 
 The shipped file learnt its perturbations later, with the other stages among the examples (`--go-on`): 1,609 steps at a
-speed of 1e-3, then 1,845 at 5e-4 with more alternatives. It is the mean of the weights of these two, which forgot less
-than either.
+learning rate of 1e-3, then 1,845 at 5e-4 with more alternatives. It is the mean of these two models' weights, which
+forgot less than either.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from demo.train.llama_scores import score
 CONTEXT = 512
 VOCABULARY = 1280
 SENTENCES = 20_000
-"""Examples that the tokenizer is made from."""
+"""Examples from which the tokenizer is made."""
 WORDING_SHARES = {"keywords": 2, "alternatives": 2, "counterfactuals": 6}
-"""Of the examples that the tokenizer is made from. They name every word; a further stage changes no token."""
+"""Shares of the examples for the tokenizer. They contain every word; a further stage changes no token."""
 SHARES = {**WORDING_SHARES, "alternatives": 3, "perturbations": 5}
 POOL = 1024
 """Examples that are sorted by length and cut into batches together."""
 NONSENSE = 0.25
-"""Share of the counterfactual examples that are short nonsense, on which copying is learnt soonest."""
+"""Share of counterfactual examples that are short nonsense, from which copying is learnt soonest."""
 PROMPT_WEIGHT = 0.1
 IGNORED = -100
 
@@ -46,9 +46,9 @@ IGNORED = -100
 def short_attention(
     module: torch.nn.Module, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, _: object, scaling: float, **__: object
 ) -> tuple[torch.Tensor, None]:
-    """Causal attention in plain steps, (batch, heads, length, width) in, (batch, length, heads, width) out.
+    """Compute causal attention in plain steps, (batch, heads, length, width) to (batch, length, heads, width).
 
-    On a CPU and at these lengths a quarter faster, backward and all, than the fused kernel.
+    On a CPU and at these lengths it is a quarter faster than the fused kernel, including the backward pass.
     """
     future = torch.full((q.shape[2], q.shape[2]), float("-inf"), dtype=q.dtype).triu(1)
     scores = torch.matmul(q * scaling, k.transpose(2, 3)) + future
@@ -56,7 +56,7 @@ def short_attention(
 
 
 def new_model() -> LlamaForCausalLM:
-    """3 million parameters: more of them would see too few examples in the time."""
+    """Return a model of 3 million parameters: a larger one would see too few examples in the time."""
     AttentionInterface.register("short", short_attention)
     return LlamaForCausalLM(
         LlamaConfig(
@@ -77,14 +77,14 @@ def new_model() -> LlamaForCausalLM:
 
 
 def random_examples(rng: random.Random, count: int, shares: Mapping[str, int] = SHARES) -> list[Example]:
-    """Examples of all stages, on scenes kept for training."""
+    """Return examples of all stages, on scenes reserved for training."""
     stages = rng.choices(list(shares), list(shares.values()), k=count)
     seeds = [rng.randrange(TRAIN_SEEDS, 2 * TRAIN_SEEDS) for _ in stages]
     return [random_example(rng, stage, seed, nonsense=NONSENSE) for stage, seed in zip(stages, seeds, strict=True)]
 
 
 def train_pieces(lines: Iterator[str], vocabulary: int) -> bytes:
-    """A sentencepiece BPE model with byte fallback. It normalizes nothing, because llama.cpp does not either."""
+    """Train a sentencepiece BPE model with byte fallback. It normalizes nothing, because llama.cpp does not either."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=lines,
@@ -103,7 +103,7 @@ def train_pieces(lines: Iterator[str], vocabulary: int) -> bytes:
 
 
 def make_tokenizer(path: Path) -> None:
-    """The tokenizer of the corpus, in which the world's words are single tokens."""
+    """Make the tokenizer of the corpus, in which the world's words are single tokens."""
     templates = load_templates()
     examples = random_examples(random.Random(0), SENTENCES, WORDING_SHARES)
     lines = (line for e in examples for line in f"{e.prompt(templates)} {e.reply}".split("\n"))
@@ -112,7 +112,7 @@ def make_tokenizer(path: Path) -> None:
 
 
 class Batches:
-    """Endless batches of about `tokens` tokens: ids and wanted next ids, (examples, length), and a weight for each."""
+    """Endless batches of about `tokens` tokens: ids and next ids, (examples, length), and a weight for each."""
 
     def __init__(self, pieces: sentencepiece.SentencePieceProcessor, seed: int, tokens: int) -> None:
         self._pieces, self._rng, self._tokens = pieces, random.Random(seed), tokens
@@ -139,18 +139,18 @@ class Batches:
     def _tensors(self, group: list[tuple[list[int], int]]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         length = max(len(ids) for ids, _ in group) - 1
         inputs = torch.zeros(len(group), length, dtype=torch.long)
-        wanted = torch.full((len(group), length), IGNORED)
+        targets = torch.full((len(group), length), IGNORED)
         weights = torch.zeros(len(group), length)
         for row, (ids, prompt) in enumerate(group):
             inputs[row, : len(ids) - 1] = torch.tensor(ids[:-1])
-            wanted[row, : len(ids) - 1] = torch.tensor(ids[1:])
+            targets[row, : len(ids) - 1] = torch.tensor(ids[1:])
             weights[row, : prompt - 1] = PROMPT_WEIGHT
             weights[row, prompt - 1 : len(ids) - 1] = 1
-        return inputs, wanted, weights
+        return inputs, targets, weights
 
 
 def load_finished(path: Path, model: LlamaForCausalLM, pieces: sentencepiece.SentencePieceProcessor) -> None:
-    """Put the weights of a GGUF file into a new model, whose vocabulary may be another one."""
+    """Load the weights of a GGUF file into a new model, which may have another vocabulary."""
     state = LlamaForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32).state_dict()
     tokens = GGUFReader(str(path)).fields["tokenizer.ggml.tokens"].contents()
     before = {token: row for row, token in enumerate(tokens)}
@@ -174,18 +174,18 @@ def main() -> None:
     else:
         start_copying(model)
     model = model.to(device())
-    speed = 5e-4 if options.go_on else 2e-3  # what is learnt already must not be shaken off
+    speed = 5e-4 if options.go_on else 2e-3  # a high rate would destroy what was learnt
     optimizer = torch.optim.AdamW(model.parameters(), lr=speed, weight_decay=0.05, betas=(0.9, 0.98), fused=True)
     run = Run("llama", options, optimizer, model=model)
     batches = iter(Batches(pieces, run.step, tokens=1536 if device().type == "cpu" else 16384))
     for _ in run:
-        inputs, wanted, weights = (part.to(device()) for part in next(batches))
+        inputs, targets, weights = (part.to(device()) for part in next(batches))
         with half_precision():
-            # causal attention needs no mask: what pads stands on the right
+            # causal attention needs no mask: the padding is on the right
             hidden = model.model(input_ids=inputs, use_cache=False).last_hidden_state
             logits = model.lm_head(hidden)
         losses = functional.cross_entropy(
-            logits.float().flatten(0, 1), wanted.flatten(), ignore_index=IGNORED, reduction="none"
+            logits.float().flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="none"
         )
         flat = weights.flatten()
         loss = (losses * flat).sum() / flat.sum()
@@ -195,7 +195,7 @@ def main() -> None:
         optimizer.zero_grad()
         reply = flat == 1
         with torch.no_grad():
-            right = (logits.flatten(0, 1)[reply].argmax(-1) == wanted.flatten()[reply]).float().mean()
+            right = (logits.flatten(0, 1)[reply].argmax(-1) == targets.flatten()[reply]).float().mean()
         run.report(loss=loss.item(), reply=losses[reply].mean().item(), right=right.item())
     export(model, pieces, out, "demo-llama")
     print(f"{out}: {out.stat().st_size / 1e6:.1f} MB")

@@ -13,14 +13,14 @@ from pipeline.checks.single_edit import changes
 from pipeline.models.language import which_build
 
 MODEL = Path(__file__).resolve().parent.parent / "weights" / "llama" / "model.gguf"
-"""Where the model is shipped."""
+"""Path of the shipped model."""
 SAMPLING = {"temperature": 0.2, "top_p": 0.95, "repetition_penalty": 1.0, "max_new_tokens": 256, "reset": True}
 """As in the pipeline. A repetition penalty would hinder copying."""
 
 
 @dataclass
 class Tally:
-    """Counts of what held, by name."""
+    """Counts of tests that passed, by name."""
 
     held: dict[str, int] = field(default_factory=dict)
     asked: dict[str, int] = field(default_factory=dict)
@@ -33,12 +33,12 @@ class Tally:
             self.misses.append(f"{name}: {miss}")
 
     def shares(self) -> dict[str, float]:
-        """Share that held, 0 to 1, by name."""
+        """Return the share of tests that passed, 0 to 1, by name."""
         return {name: self.held[name] / count for name, count in self.asked.items()}
 
 
 def load(path: Path, threads: int = 1) -> Any:
-    """The model as the pipeline loads it."""
+    """Return the model as the pipeline loads it."""
     from ctransformers import AutoModelForCausalLM
 
     return AutoModelForCausalLM.from_pretrained(
@@ -47,7 +47,7 @@ def load(path: Path, threads: int = 1) -> Any:
 
 
 def _pairs(reply: str, separator: str) -> list[tuple[str, str]] | None:
-    """(before, after) of every line, or None when a line lacks the separator."""
+    """Return (before, after) of every line, or None if a line lacks the separator."""
     lines = [line.strip() for line in reply.strip().split("\n")]
     if not all(separator in line for line in lines):
         return None
@@ -59,8 +59,8 @@ def _score_keywords(tally: Tally, group: str, example: Example, reply: str) -> N
     parses = pairs is not None and all(kind in EDIT_TYPES.values() for _, kind in pairs)
     tally.add(f"{group} keywords parse", parses, reply)
     named = {word for text, _ in pairs or () for word in text.split()}
-    kept = set(" ".join(example.task.kept()).split())
-    tally.add(f"{group} keywords leave out the protected", not named & kept, f"{reply!r} for {example.task}")
+    protected = set(" ".join(example.task.kept()).split())
+    tally.add(f"{group} keywords leave out the protected", not named & protected, f"{reply!r} for {example.task}")
     exact = reply.strip() == example.reply
     tally.add(f"{group} keywords exact", exact, f"{reply!r} wanted {example.reply!r}")
 
@@ -73,9 +73,9 @@ def _score_alternatives(tally: Tally, group: str, example: Example, reply: str) 
     known = [option for options in found.values() for option in options]
     world = {value for values in CHOICES.values() for value in values}
     tally.add(f"{group} alternatives are the world's", set(known) <= world, reply)
-    wanted = {k: o.split(", ") for k, o in _pairs(example.reply, ":") or ()}
+    targets = {k: o.split(", ") for k, o in _pairs(example.reply, ":") or ()}
     fits = all(
-        len(options) == len(set(options)) == len(wanted.get(keyword, ())) and keyword not in options
+        len(options) == len(set(options)) == len(targets.get(keyword, ())) and keyword not in options
         for keyword, options in found.items()
     )
     tally.add(f"{group} alternatives right in number, all different", fits, f"{reply!r} wanted {example.reply!r}")
@@ -89,7 +89,7 @@ def _score_counterfactual(tally: Tally, group: str, example: Example, reply: str
 
 
 def _score_perturbation(tally: Tally, group: str, example: Example, reply: str) -> None:
-    """An edit of the asked type is one of a slot of this type: the wanted reply is one of many."""
+    """Score a perturbation: any edit of a slot of the type is right; the target reply is only one of many."""
     text = reply.strip()
     miss = f"{example.edit_type}: {example.caption}\n   {text!r}\n   like {example.reply!r}"
     if example.reply == NO_EDIT:
@@ -110,8 +110,8 @@ SCORERS = {
 
 
 def score(path: Path, count: int = 100, first_seed: int = 5_000_000, misses: int = 5) -> Mapping[str, float]:
-    """Print and give the share that held of each figure: `count` of the world's own captions a stage and, apart,
-    as many as people may have changed them."""
+    """Print and return the share that passed of each figure: for `count` of the world's own captions a stage, and for
+    as many changed ones."""
     model, templates, tally = load(path), load_templates(), Tally()
     rng = random.Random(first_seed)
     for group, canonical in (("world's", 1.0), ("changed", 0.0)):

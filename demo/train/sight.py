@@ -1,8 +1,8 @@
-"""What helps a vision transformer to see with little training: a good start, and lessons beside its real task.
+"""Helps a vision transformer to see after little training: a good start, and lessons beside its real task.
 
-A transformer that learns from captions alone needs far more pictures than a CPU can show it. Here it begins with
-patch filters taken from the pictures themselves, and while it trains, small heads ask it what is where and what
-the whole picture shows. The heads are thrown away afterwards.
+A transformer that learns from captions alone needs far more pictures than a CPU can show it. Here it begins with patch
+filters taken from the pictures themselves. While it trains, small heads ask it what is where and what the whole picture
+shows; they are discarded afterwards.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ WHOLE = {
     "hills": len(HILLS),
     **{f"colour {i}": len(COLOURS) for i in range(MAX_VEHICLES)},
 }
-"""What the lessons ask of the whole picture, and how many answers each question has."""
+"""Questions of the lessons on the whole picture, and their numbers of answers."""
 _WEIGHTS = {"pedestrians": 3.0, "colour 1": 2.0, "colour 2": 3.0}
-"""Of the questions that are hard (pedestrians are thin) or seldom asked (few scenes have three vehicles)."""
+"""Weights of questions that are hard (pedestrians are thin) or rare (few scenes have three vehicles)."""
 _PEDESTRIAN = SEMANTIC_CLASSES.index("pedestrian")
 _UNASKED = -100
 _NO_THING = len(COLOURS)
 
 
 def whole_answers(scene: Scene) -> list[int]:
-    """The right answers to `WHOLE`, `_UNASKED` where the picture does not say."""
+    """Return the right answers to `WHOLE`, `_UNASKED` if the picture does not tell."""
     look, road = scene.look, scene.family == "road"
     shows_ground = look.weather != "snowy" and scene.label not in WATER_CLASSES
     colours = [COLOURS.index(colour) for colour in look.colours] + [_UNASKED] * (MAX_VEHICLES - len(look.colours))
@@ -92,13 +92,13 @@ class Lessons(nn.Module):
         self.whole = nn.Linear(hidden, sum(WHOLE.values()))
 
     def forward(self, states: torch.Tensor, batch: Batch) -> tuple[torch.Tensor, dict[str, float]]:
-        """Loss and hit rates for `states`, (count, 1 + patches, hidden), the class token first."""
+        """Return loss and hit rates for `states`, (count, 1 + patches, hidden), the class token first."""
         states = states.float()
         loss = states.new_zeros(())
         for name, shares in self._patch_shares(batch).items():
             shares = shares.to(states.device)
             logits = self.patches[name](states[:, 1:])
-            if name == "semantic":  # a few patches with a pedestrian must not drown among the many without
+            if name == "semantic":  # the few patches with a pedestrian must not drown among the others
                 weight = 1 + 5.0 * (shares[..., _PEDESTRIAN] > 0.02)
             else:
                 weight = 0.3 + 4 * (1 - shares[..., -1])
@@ -106,18 +106,18 @@ class Lessons(nn.Module):
             loss = loss - ((shares * logits.log_softmax(-1)).sum(-1) * weight * known).mean()
         answers = torch.tensor([whole_answers(scene) for scene in batch.scenes], device=states.device)
         figures = {}
-        asked = self.whole(states[:, 0]).split(list(WHOLE.values()), -1)
-        for (name, logits), wanted in zip(zip(WHOLE, asked, strict=True), answers.T, strict=True):
-            known = wanted != _UNASKED
+        logits_of_questions = self.whole(states[:, 0]).split(list(WHOLE.values()), -1)
+        for (name, logits), targets in zip(zip(WHOLE, logits_of_questions, strict=True), answers.T, strict=True):
+            known = targets != _UNASKED
             if known.any():
-                # The sum over the batch's size: a question that few pictures pose must not outweigh the others.
-                missed = functional.cross_entropy(logits, wanted, reduction="sum") / len(wanted)
+                # Divided by the batch's size, so that a question on few pictures does not outweigh the others.
+                missed = functional.cross_entropy(logits, targets, reduction="sum") / len(targets)
                 loss = loss + 0.4 * _WEIGHTS.get(name, 1.0) * missed
-                figures[name] = float((logits.argmax(-1) == wanted)[known].float().mean())
+                figures[name] = float((logits.argmax(-1) == targets)[known].float().mean())
         return loss, figures
 
     def _patch_shares(self, batch: Batch) -> dict[str, torch.Tensor]:
-        """The share of each patch's pixels that each answer has: (count, patches, answers). All 0 where unknown."""
+        """Return the share of each answer in each patch's pixels: (count, patches, answers). All 0 if unknown."""
         masks = batch.masks.numpy()
         colours = np.full(masks.shape, _NO_THING, np.int64)
         places = np.full(masks.shape, max(CAR_PLACES), np.int64)
@@ -148,8 +148,8 @@ class Lessons(nn.Module):
 def start_from_pictures(patch_embedding: nn.Conv2d, pictures: torch.Tensor) -> None:
     """Set the patch filters to the principal components of the pictures' own patches, each scaled to spread 1.
 
-    `pictures` is (count, 3, side, side) in -1..1, a few hundred of them. From random filters, most of a short
-    training would go into finding these.
+    `pictures` is (count, 3, side, side) in -1..1, a few hundred of them. With random filters, most of a short training
+    would be spent on finding these.
     """
     side = patch_embedding.kernel_size[0]
     patches = functional.unfold(pictures, side, stride=side).transpose(1, 2).reshape(-1, 3 * side * side)
@@ -165,7 +165,7 @@ def start_from_pictures(patch_embedding: nn.Conv2d, pictures: torch.Tensor) -> N
 
 
 def grid_positions(cells: int, hidden: int) -> torch.Tensor:
-    """Sines and cosines of each patch's row and column, zeros first for the class token: (1 + cells², hidden)."""
+    """Return sines and cosines of each patch's row and column, after zeros for the class token: (1+cells², hidden)."""
     quarter = hidden // 4
     frequencies = math.pi / cells * 2 ** torch.linspace(0, math.log2(cells), quarter)
     angles = (torch.arange(cells) + 0.5)[:, None] * frequencies[None, :]

@@ -1,8 +1,8 @@
 """Builds the tokenizers of the embedded models from the drawn world's own words.
 
-Every word that a caption of the world can hold, and a few hundred common ones, is one token. Anything else falls
-to shorter pieces and at last to single bytes, so that no text is beyond them. Nothing here is learned from data:
-the word lists fix the vocabulary.
+Every word of the world's captions, and a few hundred common ones, is one token. Anything else becomes shorter pieces
+and at last single bytes, so that any text can be encoded. Nothing here is learned from data: the word lists fix the
+vocabulary.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ COMMON_WORDS = tuple(_COMMON.split())
 
 
 def world_words() -> list[str]:
-    """Every word that `demo.language.caption` can use in any wording, and the classes' names, as written; sorted."""
+    """Return, sorted, every word of `demo.language.caption` in any wording, and the classes' names, as written."""
     texts = [*OBJECT_CLASSES, *BACKGROUNDS, *SEMANTIC_CLASSES, *PROTECTED_ROAD_CLASSES]
     texts += [name for names in language.OTHER_NAMES.values() for name in names]
     for form in range(language.FORMS):
@@ -68,7 +68,7 @@ def world_words() -> list[str]:
 
 
 def _scenes_with_every_word() -> list[Scene]:
-    """Object and road scenes that together say every word of the world."""
+    """Return object and road scenes whose captions together use every word of the world."""
     looks = itertools.zip_longest(WEATHERS, TIMES, COLOURS, GROUNDS, TREES, WALLS, WATERS, HILLS)
     firsts = (WEATHERS[0], TIMES[0], COLOURS[0], GROUNDS[0], TREES[0], WALLS[0], WATERS[0], HILLS[0])
     found = []
@@ -86,7 +86,7 @@ def _scenes_with_every_word() -> list[Scene]:
 
 
 def clip_tokenizer(folder: Path) -> CLIPTokenizer:
-    """Writes the tokenizer of the text encoders into `folder` (made if missing) and gives it loaded from there.
+    """Write the tokenizer of the text encoders into `folder` (made if missing) and return it loaded from there.
 
     Lower-cases, at most `MAX_TOKENS` tokens, pads with the end token, as CLIP's own. The end token has the highest id.
     """
@@ -106,10 +106,10 @@ def clip_tokenizer(folder: Path) -> CLIPTokenizer:
 
 
 def bert_tokenizer(folder: Path) -> BertTokenizer:
-    """Writes the captioner's tokenizer into `folder` (made if missing) and gives it loaded from there.
+    """Write the captioner's tokenizer into `folder` (made if missing) and return it loaded from there.
 
-    Keeps upper case, unlike BERT's usual one: a caption decodes to exactly what the world says. Id 2 starts a text
-    and id 3 ends it.
+    Keeps upper case, unlike BERT's usual one: a caption decodes to exactly the world's text. Id 2 starts a text and id
+    3 ends it.
     """
     letters = [chr(code) for code in range(33, 127)]
     words = sorted(set(world_words()) | set(COMMON_WORDS))
@@ -127,7 +127,7 @@ def bert_tokenizer(folder: Path) -> BertTokenizer:
 
 
 def _merges(words: list[str]) -> list[tuple[str, str]]:
-    """Byte-pair merges, most frequent pair first, until each word is one piece. Ties go by the alphabet."""
+    """Return byte-pair merges, the most frequent first, until each word is one piece. Ties go by the alphabet."""
     splits = [[*word[:-1], word[-1] + "</w>"] for word in words]
     merges: list[tuple[str, str]] = []
     while True:
@@ -140,7 +140,7 @@ def _merges(words: list[str]) -> list[tuple[str, str]]:
 
 
 def _merged(pieces: list[str], pair: tuple[str, str]) -> list[str]:
-    """`pieces` with every neighbouring `pair` made one."""
+    """Return `pieces` with every neighbouring `pair` merged."""
     done: list[str] = []
     for piece in pieces:
         if done and (done[-1], piece) == pair:
@@ -151,7 +151,7 @@ def _merged(pieces: list[str], pair: tuple[str, str]) -> list[str]:
 
 
 def _byte_letters() -> dict[int, str]:
-    """The printable letter that stands for each byte in a byte-level vocabulary (the GPT-2 table)."""
+    """Return the printable letter for each byte in a byte-level vocabulary (the GPT-2 table)."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     letters = {byte: chr(byte) for byte in plain}
     for byte in range(256):

@@ -1,6 +1,6 @@
-"""Words beyond the drawn world, so that the embedded language model learns to carry whatever a person types.
+"""Words beyond the drawn world, so that the embedded language model learns to copy whatever a person types.
 
-Only lists; `demo.train.corpus` draws from them.
+Lists only; `demo.train.corpus` draws from them.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The demo's models under test: they learnt from fair days only, so that there is something to find."""
+"""The demo's models under test. They learnt from fair days only, so that they have faults to find."""

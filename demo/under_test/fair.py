@@ -1,4 +1,4 @@
-"""Fair-weather training data and the figures that the recipes of the models under test print and save with."""
+"""Fair-weather training data, and the figures that the recipes of the models under test print and save."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ CONDITIONS: dict[str, dict[str, str]] = {
     "snow": {"weather": "snowy", "time": "day"},
     "fog": {"weather": "foggy", "time": "day"},
 }
-"""What the check draws the same scenes under."""
+"""Conditions under which the check draws the same scenes."""
 CHECK_SEEDS = range(4_000_000, 4_000_150)
-"""Smaller than those of the training, so that no training saw them."""
+"""Smaller than the training's seeds, so that no training saw these scenes."""
 MEAN = STD = (0.5, 0.5, 0.5)
 
 
@@ -44,8 +44,8 @@ class FairScenes:
                     self._rows.setdefault(scene.label or "road", []).append((index, other))
 
     def draw(self, count: int) -> tuple[torch.Tensor, torch.Tensor, list[str]]:
-        """Every class as often: images in -1..1 (count, 3, 128, 128), softened as a generator might give them, half of
-        them mirrored; masks int64 (count, 128, 128); the class of each."""
+        """Return a batch with every class equally often: images in -1..1 (count, 3, 128, 128), with a generator's
+        defects, half of them mirrored; masks int64 (count, 128, 128); the class of each."""
         labels = [self._rng.choice(list(self._rows)) for _ in range(count)]
         rows = [(*self._rng.choice(self._rows[label]), self._rng.choice((1, -1))) for label in labels]
         pictures = {False: self._scenes.images, True: self._scenes.twins}
@@ -56,7 +56,7 @@ class FairScenes:
 
 
 def check_scenes(family: str = "") -> Iterator[tuple[str, Scene, np.ndarray, np.ndarray]]:
-    """Each check scene under each of the `CONDITIONS`: condition, scene, picture uint8 (128, 128, 3), mask."""
+    """Yield each check scene under each of the `CONDITIONS`: condition, scene, picture uint8 (128, 128, 3), mask."""
     for seed in CHECK_SEEDS:
         scene = random_scene(seed, family or None)
         for name, look in CONDITIONS.items():
@@ -66,12 +66,12 @@ def check_scenes(family: str = "") -> Iterator[tuple[str, Scene, np.ndarray, np.
 
 
 def as_input(picture: np.ndarray) -> torch.Tensor:
-    """(1, 3, 128, 128) in -1..1 of a picture uint8 (128, 128, 3)."""
+    """Convert a picture uint8 (128, 128, 3) to (1, 3, 128, 128) in -1..1."""
     return torch.from_numpy(picture.copy()).permute(2, 0, 1)[None].float() / 127.5 - 1
 
 
 def save_checkpoint(net: nn.Module, file: Path, architecture: str, classes: tuple[str, ...]) -> None:
-    """The weights in fp16, with all in the header that a reader of the file needs to use them."""
+    """Save the weights in fp16, with a header that holds everything needed to use them."""
     state = net.cpu().state_dict()
     halves = {name: value.half() if value.is_floating_point() else value for name, value in state.items()}
     about = {"architecture": architecture, "classes": list(classes), "size": 128, "mean": MEAN, "std": STD}
@@ -81,7 +81,7 @@ def save_checkpoint(net: nn.Module, file: Path, architecture: str, classes: tupl
 
 
 def print_table(title: str, columns: tuple[str, ...], figure: Callable[[str, str], float]) -> None:
-    """A line for each condition, ready to be pasted into the documentation."""
+    """Print a line for each condition, ready to be pasted into the documentation."""
     print(f"| {title} | {' | '.join(columns)} |")
     print("|" + " --- |" * (len(columns) + 1))
     for condition in CONDITIONS:

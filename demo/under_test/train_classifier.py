@@ -32,14 +32,14 @@ def main() -> None:
     for _ in run:
         images, _, labels = scenes.draw(32)
         images = images.to(device(), memory_format=torch.channels_last)
-        wanted = torch.tensor([CLASSES.index(label) for label in labels], device=device())
+        targets = torch.tensor([CLASSES.index(label) for label in labels], device=device())
         with half_precision():
             logits = net(images)
-        loss = functional.cross_entropy(logits.float(), wanted)
+        loss = functional.cross_entropy(logits.float(), targets)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
-        run.report(loss=loss.item(), hits=hits(logits, wanted))
+        run.report(loss=loss.item(), hits=hits(logits, targets))
     save_checkpoint(net, FOLDER / "classifier.safetensors", ARCHITECTURE, CLASSES)
     check(net)
 

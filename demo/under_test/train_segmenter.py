@@ -30,7 +30,7 @@ from evaluation.adapters.small_unet import SmallUNet
 
 ARCHITECTURE = "small-unet"
 _RARE = torch.tensor([1.0, 1.0, 1.0, 1.0, 2.0, 1.0, 1.0, 2.0, 3.0, 1.0])
-"""Weight of each class in the loss: thin things would be given up for their background otherwise."""
+"""Weight of each class in the loss: without it, thin things would be given up for their background."""
 
 
 def main() -> None:
@@ -44,8 +44,8 @@ def main() -> None:
 def trained(
     name: str, options: argparse.Namespace, draw: Callable[[int], tuple[torch.Tensor, torch.Tensor]]
 ) -> SmallUNet:
-    """A segmenter of road scenes, trained on what `draw` gives for a number of them: images in -1..1
-    (count, 3, 128, 128) and masks of indices into `SEMANTIC_CLASSES`, int64 (count, 128, 128).
+    """Return a segmenter of road scenes, trained on the batches of `draw`: images in -1..1 (count, 3, 128, 128) and
+    masks of indices into `SEMANTIC_CLASSES`, int64 (count, 128, 128).
     """
     net = SmallUNet(len(SEMANTIC_CLASSES)).to(device(), memory_format=torch.channels_last)
     optimizer = torch.optim.AdamW(net.parameters(), lr=4e-3, weight_decay=1e-2)
