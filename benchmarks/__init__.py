@@ -1,1 +1,1 @@
-"""Measures what a person waits for. `make bench` runs all of it; nothing in here is a test."""
+"""Measures times that people wait for. `make bench` runs everything; nothing here is a test."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks` measures, prints a table, and ends with code 1 when a bound was missed."""
+"""`python -m benchmarks` measures, prints a table, and exits with code 1 if a bound is missed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.support.chromium import ADVICE, find_chromium
 
 
 def main() -> int:
-    """The exit code."""
+    """Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measures what a person waits for.")
     parser.add_argument("--minutes", type=float, default=study.MINUTES, help="of the hundred annotators (10)")
     parser.add_argument(
@@ -66,7 +66,7 @@ def main() -> int:
         lots.measure,
         partial(beside.measure, options.large),
     ]
-    # Each part prints at once what it found: one that fails later takes nothing away.
+    # Each part prints its results at once, so that a later failure loses nothing.
     return max(reported([*measure()], f"load {os.getloadavg()[0]:.1f}") for measure in parts)
 
 

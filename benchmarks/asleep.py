@@ -1,6 +1,6 @@
-"""Whole data sets on a GPU that is not there: models that sleep as long as it would work, and all else real.
+"""Whole data sets on a simulated GPU: models sleep as long as it would work, and everything else is real.
 
-What a run takes beyond their sleep, with helpers for the work beside models and without. A part of `benchmarks.beside`.
+Measures what a run takes beyond their sleep, with helper processes and without. A part of `benchmarks.beside`.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ from services.batches.pools import ProcessPool
 from services.batches.work import Worker
 
 SLEEP = 0.25
-"""Seconds that a sleeping model takes for an image, as a GPU takes for one of 512 pixels in 25 steps or so."""
+"""Seconds that a sleeping model takes for an image, like a GPU for one of 512 pixels in about 25 steps."""
 MOST, AIM, WITHOUT = 1.1, 1.05, 9.0
-"""Times the sleep of the models that a run may take with helpers, the goal of that, and without helpers."""
+"""Bounds of a run's time, in units of its models' sleep: with helpers, the goal of that, and without helpers."""
 HELPERS = (0, 1, 2)
 EDITED = CounterfactualCaption("A blue bird.", (Edit("red", "blue", "attribute"),))
 WRITTEN = StageValue(CounterfactualCaptions((EDITED,)), Trace("model", model="none"), "k")
-"""What a language model would write."""
+"""Output of the simulated language model."""
 
 
 def asleep(sources: int) -> Iterator[Comparison]:
-    """So many sources read, captioned and drawn by models that sleep, and all else real: with helpers and without."""
+    """Measure a run of `sources` sources that sleeping models read, caption and draw, with helpers and without."""
     for helpers in HELPERS:
         with tempfile.TemporaryDirectory() as folder:
             data = pictures(Path(folder) / "data", sources, SIDE)
-            held = run(data, Path(folder), partial(_of_one, helpers), {"generation.short_side": SIDE})
-        slept, at_models = SLEEP * (sources + held.cases), sum(held.workers.values())
+            result = run(data, Path(folder), partial(_of_one, helpers), {"generation.short_side": SIDE})
+        slept, at_models = SLEEP * (sources + result.cases), sum(result.workers.values())
         yield Comparison(
             f"asleep: a run with {helpers} helpers, by the sleep of its models",
-            (held.seconds / slept,),
+            (result.seconds / slept,),
             most=MOST if helpers else WITHOUT,
             aim=AIM if helpers else 0.0,
             words=f"{sources} sources of {SIDE} pixels, captioned and drawn in {SLEEP} s each, asleep: "
-            f"{held.seconds:.1f} s, of which the models had {at_models:.1f} s, and slept {slept:.1f} s.",
+            f"{result.seconds:.1f} s, of which the models had {at_models:.1f} s, and slept {slept:.1f} s.",
         )
 
 
@@ -59,27 +59,27 @@ def _of_one(helpers: int, order: Order) -> ProcessPool:
 
 
 class Sleeper:
-    """The worker that there is, with models that sleep; what a language model would write is given."""
+    """The existing worker with sleeping models and a fixed reply of the language model."""
 
     def __init__(self, order: Order) -> None:
         models: Any = SleepingModels()
         self._worker = Worker(order, models)
-        # They come while real models are loaded.
-        asked = [
+        # They start while real models are loaded.
+        loading = [
             self._worker._io.submit(FileWork.load, SourceRun("", (0, 0), "", {}, {})) for _ in range(order.helpers or 0)
         ]
-        assert all(isinstance(one(), UnreadSource) for one in asked)
+        assert all(isinstance(one(), UnreadSource) for one in loading)
         _drawing()
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
-        """As `Worker.do`."""
+        """Like `Worker.do`."""
         if lot.stage != "language":
             return self._worker.do(lot)
         return tuple(Done(piece.id, values={"counterfactuals": WRITTEN}) for piece in lot.pieces)
 
 
 class SleepingModels:
-    """A captioner and a generator that sleep as long as a GPU would work. Nothing measures likeness."""
+    """A captioner and a generator that sleep as long as a GPU would work. Similarity is not measured."""
 
     embedder: Any = None
     language: Any = None
@@ -100,7 +100,7 @@ class SleepingModels:
 
 
 class SleepingCaptioner:
-    """Says the same of all."""
+    """Writes the same caption for every image."""
 
     name = "asleep"
 
@@ -110,7 +110,7 @@ class SleepingCaptioner:
 
 
 class SleepingGenerator:
-    """Gives drawn scenes with grain, which are as hard to encode as photographs."""
+    """Returns drawn scenes with grain, which are as hard to encode as photographs."""
 
     name = "asleep"
 

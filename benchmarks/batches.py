@@ -1,7 +1,7 @@
-"""Whole data sets: the ledger at its largest, and what handing out the work costs beside the work itself.
+"""Whole data sets: the ledger at its largest, and the cost of distributing work besides the work itself.
 
-`python -m benchmarks.batches` runs this alone. No model is asked: workers sleep, so that all is measured that is not
-their own work. How fast the models are together is `benchmarks.lots`.
+`python -m benchmarks.batches` runs this alone. No model is called: workers sleep, so that everything else is measured.
+`benchmarks.lots` measures the speed of the models together.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from storage.workspace import Workspace
 
 MILLION, PLANNED = 1_000_000, 125_000
 STATUS, CLAIM, PLAN = 100.0, 25.0, 60_000.0
-"""Milliseconds."""
+"""Bounds in milliseconds."""
 SLEEP = 0.05
 """Seconds that a worker takes for a source."""
 SOURCES = 320
@@ -46,15 +46,15 @@ make = { profile = "demo", recipe = "reconstruction" }
 
 
 def measure() -> list[Figure | Comparison]:
-    """All of them."""
+    """Return all figures."""
     with tempfile.TemporaryDirectory() as folder:
         return [*ledger(Path(folder) / "ledger"), *handing_out(Path(folder))]
 
 
 def ledger(folder: Path, size: int = MILLION) -> Iterator[Figure]:
-    """Planning, status and claims where so much work stands in it."""
+    """Measure planning, status and claims with `size` sources in the ledger."""
     with Workspace(folder) as workspace:
-        held, service = workspace.batches, BatchService(workspace)
+        batches, service = workspace.batches, BatchService(workspace)
         number = _batch(workspace, size)
         began = time.perf_counter()
         _planned(workspace, number, PLANNED)
@@ -62,13 +62,13 @@ def ledger(folder: Path, size: int = MILLION) -> Iterator[Figure]:
         _planned(workspace, number, size)
         name = f", {size:,} in the ledger"
         yield timed(f"the status of a batch{name}", (partial(service.status, number) for _ in range(20)), STATUS)
-        held.hold(number)
-        yield timed(f"leasing a lot{name}", (partial(held.claim, number, "captions") for _ in range(50)), CLAIM)
-        yield timed(f"the failures of a batch{name}", (partial(held.failures, number) for _ in range(20)), STATUS)
+        batches.hold(number)
+        yield timed(f"leasing a lot{name}", (partial(batches.claim, number, "captions") for _ in range(50)), CLAIM)
+        yield timed(f"the failures of a batch{name}", (partial(batches.failures, number) for _ in range(20)), STATUS)
 
 
 def handing_out(folder: Path) -> Iterator[Comparison]:
-    """Sleeping workers: the time of a pass against the sum of their sleep."""
+    """Measure sleeping workers: the time of a pass compared with the sum of their sleep."""
     for workers, least, what in ((2, 1 / OVERHEAD, "two workers"), (16, LINEAR, "sixteen workers")):
         ratios = []
         sources = SOURCES * workers // 2
@@ -76,16 +76,16 @@ def handing_out(folder: Path) -> Iterator[Comparison]:
             with Workspace(folder / f"{workers}-{number}") as workspace:
                 batch = _batch(workspace, sources)
                 _planned(workspace, batch, sources)
-                held = _Timed(workers)
-                Engine(workspace, batch, BatchService(workspace).order(batch), held.pool).run()
+                timing = _Timed(workers)
+                Engine(workspace, batch, BatchService(workspace).order(batch), timing.pool).run()
                 assert workspace.batches.counts(batch)["captions"]["done"].number == sources
-                ratios.append(SLEEP * sources / workers / held.seconds)
+                ratios.append(SLEEP * sources / workers / timing.seconds)
         words = f"{sources} sources of {SLEEP * 1000:.0f} ms each, asleep"
         yield Comparison(f"the work of {what} in the time that it took", tuple(ratios), least=least, words=words)
 
 
 class _Timed:
-    """Times from when all workers are there to when the last result is recorded."""
+    """Measures the time from when all workers are ready to when the last result is recorded."""
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
@@ -94,19 +94,19 @@ class _Timed:
         self.seconds = 0.0
 
     def pool(self, order: Order) -> ProcessPool:
-        """The workers, once they answer. The time ends when they are let go."""
+        """Start the workers and wait until they answer. The time ends when they are closed."""
         timed = self
 
         class Pool(ProcessPool):
             def close(self) -> None:
-                timed.seconds = timed.seconds or time.perf_counter() - timed._began  # of the first pass
+                timed.seconds = timed.seconds or time.perf_counter() - timed._began  # at the end of the first pass
                 super().close()
 
-        made = Pool(order, self._workers, Sleeper)
-        while len(made.processes) < made.workers:
-            made.wait(0.1)
+        pool = Pool(order, self._workers, Sleeper)
+        while len(pool.processes) < pool.workers:
+            pool.wait(0.1)
         self._began = time.perf_counter()
-        return made
+        return pool
 
 
 class Sleeper:
@@ -118,7 +118,7 @@ class Sleeper:
         self._image = files.save(Image.new("RGB", (16, 12)))
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
-        """A caption for each source."""
+        """Return a caption for each source."""
         time.sleep(SLEEP * len(lot.pieces))
         value = StageValue(Caption("A bird."), Trace("model", model="none"), "k")
         source = ReadSource(self._image, Task("classification", "bird"))
@@ -134,20 +134,20 @@ def _batch(workspace: Workspace, size: int) -> int:
 
 
 def _planned(workspace: Workspace, number: int, size: int) -> None:
-    """The captions of the first sources, as the engine plans them."""
-    held, after, place = workspace.batches, 0, 0
-    while place < size and (some := held.sources(number, "captions", after, 512)):
-        first = held.next_lot(number, "captions")
+    """Plan the captions of the first sources like the engine."""
+    batches, after, place = workspace.batches, 0, 0
+    while place < size and (some := batches.sources(number, "captions", after, 512)):
+        first = batches.next_lot(number, "captions")
         work = [
             NewWork(one.id, f"captions/{one.item.key}", first + at // SOURCES_OF_A_LOT, at % SOURCES_OF_A_LOT, at)
             for at, one in enumerate(some)
         ]
-        held.plan(number, "captions", work, {})
+        batches.plan(number, "captions", work, {})
         after, place = some[-1].id, place + len(some)
 
 
 def main() -> int:
-    """The exit code: 1 when a bound was missed."""
+    """Return the exit code: 1 if a bound was missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.batches", description="Measures whole data sets.")
     parser.parse_args()
     return reported(measure(), f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end")

@@ -1,7 +1,7 @@
-"""Whole data sets beside the models' own time: what a run costs over it, on processes and on Ray, at any length.
+"""Whole data sets beside the models' own time: the overhead of a run, on processes and on Ray, at any length.
 
-`python -m benchmarks.beside` runs this alone; `--part` picks parts of it, `--cases` and the like say how long. Where
-models sleep, in the place of a GPU, the name of the figure says so; all others are the embedded models, two workers.
+`python -m benchmarks.beside` runs this alone; `--part` selects parts, `--cases` and others set the length. Where models
+sleep, in place of a GPU, the figure's name says so; all others use the embedded models and two workers.
 """
 
 from __future__ import annotations
@@ -43,40 +43,40 @@ from storage.workspace import Workspace
 
 WORKERS = 2
 ASLEEP = 64
-"""Sources that are captioned asleep, and images that are drawn asleep."""
+"""Sources that are captioned, and images that are drawn, by sleeping models."""
 MOST, AIM = 1.1, {"processes": 1.05, "one Ray node": 1.1}
-"""Times as long as its models alone that a run may take, and the goals of that."""
+"""Bound of a run's time, in units of its models' time, and its goals."""
 CASES = 208
-"""Test cases of a run. The goal speaks of 10,000 of the one that grows, which take a quarter of an hour."""
+"""Test cases of a run. The goal is for 10,000 of the growing run, which take a quarter of an hour."""
 ALIKE = 1.05
 STEADY = 1.1
-"""Times as much memory at the end as at the first length: more would be a leak."""
+"""Bound of the memory at the end, in units of that at the first length: more would be a leak."""
 RESUMED, RESUMES = 125_000, 10_000.0
-"""Done before, and the milliseconds until the first new image then."""
+"""Finished images, and the bound in milliseconds until the first new image then."""
 TIMES, TIMES_AIM = 2.0, 5.0
-"""Test cases a second by those of the reference's way: less is a step back, and so many are the goal. Two cores of a
-CPU cannot reach it: drawing alone takes two thirds of the time. It depends on the processor as well: on one kind it was
-3.0, on another 2.1 to 2.4, with two states of the code that do not differ there.
+"""Test cases a second, in units of the reference's: the bound and the goal. Two cores of a CPU cannot reach the goal,
+since drawing alone takes two thirds of the time. It also depends on the processor: on one kind it was 3.0, on another
+2.1 to 2.4, with two states of the code that do not differ there.
 """
 OF_A_SOURCE = 5
-"""Test cases, as the paper makes them."""
+"""Test cases of a source, as in the paper."""
 REFERENCE_CASES = 8
-"""Test cases that the reference makes, behind one that does not count."""
+"""Test cases of the reference, after one that does not count."""
 TOGETHER = 2_000
 """Rows that are written together."""
 ASKED = ("caption", "caption_many", "complete", "complete_many", "image", "images", "text", "texts", "vectors")
-"""What models are asked, by the names of their methods."""
+"""Methods of models whose time is measured."""
 
 
 def measure(large: bool = False) -> list[Figure | Comparison]:
-    """All of them, shortly; `large`: where as much is done already as the goal says, which takes minutes to write."""
+    """Return short measurements of all. With `large` as much is done before as in the goal, which takes minutes."""
     sizes = Sizes(resumed=RESUMED if large else RESUMED // 25)
     return [figure for part in PARTS.values() for figure in part(sizes)]
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is done."""
+    """Sizes of the measurements."""
 
     asleep: int = ASLEEP
     cases: int = CASES
@@ -89,7 +89,7 @@ class Sizes:
 
 
 def overhead(sizes: Sizes) -> Iterator[Comparison]:
-    """A run by the time of its models alone, which workers take themselves."""
+    """Measure a run in units of its models' time, which the workers record."""
     for where, aim in AIM.items():
         with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
             folder = Path(place)
@@ -98,21 +98,21 @@ def overhead(sizes: Sizes) -> Iterator[Comparison]:
             if where != "processes":
                 stack.enter_context(on_ray(WORKERS))
                 make = partial(RayPool, workers=WORKERS, make=Timed)
-            held = run(data, folder, make, {})
-        models = sum(held.workers.values()) / WORKERS
-        parts = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in held.workers.items())
+            done = run(data, folder, make, {})
+        models = sum(done.workers.values()) / WORKERS
+        parts = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in done.workers.items())
         yield Comparison(
             f"a run on {where}, by the time of its models",
-            (held.seconds / models,),
+            (done.seconds / models,),
             most=MOST,
             aim=aim,
-            words=f"{held.cases} test cases of {sizes.cases} sources in {held.seconds:.1f} s from when the workers are "
+            words=f"{done.cases} test cases of {sizes.cases} sources in {done.seconds:.1f} s from when the workers are "
             f"there; the models {models:.1f} s in each of {WORKERS} workers (in all {parts} s).",
         )
 
 
 class Timed:
-    """The worker that there is, its models loaded; the seconds of what it does are those of the models alone."""
+    """The existing worker with loaded models; the seconds of its work are those of the models alone."""
 
     def __init__(self, order: Order) -> None:
         self._worker = Worker(order)
@@ -122,11 +122,11 @@ class Timed:
             for name in ASKED:
                 if (call := getattr(model, name, None)) is not None:
                     setattr(model, name, self._timed(call))
-        drawing = type(models.generator)  # a copy of it draws on each kind of control image
+        drawing = type(models.generator)  # copies of it draw on each kind of control image
         drawing._draw = self._timed(drawing._draw)
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
-        """As `Worker.do`."""
+        """Like `Worker.do`."""
         before = self._seconds
         done = self._worker.do(lot)
         each = (self._seconds - before) / len(lot.pieces)
@@ -134,7 +134,7 @@ class Timed:
 
     def _timed(self, call: Callable[..., Any]) -> Callable[..., Any]:
         def timed(*given: Any, **more: Any) -> Any:
-            if self._within:  # a model that asks itself
+            if self._within:  # a model that calls itself
                 return call(*given, **more)
             self._within, began = True, time.perf_counter()
             try:
@@ -147,8 +147,8 @@ class Timed:
 
 
 def growing(sizes: Sizes) -> Iterator[Comparison]:
-    """One run, five test cases of a source: the seconds and the memory of a test case at its first hundred, thousand
-    and so on, and the seconds of a source.
+    """Measure one run with five test cases of a source: seconds and memory of a test case at its first hundred,
+    thousand and so on, and seconds of a source.
     """
     lengths = [*_up_to(sizes.cases), sizes.cases]
     sources = sizes.cases // OF_A_SOURCE
@@ -156,20 +156,20 @@ def growing(sizes: Sizes) -> Iterator[Comparison]:
         data = pictures(Path(folder) / "data", sources, 128)
         settings = {"generation.steps": sizes.steps, "counterfactuals.captions": 1}
         ready = partial(ProcessPool, workers=WORKERS, make=Ready)
-        held = run(data, Path(folder), ready, settings, seeds=OF_A_SOURCE)
+        result = run(data, Path(folder), ready, settings, seeds=OF_A_SOURCE)
     first, last = lengths[0], lengths[-1]
     text: tuple[Pass, ...] = ("captions", "language")
     for what, stages, until in (("test case", ("images",), lengths), ("source", text, [*_up_to(sources), sources])):
-        each = {length: held.each(length, stages) for length in until}
-        told = ", ".join(f"{1000 * seconds:.0f} ms at {length:,}" for length, seconds in each.items())
+        each = {length: result.each(length, stages) for length in until}
+        times = ", ".join(f"{1000 * seconds:.0f} ms at {length:,}" for length, seconds in each.items())
         yield Comparison(
             f"seconds of a {what} at {until[-1]:,}, by those at {until[0]:,}",
             (each[until[-1]] / each[until[0]],),
             most=ALIKE,
-            words=f"{told}; {WORKERS} workers, {sizes.steps} denoising steps.",
+            words=f"{times}; {WORKERS} workers, {sizes.steps} denoising steps.",
         )
     for who in ("driver", "worker"):
-        at = {length: getattr(held.stamp("images", length), who) for length in lengths}
+        at = {length: getattr(result.stamp("images", length), who) for length in lengths}
         yield Comparison(
             f"memory of the {'driver' if who == 'driver' else 'largest worker'} at {last:,} test cases, by that at "
             f"{first:,}",
@@ -184,7 +184,7 @@ def _up_to(number: int) -> list[int]:
 
 
 def by_the_reference(sizes: Sizes) -> Iterator[Comparison]:
-    """Test cases a second of a batch in processes, by those of the reference's way (`benchmarks.reference`), whose
+    """Measure test cases a second of a batch in processes, in units of the reference's (`benchmarks.reference`), whose
     models take all cores for each test case.
     """
     profile = load_profile("demo")
@@ -193,7 +193,7 @@ def by_the_reference(sizes: Sizes) -> Iterator[Comparison]:
         folder = Path(place)
         settings = {"counterfactuals.captions": OF_A_SOURCE}
         data = pictures(folder / "data", max(4, sizes.cases // OF_A_SOURCE), 128)
-        held = run(data, folder, partial(ProcessPool, workers=WORKERS, make=Ready), settings, OF_A_SOURCE)
+        done = run(data, folder, partial(ProcessPool, workers=WORKERS, make=Ready), settings, OF_A_SOURCE)
         reference, theirs = ReferenceWay(profile, 0), Spent()
         files = sorted(data.rglob("*.png"))
         for number in range(-1, REFERENCE_CASES):
@@ -202,19 +202,19 @@ def by_the_reference(sizes: Sizes) -> Iterator[Comparison]:
             with spent.measured():
                 task = Task("classification", file.parent.name)
                 reference.test_case(file, task, profile.settings, folder / f"{number}.png", spent)
-    ours = held.seconds / held.cases
+    ours = done.seconds / done.cases
     yield Comparison(
         "test cases a second of a batch in processes, by those of the reference's way",
         (theirs.each() / ours,),
         least=TIMES,
         aim=TIMES_AIM,
-        words=f"{held.cases} test cases in {1000 * ours:.0f} ms each from when the workers are there; the reference's "
+        words=f"{done.cases} test cases in {1000 * ours:.0f} ms each from when the workers are there; the reference's "
         f"{theirs.cases} in {1000 * theirs.each():.0f} ms each.",
     )
 
 
 class Ready:
-    """The worker that there is, its models loaded before it says that it is there."""
+    """The existing worker, which reports ready once its models are loaded."""
 
     def __init__(self, order: Order) -> None:
         self._worker = Worker(order)
@@ -223,31 +223,31 @@ class Ready:
             getattr(models, name)
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
-        """As `Worker.do`."""
+        """Like `Worker.do`."""
         return self._worker.do(lot)
 
 
-# Going on after a stop
+# Resuming after a stop
 
 
 def resuming(sizes: Sizes) -> Iterator[Figure]:
-    """The time from the command to the first new image, cold, where so many are done."""
+    """Measure the time from the command to the first new image, cold, with many images done."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         with Workspace(folder / "workspace") as workspace:
             number = almost_done(workspace, sizes.resumed)
         command = [sys.executable, "-m", "pipeline", "batch", "--workspace", str(folder / "workspace")]
-        with open(folder / "said", "w+") as said, Workspace(folder / "workspace") as workspace:
+        with open(folder / "said", "w+") as log, Workspace(folder / "workspace") as workspace:
             began = time.perf_counter()
             process = subprocess.Popen(
-                [*command, "resume", str(number), "--workers", str(WORKERS)], stdout=said, stderr=said
+                [*command, "resume", str(number), "--workers", str(WORKERS)], stdout=log, stderr=log
             )
             try:
                 while workspace.batches.counts(number)["images"]["done"].number <= sizes.resumed:
                     if process.poll() is not None:
-                        said.seek(0)
-                        raise RuntimeError(said.read())
-                    time.sleep(0.1)  # each look takes a core some milliseconds
+                        log.seek(0)
+                        raise RuntimeError(log.read())
+                    time.sleep(0.1)  # each look takes some milliseconds of a core
                 taken = time.perf_counter() - began
             finally:
                 process.terminate()
@@ -256,12 +256,12 @@ def resuming(sizes: Sizes) -> Iterator[Figure]:
 
 
 def almost_done(workspace: Workspace, size: int, left: int = 32) -> int:
-    """A batch that has so many images, all of one picture, and some to draw yet; its number."""
+    """Create a batch with `size` finished images, all of one picture, and some left to draw. Return its number."""
     text = PLAN.format(data="/nowhere", settings='"generation.steps" = 4', captions="captions_a_source = 1")
-    plan, held = plan_from_text(text, Path("benchmark.toml")), workspace.batches
-    number = held.create("A benchmark", plan.toml_text(), plan.digest, "demo", plan.make.recipe, {}, 8)
-    held.add_sources(number, (Item(f"bird/{place:07}.png", "bird") for place in range(size + left)))
-    held.is_planned(number, ())
+    plan, batches = plan_from_text(text, Path("benchmark.toml")), workspace.batches
+    number = batches.create("A benchmark", plan.toml_text(), plan.digest, "demo", plan.make.recipe, {}, 8)
+    batches.add_sources(number, (Item(f"bird/{place:07}.png", "bird") for place in range(size + left)))
+    batches.is_planned(number, ())
     picture = workspace.images.save(Image.fromarray(render(random_scene(5, "object"), 128)[0]))
     task, caption = Task("classification", "bird"), StageValue(Caption("A red bird."), Trace("model"), "k")
     source = ReadSource(picture, task)
@@ -272,21 +272,21 @@ def almost_done(workspace: Workspace, size: int, left: int = 32) -> int:
         "images": {"case": SavedCase(lineage, (), picture, {})},
     }
     after = work = 0
-    while some := held.sources(number, None, after, TOGETHER):
+    while some := batches.sources(number, None, after, TOGETHER):
         for stage, made in values.items():
-            first, edited = held.next_lot(number, stage), EDITED if stage == "images" else None
+            first, edited = batches.next_lot(number, stage), EDITED if stage == "images" else None
             asked = [
                 NewWork(one.id, f"{stage}/{one.item.key}", first + at // 8, at % 8, one.id, edited)
                 for at, one in enumerate(some)
             ]
-            held.plan(number, stage, asked, {})
+            batches.plan(number, stage, asked, {})
             # The ledger was empty: its numbers run from 1.
             done = [Done(work + at, 0.1, **made) for at, one in enumerate(some, 1) if one.id <= size or not edited]
-            held.record(number, done, tries=3)
+            batches.record(number, done, tries=3)
             work += len(asked)
         after = some[-1].id
-    held.go_on(number, "images")
-    held.approve(number)
+    batches.go_on(number, "images")
+    batches.approve(number)
     return number
 
 
@@ -300,14 +300,14 @@ PARTS: Mapping[str, Callable[[Sizes], Iterator[Figure | Comparison]]] = {
 
 
 def main() -> int:
-    """The exit code: 1 when a bound was missed."""
+    """Return the exit code: 1 if a bound was missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.beside", description="Whole data sets, beside models.")
     parser.add_argument("--part", action="append", choices=PARTS, help="only this; may be given several times")
-    own = Sizes()
-    parser.add_argument("--asleep", type=int, default=own.asleep, help=f"sources of models that sleep ({own.asleep})")
-    parser.add_argument("--cases", type=int, default=own.cases, help=f"test cases of a run ({own.cases})")
-    parser.add_argument("--steps", type=int, default=own.steps, help=f"of an image of the growing run ({own.steps})")
-    parser.add_argument("--resumed", type=int, default=own.resumed, help=f"images before `resume` ({own.resumed})")
+    base = Sizes()
+    parser.add_argument("--asleep", type=int, default=base.asleep, help=f"sources of models that sleep ({base.asleep})")
+    parser.add_argument("--cases", type=int, default=base.cases, help=f"test cases of a run ({base.cases})")
+    parser.add_argument("--steps", type=int, default=base.steps, help=f"of an image of the growing run ({base.steps})")
+    parser.add_argument("--resumed", type=int, default=base.resumed, help=f"images before `resume` ({base.resumed})")
     options = parser.parse_args()
     sizes = Sizes(options.asleep, options.cases, options.resumed, options.steps)
     figures = [figure for name in options.part or PARTS for figure in PARTS[name](sizes)]
@@ -315,6 +315,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    from benchmarks import beside  # what workers are given must have a name that they find too
+    from benchmarks import beside  # workers must be able to import what they are given by name
 
     raise SystemExit(beside.main())

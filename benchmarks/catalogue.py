@@ -1,7 +1,7 @@
-"""The catalogue of a large workspace: pages, filters, orders, text and counts against their bounds, what it takes to
-keep it in the write, and the set-up of a study on it.
+"""The catalogue of a large workspace: pages, filters, orders, text and counts against their bounds, the cost of its
+upkeep in each write, and the set-up of a study on it.
 
-`python -m benchmarks.catalogue` runs this alone, at 125,000 test cases; `--large` at a million as well, whose workspace
+`python -m benchmarks.catalogue` runs this alone, at 125,000 test cases; `--large` also at a million, whose workspace
 takes minutes to make and 6 GB of disk.
 """
 
@@ -48,13 +48,13 @@ from storage.workspace import Workspace
 
 SIZES = (125_000, 1_000_000)
 PAGE, COUNT = 25.0, 100.0
-"""Milliseconds: for a page, whatever is filtered or looked for; for counts, and a change of a study's filter."""
+"""Bounds in milliseconds: of a page, whatever the filter or search; and of counts, or a change of a study's filter."""
 DECIDED = 2_000.0
-"""Milliseconds: for what is decided of many images, or taken back."""
+"""Bound in milliseconds of a decision about many images, or its undoing."""
 MEGABYTES = 600
-"""That reading may take."""
+"""Most memory of reading."""
 SCORED = 4_000.0
-"""Milliseconds: to score 125,000 images."""
+"""Bound in milliseconds of scoring 125,000 images."""
 TIMES = 200
 CLASSES = 100
 TASKS = tuple(Task("classification", f"class {number}") for number in range(CLASSES))
@@ -64,16 +64,16 @@ MODEL = "a model under test"
 CHECKS = ("label seen", "edges kept", "edit shows", "like the source")
 WORDS = 5_000
 ALTERNATIVES = 300
-"""Of each edit type."""
+"""Alternatives of each edit type."""
 BATCHES = 20
-"""Of which all runs are but the first, in turns."""
+"""Batches, to which all runs but the first belong in turns."""
 AT_ONCE = 1_000
-"""Images that one decision is about."""
+"""Images of one decision."""
 _LIMIT = 50
 
 
 def measure(sizes: Sequence[int] = SIZES[:1]) -> list[Figure]:
-    """The figures of workspaces of these sizes. Raises AssertionError where reading takes more memory."""
+    """Return the figures of workspaces of these sizes. Raises AssertionError if reading takes more memory."""
     figures: list[Figure] = []
     for size in sizes:
         with tempfile.TemporaryDirectory() as folder:
@@ -91,8 +91,8 @@ def measure(sizes: Sequence[int] = SIZES[:1]) -> list[Figure]:
 
 
 def made_apart(make: Callable[..., object], *given: object) -> None:
-    """Have `make` make a workspace in a process of its own, so that the memory that it takes, and what it leaves behind
-    for the collector, is not that of reading. It is a function of a module. Raises AssertionError where it fails.
+    """Call `make`, a function of a module, in a process of its own, so that its memory and its garbage do not count as
+    those of reading. Raises AssertionError if it fails.
     """
     making = multiprocessing.get_context("spawn").Process(target=make, args=given)
     making.start()
@@ -101,12 +101,12 @@ def made_apart(make: Callable[..., object], *given: object) -> None:
 
 
 def resident() -> float:
-    """The most memory that this process has had, in MB."""
+    """Return the peak memory of this process, in MB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def timed(what: str, reads: Iterator[Callable[[], object]], bound: float, share: float = 0.95) -> Figure:
-    """The milliseconds of each of the reads."""
+    """Measure the milliseconds of each of the reads."""
     found = []
     for read in reads:
         began = time.perf_counter()
@@ -116,7 +116,7 @@ def timed(what: str, reads: Iterator[Callable[[], object]], bound: float, share:
 
 
 def pages(workspace: Workspace, size: int) -> list[Figure]:
-    """A page of the gallery, in every way to come to one."""
+    """Measure a page of the gallery, reached in every way."""
     fate, catalogue = random.Random(3), workspace.catalogue
     orders = (Order(), Order("oldest"), Order("reviewed", falling=True), *(Order("check", name) for name in CHECKS))
 
@@ -153,10 +153,10 @@ def pages(workspace: Workspace, size: int) -> list[Figure]:
                   (partial(catalogue.page, everything, order, _LIMIT, key_at(catalogue, order, fate.randrange(size)))
                    for _ in range(TIMES)), PAGE),
         ]  # fmt: skip
-    held, information = catalogue.hold(everything, Order("information")), Order("information")
+    held_list, information = catalogue.hold(everything, Order("information")), Order("information")
     arranged += [
         timed(f"a page of what is held, by information{name}",
-              (partial(catalogue.page, everything, information, _LIMIT, at=fate.randrange(size), held=held)
+              (partial(catalogue.page, everything, information, _LIMIT, at=fate.randrange(size), held=held_list)
                for _ in range(TIMES)), PAGE),
         timed(f"holding what any filter fits, by information{name}",
               (partial(catalogue.hold, some_filter(), information) for _ in range(TIMES)), PAGE),
@@ -181,12 +181,12 @@ def pages(workspace: Workspace, size: int) -> list[Figure]:
 
 
 def key_at(catalogue: Catalogue, order: Order, place: int) -> PageKey:
-    """That of the image at a place."""
+    """Return the key of the image at a place."""
     return catalogue.page(ImageFilter(), order, 1, at=place).entries[0].key
 
 
 def totals(workspace: Workspace, size: int) -> list[Figure]:
-    """What stands beside the gallery."""
+    """Measure the counts beside the gallery."""
     fate, catalogue, name = random.Random(4), workspace.catalogue, f", {size:,} test cases"
 
     def wanted() -> ImageFilter:
@@ -206,21 +206,21 @@ def totals(workspace: Workspace, size: int) -> list[Figure]:
 
 
 def set_up(workspace: Workspace, size: int) -> list[Figure]:
-    """A change of the filter in the set-up of a study."""
+    """Measure a change of the filter in the set-up of a study."""
     study = workspace.studies.create("A study", TEMPLATES["classification"].rules())
     drafts = StudyDrafts(workspace, lambda run, model: None)
 
     def describe(number: int) -> Callable[[], object]:
         standing = "model=:newly wrong&model=:wrong&" if number % 4 == 3 else ""
-        meant = f"{standing}{('', 'review=accepted', '-review=rejected')[number % 3]}"
-        asked = DescribeFilter.of({"study": study, "filter": meant, "how": HOWS[number % 3], "count": 100})
-        return lambda: drafts.describe_filter(asked)
+        filter_text = f"{standing}{('', 'review=accepted', '-review=rejected')[number % 3]}"
+        query = DescribeFilter.of({"study": study, "filter": filter_text, "how": HOWS[number % 3], "count": 100})
+        return lambda: drafts.describe_filter(query)
 
     return [timed(f"a change of a study's filter, {size:,} test cases", map(describe, range(24)), COUNT)]
 
 
 def scoring(workspace: Workspace, size: int) -> list[Figure]:
-    """All images scored by votes, and then found by their scores; a tenth has none."""
+    """Measure scoring all images by votes, and finding them by their scores; a tenth has none."""
     fate, catalogue, columns = random.Random(6), workspace.catalogue, workspace.case_columns
     votes = [Outcome(case, fate.choice(("valid", "invalid")), "s", "A study") for case in fate.sample(range(size), 600)]
     chance = np.random.default_rng(6)
@@ -230,7 +230,7 @@ def scoring(workspace: Workspace, size: int) -> list[Figure]:
         found = score_images(table, checks, votes, "classification")
         assert not isinstance(found, str), found
         some = chance.random(len(table)) < 0.9
-        spread = chance.uniform(0, 1, int(some.sum()))  # by chance: votes by chance would put all into one bin
+        spread = chance.uniform(0, 1, int(some.sum()))  # random, since random votes would put all into one bin
         workspace.scores.save(NewScores(found.studies, found.learnt, found.view.own, table.entry[some], spread))
 
     def wanted() -> ImageFilter:
@@ -253,7 +253,7 @@ def scoring(workspace: Workspace, size: int) -> list[Figure]:
 
 
 def saving(workspace: Workspace, size: int) -> list[Figure]:
-    """A test case and a review: with the catalogue, and in turns without it as the floor."""
+    """Measure saving a test case and a review, with the catalogue and in turns without it as the floor."""
     run = workspace.runs.search(1)[0].id
     fate = random.Random(5)
     cases: list[int] = []
@@ -270,7 +270,7 @@ def saving(workspace: Workspace, size: int) -> list[Figure]:
         with_it: list[float] = []
         without: list[float] = []
         for number in range(60):
-            if number % 10 == 0:  # blocks of ten in turns, so that both meet the same hour of the machine
+            if number % 10 == 0:  # alternating blocks of ten, so that both meet the same load of the machine
                 _follow(workspace, following := number % 20 == 0, away)
             began = time.perf_counter()
             write()
@@ -289,7 +289,7 @@ def saving(workspace: Workspace, size: int) -> list[Figure]:
 
 
 def _follow(workspace: Workspace, wanted: bool, away: list[str]) -> None:
-    """Take the triggers of the catalogue away, or put them back. What is saved without them is not in it."""
+    """Remove the triggers of the catalogue, or restore them. Rows saved without them are not in the catalogue."""
 
     def change(db: sqlite_utils.Database) -> None:
         if not wanted:
@@ -301,7 +301,7 @@ def _follow(workspace: Workspace, wanted: bool, away: list[str]) -> None:
 
 
 def _taken_away(db: sqlite_utils.Database) -> list[str]:
-    """The triggers of the catalogue, which are gone now."""
+    """Remove the triggers of the catalogue, and return them."""
     query = """
         SELECT name, sql FROM sqlite_master
         WHERE type = 'trigger' AND (name LIKE 'catalogue%' OR tbl_name = 'catalogue') ORDER BY rowid
@@ -313,7 +313,7 @@ def _taken_away(db: sqlite_utils.Database) -> list[str]:
 
 
 def made(fate: random.Random, image: Image.Image, label: int) -> TestCase:
-    """A test case with edits, captions and checks."""
+    """Return a test case with edits, captions and checks."""
     edits = tuple(
         Edit(f"word{int(WORDS ** fate.random())}", f"{kind} {int(ALTERNATIVES ** fate.random())}", kind)
         for kind in fate.sample(EDIT_TYPES, fate.choice((1, 1, 2)))
@@ -336,10 +336,10 @@ def prepared(
     tasks: Sequence[Task] = TASKS,
     mask_classes: Mapping[int, str] | None = None,
 ) -> None:
-    """A workspace of so many test cases, eight a run. They share some images of so many pixels a side; or, if they are
-    `apart`, each has one of its own, without a file, and the last one of each run is a reconstruction. The catalogue is
-    filled by its views. Of a tenth of the classes nobody decided about an image yet. Runs have the tasks in turns, and
-    where there are `mask_classes` a mask each, without a file.
+    """Make a workspace of `size` test cases, eight a run. They share `shared` images of `side` pixels; or, if they are
+    `apart`, each has its own, without a file, and the last one of each run is a reconstruction. The views fill the
+    catalogue. A tenth of the classes has no decided image. Runs have the tasks in turns and, with `mask_classes`, a
+    mask each, without a file.
     """
     fate = random.Random(size)
     with Workspace(folder) as workspace:
@@ -356,7 +356,7 @@ def prepared(
 
 
 def _picture(number: int, side: int) -> Image.Image:
-    """A picture of its own for each number, about as hard to encode as a photograph."""
+    """Return a different picture for each number, about as hard to encode as a photograph."""
     blurred = Image.frombytes("RGB", (16, 16), random.Random(number).randbytes(3 * 256))
     return blurred.resize((side, side), Image.Resampling.BICUBIC)
 
@@ -398,11 +398,11 @@ def _fill(
     tasks = [json.dumps(to_plain(one)) for one in of_runs]
 
     def state_of(number: int) -> dict[str, object]:
-        held: dict[str, object] = {"run": run_of(number), "name": f"Street {number}"}
-        held["task"] = tasks[number % len(tasks)]
+        state: dict[str, object] = {"run": run_of(number), "name": f"Street {number}"}
+        state["task"] = tasks[number % len(tasks)]
         if mask_classes is not None:
-            held |= {"mask": f"{number:064x}", "mask_classes": json.dumps(mask_classes)}
-        return held
+            state |= {"mask": f"{number:064x}", "mask_classes": json.dumps(mask_classes)}
+        return state
 
     add("run_states", state, map(state_of, numbers))
     captions = (json.dumps({"text": f"A street with word{int(WORDS ** fate.random())}."}) for _ in numbers)
@@ -443,7 +443,7 @@ def _fill(
 
 
 def _fill_catalogue(db: sqlite_utils.Database) -> None:
-    """The catalogue of all test cases, by its views: triggers would fill it image by image."""
+    """Fill the catalogue with all test cases by its views: triggers would do it image by image."""
     columns = (
         "test_case, image, source, run, kind, label, classes, edit_types, edits, weather, time_of_day, profile, "
         "recipe, method, verdict, review, there, created"
@@ -491,7 +491,7 @@ def _fill_catalogue(db: sqlite_utils.Database) -> None:
 
 
 def _fill_batches(db: sqlite_utils.Database) -> None:
-    """The ledger of batches as if they had made all test cases but those of the first run."""
+    """Fill the ledger of batches as if they had made all test cases but those of the first run."""
     for number in range(BATCHES):
         db.execute(
             "INSERT INTO batches (name, plan, digest, profile, recipe, settings, at_once, created) "
@@ -514,7 +514,7 @@ def _fill_batches(db: sqlite_utils.Database) -> None:
 
 
 def main() -> int:
-    """The exit code: 1 when a bound was missed."""
+    """Return the exit code: 1 if a bound was missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.catalogue", description="Measures the catalogue.")
     parser.add_argument("--large", action="store_true", help="a million test cases as well (minutes)")
     options = parser.parse_args()

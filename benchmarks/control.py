@@ -1,4 +1,4 @@
-"""How soon the control image is redrawn when a threshold moves, at 1024 pixels, in headless Chromium."""
+"""Time to redraw the control image when a threshold moves, at 1024 pixels, in headless Chromium."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tests.support.server_process import ServerProcess
 
 TIMES = 15
 SIDE, BOUND = 1024, 150
-"""Pixels, and milliseconds, as the explore page promises them."""
+"""Pixels, and the bound in milliseconds, as the Explore page promises."""
 SLOWEST = 600_000
 
-# From the event of a slider to the frame in which the picture for its value stands on the page.
+# From the event of a slider to the frame with the picture for its value.
 _MOVE = """
 ([name, value]) => new Promise((done) => {
   const field = document.querySelector(`#control-${name}`), image = document.querySelector("#control-preview");
@@ -37,9 +37,9 @@ _MOVE = """
 
 
 def measure(chromium: str) -> list[Figure]:
-    """One figure a threshold. Every value is asked for once, so that nothing is there before it is drawn."""
+    """Return one figure a threshold. Each value is requested once, so that no picture exists before it is drawn."""
     file = io.BytesIO()
-    # A photograph's mix of smooth and rough: noise on a coarse grid, made larger.
+    # Noise on a coarse grid, enlarged: as smooth and rough as a photograph.
     Image.effect_noise((128, 128), 90).convert("RGB").resize((SIDE, SIDE), Image.Resampling.BICUBIC).save(file, "PNG")
     with tempfile.TemporaryDirectory() as place, sync_playwright() as playwright:
         server = ServerProcess(Path(place) / "workspace", Path(place) / "log").start()

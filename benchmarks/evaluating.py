@@ -1,4 +1,4 @@
-"""From a click to the figures of an evaluation, on 125,000 test cases whose predictions are stored: of a classifier of
+"""Time from a click to the figures of an evaluation, on 125,000 test cases with stored predictions: of a classifier of
 a thousand classes, and of a segmenter of a dozen.
 
 `python -m benchmarks.evaluating` runs this alone; it takes minutes to make the workspaces, and 1 GB of disk.
@@ -42,8 +42,8 @@ from storage.workspace import Workspace
 
 SIZE = 125_000
 CLICKED, FILTERED, OPENED = 2_000.0, 300.0, 10_000.0
-"""Milliseconds: from a click to the figures of everything; of a filter after that; and for the first look at subject
-and model in a studio that was just started, before which nobody can click."""
+"""Bounds in milliseconds: from a click to all figures; for a filter after that; and for the first look at subject and
+model in a studio that has just started, before which nobody can click."""
 MODEL_CLASSES = 1_000
 TIMES = 8
 AT_ONCE = 5_000
@@ -52,11 +52,11 @@ JUDGED = 300
 WANTED = UnderTestSettings(source="timm", name="a model under test")
 PIXEL_CLASSES = tuple(f"thing {number}" for number in range(12))
 IN_A_MASK, PROTECTED, SIDE = 8, 4, 512
-"""How many of the classes a mask has, and a task protects; and the pixels of a mask a side."""
+"""Number of classes in a mask, and of those that a task protects; and the side of a mask in pixels."""
 
 
 def measure(size: int = SIZE) -> list[Figure]:
-    """The figures of two workspaces."""
+    """Return the figures of two workspaces."""
     figures = list[Figure]()
     labels = tuple(f"class {number}" for number in range(CLASSES))
     for make, kind, classes in ((made, "classification", labels), (made_of_pixels, "segmentation", PIXEL_CLASSES)):
@@ -68,7 +68,7 @@ def measure(size: int = SIZE) -> list[Figure]:
 
 
 def made(folder: Path, size: int) -> None:
-    """A workspace of so many test cases, and all that a model of a thousand classes says of their images."""
+    """Make a workspace of `size` test cases, with predictions of a model of a thousand classes on their images."""
     prepared(folder, size, apart=True)
     fate = np.random.default_rng(size)
     names = tuple(f"class {number}" for number in range(MODEL_CLASSES))
@@ -78,27 +78,27 @@ def made(folder: Path, size: int) -> None:
         table = workspace.case_columns.table()
         true = dict(zip(table.images.numbers.tolist(), table.task_labels.of(slice(None)), strict=True))
         of_source = dict(zip(table.sources.numbers.tolist(), table.task_labels.of(slice(None)), strict=True))
-        wanted = [(sha, true[number]) for number, sha in enumerate(table.images.values)]
-        wanted += [(sha, of_source[number]) for number, sha in enumerate(table.sources.values)]
-        for first in range(0, len(wanted), AT_ONCE):
-            some = wanted[first : first + AT_ONCE]
+        images = [(sha, true[number]) for number, sha in enumerate(table.images.values)]
+        images += [(sha, of_source[number]) for number, sha in enumerate(table.sources.values)]
+        for first in range(0, len(images), AT_ONCE):
+            some = images[first : first + AT_ONCE]
             number = np.array([int(label.split()[1]) for _, label in some])
-            said = np.where(fate.random(len(some)) < 0.7, number, fate.integers(0, CLASSES, len(some)))
+            predicted = np.where(fate.random(len(some)) < 0.7, number, fate.integers(0, CLASSES, len(some)))
             sure = fate.uniform(0.3, 0.9, len(some)).astype(np.float32)
             rows = fate.random((len(some), MODEL_CLASSES), np.float32)
-            rows[np.arange(len(some)), said] = 0
+            rows[np.arange(len(some)), predicted] = 0
             rows *= ((1 - sure) / rows.sum(axis=1))[:, None]
-            rows[np.arange(len(some)), said] = sure
+            rows[np.arange(len(some)), predicted] = sure
             predictions = [
                 NewPrediction(sha, model.key, _guessed(model.key, names[at], float(p)), probabilities=row)
-                for (sha, _), at, p, row in zip(some, said.tolist(), sure.tolist(), rows, strict=True)
+                for (sha, _), at, p, row in zip(some, predicted.tolist(), sure.tolist(), rows, strict=True)
             ]
             workspace.predictions.extend(predictions, model.id)
         workspace._database.write(lambda db: judged(db, fate.choice(len(table), JUDGED, replace=False).tolist()))
 
 
 def made_of_pixels(folder: Path, size: int) -> None:
-    """The same of a segmentation with a mask a run, and the pixels of each image that a segmenter has counted."""
+    """Make the same for a segmentation with a mask a run, and a segmenter's counted pixels of each image."""
     numbered = dict(enumerate(PIXEL_CLASSES))
     around = (*PIXEL_CLASSES, *PIXEL_CLASSES)
     tasks = [Task("segmentation", protected=around[at : at + PROTECTED]) for at in range(len(PIXEL_CLASSES))]
@@ -126,13 +126,13 @@ def _guessed(model: str, label: str, probability: float) -> Prediction:
 
 
 def _counted(workspace: Workspace, key: str, mask_of: dict[str, str], fate: np.random.Generator) -> None:
-    """What a segmenter makes of the masks of images, kept under a key."""
+    """Store random predictions of a segmenter on the masks of images, under a key."""
     shas = list(mask_of)
     for first in range(0, len(shas), AT_ONCE):
         some = shas[first : first + AT_ONCE]
-        said = Prediction("segmentation", key, classes=PIXEL_CLASSES)
+        prediction = Prediction("segmentation", key, classes=PIXEL_CLASSES)
         unsure = [Doubt(*one) for one in fate.uniform(0.1, 0.9, (len(some), 2)).tolist()]
-        predictions = [NewPrediction(sha, key, said, doubt) for sha, doubt in zip(some, unsure, strict=True)]
+        predictions = [NewPrediction(sha, key, prediction, doubt) for sha, doubt in zip(some, unsure, strict=True)]
         workspace.predictions.extend(predictions)
         known = workspace.models_under_test.latest(key)
         counts = [NewPixelCount(known[sha], mask_of[sha], _pixels(fate)) for sha in some]
@@ -140,22 +140,22 @@ def _counted(workspace: Workspace, key: str, mask_of: dict[str, str], fate: np.r
 
 
 def _pixels(fate: np.random.Generator) -> NDArray[Any]:
-    """What a segmenter makes of a mask: most of each class is right, and the rest is a few others."""
-    there = fate.permutation(len(PIXEL_CLASSES))[:IN_A_MASK]
+    """Return random pixel counts of a segmenter: most of each class is right, and the rest is a few others."""
+    classes = fate.permutation(len(PIXEL_CLASSES))[:IN_A_MASK]
     share = fate.dirichlet(np.ones(IN_A_MASK)) * SIDE**2
     right = fate.beta(8, 1, IN_A_MASK)
     others = fate.integers(0, len(PIXEL_CLASSES), (IN_A_MASK, 3))
     counts = np.zeros((len(PIXEL_CLASSES), len(PIXEL_CLASSES)))
-    counts[there, there] += share * right
-    np.add.at(counts, (there[:, None], others), (share * (1 - right) / 3)[:, None])
-    mask, said = np.nonzero(counts >= 1)
+    counts[classes, classes] += share * right
+    np.add.at(counts, (classes[:, None], others), (share * (1 - right) / 3)[:, None])
+    mask, predicted = np.nonzero(counts >= 1)
     found = np.zeros(len(mask), PIXELS)
-    found["mask"], found["said"], found["pixels"] = mask, said, counts[mask, said]
+    found["mask"], found["said"], found["pixels"] = mask, predicted, counts[mask, predicted]
     return found
 
 
 def judged(db: sqlite_utils.Database, rows: Sequence[int]) -> None:
-    """One study that has judged these images of the catalogue, four of five of them valid: its end alone, no votes."""
+    """Insert a closed study of these images, four of five of them valid, without votes."""
     now = "2026-01-01T00:00:00+00:00"
     rules = pack_value(Rules((Question("valid", "Is it valid?", "yes-no", valid=("yes",)),)))
     study = {"id": "s", "name": "Judged", "state": "closed", "rules": rules, "votes": 5, "created": now, "changed": now}
@@ -180,16 +180,16 @@ def _measured(workspace: Workspace, size: int, kind: str, classes: Sequence[str]
 
     try:
         opened = _timed(lambda: look(everything))
-        gc.freeze()  # as the studio does before it serves: its modules are not looked through again
+        gc.freeze()  # as the studio does before it serves, so that the collector skips its modules
         clicked = _timed(lambda: service.evaluate(EvaluationQuestion(everything, WANTED)))
         fate = random.Random(size)
         filtered, decided = [], []
-        wanted: list[dict[Facet, tuple[str, ...]]] = [{"class": (one,)} for one in fate.sample(classes, TIMES // 2)]
-        wanted += [{"edit type": (one,)} for one in fate.sample(EDIT_TYPES, TIMES // 2)]
-        for facets in wanted:
+        filters: list[dict[Facet, tuple[str, ...]]] = [{"class": (one,)} for one in fate.sample(classes, TIMES // 2)]
+        filters += [{"edit type": (one,)} for one in fate.sample(EDIT_TYPES, TIMES // 2)]
+        for facets in filters:
             of_filter = EvaluationQuestion(Subject(None, ImageFilter(facets={"kind": (kind,), **facets})), WANTED)
             filtered.append(_timed(partial(service.evaluate, of_filter)))
-        for number in range(TIMES):  # a verdict that is there already, and its reason, would change nothing
+        for number in range(TIMES):  # an existing verdict with its reason would change nothing
             workspace.decisions.review(Target((fate.randrange(1, size),)), "rejected", f"reason {number}")
             decided.append(_timed(lambda: service.evaluate(EvaluationQuestion(everything, WANTED))))
     finally:
@@ -209,7 +209,7 @@ def _timed(act: Callable[[], object]) -> float:
 
 
 def main() -> int:
-    """The exit code: 1 when a bound was missed."""
+    """Return the exit code: 1 if a bound was missed."""
     return reported(measure(), f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end")
 
 

@@ -1,4 +1,4 @@
-"""The export of a test set against a plain copy of its images, both until all of it is on the disk.
+"""The export of a test set compared with a plain copy of its images, both until all of it is on the disk.
 
 `python -m benchmarks.exporting` runs this alone; `--images 10000` takes 5 GB of disk, three times.
 """
@@ -24,17 +24,17 @@ from formats.exporting import export
 from formats.types import Example, TestSet
 
 IMAGES, DRAWN, SIDE = 2000, 100, 512
-"""Examples, the pictures that they are made from (a file each, by a text of its own), and pixels of each side."""
+"""Examples, the pictures that they are made from (each file has a text of its own), and pixels of each side."""
 ROUNDS = 5
 LEAST, AIM = 0.5, 0.9
-"""The bound tells a step back. Copying keeps one core busy and an export, which hashes what it writes, two: so the
-figure hangs on what else the machine does, and was 0.55 to 0.95 on one machine within an hour.
+"""The bound detects a regression. Copying keeps one core busy and an export, which hashes what it writes, two, so the
+figure depends on the load of the machine: it was 0.55 to 0.95 on one machine within an hour.
 """
 LAYOUT = "imagefolder"
 
 
 def measure(images: int = IMAGES) -> list[Comparison]:
-    """One comparison: copies in the time of an export."""
+    """Return one comparison: copies in the time of an export."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         examples = list(prepared(folder / "images", images))
@@ -55,7 +55,7 @@ def measure(images: int = IMAGES) -> list[Comparison]:
 
 
 def prepared(folder: Path, images: int) -> Iterator[Example]:
-    """Examples with image files of their own, on the disk."""
+    """Yield examples with image files of their own, on the disk."""
     folder.mkdir()
     drawn = [png_of(picture(number).resize((SIDE, SIDE))) for number in range(min(images, DRAWN))]
     for number in range(images):
@@ -86,7 +86,7 @@ def _copied(images: Path, into: Path) -> None:
 
 
 def _seconds(folder: Path, write: Callable[[Path], object]) -> float:
-    """What it took to write a folder that was not there, and to have all of it on the disk."""
+    """Return the seconds to write a new folder, until all of it is on the disk."""
     into = folder / "into"
     os.sync()
     began = time.perf_counter()
@@ -98,7 +98,7 @@ def _seconds(folder: Path, write: Callable[[Path], object]) -> float:
 
 
 def main() -> int:
-    """The exit code: 1 when the bound was missed."""
+    """Return the exit code: 1 if the bound was missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.exporting", description="Measures an export.")
     parser.add_argument("--images", type=int, default=IMAGES, help=f"of the set ({IMAGES})")
     return reported(measure(parser.parse_args().images), f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")

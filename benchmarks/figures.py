@@ -1,4 +1,4 @@
-"""A measured figure beside the bound that it has to keep, and the table of them."""
+"""Measured figures with their bounds, and tables of them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ class Figure:
 
     what: str
     milliseconds: tuple[float, ...]
-    """One for each time."""
+    """One value for each time."""
     bound: float
-    """At most so many milliseconds, for `share` of the times."""
+    """Most milliseconds, for `share` of the times."""
     share: float = 0.5
     """0.5: the median."""
     floor: tuple[float, ...] = ()
-    """Milliseconds, one for each time, for the same way through browser, server and screen with nothing of the studio
-    in it, taken in turns with `milliseconds`: how often it fits into them says little of the machine's hour."""
+    """Milliseconds, one for each time, of the same way through browser, server and screen without the studio, measured
+    in turns with `milliseconds`. The ratio depends little on the load of the machine."""
 
     @property
     def median(self) -> float:
@@ -42,28 +42,28 @@ class Figure:
 
     @property
     def held(self) -> bool:
-        """Whether the bound was kept."""
+        """True if the bound was kept."""
         return self.measured <= self.bound
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two things that were measured in turns, as one in units of the other: that says little of the machine's hour."""
+    """A ratio of two things that were measured in turns, which depends little on the load of the machine."""
 
     what: str
     ratios: tuple[float, ...]
     """By the clock, one for each round; or counted, one in all."""
     of_cpu: tuple[float, ...] = ()
-    """The same by the seconds of all processors, those of other processes of ours among them."""
+    """The same ratios by the seconds of all processors, including other processes of ours."""
     least: float = 0.0
     most: float = math.inf
-    """Within these the median has to be."""
+    """Bounds of the median."""
     aim: float = 0.0
-    """The goal, which lies beyond the bound: a missed goal is printed, a missed bound fails."""
+    """The goal beyond the bound: a missed goal is printed, a missed bound fails."""
     because: str = ""
-    """Why there is nothing to be gained where it is not, shown by another figure; then it counts as kept."""
+    """Why nothing can be gained if it is missed, as another figure shows; it then counts as kept."""
     words: str = ""
-    """What it was measured from, for the line below the table."""
+    """What it was measured on, for the line below the table."""
 
     @property
     def median(self) -> float:
@@ -71,12 +71,12 @@ class Comparison:
 
     @property
     def held(self) -> bool:
-        """Whether the bound was kept."""
+        """True if the bound was kept."""
         return self.least <= self.median <= self.most or bool(self.because)
 
 
 def reported(figures: Sequence[Figure | Comparison], before: str = "") -> int:
-    """Print the tables, under a line on the machine if there is one. The exit code: 1 when a bound was missed."""
+    """Print the tables, under a line on the machine if there is one. Return the exit code: 1 if a bound was missed."""
     timed = [figure for figure in figures if isinstance(figure, Figure)]
     compared = [figure for figure in figures if isinstance(figure, Comparison)]
     parts = [before, table(timed) if timed else "", comparisons(compared) if compared else ""]
@@ -85,7 +85,7 @@ def reported(figures: Sequence[Figure | Comparison], before: str = "") -> int:
 
 
 def table(figures: Sequence[Figure]) -> str:
-    """As Markdown: median, fastest and slowest of so many times, the ratio to the floor, and the bound."""
+    """Return a Markdown table: median, fastest and slowest, number of times, ratio to the floor, and the bound."""
     lines = [
         "| what | median | fastest to slowest | times | floor | at most | |",
         "| --- | --- | --- | --- | --- | --- | --- |",
@@ -103,7 +103,7 @@ def table(figures: Sequence[Figure]) -> str:
 
 
 def comparisons(figures: Sequence[Comparison]) -> str:
-    """As Markdown: median, lowest and highest of so many rounds, the median by processor time, and the bound."""
+    """Return a Markdown table: median, lowest and highest, median by processor time, number of rounds, and bound."""
     lines = ["| what | ratio | lowest to highest | of processor time | rounds | bound | |", "|" + " --- |" * 7]
     for figure in figures:
         spread = f"{min(figure.ratios):.2f} to {max(figure.ratios):.2f}"

@@ -1,6 +1,6 @@
 """The gallery of a large workspace in headless Chromium: from a press to pixels, frames while it scrolls, memory.
 
-`python -m benchmarks.gallery` runs this alone, at 125,000 test cases; `--large` at a million as well.
+`python -m benchmarks.gallery` runs this alone, at 125,000 test cases; `--large` also at a million.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from tests.support.server_process import ServerProcess
 
 SCREEN = {"width": 1440, "height": 1000}
 FIRST_SCREEN, PIXELS, FRAME, EMPTY = 1000.0, 100.0, 50.5, 300.0
-"""Milliseconds. Three refreshes of a screen of 60 Hz are 50 and a little."""
+"""Bounds in milliseconds. Three refreshes of a 60 Hz screen take a little over 50."""
 MEGABYTES = 600
-"""That the server may take above what it takes when it answers first."""
+"""Most memory of the server beyond that at its first answer."""
 SHARED, SIDE = 1500, 256
 """Pictures that the test cases share, and their pixels."""
 TIMES = 12
@@ -34,7 +34,7 @@ SCROLLED = 10_000
 SCROLL_SECONDS = 20.0
 SLOWEST = 60_000
 
-# All pictures in sight have come. Decoding is part of the frame that shows them.
+# All visible pictures have loaded. Decoding is part of the frame that shows them.
 _IN_SIGHT = """
   const there = () => {
     const all = gallery.inSight();
@@ -85,7 +85,7 @@ async ([pixels, seconds]) => {{
 
 
 def measure(chromium: str, sizes: Sequence[int] = catalogue.SIZES[:1]) -> list[Figure]:
-    """The figures of workspaces of these sizes. Raises AssertionError where the server takes more memory."""
+    """Return the figures of workspaces of these sizes. Raises AssertionError if the server takes more memory."""
     figures: list[Figure] = []
     for size in sizes:
         with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
@@ -111,7 +111,7 @@ def _of_workspace(browser: Browser, workspace: Path, log: Path, size: int) -> li
     try:
         assert server.process is not None
         before = _resident(server.process.pid)
-        # What waits and measures evaluates texts in the page, which ours forbid.
+        # Waiting and measuring evaluate text in the page, which our policy forbids.
         page = browser.new_context(viewport=SCREEN, bypass_csp=True).new_page()  # type: ignore[arg-type]
         page.goto(f"{server.url}curate/")
         page.wait_for_selector(".cell.there", timeout=SLOWEST)
@@ -140,7 +140,7 @@ def _first_screen(browser: Browser, address: str, awaited: str = "#cells .cell.t
 
 
 def _pixels(page: Page, name: str) -> list[Figure]:
-    """From a press to the frame with all pictures in sight."""
+    """Measure the time from a press to the frame with all visible pictures."""
 
     def go(view: str) -> str:
         return f"gallery.go({view!r})"
@@ -162,7 +162,7 @@ def _pixels(page: Page, name: str) -> list[Figure]:
 
 
 def _scroll(page: Page, name: str) -> list[Figure]:
-    """Frames, and how long a place in sight stays empty, while many images are scrolled over."""
+    """Measure frames, and how long a visible place stays empty, while many images are scrolled over."""
     page.evaluate("gallery.go('')")
     page.wait_for_function("gallery.idle && gallery.count > 10000", timeout=SLOWEST)
     row = page.evaluate("document.querySelector('.cell').offsetHeight + 10")
@@ -176,13 +176,13 @@ def _scroll(page: Page, name: str) -> list[Figure]:
 
 
 def _resident(pid: int) -> float:
-    """Memory of a process, in MB."""
+    """Return the memory of a process, in MB."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024
 
 
 def main() -> int:
-    """The exit code: 1 when a bound was missed."""
+    """Return the exit code: 1 if a bound was missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gallery", description="Measures the gallery.")
     parser.add_argument("--large", action="store_true", help="a million test cases as well (minutes)")
     options = parser.parse_args()

@@ -1,8 +1,8 @@
-"""`python -m benchmarks.gpu` says how fast the real models would be on this GPU, without fetching any of them.
+"""`python -m benchmarks.gpu` measures how fast the real models would be on this GPU, without fetching any.
 
 The product's own classes run models of the published sizes with random weights: an image, a caption and a reply take as
-long as with the trained ones. Beside each time stands what the GPU could do at best. `--tiny` runs the same with tiny
-models, also on a CPU, and says nothing of a machine.
+long as with the trained ones. Each time is shown with the best that the GPU could do. `--tiny` runs the same with tiny
+models, also on a CPU, and says nothing about a machine.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ COMPILED = (
 STEPS, GUIDANCE = 8, 7.5
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 NO_GAIN = 1.02
-"""A larger batch that draws not even so many times as many images a second is no gain; after two of them it ends."""
+"""Least gain of images a second of a larger batch. After two batches with less it ends."""
 ANSWER = 12
 """Tokens of one answer of the captioner."""
 REPLIES = (("keywords", 80, 1), ("alternatives", 160, 1), ("counterfactuals", 80, 5))
-"""The language stages, the tokens of one reply, and how many an image: the paper makes five captions of each."""
+"""The language stages, the tokens of one reply, and the replies for an image: the paper makes five captions of each."""
 CAPTION = (
     "A photo of a small red bird on a twig. The main objects are a bird and a twig with green leaves. "
     "In the background there is a blurred meadow. The weather is sunny. The time of day is morning."
@@ -69,51 +69,51 @@ FILLED = {
     "edits": "red -> yellow; sunny -> snowy; morning -> evening",
     "count": "3",
 }
-"""What the prompts of the language stages are filled with."""
+"""Values of the prompts of the language stages."""
 BIRD = Task("classification", label="bird")
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What a device can do at best, as measured."""
+    """Measured limits of a device."""
 
     name: str
     operations: float
-    """Of multiplied matrices, a second."""
+    """Operations of matrix products a second."""
     copied: float
-    """Bytes that are read and written, a second."""
+    """Bytes read and written a second."""
 
 
 @dataclass(frozen=True)
 class Speed:
-    """How long something takes, beside what the machine could do."""
+    """Time of a task, with the machine's limits."""
 
     what: str
     where: str
     """The device and the precision."""
     made: int
-    """How many each time makes."""
+    """Number of results of each time."""
     seconds: tuple[float, ...]
-    """One for each time."""
+    """One value for each time."""
     operations: float
-    """As counted, of each time."""
+    """Counted operations of each time."""
     read: float
-    """Bytes of weights that have to be read each time."""
+    """Bytes of weights that must be read each time."""
     memory: int
-    """The most bytes in use."""
+    """Peak memory in bytes."""
 
     @property
     def each(self) -> float:
-        """Seconds for one, at the median."""
+        """Seconds for one result, at the median."""
         return statistics.median(self.seconds) / self.made
 
     def floor(self, machine: Machine) -> float:
-        """Seconds for one, if the machine did nothing but multiply, or nothing but read."""
+        """Return the seconds for one result, if the machine only multiplied, or only read."""
         return max(self.operations / machine.operations, self.read / machine.copied) / self.made
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code: 2 without a GPU."""
+    """Return the exit code: 2 without a GPU."""
     import torch
 
     parser = argparse.ArgumentParser(
@@ -151,18 +151,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
             try:
                 for speed in part(Path(place), device, tiny, options.times):
                     print(line(speed, machine), flush=True)
-            except (UserError, RuntimeError) as error:  # one that does not go in stops no other
+            except (UserError, RuntimeError) as error:  # one that does not fit does not stop the others
                 if not (isinstance(error, UserError) or out_of_memory(error)):
                     raise
-                told = str(error) if isinstance(error, UserError) else "The memory does not hold them."
-                left_out.append(f"No {name}: {told}")
+                reason = str(error) if isinstance(error, UserError) else "The memory does not hold them."
+                left_out.append(f"No {name}: {reason}")
             give_back_memory()
     print("", *left_out, FLOOR, PAPER, sep="\n")
     return 0
 
 
 def line(speed: Speed, machine: Machine) -> str:
-    """A row of the table."""
+    """Return a row of the table."""
     spread = " to ".join(_seconds(ends(speed.seconds) / speed.made) for ends in (min, max))
     floor = speed.floor(machine)
     return (
@@ -173,13 +173,13 @@ def line(speed: Speed, machine: Machine) -> str:
 
 
 def compiled_images(folder: Path, device: str, tiny: bool, times: int) -> Iterator[Speed]:
-    """The same with compiled blocks, from a cache that is empty at first, unless the environment names one."""
+    """Yield `images` with compiled blocks, from a cache that is empty at first, unless the environment names one."""
     with patch.dict(os.environ, {CACHE: os.environ.get(CACHE) or str(folder / "compiled")}):
         yield from images(folder, device, tiny, times, compiled=True)
 
 
 def images(folder: Path, device: str, tiny: bool, times: int, compiled: bool = False) -> Iterator[Speed]:
-    """Stable Diffusion 1.5 with a ControlNet, one image at a time and in the batch that is fastest."""
+    """Yield the speed of Stable Diffusion 1.5 with a ControlNet, for one image and for the fastest batch."""
     import torch
 
     from pipeline.models.generator import StableDiffusion
@@ -203,12 +203,12 @@ def images(folder: Path, device: str, tiny: bool, times: int, compiled: bool = F
     drawn, all_steps = 0, 2 if tiny else STEPS
 
     def draw(batch: int, steps: int = all_steps) -> int:
-        """How many there was room for at once. Every image has a text of its own, as in a run."""
+        """Draw, and return the batch size that fitted. Every image has a different text, as in a run."""
         nonlocal drawn, first
-        wanted = [DrawRequest(f"a red bird on a twig, number {drawn + at}", drawn + at, at) for at in range(batch)]
+        requests = [DrawRequest(f"a red bird on a twig, number {drawn + at}", drawn + at, at) for at in range(batch)]
         drawn += batch
         settings = GenerationSettings(steps=steps, guidance=GUIDANCE, short_side=side)
-        found = generator.draw(wanted, batch, [control] * batch, settings, lambda _done, _of: None)[0]
+        found = generator.draw(requests, batch, [control] * batch, settings, lambda _done, _of: None)[0]
         if compiled and not found.batch.compiled:
             raise UserError(generator.placing.rpartition("; ")[2])
         first = first or found.compiling
@@ -224,9 +224,9 @@ def images(folder: Path, device: str, tiny: bool, times: int, compiled: bool = F
         with _most_memory() as most:
             draw_all()
             seconds = timed(draw_all, times) if at_once == [batch] else ()
-        if min(at_once) < batch:  # so many do not fit
+        if min(at_once) < batch:  # this many do not fit
             break
-        with torch.compiler.set_stance("force_eager"):  # within what is compiled nobody counts
+        with torch.compiler.set_stance("force_eager"):  # compiled code does not count operations
             operations = counted(partial(draw, batch), all_steps)
         what = f"an image of {side} pixels in {all_steps} steps with guidance, batch {batch}"
         where = generator.placing.partition(":")[0]
@@ -241,20 +241,20 @@ def images(folder: Path, device: str, tiny: bool, times: int, compiled: bool = F
 
 
 def captions(folder: Path, device: str, tiny: bool, times: int) -> Iterator[Speed]:
-    """BLIP-2 with the questions and beams of the profile paper."""
+    """Yield the speed of BLIP-2 with the questions and beams of the profile paper."""
     from transformers import Blip2ForConditionalGeneration
 
     from pipeline.models.captioner import Blip2
 
     paper = load_profile("paper")
-    asked = paper.captioner
-    assert isinstance(asked, Blip2Captioner)
-    _require_room("BLIP-2 6.7B", asked.memory_half, device, tiny)
-    section = Blip2Captioner(kind="blip-2", path=str(save_blip2(folder / "blip-2", tiny)), questions=asked.questions)
+    settings = paper.captioner
+    assert isinstance(settings, Blip2Captioner)
+    _require_room("BLIP-2 6.7B", settings.memory_half, device, tiny)
+    section = Blip2Captioner(kind="blip-2", path=str(save_blip2(folder / "blip-2", tiny)), questions=settings.questions)
     with filled_in_place(Blip2ForConditionalGeneration, Blip2ForConditionalGeneration, device):
         captioner = Blip2(section)
     picture = _picture(512)
-    beams, questions = paper.settings.caption.beams, len(asked.questions)
+    beams, questions = paper.settings.caption.beams, len(settings.questions)
 
     def caption(tokens: int = ANSWER) -> None:
         captioner.caption(picture, BIRD, CaptionSettings(max_new_tokens=tokens, beams=beams), 0)
@@ -262,7 +262,7 @@ def captions(folder: Path, device: str, tiny: bool, times: int) -> Iterator[Spee
     with _most_memory() as most:
         caption()
         seconds = timed(caption, times)
-    # The shortest that the settings allow is eight tokens.
+    # The settings allow no fewer than eight tokens.
     eight, nine = operations_of(lambda: caption(8)), operations_of(lambda: caption(9))
     operations = eight + (ANSWER - 8) * (nine - eight)
     language = _bytes_of(captioner._model.language_model)
@@ -273,7 +273,7 @@ def captions(folder: Path, device: str, tiny: bool, times: int) -> Iterator[Spee
 
 
 def replies(folder: Path, device: str, tiny: bool, times: int) -> Iterator[Speed]:
-    """The three language stages of an image, with the prompts of the profile paper, each reply of a fixed length."""
+    """Yield the speed of an image's language stages, with prompts of the profile paper and replies of fixed length."""
     from transformers import AutoModelForCausalLM, LlamaForCausalLM
 
     from pipeline.models.language_chat import ChatLanguageModel
@@ -311,11 +311,11 @@ def replies(folder: Path, device: str, tiny: bool, times: int) -> Iterator[Speed
     )
 
 
-# How it is measured
+# Measurement
 
 
 def timed(do: Callable[[], object], times: int) -> tuple[float, ...]:
-    """Seconds of each time, to the end of what the device was given. Whoever asks has done it once before."""
+    """Return the seconds of each time, until the device has finished. The caller has warmed it up."""
     taken = []
     for _ in range(times):
         _finish()
@@ -327,7 +327,7 @@ def timed(do: Callable[[], object], times: int) -> tuple[float, ...]:
 
 
 def operations_of(do: Callable[[], object]) -> float:
-    """Multiplications and additions of the matrices, convolutions and attention in it."""
+    """Return the multiplications and additions of its matrix products, convolutions and attention."""
     from torch.utils.flop_counter import FlopCounterMode
 
     with FlopCounterMode(display=False) as counter:
@@ -336,13 +336,13 @@ def operations_of(do: Callable[[], object]) -> float:
 
 
 def counted(do: Callable[[int], object], steps: int) -> float:
-    """Operations of so many steps: of one, and so many times what a second one adds."""
+    """Return the operations of `steps` steps: those of one, plus what each further step adds."""
     one, two = operations_of(lambda: do(1)), operations_of(lambda: do(2))
     return one + (steps - 1) * (two - one)
 
 
 def measured_machine(device: str, tiny: bool) -> Machine:
-    """The rates at which the device multiplies matrices in the precision that models have there, and copies."""
+    """Measure the device's rates of matrix products, in the precision that models use there, and of copies."""
     import torch
 
     dtype = pick_dtype("auto", device)
@@ -371,7 +371,7 @@ def measured_machine(device: str, tiny: bool) -> Machine:
 
 
 def _require_room(model: str, needed: int, device: str, tiny: bool) -> None:
-    """Raises UserError where the GPU does not hold a model."""
+    """Raise UserError if the GPU cannot hold a model."""
     free = free_memory(device)
     if not tiny and needed + WORK > free:
         raise UserError(
@@ -381,7 +381,7 @@ def _require_room(model: str, needed: int, device: str, tiny: bool) -> None:
 
 @contextmanager
 def _most_memory() -> Iterator[Callable[[], int]]:
-    """The most bytes in use on the GPU while it holds; on a CPU, what the process has at its end."""
+    """Yield a function for the peak memory on the GPU, in bytes; on a CPU, for the memory of the process at the end."""
     from pipeline.models.machine import memory_in_use
 
     memory_in_use(anew=True)
@@ -399,7 +399,7 @@ def _finish() -> None:
 
 
 def _picture(side: int) -> Image.Image:
-    """One with fine and coarse forms."""
+    """Return a picture with fine and coarse forms."""
     return Image.effect_mandelbrot((side, side), (-2, -1.5, 1, 1.5), 90).convert("RGB")
 
 

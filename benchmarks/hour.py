@@ -35,23 +35,23 @@ from tests.support.server_process import ROOT, ServerProcess
 
 MINUTES = 60.0
 FLAT = 1.1
-"""Times the memory of the second sixth of the time that the last sixth may take."""
+"""Bound of the memory in the last sixth of the time, in units of that in the second sixth."""
 ALONE, OPEN = 0.5, 1.0
 """Hundredths of a core that the idle studio may take with nobody there, and with every page open."""
 PAUSE = (1.0, 6.0)
-"""Seconds from an act of a person to the next."""
+"""Seconds between two acts of a person."""
 SAMPLE_SECONDS, QUIET_SECONDS, IDLE_SECONDS = 10.0, 30.0, 60.0
-"""Between two samples of the memory; before the studio counts as idle; and that it is watched while it is idle."""
+"""Seconds between two samples of the memory; before the studio counts as idle; and of the idle measurement."""
 ITEMS, ANNOTATORS, VOTE_SECONDS = 600, 3, 10.0
-"""Of the study that runs meanwhile."""
+"""Size of the study that runs at the same time."""
 FAILURES = (httpx.HTTPError, PlaywrightError, ExceptionGroup, ValueError, LookupError, AssertionError)
-"""What a person may meet where the studio refuses an act, or shows something else than it should."""
+"""Errors that a person may meet if the studio refuses an act, or shows something unexpected."""
 _MB = 1024 * 1024
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What the studio holds at one moment."""
+    """The resources of the studio at one moment."""
 
     minute: float
     tree: float
@@ -64,32 +64,32 @@ class Sample:
 
 @dataclass
 class Use:
-    """What people did, and what was refused to them."""
+    """Acts of people, and their failures."""
 
     over: threading.Event = field(default_factory=threading.Event)
     done: Counter[str] = field(default_factory=Counter)
     failed: list[str] = field(default_factory=list)
 
     def act(self, who: str, round_of_acts: Iterator[str]) -> None:
-        """Do a round of acts, with pauses, until it ends or all is over."""
+        """Do a round of acts, with pauses, until it ends or everything is over."""
         try:
             for act in round_of_acts:
                 self.done[act] += 1
                 if self.over.wait(random.uniform(*PAUSE)):
                     return
-        except FAILURES as error:  # told at the end, and the hour goes on
+        except FAILURES as error:  # reported at the end; the hour continues
             self.failed.append(f"{who}: {type(error).__name__}: {error}"[:500])
             print(self.failed[-1], flush=True)
             self.over.wait(PAUSE[1])
 
     def again_and_again(self, person: Person, site: Site) -> None:
-        """Do rounds of a person until all is over."""
+        """Repeat the rounds of a person until everything is over."""
         while not self.over.is_set():
             self.act(person.__name__, person(site))
 
 
 def measure(chromium: str, minutes: float = MINUTES, example: Path | None = None) -> list[Comparison]:
-    """The figures of one server. `example` is a workspace that holds the example already."""
+    """Return the figures of one server. `example` is a workspace that already holds the example."""
     with tempfile.TemporaryDirectory() as place, ExitStack() as ends:
         folder = Path(place)
         workspace = folder / "workspace"
@@ -102,7 +102,7 @@ def measure(chromium: str, minutes: float = MINUTES, example: Path | None = None
         study, link = prepared(workspace, ITEMS)
         server = ServerProcess(workspace, folder / "log", arguments=("--mcp",)).start()
         ends.callback(server.stop)
-        os.nice(9)  # people and their browser never keep the studio waiting
+        os.nice(9)  # people and their browser must not slow down the studio
         assert server.process is not None
         process, use = psutil.Process(server.process.pid), Use()
         samples = _used(chromium, process, server.url, (study, link), minutes, use)
@@ -124,7 +124,7 @@ def measure(chromium: str, minutes: float = MINUTES, example: Path | None = None
 def _used(
     chromium: str, process: psutil.Process, url: str, study: tuple[str, str], minutes: float, use: Use
 ) -> list[Sample]:
-    """Have all people use the studio for so long, and give the samples of its memory."""
+    """Let all people use the studio for `minutes`, and return the samples of its memory."""
     study_id, link = study
     voting = [sys.executable, "-m", "study", "simulate", "--url", url, "--link", link, "--minutes", str(minutes)]
     voting += ["--workers", str(ANNOTATORS), "--seconds", str(VOTE_SECONDS)]
@@ -154,11 +154,11 @@ def _used(
 
 def _watched(process: psutil.Process, minutes: float, use: Use, samples: list[Sample]) -> None:
     """Sample the memory until the time is over, which ends all use. Print one sample a minute."""
-    began, told = time.monotonic(), 0.0
+    began, next_report = time.monotonic(), 0.0
     while (minute := (time.monotonic() - began) / 60) < minutes and not use.over.wait(SAMPLE_SECONDS):
         samples.append(one := sampled(process, minute))
-        if minute >= told:
-            told = int(minute) + 1
+        if minute >= next_report:
+            next_report = int(minute) + 1
             print(
                 f"minute {minute:.0f}: {one.tree:.0f} MB, {one.own:.0f} MB of its own, {one.threads} threads, "
                 f"{one.files} files; {use.done.total():,} acts, {len(use.failed)} failed",
@@ -168,16 +168,16 @@ def _watched(process: psutil.Process, minutes: float, use: Use, samples: list[Sa
 
 
 def sampled(process: psutil.Process, minute: float) -> Sample:
-    """What a process and its children hold now."""
-    own, tree = process.memory_full_info(), 0
+    """Return the resources of a process and its children."""
+    memory, tree = process.memory_full_info(), 0
     for one in (process, *process.children(recursive=True)):
-        with suppress(psutil.Error):  # it may have ended meanwhile
+        with suppress(psutil.Error):  # it may have ended in the meantime
             tree += one.memory_full_info().pss
-    return Sample(minute, tree / _MB, own.uss / _MB, process.num_threads(), process.num_fds())
+    return Sample(minute, tree / _MB, memory.uss / _MB, process.num_threads(), process.num_fds())
 
 
 def _flat(samples: Sequence[Sample], minutes: float) -> Comparison:
-    """The memory of the last sixth of the time, by that of the second sixth."""
+    """Return the memory in the last sixth of the time, in units of that in the second sixth."""
     sixth = minutes / 6
     early = [one for one in samples if sixth <= one.minute < 2 * sixth]
     late = [one for one in samples if one.minute >= minutes - sixth]
@@ -199,7 +199,7 @@ def _flat(samples: Sequence[Sample], minutes: float) -> Comparison:
 
 
 def _idle(process: psutil.Process, workspace: Path, what: str, most: float) -> list[Comparison]:
-    """The share of a core that an idle studio takes, and the files of its workspace that it wrote."""
+    """Measure the share of a core that an idle studio takes, and the files that it wrote in its workspace."""
     files, seconds, began = _files(workspace), _cpu_seconds(process), time.monotonic()
     time.sleep(IDLE_SECONDS)
     share = 100 * (_cpu_seconds(process) - seconds) / (time.monotonic() - began)
@@ -211,8 +211,8 @@ def _idle(process: psutil.Process, workspace: Path, what: str, most: float) -> l
 
 
 def _files(folder: Path) -> dict[str, tuple[int, int]]:
-    """Size and time of the last change of all files below a folder. What is removed, as exports of an hour ago are, and
-    the folder that it is removed from count as nothing written.
+    """Return size and modification time of all files below a folder. Removals, such as of exports an hour old, do not
+    count as writing.
     """
     found = {}
     for path in folder.rglob("*"):
@@ -223,14 +223,14 @@ def _files(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 def _cpu_seconds(process: psutil.Process) -> float:
-    """Seconds that a process and its children, also those that ended, have computed."""
+    """Return the processor seconds of a process and its children, including those that ended."""
     times = [process.cpu_times(), *(one.cpu_times() for one in process.children(recursive=True))]
     ended = times[0].children_user + times[0].children_system
     return float(sum(one.user + one.system for one in times) + ended)
 
 
 def main() -> int:
-    """The exit code: 1 when a bound was missed."""
+    """Return the exit code: 1 if a bound was missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.hour", description=__doc__.partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=MINUTES, help=f"of use ({MINUTES:.0f})")
     parser.add_argument("--example", type=Path, help="a workspace with the example; it is copied, not made anew")

@@ -1,10 +1,10 @@
-"""Many sources at once beside one source after another, with the embedded models: test cases a second, and where the
-time goes. One after another is `Driver.run` with nobody watching, so that the images of a source are drawn together as
-ever; in lots (`pipeline.lots`) captions, and images of several sources, share batches of one size.
+"""Many sources at once compared with one after another, with the embedded models: test cases a second, and where the
+time goes. One after another is `Driver.run` with nobody watching, so that the images of a source are drawn together; in
+lots (`pipeline.lots`) captions, and images of several sources, share batches of one size.
 
-Sources are drawn scenes, each with few captions as in a whole data set. Both ways make the same captions, and write no
-files; what PNG files would take is measured apart. The same lots in two processes with one thread each stand beside
-that: there no core waits for the language model, which takes one request at a time.
+Sources are drawn scenes, each with few captions as in a whole data set. Both ways make the same captions and write no
+files; the time for PNG files is measured apart. The same lots in two processes with one thread each are measured too:
+there no core waits for the language model, which takes one request at a time.
 
 `python -m benchmarks.lots` runs this alone. Models are loaded and warm, and the ways take turns.
 """
@@ -50,7 +50,7 @@ PROCESSES = 2
 FIRST = 4_000_000
 """The number of the first scene."""
 LEAST, AIM = 1.3, 2.5
-"""Test cases a second by those of one source after another: less is a step back, and so many were hoped for."""
+"""Test cases a second, in units of one source after another: the bound and the goal."""
 
 
 @dataclass
@@ -60,10 +60,10 @@ class Way:
     name: str
     rounds: list[Spent] = field(default_factory=list)
     png: list[float] = field(default_factory=list)
-    """Seconds of a round for the PNG files of its images, which are no part of it."""
+    """Seconds for the PNG files of each round's images, which are not part of it."""
 
     def told(self) -> str:
-        """Milliseconds of a test case, with those of its parts, at the median."""
+        """Return milliseconds of a test case and of its parts, at the median."""
         each = 1000 * statistics.median(one.each() for one in self.rounds)
         cpu = 1000 * statistics.median(one.each_cpu(checks=True) for one in self.rounds)
         parts = [
@@ -83,8 +83,8 @@ def measure(
     models: Models | None = None,
     warm_up: int = 1,
 ) -> list[Comparison]:
-    """Both comparisons. `models` are those of the profile `demo`, where they are loaded already; so many rounds more,
-    which count nothing, `warm_up`.
+    """Return both comparisons. `models` are those of the profile `demo` if they are loaded already; `warm_up` is the
+    number of further rounds that do not count.
     """
     share_cores()
     profile = load_profile("demo")
@@ -132,14 +132,14 @@ def measure(
 
 
 def one_by_one(driver: Driver, works: Sequence[SourceWork]) -> list[SourceWork]:
-    """Each source from its image to its test cases, then the next."""
+    """Run each source from its image to its test cases, then the next."""
     for work in works:
         driver.run(replace(work.request, images=None), work.store)
     return list(works)
 
 
 def in_lots(driver: Driver, works: Sequence[SourceWork]) -> list[SourceWork]:
-    """The texts of all, then the images of all."""
+    """Run the texts of all, then the images of all."""
     ended = [error for error in run_stages(driver, works) if error is not None]
     if ended:
         raise ended[0]
@@ -149,14 +149,14 @@ def in_lots(driver: Driver, works: Sequence[SourceWork]) -> list[SourceWork]:
 
 
 def with_images(work: SourceWork) -> SourceWork:
-    """The work with the images that its captions ask for."""
+    """Return the work with the images of its captions."""
     captions = work.store.values()["counterfactuals"].value
     images = generation.plan(captions, work.request.settings.generation, work.request.seed).images
     return replace(work, request=replace(work.request, stages=(), images=images))
 
 
 def scene_works(driver: Driver, numbers: Sequence[int], captions: int, number: int) -> list[SourceWork]:
-    """Works on drawn scenes, each other one a road; those of another round are others."""
+    """Return works on drawn scenes, alternately roads and objects; each round has other ones."""
     settings, works = settings_of(driver.profile, captions), list[SourceWork]()
     for at in numbers:
         scene = random_scene(FIRST + 1000 * number + at, "object" if at % 2 else "road")
@@ -168,15 +168,15 @@ def scene_works(driver: Driver, numbers: Sequence[int], captions: int, number: i
 
 
 def cases(work: SourceWork) -> Sequence[Any]:
-    """The test cases of a work."""
+    """Return the test cases of a work."""
     assert isinstance(work.store, MemoryStore)
     return work.store.cases
 
 
 def forget(driver: Driver) -> None:
-    """Drop what driver and models keep of texts and images, so that each way sees them for the first time."""
+    """Drop what driver and models remember of texts and images, so that each way sees them for the first time."""
     driver.preparations = Preparations()
-    # The casts let mypy find a name that is gone.
+    # The casts let mypy report a renamed attribute.
     cast(Clip, driver.models.embedder)._known.clear()
     cast(StableDiffusion, driver.models.generator)._texts._kept.clear()
 
@@ -186,7 +186,7 @@ def forget(driver: Driver) -> None:
 
 @contextmanager
 def parts_of(models: Models, spent: Spent) -> Iterator[None]:
-    """While it holds, the seconds of each part of the work are counted; that of the decoding is within the drawing."""
+    """Count the seconds of each part of the work in this context; those of decoding are within the drawing."""
     generator = cast(StableDiffusion, models.generator)
 
     def counted(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -212,7 +212,7 @@ def parts_of(models: Models, spent: Spent) -> Iterator[None]:
 
 
 def timed(do: Callable[[], object]) -> float:
-    """Seconds."""
+    """Return the seconds of a call."""
     began = time.perf_counter()
     do()
     return time.perf_counter() - began
@@ -223,8 +223,8 @@ def timed(do: Callable[[], object]) -> float:
 
 @contextmanager
 def workers(sources: int, captions: int) -> Iterator[Callable[[int], tuple[float, int, float]]]:
-    """Processes with one thread each and models of their own, among which the sources are shared out; what is given has
-    them make the test cases of a round, and tells the seconds, how many there are, and the seconds of processors.
+    """Yield a function that makes the test cases of a round in processes with one thread and their own models, which
+    share the sources. It returns the seconds, the number of test cases, and the seconds of processors.
     """
     context, pipes = get_context("spawn"), list[Connection]()
     processes = []
@@ -238,14 +238,14 @@ def workers(sources: int, captions: int) -> Iterator[Callable[[int], tuple[float
             pipes.append(ours)
             processes.append(process)
 
-        def made(number: int) -> tuple[float, int, float]:
+        def run_round(number: int) -> tuple[float, int, float]:
             began = time.perf_counter()
             for pipe in pipes:
                 pipe.send(number)
-            told = [pipe.recv() for pipe in pipes]
-            return time.perf_counter() - began, sum(count for count, _ in told), sum(cpu for _, cpu in told)
+            results = [pipe.recv() for pipe in pipes]
+            return time.perf_counter() - began, sum(count for count, _ in results), sum(cpu for _, cpu in results)
 
-        yield made
+        yield run_round
     finally:
         for pipe in pipes:
             with suppress(OSError):  # it ended by itself
@@ -255,7 +255,7 @@ def workers(sources: int, captions: int) -> Iterator[Callable[[int], tuple[float
 
 
 def work_off(pipe: Connection, numbers: Sequence[int], captions: int) -> None:
-    """In a process of its own: the works of one round after another, until there is none."""
+    """Run the works of one round after another in a process of its own, until there is none."""
     share_cores()
     import torch
 
@@ -270,7 +270,7 @@ def work_off(pipe: Connection, numbers: Sequence[int], captions: int) -> None:
 
 
 def main() -> int:
-    """The exit code."""
+    """Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.lots", description="Many sources at once.")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"each way is taken so often ({ROUNDS})")
     parser.add_argument("--sources", type=int, default=SOURCES, help=f"source images of a round ({SOURCES})")

@@ -1,8 +1,7 @@
-"""Search by what images show, in a large workspace: the ranking against its bounds, and the map.
+"""Search by the content of images in a large workspace: the ranking against its bounds, and the map.
 
-The vectors are drawn by chance around some directions, as those of images gather by what they show: what is measured is
-the search, and no model. `python -m benchmarks.meaning` runs this alone, at 125,000; `--large` at a million as well,
-which takes 1 GB of disk.
+The vectors are random around some directions, as images gather by content: this measures the search, not a model.
+`python -m benchmarks.meaning` runs this alone, at 125,000; `--large` also at a million, which takes 1 GB of disk.
 """
 
 from __future__ import annotations
@@ -31,21 +30,21 @@ DIMENSIONS = 512
 GROUPS = 300
 """Directions around which images gather."""
 BOUNDS = {125_000: 60.0, 1_000_000: 200.0}
-"""Milliseconds: for a search, without what encoding a text takes."""
+"""Bounds in milliseconds of a search, without encoding a text."""
 MEGABYTES = 600
 TIMES = 40
 _AT_ONCE = 50_000
 
 
 class _NoModels:
-    """Nothing here encodes a text: directions stand for them."""
+    """Replaces the models, since directions stand for encoded texts here."""
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"the {name} was asked for")
 
 
 def measure(sizes: Sequence[int] = SIZES[:1]) -> list[Figure]:
-    """The figures of workspaces of these sizes. Raises AssertionError where searching takes more memory."""
+    """Return the figures of workspaces of these sizes. Raises AssertionError if searching takes more memory."""
     figures: list[Figure] = []
     for size in sizes:
         with tempfile.TemporaryDirectory() as folder, Workspace(Path(folder)) as workspace:
@@ -59,7 +58,7 @@ def measure(sizes: Sequence[int] = SIZES[:1]) -> list[Figure]:
 
 
 def fill(workspace: Workspace, embedder: str, size: int) -> np.ndarray:
-    """So many vectors, of entries that are only numbers; returns the directions around which they lie."""
+    """Add `size` vectors of entries that exist only as numbers, and return the directions around which they gather."""
     fate = np.random.default_rng(size)
     directions = fate.standard_normal((GROUPS, DIMENSIONS), np.float32)
     for first in range(0, size, _AT_ONCE):
@@ -71,7 +70,7 @@ def fill(workspace: Workspace, embedder: str, size: int) -> np.ndarray:
 
 
 def searches(meaning: Meaning, directions: np.ndarray, size: int) -> list[Figure]:
-    """By a direction, as that of a text; by one of the images; and within a filter."""
+    """Measure searches by a direction, in place of a text; by one of the images; and within a filter."""
     fate, name = random.Random(3), f", {size:,} images"
     chunks = (size >> entry_sets.CHUNK_BITS) + 1
     everything = entry_sets.of_entries(range(1, size + 1), chunks)
@@ -104,10 +103,10 @@ def searches(meaning: Meaning, directions: np.ndarray, size: int) -> list[Figure
 
 
 def places(workspace: Workspace, meaning: Meaning, size: int) -> list[Figure]:
-    """The PCA map from nothing, and the images in a region of it."""
+    """Measure the PCA map without stored results, and the images in a region of it."""
     allowed = entry_sets.of_entries(range(1, size + 1), (size >> entry_sets.CHUNK_BITS) + 1)
-    held = ImageMap(workspace, meaning)
-    held.layout("pca")
+    image_map = ImageMap(workspace, meaning)
+    image_map.layout("pca")
     angles = np.linspace(0, 2 * np.pi, 90, endpoint=False)
     ring = [(0.5 + 0.2 * float(np.cos(a)), 0.5 + 0.3 * float(np.sin(a))) for a in angles]
 
@@ -119,12 +118,12 @@ def places(workspace: Workspace, meaning: Meaning, size: int) -> list[Figure]:
     return [
         timed(f"the map of all images from nothing, {size:,} images", anew(), 1000.0 * factor),
         timed(f"the images in a region of the map, {size:,} images",
-              ((lambda: held.inside(ring, allowed)) for _ in range(20)), 100.0 * factor),
+              ((lambda: image_map.inside(ring, allowed)) for _ in range(20)), 100.0 * factor),
     ]  # fmt: skip
 
 
 def main() -> int:
-    """The exit code: 1 when a bound was missed."""
+    """Return the exit code: 1 if a bound was missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.meaning", description="Measures search by meaning.")
     parser.add_argument("--large", action="store_true", help="a million images as well")
     options = parser.parse_args()

@@ -1,6 +1,6 @@
-"""What a person at the explore page waits for, in headless Chromium against a server of its own.
+"""Waiting times on the Explore page, in headless Chromium against a server of its own.
 
-The server is up and its models are loaded before anything is timed; the workspace is new and thrown away.
+The server is up and its models are loaded before anything is timed; the workspace is new and deleted afterwards.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tests.support.server_process import ServerProcess
 
 TIMES = 15
 FIRST_PAINT, EDIT = 2000, 200
-"""Milliseconds, as the explore page promises them."""
+"""Bounds in milliseconds, as the Explore page promises."""
 SLOWEST = 600_000
 SAMPLE = "street-two-cars"
 
-# Counts from the key press, in the page's own clock, to the frame in which the effect stands on the page.
+# From the key press, by the page's own clock, to the frame that shows the effect.
 _WATCH = """
 ([text, state]) => {
   window.edited = new Promise((done) => {
@@ -40,7 +40,7 @@ _WATCH = """
 }
 """
 
-# What the least that a server can answer takes from a page to a frame: a line of text, fetched and set.
+# The least time of a server's answer from a page to a frame: a line of text, fetched and set.
 BARE = """
 () => new Promise(async (done) => {
   const start = performance.now();
@@ -51,7 +51,7 @@ BARE = """
 
 
 def measure(chromium: str) -> list[Figure]:
-    """All figures of the page."""
+    """Return all figures of the page."""
     with tempfile.TemporaryDirectory() as place, sync_playwright() as playwright:
         server = ServerProcess(Path(place) / "workspace", Path(place) / "log").start()
         browser = playwright.chromium.launch(executable_path=chromium, args=list(CHROMIUM_ARGUMENTS))
@@ -64,7 +64,7 @@ def measure(chromium: str) -> list[Figure]:
 
 
 def _prepare(browser: Browser, url: str) -> str:
-    """A run of a sample up to the gate; by then the models are loaded."""
+    """Run a sample up to the gate, which loads the models. Return its id."""
     page = browser.new_page()
     page.goto(f"{url}?run=")
     page.wait_for_selector(f".sample[data-sample={SAMPLE}]", timeout=SLOWEST)
@@ -79,7 +79,7 @@ def _prepare(browser: Browser, url: str) -> str:
 
 
 def _first_paint(browser: Browser, url: str) -> Figure:
-    """From the request to the first paint of the start page's samples, in a browser that has nothing stored."""
+    """Measure from the request to the first paint of the start page's samples, in a browser with an empty cache."""
     times, floor = [], []
     for _ in range(TIMES):
         floor.append(_opened(browser, f"{url}healthz", "body"))
@@ -88,7 +88,7 @@ def _first_paint(browser: Browser, url: str) -> Figure:
 
 
 def _opened(browser: Browser, address: str, awaited: str) -> float:
-    """Milliseconds from the request to the sight of an element."""
+    """Return the milliseconds from the request until an element is visible."""
     context = browser.new_context(viewport={"width": 1440, "height": 1000})
     page = context.new_page()
     start = time.monotonic()
@@ -100,7 +100,7 @@ def _opened(browser: Browser, address: str, awaited: str) -> float:
 
 
 def _edit(browser: Browser, url: str) -> Figure:
-    """From Enter in the caption to the saved caption on the page, its state and the stale stages after it."""
+    """Measure from Enter in the caption to the saved caption, its state and the stale stages on the page."""
     page: Page = browser.new_page()
     page.goto(url)
     page.wait_for_selector("#caption-text", timeout=SLOWEST)

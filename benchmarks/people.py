@@ -1,6 +1,6 @@
-"""People who use all pages of a running studio at a human pace, for `benchmarks.hour`.
+"""Simulated people who use all pages of a running studio at a human pace, for `benchmarks.hour`.
 
-Each person is a function that yields the name of each act once it is done. One call is one round through their pages.
+Each person is a function that yields the name of each finished act. One call is one round through their pages.
 """
 
 from __future__ import annotations
@@ -25,35 +25,35 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 SECONDS = 300.0
-"""Far longer than any request takes: the machine may be busy with other things."""
+"""Timeout far above any request, since the machine may be busy with other things."""
 SELDOM = 4
-"""Every so many rounds a person does what takes the machine long, such as drawing."""
+"""Number of rounds after which a person does something slow, such as drawing."""
 IMPORTED, SIDE = 3, 64
-"""Pictures of an import, and their pixels a side."""
+"""Pictures of an import, and their side in pixels."""
 _ADJUDICATED = re.compile(r'data-item="(\d+)"\s+data-question="(\w+)"')
-"""The item and the question of which the page of adjudication asks."""
+"""The item and the question on the page of adjudication."""
 NAMES, EXPLORED = itertools.count(), itertools.count()
-"""Tells the names that people give apart; and rounds of the explorer, of which the first one draws an image."""
+"""Counters for unique names of people's things, and of the explorer's rounds, of which the first draws an image."""
 
 
 class Site:
-    """A studio and what is in it, as one person reaches it over HTTP. All methods raise where the studio refuses."""
+    """A studio and its content, as one person reaches it over HTTP. All methods raise if the studio refuses."""
 
     def __init__(self, url: str, study: str) -> None:
-        """`study` is the id of the study that annotators are at work on."""
+        """`study` is the id of the study on which the annotators work."""
         self.url, self.study = url, study
         self.http = httpx.Client(base_url=url, timeout=SECONDS, headers={"X-Studio": "1"}, follow_redirects=True)
         example = self.call("show_example")
         self.example_study = str(example["study"])
         self.evaluations = [{"version": one["version"], "key": one["model"]} for one in example["sets"]]
-        """Of the example's test sets: that of things to classify comes first, then that of streets."""
+        """Evaluations of the example's test sets: first classification, then segmentation of streets."""
 
     def get(self, path: str, **asked: Any) -> httpx.Response:
         """Open a page or fetch a file."""
         return self.http.get(path, params=asked or None).raise_for_status()
 
     def send(self, path: str, **fields: Any) -> Any:
-        """Send what a page sends."""
+        """Send JSON like a page."""
         return self.http.post(path, json=fields).raise_for_status().json()
 
     def call(self, name: str, **fields: Any) -> Any:
@@ -64,18 +64,18 @@ class Site:
         return reply.json()["data"][0]
 
     def finish(self, begun: Mapping[str, Any]) -> None:
-        """Watch a job until it is over."""
+        """Watch a job until it ends."""
         event = self.http.post("gradio_api/call/v2/watch_job", json={"job": begun["job"]["job"]}).json()["event_id"]
-        told = self.get(f"gradio_api/call/watch_job/{event}").text
-        if '"state": "done"' not in told:
-            raise ValueError(told[-500:])
+        events = self.get(f"gradio_api/call/watch_job/{event}").text
+        if '"state": "done"' not in events:
+            raise ValueError(events[-500:])
 
 
 Person = Callable[[Site], Iterator[str]]
 
 
 def explorer(site: Site) -> Iterator[str]:
-    """Takes a sample through the text stages, edits and undoes, and seldom draws an image."""
+    """Take a sample through the text stages, edit and undo, and seldom draw an image."""
     site.get("")
     sample = random.choice(site.call("list_samples")["samples"])["sample"]
     run = site.call("run_from_sample", sample=sample)["run"]
@@ -109,7 +109,7 @@ def _captions(site: Site, run: str) -> Sequence[Mapping[str, Any]]:
 
 
 def curator(site: Site) -> Iterator[str]:
-    """Filters, scrolls, decides and undoes, looks at map, coverage and near duplicates, and imports a small zip."""
+    """Filter, scroll, decide and undo, look at map, coverage and near duplicates, and import a small zip."""
     site.get("curate/")
     for view in ("review=open", "kind=classification&sort=newest", "text=snowy"):
         site.get("curate/api/totals", view=view)
@@ -145,7 +145,7 @@ def curator(site: Site) -> Iterator[str]:
 
 
 def _archive() -> bytes:
-    """A zip of new pictures in the folder of a class."""
+    """Return a zip of new pictures in the folder of a class."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for number in range(IMPORTED):
@@ -156,31 +156,31 @@ def _archive() -> bytes:
 
 
 def releaser(site: Site) -> Iterator[str]:
-    """Makes a test set, splits and releases it, exports it and looks at the next draft."""
+    """Make a test set, split and release it, export it and look at the next draft."""
     site.get("curate/sets")
-    made = site.call("create_test_set", title=f"Things of round {next(NAMES)}")["test_set"]
-    site.call("add_to_test_set", test_set=made, filter="review=accepted&kind=classification")
+    test_set = site.call("create_test_set", title=f"Things of round {next(NAMES)}")["test_set"]
+    site.call("add_to_test_set", test_set=test_set, filter="review=accepted&kind=classification")
     yield "make a test set"
-    site.get(f"curate/sets/{made}")
-    site.get("curate/api/set-split", test_set=made, train=50, test=50)
-    site.call("split_test_set", test_set=made, train=0.5, test=0.5)
+    site.get(f"curate/sets/{test_set}")
+    site.get("curate/api/set-split", test_set=test_set, train=50, test=50)
+    site.call("split_test_set", test_set=test_set, train=0.5, test=0.5)
     yield "split a test set"
-    version = site.call("release_test_set", test_set=made, note="Of a round.")["version"]
+    version = site.call("release_test_set", test_set=test_set, note="Of a round.")["version"]
     yield "release a test set"
     site.get(site.call("download_test_set", version=version, format=random.choice(("imagefolder", "csv")))["url"])
     yield "download a test set"
     site.call("verify_test_set", version=version)
     site.call("draft_test_set", version=version)
     image = site.call("show_test_set", version=version)["images"][0]["image"]
-    site.call("remove_from_test_set", test_set=made, images=[image])
-    site.get(f"curate/sets/{made}/compare")
+    site.call("remove_from_test_set", test_set=test_set, images=[image])
+    site.get(f"curate/sets/{test_set}/compare")
     yield "compare a draft with its version"
-    site.call("delete_test_set_draft", test_set=made)
+    site.call("delete_test_set_draft", test_set=test_set)
     yield "delete a draft"
 
 
 def evaluator(site: Site) -> Iterator[str]:
-    """Looks at batches and evaluations, filters and compares them, and downloads their reports."""
+    """Look at batches and evaluations, filter and compare them, and download their reports."""
     site.get("batches/")
     for batch in site.call("list_batches")["batches"]:
         site.get(f"batches/{batch['batch']}")
@@ -189,32 +189,32 @@ def evaluator(site: Site) -> Iterator[str]:
     yield "look at batches"
     site.get("evaluate/")
     yield "look at evaluations"
-    for kind, asked in zip(("classification", "segmentation"), site.evaluations, strict=True):
-        site.get("evaluate/", **asked)
-        while not site.get("evaluate/api/state", **asked).json()["ready"]:
-            site.send("evaluate/api/look", **asked)  # as the page does for a model that this server has not loaded
+    for kind, query in zip(("classification", "segmentation"), site.evaluations, strict=True):
+        site.get("evaluate/", **query)
+        while not site.get("evaluate/api/state", **query).json()["ready"]:
+            site.send("evaluate/api/look", **query)  # like the page for a model that this server has not loaded
             yield "have a model loaded"
-        site.get("evaluate/api/ranking", **asked)
+        site.get("evaluate/api/ranking", **query)
         yield "open an evaluation"
-        site.get("evaluate/", key=asked["key"], filter=f"kind={kind}&review=accepted")
-        site.get("evaluate/", **asked, beside=asked["key"], other=asked["version"])
+        site.get("evaluate/", key=query["key"], filter=f"kind={kind}&review=accepted")
+        site.get("evaluate/", **query, beside=query["key"], other=query["version"])
         yield "filter and compare an evaluation"
         for form in ("html", "markdown", "latex", "csv", "parquet"):
-            site.get(f"evaluate/report/{form}", **asked)
+            site.get(f"evaluate/report/{form}", **query)
             yield "download a report"
 
 
 def lead(site: Site) -> Iterator[str]:
-    """Reads two studies: results, workers, disagreements, files. Decides what the workers did not and takes it back."""
+    """Read two studies: results, workers, disagreements, files. Decide open cases and undo the decisions."""
     site.get("study/")
     for study in (site.study, site.example_study):
         here = f"study/{study}"
         for page in ("", "workers", "adjudication", "disagreements", "run", "log"):
             site.get(f"{here}/{page}")
             yield "look at a study"
-        if asked := _ADJUDICATED.search(site.get(f"{here}/adjudication").text):
+        if case := _ADJUDICATED.search(site.get(f"{here}/adjudication").text):
             for answer in ("yes", ""):
-                site.call("adjudicate", study=study, item=int(asked[1]), question=asked[2], answer=answer)
+                site.call("adjudicate", study=study, item=int(case[1]), question=case[2], answer=answer)
             yield "adjudicate and take it back"
         site.call("study_outcomes", study=study)
         for file in ("answers.csv", "outcomes.csv", "study.zip"):
@@ -223,18 +223,18 @@ def lead(site: Site) -> Iterator[str]:
 
 
 def follower(site: Site) -> Iterator[str]:
-    """Leaves the pages of a running study open, which ask every few seconds."""
+    """Leave the pages of a running study open, which poll every few seconds."""
     revision = {"results": "", "workers": ""}
     for _ in range(10):
         for view, seen in revision.items():
-            told = site.get(f"study/api/{site.study}/live", view=view, revision=seen).json()
-            revision[view] = told.get("revision", seen)
+            reply = site.get(f"study/api/{site.study}/live", view=view, revision=seen).json()
+            revision[view] = reply.get("revision", seen)
         site.get(f"study/api/{site.study}/progress")
         yield "follow a study"
 
 
 def agent(site: Site) -> Iterator[str]:
-    """Reads the page of scripts and calls tools by MCP."""
+    """Read the page of scripts and call tools by MCP."""
     site.get("scripts")
     site.get("gradio_api/info")
     yield "look at the endpoints"
@@ -259,19 +259,19 @@ PEOPLE: Sequence[Person] = (explorer, curator, releaser, evaluator, lead, follow
 
 
 def addresses(site: Site) -> list[str]:
-    """All pages of the studio, with something on each."""
+    """Return all pages of the studio, with something on each."""
     batch = site.call("list_batches")["batches"][0]["batch"]
-    held = site.call("list_test_sets")["test_sets"][0]["test_set"]
-    asked = "&".join(f"{name}={value}" for name, value in site.evaluations[0].items())
+    test_set = site.call("list_test_sets")["test_sets"][0]["test_set"]
+    query = "&".join(f"{name}={value}" for name, value in site.evaluations[0].items())
     studies = [f"study/{one}/{page}" for one in (site.study, site.example_study) for page in ("", "workers", "run")]
     run = site.call("list_runs", limit=1)["runs"][0]["run"]
-    curate = ["curate/", "curate/map", "curate/coverage", "curate/sets", f"curate/sets/{held}", "curate/import"]
-    others = ["batches/", f"batches/{batch}", "evaluate/", f"evaluate/?{asked}", "study/", "scripts", "annotate/"]
+    curate = ["curate/", "curate/map", "curate/coverage", "curate/sets", f"curate/sets/{test_set}", "curate/import"]
+    others = ["batches/", f"batches/{batch}", "evaluate/", f"evaluate/?{query}", "study/", "scripts", "annotate/"]
     return [f"{site.url}{path}" for path in ("?run=", f"?run={run}", *curate, *others, *studies)]
 
 
 def visitor(page: Page, site: Site) -> Iterator[str]:
-    """Goes through all pages in a browser: a sample to its captions, a decision by keys, and a look at the others."""
+    """Go through all pages in a browser: a sample to its captions, a decision by keys, and a look at the others."""
     page.goto(f"{site.url}?run=")
     page.wait_for_selector(".start h1")
     settled(page)

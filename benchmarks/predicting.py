@@ -1,7 +1,7 @@
-"""How fast a model under test is asked about many images, beside its bare network over the same images.
+"""Speed of a model under test on many images, compared with its bare network on the same images.
 
-The bare network is given batches that are decoded and prepared already; the model under test is given decoded images
-and prepares them itself, on threads beside the network. `python -m benchmarks.predicting` runs this alone.
+The bare network gets batches that are already decoded and prepared; the model under test gets decoded images and
+prepares them itself, on threads beside the network. `python -m benchmarks.predicting` runs this alone.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from evaluation.models import ModelUnderTest
 
 ROUNDS = 3
 LEAST = 0.9
-"""Of the bare network's rate."""
+"""Bound, in units of the bare network's rate."""
 CASES = (("resnet50", 64, 384), ("deeplabv3_resnet50", 4, 512))
-"""Architecture, how many images, and their longer side: a classifier and a segmenter."""
+"""Architecture, number of images, and their longer side: a classifier and a segmenter."""
 CLASSES = 20
 
 
 def measure() -> list[Comparison]:
-    """One comparison a case, in images a second."""
+    """Return one comparison a case, in images a second."""
     return [_compared(*case) for case in CASES]
 
 
@@ -51,7 +51,7 @@ def _compared(name: str, count: int, side: int) -> Comparison:
 
 
 def _asked(model: ModelUnderTest, images: Sequence[Image.Image]) -> Callable[[], float]:
-    """Seconds for all images, with everything that is kept of them."""
+    """Return a function that measures the seconds for all images, with everything that is stored of them."""
 
     def ask() -> float:
         began = time.perf_counter()
@@ -63,7 +63,7 @@ def _asked(model: ModelUnderTest, images: Sequence[Image.Image]) -> Callable[[],
 
 
 def _bare(model: ModelUnderTest, images: Sequence[Image.Image]) -> Callable[[], float]:
-    """Seconds for the network alone, over batches that are ready."""
+    """Return a function that measures the seconds for the network alone, on prepared batches."""
     import torch
 
     adapter: Any = model._adapter
@@ -94,7 +94,7 @@ def _random_weights(folder: Path, name: str) -> UnderTestSettings:
 
 
 def _photograph(seed: int, side: int) -> Image.Image:
-    """A photograph's mix of smooth and rough: noise on a coarse grid, made larger."""
+    """Return noise on a coarse grid, enlarged: as smooth and rough as a photograph."""
     coarse = np.random.default_rng(seed).integers(0, 256, (side // 10, side // 8, 3), np.uint8)
     return Image.fromarray(coarse).resize((side, side * 3 // 4), Image.Resampling.BICUBIC)
 

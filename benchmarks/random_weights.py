@@ -1,8 +1,8 @@
-"""Models of the real classes with random weights, of the published sizes or tiny, so that time and memory can be
-measured without what the hub has. What they draw and say is noise; what it takes is the same.
+"""Models of the real classes with random weights, of the published sizes or tiny, to measure time and memory without
+the hub. Their output is noise; their cost is the same.
 
-Stable Diffusion is written as the hub has it. Those that are too large for that have only their configuration and their
-tokenizer in a folder, and are filled where they run (`filled_in_place`).
+Stable Diffusion is written in the hub's layout. Models that are too large for that have only their configuration and
+their tokenizer in a folder, and are filled where they run (`filled_in_place`).
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _LAYERS = _layers(32, 64, 2, 2)
 
 
 def save_stable_diffusion(folder: Path, tiny: bool = False) -> tuple[Path, Path]:
-    """Stable Diffusion 1.5 with its safety checker, and a ControlNet, in half precision and safetensors as they are
-    published; where they are. What is there already is taken. A tiny one has attention in one of its blocks, so that
-    one variant is all that there is to compile.
+    """Save Stable Diffusion 1.5 with its safety checker, and a ControlNet, in half precision and safetensors as
+    published, and return their folders. Existing ones are reused. A tiny one has attention in one of its blocks, so
+    that there is only one variant to compile.
     """
     import torch
     from diffusers import (
@@ -51,7 +51,7 @@ def save_stable_diffusion(folder: Path, tiny: bool = False) -> tuple[Path, Path]
     from transformers import CLIPConfig, CLIPImageProcessor, CLIPTextConfig, CLIPTextModel
 
     base, control = folder / "stable-diffusion", folder / "controlnet"
-    if (base / "model_index.json").exists():  # the last that is written
+    if (base / "model_index.json").exists():  # the last file to be written
         return base, control
     attention = 1 if tiny else 3
     side = 32 if tiny else 224
@@ -102,7 +102,7 @@ def save_stable_diffusion(folder: Path, tiny: bool = False) -> tuple[Path, Path]
 
 
 def save_blip2(folder: Path, tiny: bool = False) -> Path:
-    """Configuration and processor of a BLIP-2 with an OPT of 6.7B; the folder."""
+    """Save configuration and processor of a BLIP-2 with an OPT of 6.7B, and return the folder."""
     from transformers import (
         Blip2Config,
         Blip2Processor,
@@ -120,7 +120,7 @@ def save_blip2(folder: Path, tiny: bool = False) -> Path:
     opt = {"hidden_size": 32, "ffn_dim": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
     opt_6_7b = {"hidden_size": 4096, "ffn_dim": 16384, "num_hidden_layers": 32, "num_attention_heads": 32}
     language = opt if tiny else opt_6_7b
-    # Without sizes, those that are published: 39 layers of 1408 that see, 12 of 768 that ask.
+    # The defaults are the published sizes: 39 vision layers of 1408, 12 Q-Former layers of 768.
     vision: dict[str, Any] = {**_LAYERS, "image_size": side, "patch_size": 8} if tiny else {}
     asking: dict[str, Any] = {**_LAYERS, "encoder_hidden_size": 32} if tiny else {}
     config = Blip2Config(
@@ -143,10 +143,10 @@ def save_blip2(folder: Path, tiny: bool = False) -> Path:
 
 
 def save_llama(folder: Path, tiny: bool = False) -> Path:
-    """Configuration and tokenizer of a chat model in the shape of Llama-2 13B; the folder."""
+    """Save configuration and tokenizer of a chat model of the size of Llama-2 13B, and return the folder."""
     from transformers import LlamaConfig
 
-    tokenizer = _tokenizer(pad_token="<pad>", bos_token="<s>", unk_token="<unk>")  # none that ends a reply
+    tokenizer = _tokenizer(pad_token="<pad>", bos_token="<s>", unk_token="<unk>")  # no token that ends a reply
     tokenizer.chat_template = LLAMA_TEMPLATE
     LlamaConfig(
         **(_LAYERS if tiny else _layers(5120, 13824, 40, 40)),
@@ -163,10 +163,10 @@ def save_llama(folder: Path, tiny: bool = False) -> Path:
 
 @contextmanager
 def filled_in_place(loader: Any, model: Any, device: str) -> Iterator[None]:
-    """While it holds, `loader.from_pretrained` of transformers makes the `model` that the configuration in a folder
-    says, right on the device and with random weights: nothing of it is ever on the disk, or twice in memory.
+    """In this context `loader.from_pretrained` of transformers makes the `model` of the configuration in a folder,
+    directly on the device and with random weights: it is never on the disk, or twice in memory.
 
-    Nothing that it writes ends before its longest reply, so that every time is that of as many words.
+    It never ends a text before the longest reply, so that every time is for equally many words.
     """
 
     def made(folder: Path, dtype: Any, **_options: Any) -> Any:
@@ -179,14 +179,14 @@ def filled_in_place(loader: Any, model: Any, device: str) -> Iterator[None]:
         for part in filled.modules():
             if (settings := getattr(part, "generation_config", None)) is not None:
                 settings.eos_token_id = None
-        return filled.requires_grad_(False)  # nor are its operations counted as those of training
+        return filled.requires_grad_(False)  # so that its operations do not count as those of training
 
     with patch.object(loader, "from_pretrained", made):
         yield
 
 
 def _clip_tokenizer(folder: Path) -> CLIPTokenizer:
-    """A CLIP tokenizer of single letters: a text of up to 75 of them is one window."""
+    """Return a CLIP tokenizer of single letters: a text of up to 75 of them is one window."""
     from tokenizers import pre_tokenizers
     from transformers import CLIPTokenizer
 
@@ -201,7 +201,7 @@ def _clip_tokenizer(folder: Path) -> CLIPTokenizer:
 
 
 def _tokenizer(**special: str) -> PreTrainedTokenizerFast:
-    """A byte-level BPE learned from the prompts, with about as many letters a token as the large ones have."""
+    """Return a byte-level BPE learned from the prompts, with about as many letters a token as the large ones."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 

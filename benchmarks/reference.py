@@ -1,11 +1,11 @@
-"""The way of the paper's released code beside ours, with the same embedded models; what batches and reuse are worth.
+"""The method of the paper's released code compared with ours, with the same embedded models; gain of batches and reuse.
 
-Its way: every test case begins at its image. The captioner is asked, then the language model three times (keywords,
-alternatives, the new caption), whose free replies are tried until one can be read; then the stock pipeline draws one
-image, with one generator for the whole loop. Nothing is kept from one test case to the next, and nothing is checked.
-Written from a description; none of its code is here. Ours is what `augment` does, files and checks with it.
+In its method every test case begins at its image. The captioner is called, then the language model three times
+(keywords, alternatives, the new caption), whose free replies are tried until one can be parsed; then the stock pipeline
+draws one image, with one generator for the whole loop. Nothing is reused from one test case to the next, and nothing is
+checked. It was written from a description; none of its code is here. Ours is `augment`, with files and checks.
 
-`python -m benchmarks.reference` runs this alone. Both ways are warm, and take turns.
+`python -m benchmarks.reference` runs this alone. Both methods are warm, and take turns.
 """
 
 from __future__ import annotations
@@ -50,43 +50,43 @@ from pipeline.stages.parsing import Unreadable, read_alternatives, read_caption,
 from services.runs.samples import Sample, read_samples
 
 CASES = 5
-"""Test cases of a source image, as the paper makes them."""
+"""Test cases of a source image, as in the paper."""
 SOURCES = ("bird-on-a-twig", "street-two-cars")
-"""Of the samples: one of each task."""
+"""Names of samples: one of each task."""
 ROUNDS = 7
 BATCH = 8
 LEAST, AIM = 1.4, 3.0
-"""Test cases a second by the reference's: less is a step back, and so many were hoped for."""
+"""Test cases a second, in units of the reference's: the bound and the goal."""
 FULL = 0.95
-"""A batch that computes at so much of the rate at which matrices are multiplied leaves the cores nothing to do."""
+"""Share of the rate of matrix products from which a batch leaves no core idle."""
 MATRIX, PRODUCTS = 1024, 10
-"""Side of the matrices, and how many are multiplied for a rate; of other sides from 200 to 2000 it is the same."""
+"""Side of the matrices, and number of products for a rate; it is the same for other sides from 200 to 2000."""
 CHANGED_AT_ONCE = 3
-"""Keywords that the reference changes in a caption, at most."""
+"""Most keywords that the reference changes in a caption."""
 TRIED = 50
-"""As often a reply is tried at most; the reference tries for ever."""
+"""Most tries of a reply; the reference tries without end."""
 
 CHECKS = "checks"
-"""The part of the work that the reference has not."""
+"""The part of the work that the reference lacks."""
 
 V = TypeVar("V")
 
 
 @dataclass
 class Spent:
-    """What test cases cost."""
+    """The cost of test cases."""
 
     cases: int = 0
     seconds: float = 0.0
     cpu: float = 0.0
-    """Seconds of all processors, those of the process of the language model among them."""
+    """Seconds of all processors, including the process of the language model."""
     parts: dict[str, float] = field(default_factory=dict)
-    """Seconds of parts of the work, by their names."""
+    """Seconds of parts of the work, by name."""
     checks_cpu: float = 0.0
 
     @contextmanager
     def measured(self) -> Iterator[None]:
-        """Around all of the work."""
+        """Measure all of the work in this context."""
         began_cpu, began = cpu_seconds(), time.perf_counter()
         yield
         self.seconds += time.perf_counter() - began
@@ -94,7 +94,7 @@ class Spent:
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Around a part of it. Looks at no other process, which takes longer than some parts."""
+        """Measure a part of the work in this context, without other processes, whose times take too long to read."""
         began_cpu, began = time.process_time(), time.perf_counter()
         yield
         self.parts[name] = self.parts.get(name, 0.0) + time.perf_counter() - began
@@ -102,7 +102,7 @@ class Spent:
             self.checks_cpu += time.process_time() - began_cpu
 
     def each(self, checks: bool = True) -> float:
-        """Seconds of a test case, with its checks or without them."""
+        """Return the seconds of a test case, with or without its checks."""
         return (self.seconds - (0.0 if checks else self.parts[CHECKS])) / self.cases
 
     def each_cpu(self, checks: bool = True) -> float:
@@ -117,8 +117,8 @@ def measure(
     models: Models | None = None,
     warm_up: int = 1,
 ) -> list[Comparison]:
-    """All comparisons. `models` are those of the profile `demo`, where they are loaded already; so many rounds more,
-    which count nothing, `warm_up`.
+    """Return all comparisons. `models` are those of the profile `demo` if they are loaded already; `warm_up` is the
+    number of further rounds that do not count.
     """
     profile = load_profile("demo")
     models = models or load_models(profile)
@@ -134,7 +134,7 @@ def measure(
 
 
 class ReferenceWay:
-    """All its models loaded, and one generator for all that it draws."""
+    """The reference's method with loaded models and one generator for all images."""
 
     def __init__(self, profile: Profile, seed: int) -> None:
         import torch
@@ -148,10 +148,10 @@ class ReferenceWay:
         self._noise, self._chance = torch.Generator("cpu").manual_seed(seed), random.Random(seed)
         self._seeds = count(seed)
         self.calls = 0
-        """How often the language model was asked."""
+        """Number of calls of the language model."""
 
     def test_case(self, path: Path, task: Task, settings: Settings, to: Path, spent: Spent) -> None:
-        """One image from its source to its file."""
+        """Make one test case from its source to its file."""
         image = read_image(path).image
         with spent.part("captions"):
             caption, _ = self._captioner.caption(image, task, settings.caption, next(self._seeds))
@@ -160,7 +160,7 @@ class ReferenceWay:
         with spent.part("drawing"):
             drawing = settings.generation
             control = control_image(fit(image, drawing.short_side, SIDE_MULTIPLE), settings.conditioning)
-            made = self._pipe(
+            generated = self._pipe(
                 prompt=CONTROLNET.prompt(self._prompts, CounterfactualCaption(new, ()), task),
                 negative_prompt=drawing.negative_prompt,
                 image=control,
@@ -171,25 +171,25 @@ class ReferenceWay:
                 controlnet_conditioning_scale=drawing.control_strength,
                 generator=self._noise,
             ).images[0]
-        made.resize(image.size).save(to)
+        generated.resize(image.size).save(to)
         spent.cases += 1
 
     def _reworded(self, caption: str, task: Task, settings: Settings) -> str:
-        """Three calls: up to three keywords by chance, an alternative by chance of each, and the caption with them."""
-        given: dict[str, Any] = {"task": task.describe(), "caption": caption}
-        found = self._tried("keywords", given, settings.keywords, read_keywords)
+        """Make three calls: up to three random keywords, a random alternative of each, and the caption with them."""
+        inputs: dict[str, Any] = {"task": task.describe(), "caption": caption}
+        found = self._tried("keywords", inputs, settings.keywords, read_keywords)
         chosen = self._chance.sample(found, min(CHANGED_AT_ONCE, len(found)))
-        asked = {"keywords": ", ".join(keyword for keyword, _ in chosen), "count": settings.alternatives.per_keyword}
-        options = self._tried("alternatives", {**given, **asked}, settings.alternatives, read_alternatives)
+        fields = {"keywords": ", ".join(keyword for keyword, _ in chosen), "count": settings.alternatives.per_keyword}
+        options = self._tried("alternatives", {**inputs, **fields}, settings.alternatives, read_alternatives)
         edits = "; ".join(f"{keyword} -> {self._chance.choice(texts)}" for keyword, texts in options)
-        return self._tried("counterfactuals", {**given, "edits": edits}, settings.counterfactuals, read_caption)
+        return self._tried("counterfactuals", {**inputs, "edits": edits}, settings.counterfactuals, read_caption)
 
     def _tried(self, name: str, given: Mapping[str, Any], settings: LanguageSettings, read: Callable[[str], V]) -> V:
         prompt = self._prompts[name]
         for _ in range(TRIED):
             self.calls += 1
-            asked = LanguageRequest(prompt.evaluate(**given), next(self._seeds), prompt.stop)
-            reply = self._language.complete(asked, settings)
+            request = LanguageRequest(prompt.evaluate(**given), next(self._seeds), prompt.stop)
+            reply = self._language.complete(request, settings)
             try:
                 return read(reply)
             except Unreadable:
@@ -198,7 +198,7 @@ class ReferenceWay:
 
 
 def stock_pipeline(profile: Profile) -> Any:
-    """The pipeline of diffusers with the weights of a profile, as its documentation has it."""
+    """Return the pipeline of diffusers with the weights of a profile, as in its documentation."""
     import diffusers
     import torch
 
@@ -221,12 +221,12 @@ def stock_pipeline(profile: Profile) -> Any:
 
 
 def our_way(driver: Driver, sample: Sample, settings: Settings, seed: int, folder: Path, spent: Spent) -> FolderStore:
-    """All test cases of a source, as `python -m pipeline augment` makes them."""
+    """Make all test cases of a source, like `python -m pipeline augment`."""
     recipe, picture, mask = recipe_of(DEFAULT_RECIPE), read_image(sample.path), None
     if sample.mask is not None and sample.task.kind == "segmentation":
         with Image.open(sample.mask) as file:
             mask = NamedMask(file.copy(), sample.classes)
-    asked = run_file.asked_run(
+    run_data = run_file.asked_run(
         recipe,
         sample.task,
         driver.profile,
@@ -238,7 +238,7 @@ def our_way(driver: Driver, sample: Sample, settings: Settings, seed: int, folde
         picture.notes,
         mask,
     )
-    store = FolderStore(folder, asked, picture.image, mask.image if mask else None)
+    store = FolderStore(folder, run_data, picture.image, mask.image if mask else None)
     check = method.image_checks
 
     def checked(*given: Any, **named: Any) -> Any:
@@ -257,7 +257,7 @@ def our_way(driver: Driver, sample: Sample, settings: Settings, seed: int, folde
 
 
 def settings_of(profile: Profile, cases: int) -> Settings:
-    """The profile's, with so many test cases of a source."""
+    """Return the profile's settings, with `cases` test cases of a source."""
     own = profile.settings
     return own.model_copy(
         update={"counterfactuals": own.counterfactuals.model_copy(update={"captions": cases})},
@@ -267,7 +267,7 @@ def settings_of(profile: Profile, cases: int) -> Settings:
 def beside_the_reference(
     profile: Profile, models: Models, samples: Sequence[Sample], rounds: int, cases: int, warm_up: int
 ) -> list[Comparison]:
-    """Test cases a second: ours by the reference's, with our checks and without them."""
+    """Measure test cases a second: ours in units of the reference's, with and without our checks."""
     driver, settings = Driver(profile, models), settings_of(profile, cases)
     reference = ReferenceWay(profile, 0)
     pairs = list[tuple[Spent, Spent]]()
@@ -275,7 +275,7 @@ def beside_the_reference(
     with tempfile.TemporaryDirectory() as place:
         for number in range(warm_up + rounds):
             ours, theirs = Spent(), Spent()
-            asked = reference.calls
+            calls_before = reference.calls
             for sample in samples:
                 folder = Path(place) / f"{number}-{sample.name}"
                 before = ours.cases
@@ -287,7 +287,7 @@ def beside_the_reference(
                         reference.test_case(sample.path, sample.task, settings, to, theirs)
             if number >= warm_up:
                 pairs.append((ours, theirs))
-                calls.append((reference.calls - asked) / theirs.cases)
+                calls.append((reference.calls - calls_before) / theirs.cases)
     checks = statistics.median(ours.parts[CHECKS] / ours.seconds for ours, _ in pairs)
     made = sum(ours.cases for ours, _ in pairs)
     words = (
@@ -314,7 +314,7 @@ def beside_the_reference(
 
 
 def _told(spent: Sequence[Spent]) -> str:
-    """The seconds of a test case, with those of its parts, at the median."""
+    """Return the seconds of a test case and of its parts, at the median."""
     parts = ", ".join(
         f"{part} {1000 * statistics.median(one.parts[part] / one.cases for one in spent):.0f}"
         for part in spent[0].parts
@@ -329,7 +329,7 @@ def _told(spent: Sequence[Spent]) -> str:
 
 
 def drawn_together(profile: Profile, models: Models, sample: Sample, rounds: int, many: int) -> list[Comparison]:
-    """So many images drawn together beside so many one after another, and how busy they keep the cores."""
+    """Compare `many` images drawn together with as many one after another, and how busy they keep the cores."""
     import torch
 
     settings = profile.settings
@@ -339,8 +339,8 @@ def drawn_together(profile: Profile, models: Models, sample: Sample, rounds: int
     numbers = count()
 
     def draw(size: int) -> None:
-        wanted = [DrawRequest(f"a red bird on a twig, number {next(numbers)}", at, at) for at in range(size)]
-        generator.draw(wanted, size, [control] * size, settings.generation, lambda _done, _of: None)
+        requests = [DrawRequest(f"a red bird on a twig, number {next(numbers)}", at, at) for at in range(size)]
+        generator.draw(requests, size, [control] * size, settings.generation, lambda _done, _of: None)
 
     def timed(do: Callable[[], object]) -> tuple[float, float]:
         spent = Spent()
@@ -370,7 +370,7 @@ def drawn_together(profile: Profile, models: Models, sample: Sample, rounds: int
     of_rate = tuple(operations / batch[0] / rate for batch, rate in zip(batches, rates, strict=True))
     of_rate_alone = statistics.median(operations / one[0] / rate for one, rate in zip(singles, rates, strict=True))
     full, busy = statistics.median(of_rate), statistics.median(cpu / seconds for seconds, cpu in batches)
-    together, alone, rate = (
+    together, single, rate = (
         statistics.median(values) for values in ([b for b, _ in batches], [s for s, _ in singles], rates)
     )
     return [
@@ -381,7 +381,7 @@ def drawn_together(profile: Profile, models: Models, sample: Sample, rounds: int
             most=0.5,
             because="the cores are full" if full >= FULL else "",
             words=(
-                f"{1000 * together:.0f} ms and {1000 * alone:.0f} ms for {operations / 1e9:.0f} GFLOP, at {full:.0%} "
+                f"{1000 * together:.0f} ms and {1000 * single:.0f} ms for {operations / 1e9:.0f} GFLOP, at {full:.0%} "
                 f"and {of_rate_alone:.0%} of the rate of multiplied matrices ({rate / 1e9:.0f} GFLOP/s); together with "
                 f"{busy:.2f} of {torch.get_num_threads()} cores busy."
             ),
@@ -393,25 +393,25 @@ def drawn_together(profile: Profile, models: Models, sample: Sample, rounds: int
 
 
 def edited(profile: Profile, models: Models, sample: Sample, cases: int) -> list[Comparison]:
-    """A second run in which a person wrote one of the counterfactual captions anew: its work, by that of the first."""
+    """Measure the work of a second run, after a person has rewritten one caption, in units of the first run's."""
     driver, settings = Driver(profile, models), settings_of(profile, cases)
     image = read_image(sample.path).image
     store = MemoryStore(image)
     request = Request(sample.task, settings, seed=1, watched=False)
 
     def run() -> tuple[int, float, int]:
-        """The calls of models, the seconds, and the images."""
+        """Return the model calls, the seconds, and the images."""
         drawn, before = Spent(), len(store.cases)
         with counting(models) as counted, drawn.measured():
             driver.run(request, store)
         return counted[0], drawn.seconds, len(store.cases) - before
 
     calls, seconds, images = run()
-    held = store.held["counterfactuals"]
-    first, *others = held.value.items
+    stored = store.held["counterfactuals"]
+    first, *others = stored.value.items
     new = replace(first, text=first.text.replace(" by day", " at night") + " It is quiet.", used=True)
     value = CounterfactualCaptions((new, *others))
-    store.save_value("counterfactuals", replace(held, value=value, trace=Trace("person")))
+    store.save_value("counterfactuals", replace(stored, value=value, trace=Trace("person")))
     calls_again, seconds_again, images_again = run()
     return [
         Comparison(
@@ -426,9 +426,9 @@ def edited(profile: Profile, models: Models, sample: Sample, cases: int) -> list
 
 @contextmanager
 def counting(models: Models) -> Iterator[list[int]]:
-    """How often captioner and language model were asked and images drawn while it holds, as the only entry."""
+    """Count calls of captioner and language model, and drawn images, in this context, as the only entry of a list."""
     counted = [0]
-    drawing: Any = type(models.generator)  # a copy of it draws on each kind of control image
+    drawing: Any = type(models.generator)  # copies of it draw on each kind of control image
 
     def told(call: Callable[..., Any], many: Callable[..., int] = lambda *_given: 1) -> Callable[..., Any]:
         def counts(*given: Any) -> Any:
@@ -446,7 +446,7 @@ def counting(models: Models) -> Iterator[list[int]]:
 
 
 def cpu_seconds() -> float:
-    """Of this process and those that it started, which live on."""
+    """Return the processor seconds of this process and its living children."""
     import psutil
 
     this = psutil.Process()
@@ -455,7 +455,7 @@ def cpu_seconds() -> float:
 
 
 def main() -> int:
-    """The exit code."""
+    """Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.reference", description="Our way and the reference's.")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"each way is taken so often ({ROUNDS})")
     return reported(measure(parser.parse_args().rounds))

@@ -1,4 +1,4 @@
-"""How long a retraining thinks before it trains: sides, arms and sets of 125,000 test cases whose hashes are known.
+"""Planning time of a retraining: splits, arms and sets of 125,000 test cases whose hashes are known.
 
 `python -m benchmarks.retraining` runs this alone; it takes a minute to make the workspace, and 1 GB of disk.
 """
@@ -31,17 +31,17 @@ from storage.workspace import Workspace
 
 SIZE = 125_000
 PLANNED = 20_000.0
-"""Milliseconds: from hashes that are known to the plan, while a person waits for the first training to begin."""
+"""Bound in milliseconds: from known hashes to the plan, while a person waits for the first training to begin."""
 TIMES = 3
 EVERYTHING = Subject(None, ImageFilter())
 ALIKE_SCENES, FRAMES = 0.5, 0.02
-"""How much of what a picture shows is that of all of them (a sky is bright, a street is dark); and the share of sources
-that are a frame of the same film as the one before."""
+"""Share of a picture that all of them have in common (a sky is bright, a street is dark); and the share of sources that
+are a frame of the same film as the one before."""
 T = TypeVar("T")
 
 
 def measure(size: int = SIZE) -> list[Figure]:
-    """The figures of one workspace."""
+    """Return the figures of one workspace."""
     with tempfile.TemporaryDirectory() as folder:
         made_apart(made, Path(folder), size)
         with Workspace(Path(folder)) as workspace:
@@ -49,19 +49,19 @@ def measure(size: int = SIZE) -> list[Figure]:
 
 
 def made(folder: Path, size: int) -> None:
-    """A workspace of so many test cases, with a hash for each picture."""
+    """Make a workspace of `size` test cases, with a hash for each picture."""
     prepared(folder, size, apart=True)
     with Workspace(folder) as workspace:
         cases = read_cases(workspace, EVERYTHING)
-        held = zip(cases.pictures, looks_of(cases, np.random.default_rng(size)), strict=True)
-        workspace.test_sets.keep_hashes({sha: ImageHashes(sha, look) for sha, look in held})
-        for sha in cases.pictures:  # a plan looks whether they are there, and not into them
+        hashes = zip(cases.pictures, looks_of(cases, np.random.default_rng(size)), strict=True)
+        workspace.test_sets.keep_hashes({sha: ImageHashes(sha, look) for sha, look in hashes})
+        for sha in cases.pictures:  # a plan checks that they exist, without opening them
             (workspace.images.folder / file_name(sha)).touch()
 
 
 def looks_of(cases: Cases, chance: np.random.Generator) -> list[int]:
-    """Perceptual hashes of all pictures of a subject, made as `perceptual_hash` makes them of the lowest frequencies of
-    a picture: these are chance, and in part those of all scenes. What was drawn of a source has most of its own.
+    """Return perceptual hashes of all pictures of a subject, made as `perceptual_hash` makes them of a picture's lowest
+    frequencies: these are random, and in part common to all scenes. Images share most of them with their source.
     """
     common = chance.normal(size=BITS)
 
@@ -85,15 +85,15 @@ def _measured(workspace: Workspace, size: int) -> list[Figure]:
     name = f", {size:,} test cases"
     cases = read_cases(workspace, EVERYTHING)
     mapping = map_classes(cases.labels, [f"class {number}" for number in range(CLASSES)], "classification", None)
-    asked = RetrainingQuestion(
+    question = RetrainingQuestion(
         EvaluationQuestion(EVERYTHING, UnderTestSettings(source="timm", name="a model under test"))
     )
     whole, parting, planning = list[float](), list[float](), list[float]()
     for _ in range(TIMES):
-        read, held = _timed(lambda: hashes_of(workspace, cases.pictures))
-        looks = {sha: one.perceptual for sha, one in held.items()}
-        parted_in, parted = _timed(lambda looks=looks: part(cases, mapping, looks, asked))  # type: ignore[misc]
-        planned_in, planned = _timed(lambda parted=parted: _plan(workspace, cases, mapping, parted, asked))  # type: ignore[misc]
+        read, stored = _timed(lambda: hashes_of(workspace, cases.pictures))
+        looks = {sha: one.perceptual for sha, one in stored.items()}
+        parted_in, parted = _timed(lambda looks=looks: part(cases, mapping, looks, question))  # type: ignore[misc]
+        planned_in, planned = _timed(lambda parted=parted: _plan(workspace, cases, mapping, parted, question))  # type: ignore[misc]
         assert planned > len(cases.generated) / 2, "there is next to nothing to learn from"
         whole.append(read + parted_in + planned_in)
         parting.append(parted_in)
@@ -106,10 +106,10 @@ def _measured(workspace: Workspace, size: int) -> list[Figure]:
 
 
 def _plan(workspace: Workspace, cases: Cases, mapping: ClassMap, parted: DataSplit, asked: RetrainingQuestion) -> int:
-    """How many images the arm learns from that learns from most."""
+    """Return the number of images in the largest arm."""
     nobody = ValidCases(np.full(len(cases.generated), -1), None, "Nobody judged.")
-    made = Examples(mapping, workspace.images.path, lambda _: None)
-    planned = plan(cases, parted, asked, made, nobody, lambda places: places)
+    examples = Examples(mapping, workspace.images.path, lambda _: None)
+    planned = plan(cases, parted, asked, examples, nobody, lambda places: places)
     return max(len(one.examples) for one in planned.arms)
 
 
@@ -120,7 +120,7 @@ def _timed(act: Callable[[], T]) -> tuple[float, T]:
 
 
 def main(sizes: Sequence[int] = (SIZE,)) -> int:
-    """The exit code: 1 when a bound was missed."""
+    """Return the exit code: 1 if a bound was missed."""
     figures = [figure for size in sizes for figure in measure(size)]
     return reported(figures, f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end")
 

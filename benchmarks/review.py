@@ -1,6 +1,6 @@
-"""Twelve hundred images decided by keys in headless Chromium, with the server killed in the middle: none may be lost.
+"""A review of 1,200 images by keys in headless Chromium, with the server killed in the middle: no decision may be lost.
 
-`python -m benchmarks.review` runs this alone; `--images` says how many.
+`python -m benchmarks.review` runs this alone; `--images` sets their number.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from tests.support.server_process import ServerProcess
 IMAGES = 1200
 VARIANTS = 5
 PERCEIVED = 100.0
-"""Milliseconds from a key to the next image in the large view."""
+"""Bound in milliseconds from a key to the next image in the large view."""
 WITHOUT_SERVER = 25
-"""Decisions while there is none."""
+"""Decisions while the server is down."""
 _REASONS = ("label no longer right", "edit does not show", "not realistic", "other")
 
-# From the key to the frame in which the next image stands there, decoded.
+# From the key to the frame that shows the next image, decoded.
 _WATCH = """
 () => {
   const image = document.getElementById("large-result"), before = gallery.current;
@@ -52,7 +52,7 @@ _WATCH = """
 
 
 def measure(chromium: str, images: int = IMAGES) -> list[Figure]:
-    """The figures. Raises AssertionError where a decision was lost, or is not the one that was given."""
+    """Return the figures. Raises AssertionError if a decision is lost or wrong."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "workspace"
         with Workspace(folder) as workspace:
@@ -64,7 +64,7 @@ def measure(chromium: str, images: int = IMAGES) -> list[Figure]:
             with sync_playwright() as playwright:
                 browser = playwright.chromium.launch(executable_path=chromium, args=list(CHROMIUM_ARGUMENTS))
                 page = browser.new_context(viewport=SCREEN, bypass_csp=True).new_page()  # type: ignore[arg-type]
-                wanted, times = _decide_all(page, server, number)
+                decisions, times = _decide_all(page, server, number)
                 browser.close()
         finally:
             server.stop()
@@ -75,15 +75,15 @@ def measure(chromium: str, images: int = IMAGES) -> list[Figure]:
                 for at in range(0, number, 100)
                 for one in workspace.catalogue.page(order=Order(), limit=100, at=at).entries
             }
-    lost = {entry: said for entry, said in wanted.items() if found[entry] != said}
-    assert len(wanted) == number and not lost, f"{len(lost)} of {len(wanted)} decisions were lost"
+    lost = {entry: decision for entry, decision in decisions.items() if found[entry] != decision}
+    assert len(decisions) == number and not lost, f"{len(lost)} of {len(decisions)} decisions were lost"
     print(f"{number:,} decisions in {taken:.0f} s, none lost; {3600 * number / taken:,.0f} an hour", flush=True)
     return [Figure("from a key to the next image, in a review by keys", tuple(times), PERCEIVED, share=0.95)]
 
 
 def _decide_all(page: Page, server: ServerProcess, number: int) -> tuple[dict[int, tuple[str, str]], list[float]]:
-    """What was said of each image by its entry, and how long the next one took to stand there."""
-    fate, wanted, times = random.Random(7), dict[int, tuple[str, str]](), list[float]()
+    """Return the decision on each image by its entry, and the times until the next one was visible."""
+    fate, decisions, times = random.Random(7), dict[int, tuple[str, str]](), list[float]()
     page.goto(f"{server.url}curate/")
     page.wait_for_function("window.gallery?.review && gallery.idle", timeout=SLOWEST)
     page.keyboard.press("Enter")
@@ -100,7 +100,7 @@ def _decide_all(page: Page, server: ServerProcess, number: int) -> tuple[dict[in
             page.evaluate(_WATCH)
         if fate.random() < 0.6:
             page.keyboard.press("a")
-            wanted[entry] = ("accepted", "")
+            decisions[entry] = ("accepted", "")
             if watched:
                 times.append(float(page.evaluate("window.decided")))
         else:
@@ -109,13 +109,13 @@ def _decide_all(page: Page, server: ServerProcess, number: int) -> tuple[dict[in
             kind = page.evaluate("document.getElementById('ask-choices').textContent")
             page.keyboard.press(str(digit + 1))
             first = "protected class lost" if "protected class" in kind else _REASONS[0]
-            wanted[entry] = ("rejected", (first, *_REASONS[1:])[digit])
+            decisions[entry] = ("rejected", (first, *_REASONS[1:])[digit])
     page.wait_for_function("!gallery.review.waiting.length", timeout=SLOWEST)
-    return wanted, times
+    return decisions, times
 
 
 def main() -> int:
-    """The exit code: 1 when a bound was missed."""
+    """Return the exit code: 1 if a bound was missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.review", description="Measures a review by keys.")
     parser.add_argument("--images", type=int, default=IMAGES, help=f"how many are decided ({IMAGES})")
     options = parser.parse_args()

@@ -1,7 +1,4 @@
-"""The list of runs of a large workspace: the first page with how many there are, a later page, and a search.
-
-`python -m benchmarks.runs` runs this alone.
-"""
+"""The list of runs of a large workspace: the first page with the number of runs, a later page, and a search."""
 
 from __future__ import annotations
 
@@ -23,14 +20,14 @@ RUNS = 12_500
 CASES = 4
 """Test cases of each run, half of them accepted."""
 BOUND = 30.0
-"""Milliseconds."""
+"""Bound in milliseconds."""
 TIMES = 50
 PAGE = 50
 """Runs on a page."""
 
 
 def measure() -> list[Figure]:
-    """Three figures."""
+    """Return three figures."""
     with tempfile.TemporaryDirectory() as folder, Workspace(Path(folder)) as workspace:
         prepared(workspace)
         runs = workspace.runs
@@ -44,7 +41,7 @@ def measure() -> list[Figure]:
 
 
 def timed(what: str, read: Callable[[], object]) -> Figure:
-    """The milliseconds of `TIMES` reads."""
+    """Measure the milliseconds of `TIMES` reads."""
     found = []
     for _ in range(TIMES):
         began = time.perf_counter()
@@ -54,7 +51,7 @@ def timed(what: str, read: Callable[[], object]) -> Figure:
 
 
 def prepared(workspace: Workspace) -> None:
-    """A workspace with `RUNS` runs: one that is saved as any other, and copies of its rows."""
+    """Fill a workspace with `RUNS` runs: one that is saved normally, and copies of its rows."""
     picture = Image.new("RGB", (16, 16), (90, 120, 150))
     first = workspace.runs.create(picture, Task("classification", "bird"), "demo", "Street 0", {"steps": 4})
     for number in range(3):
@@ -75,7 +72,7 @@ def prepared(workspace: Workspace) -> None:
 
 
 def _copy(db: sqlite_utils.Database, first: str, run_id: str, name: str) -> None:
-    """All rows of a run once more, under another id and name."""
+    """Copy all rows of a run under another id and name."""
     for what, where in (("runs", "id"), ("run_states", "run"), ("stage_values", "run"), ("test_cases", "run")):
         columns = [column.name for column in db.table(what).columns if column.name not in ("id", where, "job", "name")]
         named = [where, *columns, *(["name"] if what == "run_states" else [])]

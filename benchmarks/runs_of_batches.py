@@ -1,4 +1,4 @@
-"""A run of a whole data set from a folder of drawn things, with what it took: for the benchmarks of batches."""
+"""Runs of a whole data set from a folder of drawn things, and their cost, for the benchmarks of batches."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from services.batches.service import BatchService
 from storage.workspace import Workspace
 
 SIDE = 512
-"""Pixels from which on pictures are given grain."""
+"""Side in pixels from which pictures get grain."""
 LENGTHS = (100, 1_000, 10_000)
-"""When so much of a pass was done, it is looked at the clock and the memory."""
+"""Lengths of a pass at which clock and memory are read."""
 FIRST = 6_000_000
 """The number of the first scene."""
 
@@ -42,37 +42,37 @@ make = {{ profile = "demo", seed = 1, settings = {{ {settings} }} }}
 
 @dataclass(frozen=True)
 class Stamp:
-    """How a run stood at a moment."""
+    """The state of a run at one moment."""
 
     done: int
-    """Of its pass."""
+    """Finished work of its pass."""
     seconds: float
-    """Since the workers of the pass were there."""
+    """Seconds since the workers of the pass were ready."""
     driver: int
-    """Bytes of memory of the process that drives."""
+    """Bytes of memory of the driving process."""
     worker: int
-    """Of the largest worker, with what it has started."""
+    """Bytes of the largest worker, with its children."""
 
 
 @dataclass
 class Run:
-    """What a run took."""
+    """The cost of a run."""
 
     seconds: float = 0.0
-    """From when the workers of a pass are there to its end, all passes."""
+    """Seconds of all passes, each from when its workers are ready to its end."""
     cases: int = 0
     workers: dict[Pass, float] = field(default_factory=dict)
-    """Seconds of workers, by pass, as they tell them."""
+    """Seconds of workers by pass, as they report them."""
     stamps: dict[Pass, list[Stamp]] = field(default_factory=dict)
-    """At those lengths that are looked at, and at the end."""
+    """The state at each of `LENGTHS`, and at the end."""
 
     def stamp(self, stage: Pass, length: int) -> Stamp:
-        """When so much was done of a pass; where it never was so much, at its end."""
+        """Return the state when `length` of a pass was done, or at its end if it is shorter."""
         stamps = self.stamps[stage]
         return next((one for one in stamps if one.done >= length), stamps[-1])
 
     def each(self, length: int, stages: Sequence[Pass]) -> float:
-        """Seconds of one of the first so many, through these passes."""
+        """Return the seconds of one of the first `length`, through these passes."""
         at = [self.stamp(stage, length) for stage in stages]
         return sum(one.seconds / one.done for one in at)
 
@@ -85,25 +85,25 @@ def run(
     captions: int = 1,
     seeds: int = 1,
 ) -> Run:
-    """A folder of images made into test cases: of each so many captions, and of each of those so many images."""
-    held = Run()
-    given = ", ".join(f'"{name}" = {value}' for name, value in settings.items())
-    text = PLAN.format(data=data, settings=given, captions=f"captions_a_source = {captions}")
+    """Make test cases from a folder of images: `captions` of each, and `seeds` images of each of those."""
+    result = Run()
+    settings_text = ", ".join(f'"{name}" = {value}' for name, value in settings.items())
+    text = PLAN.format(data=data, settings=settings_text, captions=f"captions_a_source = {captions}")
     text += f"images = {{ seeds_a_caption = {seeds} }}\n"
     with Workspace(folder / "workspace") as workspace:
         service = BatchService(workspace)
         number = service.plan(plan_from_text(text, folder / "plan.toml"))
         workspace.batches.approve(number, ahead=True)
-        watch = _Watch(make, held)
+        watch = _Watch(make, result)
         assert Engine(workspace, number, service.order(number), watch.pool, tell=watch.tell).run() == "done"
         counts = workspace.batches.counts(number)
-        held.cases = counts["images"]["done"].number
-        held.workers = {stage: sum(one.seconds for one in states.values()) for stage, states in counts.items()}
-    return held
+        result.cases = counts["images"]["done"].number
+        result.workers = {stage: sum(one.seconds for one in states.values()) for stage, states in counts.items()}
+    return result
 
 
 class _Watch:
-    """Takes the time of each pass, and looks at the memory on the way."""
+    """Measures the time of each pass, and the memory on the way."""
 
     def __init__(self, make: Callable[[Order], Any], held: Run) -> None:
         self._make, self._held = make, held
@@ -113,7 +113,7 @@ class _Watch:
         self._pool: Any = None
 
     def pool(self, order: Order) -> Any:
-        """The workers, once they answer. The time of the pass ends when they are let go."""
+        """Start the workers and wait until they answer. The time of the pass ends when they are closed."""
         self._pool = pool = self._make(order)
         while len(pool.processes) < pool.workers:
             pool.wait(0.1)
@@ -128,7 +128,7 @@ class _Watch:
         return pool
 
     def tell(self, stage: Pass, done: int) -> None:
-        """Something was done."""
+        """Record finished work."""
         self._stage, before = stage, self._done
         self._done += done
         if any(before < length <= self._done for length in LENGTHS):
@@ -138,14 +138,14 @@ class _Watch:
         driver, sizes = psutil.Process().memory_info().rss, [0]
         seconds = time.perf_counter() - self._began
         for process in self._pool.processes:
-            with suppress(psutil.Error):  # one may have ended meanwhile
+            with suppress(psutil.Error):  # one may have ended in the meantime
                 worker = psutil.Process(process)
                 sizes.append(sum(one.memory_info().rss for one in (worker, *worker.children(recursive=True))))
         self._held.stamps.setdefault(self._stage, []).append(Stamp(self._done, seconds, driver, max(sizes)))
 
 
 def pictures(root: Path, number: int, side: int) -> Path:
-    """A folder of drawn things, a folder a class; large ones have the grain of photographs."""
+    """Write drawn things into a folder for each class; large ones get the grain of photographs."""
     for place in range(number):
         scene = random_scene(FIRST + place, "object")
         folder = root / scene.label
@@ -156,6 +156,6 @@ def pictures(root: Path, number: int, side: int) -> Path:
 
 
 def grained(number: int, side: int) -> Pixels:
-    """A drawn thing with grain, (side, side, 3)."""
+    """Return a drawn thing with grain, (side, side, 3)."""
     pixels = render(random_scene(number, "object"), side)[0].astype(np.float32)
     return (pixels + np.random.default_rng(number).normal(0, 4, pixels.shape)).clip(0, 255).astype(np.uint8)

@@ -1,7 +1,7 @@
-"""How long a script waits for an answer that costs the studio next to nothing, beside what its client takes by itself.
+"""Time that a script waits for an answer of a cheap endpoint, compared with its client's own time.
 
-The floor is `gradio_client` calling a function that does nothing, in a Gradio application without anything else, served
-the same way. `python -m benchmarks.scripts` runs this alone.
+The floor is `gradio_client` calling a function that does nothing, in an otherwise empty Gradio application, served the
+same way. `python -m benchmarks.scripts` runs this alone.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from tests.support.server_process import ServerProcess
 
 TIMES = 40
 OVER_FLOOR = 1.2
-"""At most so many times what the client takes by itself."""
+"""Bound, in units of the client's own time."""
 PLAIN = 10
-"""Milliseconds."""
+"""Bound in milliseconds."""
 
 _BARE = """
 import sys, gradio as gr, uvicorn
@@ -45,7 +45,7 @@ uvicorn.run(gr.mount_gradio_app(app, page, path="/"), port=port, log_level="warn
 
 
 def measure() -> list[Figure]:
-    """A call by the client, and one by plain HTTP."""
+    """Return a call by the client, and one by plain HTTP."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         studio = ServerProcess(folder / "workspace", folder / "log").start()
@@ -77,7 +77,7 @@ def _by_plain_http(studio: str, bare: str) -> Figure:
 
 
 def _in_turns(asking: Callable[[], object], beside: Callable[[], object]) -> tuple[tuple[float, ...], ...]:
-    """Milliseconds of each, once each has been asked: what is made at the first call is nobody's usual wait."""
+    """Return the milliseconds of each after a first call, whose preparations are not a usual wait."""
     asking()
     beside()
     times: tuple[list[float], list[float]] = ([], [])

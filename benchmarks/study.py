@@ -37,19 +37,19 @@ from tests.support.server_process import ROOT, ServerProcess
 
 ANNOTATORS, SECONDS, MINUTES = 100, 4.0, 10.0
 BOUND, WATCHED_BOUND = 250.0, 100.0
-"""Milliseconds within which 95 % of the votes are acknowledged; the second while pages are open."""
+"""Bounds in milliseconds within which 95 % of the votes are acknowledged: alone, and while pages are open."""
 WATCHED_MINUTES = 1.0
 PAGES = (*("live?view=results",) * 3, *("live?view=workers",) * 2, *("progress?",) * 2)
-"""What open pages of the study ask for, each every four seconds."""
+"""Addresses that open pages of the study poll every four seconds."""
 PAGE_SECONDS = 4.0
 PICTURES, SIDE = 400, 512
 
 
 def measure(minutes: float = MINUTES, annotators: int = ANNOTATORS) -> list[Figure]:
-    """Two figures. Raises AssertionError when a vote is lost, or there twice."""
+    """Return two figures. Raises AssertionError if a vote is lost, or stored twice."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        # A fifth more than they can get through, so that nobody is done before the time is over.
+        # A fifth more than they can judge, so that nobody finishes before the time is over.
         items = int(1.2 * annotators * 60 * (minutes + WATCHED_MINUTES) / SECONDS / 5) + 10 * annotators
         study_id, link = prepared(folder / "workspace", items)
         server = ServerProcess(folder / "workspace", folder / "log").start()
@@ -76,15 +76,15 @@ def measure(minutes: float = MINUTES, annotators: int = ANNOTATORS) -> list[Figu
 
 @contextmanager
 def pages_open(url: str, study_id: str) -> Iterator[list[int]]:
-    """The lead's pages follow the study as their script does; how many looks each of them had."""
+    """Poll like the lead's pages in this context, and yield the number of polls of each."""
     over, looks = threading.Event(), [0] * len(PAGES)
 
     def follow(number: int, path: str) -> None:
         revision = ""
         with httpx.Client(base_url=f"{url}study/api/{study_id}/", timeout=60) as client:
             while not over.wait(PAGE_SECONDS):
-                said = client.get(f"{path}&revision={revision}").raise_for_status().json()
-                revision = said.get("revision", revision)
+                reply = client.get(f"{path}&revision={revision}").raise_for_status().json()
+                revision = reply.get("revision", revision)
                 looks[number] += 1
 
     with ThreadPoolExecutor(len(PAGES)) as pages:
@@ -98,7 +98,7 @@ def pages_open(url: str, study_id: str) -> Iterator[list[int]]:
 
 
 def prepared(folder: Path, items: int) -> tuple[str, str]:
-    """A running study with an open invitation: its id and its token."""
+    """Make a running study with an open invitation, and return its id and its token."""
     with Workspace(folder) as workspace:
         studies = workspace.studies
         rules = replace(
@@ -116,7 +116,7 @@ def prepared(folder: Path, items: int) -> tuple[str, str]:
 
 
 def picture(number: int) -> Image.Image:
-    """Smooth and rough parts as a photograph has them: its PNG takes about as many bytes as that of one."""
+    """Return smooth and rough parts like those of a photograph, with a PNG of about the same size."""
     drawn = random.Random(number)
     coarse = Image.frombytes("RGB", (48, 48), drawn.randbytes(48 * 48 * 3))
     smooth = coarse.resize((SIDE, SIDE), Image.Resampling.BICUBIC)
@@ -124,7 +124,7 @@ def picture(number: int) -> Image.Image:
 
 
 def annotated(url: str, link: str, journal: Path, minutes: float, annotators: int) -> list[float]:
-    """The seconds of every acknowledged vote, once all have stopped."""
+    """Run the annotators, and return the seconds of every acknowledged vote."""
     command = [sys.executable, "-m", "study", "simulate", "--url", url, "--link", link, "--workers", str(annotators)]
     command += ["--seconds", str(SECONDS), "--minutes", str(minutes), "--journal", str(journal)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60 * minutes + 300, check=False)
@@ -133,28 +133,28 @@ def annotated(url: str, link: str, journal: Path, minutes: float, annotators: in
 
 
 def votes_in(journal: Path) -> list[dict[str, Any]]:
-    """What was acknowledged."""
+    """Return the acknowledged votes."""
     return [json.loads(line) for line in io.StringIO(journal.read_text(encoding="utf-8"))]
 
 
 def look_at(folder: Path, study_id: str, acknowledged: Sequence[Mapping[str, Any]]) -> None:
-    """Raises AssertionError unless all that was acknowledged is there, once."""
+    """Raise AssertionError unless every acknowledged vote is stored, once."""
     with Workspace(folder) as workspace:
         data = workspace.studies.data(study_id)
         for vote in acknowledged:
-            kept = workspace.studies.assignments.get(str(vote["assignment"]))
-            assert kept is not None and kept.state == "submitted", "a vote is lost"
-            assert dict(kept.answers) == vote["answers"], "a vote is another one"
+            stored = workspace.studies.assignments.get(str(vote["assignment"]))
+            assert stored is not None and stored.state == "submitted", "a vote is lost"
+            assert dict(stored.answers) == vote["answers"], "a vote is another one"
     assert len({vote["assignment"] for vote in acknowledged}) == len(acknowledged), "a vote was acknowledged twice"
     assert len({(vote.item, vote.worker) for vote in data.votes}) == len(data.votes), "a worker voted twice on an item"
-    # Those that were on their way when the time was over may have been saved without a reply.
+    # Votes that were on their way at the end may be saved without a reply.
     assert len(acknowledged) <= len(data.votes) <= len(acknowledged) + 2 * ANNOTATORS
     votes = Counter(vote.item for vote in data.votes if vote.kind == "item")
     assert max(votes.values()) <= data.study.rules.votes, "an item has too many votes"
 
 
 def main() -> int:
-    """The exit code: 1 when the bound was missed."""
+    """Return the exit code: 1 if the bound was missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.study", description=__doc__.partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=MINUTES)
     parser.add_argument("--annotators", type=int, default=ANNOTATORS)

@@ -1,7 +1,4 @@
-"""Thumbnails: what one takes from pixels in memory and from a stored image, and what it adds to saving a test case.
-
-`python -m benchmarks.thumbnails` runs this alone.
-"""
+"""Thumbnails: the time of one from pixels in memory and from a stored image, and its cost when a test case is saved."""
 
 from __future__ import annotations
 
@@ -28,13 +25,13 @@ from storage.workspace import Workspace
 SIDE = 512
 PICTURES = 40
 FROM_MEMORY, FROM_FILE = 15.0, 30.0
-"""Milliseconds."""
+"""Bounds in milliseconds."""
 MOST = 1.2
-"""A test case saved with its thumbnail, in units of one saved without."""
+"""Bound of a test case saved with its thumbnail, in units of one saved without."""
 
 
 def measure() -> list[Figure | Comparison]:
-    """Two figures and a comparison."""
+    """Return two figures and a comparison."""
     pictures = [picture(number).resize((SIDE, SIDE)) for number in range(PICTURES)]
     with tempfile.TemporaryDirectory() as folder, Workspace(Path(folder)) as workspace:
         in_memory = [milliseconds(lambda one=one: thumbnail(one)) for one in pictures]  # type: ignore[misc]
@@ -48,7 +45,7 @@ def measure() -> list[Figure | Comparison]:
 
 
 def saving(workspace: Workspace, pictures: Sequence[Image.Image]) -> Comparison:
-    """Test cases with a control image, each saved with its thumbnail and, turned round, without one."""
+    """Measure test cases with a control image, each saved with its thumbnail and, rotated, without one."""
     fate = random.Random(7)
     run = workspace.runs.create(pictures[0], Task("classification", "bird"), "demo", "A bird", {})
 
@@ -74,7 +71,7 @@ def saving(workspace: Workspace, pictures: Sequence[Image.Image]) -> Comparison:
 
 
 def milliseconds(work: Callable[[], object]) -> float:
-    """What it took once."""
+    """Return the milliseconds of one call."""
     began = time.perf_counter()
     work()
     return 1000 * (time.perf_counter() - began)

@@ -28,7 +28,7 @@ from demo.scene import Scene, random_look, random_scene
 FIRST, SIZE = 70_000_000, 256
 SCENES, SOURCES = 150, 10_000
 SEARCHED = 20_000.0
-"""Milliseconds on two cores, while a person waits for sides."""
+"""Bound in milliseconds on two cores, while a person waits for splits."""
 Change = Callable[[Image.Image], Image.Image]
 
 
@@ -37,13 +37,13 @@ def flipped(image: Image.Image) -> Image.Image:
 
 
 def cropped(image: Image.Image, share: float) -> Image.Image:
-    """Without this share of its width and height at each edge."""
+    """Crop this share of the width and height at each edge."""
     across, down = round(share * image.width), round(share * image.height)
     return image.crop((across, down, image.width - across, image.height - down))
 
 
 def shifted(image: Image.Image, share: float) -> Image.Image:
-    """Moved to the right by this share of its width; what comes in has the colours of the edge."""
+    """Shift to the right by this share of the width, filled with the colours of the edge."""
     pixels = np.asarray(image)
     by = round(share * image.width)
     return Image.fromarray(np.concatenate([np.repeat(pixels[:, :1], by, axis=1), pixels[:, :-by]], axis=1))
@@ -56,7 +56,7 @@ def as_jpeg(image: Image.Image, quality: int) -> Image.Image:
 
 
 def marked(image: Image.Image) -> Image.Image:
-    """With a word across it, half transparent, a fifth of the picture high."""
+    """Add a half-transparent word across the picture, a fifth of its height."""
     layer = Image.new("RGBA", image.size, (0, 0, 0, 0))
     font = ImageFont.load_default(size=image.height // 5)
     ImageDraw.Draw(layer).text((0.08 * image.width, 0.4 * image.height), "SAMPLE", (255, 255, 255, 128), font)
@@ -87,7 +87,7 @@ CHANGES: Mapping[str, Change] = {
 
 @dataclass(frozen=True)
 class Rate:
-    """How many pairs of a kind are called twins."""
+    """Number of pairs of a kind that are called twins."""
 
     what: str
     pairs: int
@@ -101,14 +101,14 @@ def drawn(scene: Scene, size: int = SIZE) -> Image.Image:
 
 
 def rates(number: int = SCENES) -> list[Rate]:
-    """Of so many scenes of objects and as many of roads: each changed one is looked for among all of them."""
+    """Return the rates of `number` scenes of objects and as many of roads; each changed one is sought among all."""
     scenes = [random_scene(FIRST + one, family) for family in ("object", "road") for one in range(number)]
     images = [drawn(scene) for scene in scenes]
     looks, hashes = _looks(images), [perceptual_hash(image) for image in images]
     found = []
     for what, change in CHANGES.items():
         changed = [change(image) for image in images]
-        # The original comes first of half of the pairs: which one is the copy must not matter.
+        # The original comes first in half of the pairs: the order of copy and original must not matter.
         half, others = len(images) // 2, _looks(changed)
         one = np.concatenate([looks[:half], others[half:]])
         pairs = {
@@ -139,7 +139,7 @@ def rates(number: int = SCENES) -> list[Rate]:
 
 
 def _kin(what: str, images: Sequence[Image.Image], others: Sequence[Image.Image]) -> Rate:
-    """Pictures that are not twins, each with the one that resembles it."""
+    """Return the rate of pictures that are not twins, each with the one that resembles it."""
     looks = {at for at, other in twins_between(_looks(images), _looks(others)).tolist() if at == other}
     pairs = enumerate(zip(images, others, strict=True))
     near = {at for at, (one, other) in pairs if _near(perceptual_hash(one), perceptual_hash(other))}
@@ -155,7 +155,7 @@ def _looks(images: Sequence[Image.Image]) -> Looks:
 
 
 def measure(sources: int = SOURCES) -> list[Figure]:
-    """How long the search takes among so many scenes whose looks are known."""
+    """Measure the search among `sources` scenes with known looks."""
     looks = np.stack([look_of(drawn(random_scene(FIRST + one), 64)) for one in range(sources)])
     began = time.perf_counter()
     twins_among(looks)
@@ -163,7 +163,7 @@ def measure(sources: int = SOURCES) -> list[Figure]:
 
 
 def table(found: Sequence[Rate]) -> str:
-    """The rates in Markdown."""
+    """Return the rates as Markdown."""
     lines = ["| pictures | pairs | by look | by hash | by either |", "| --- | --: | --: | --: | --: |"]
     for one in found:
         shares = " | ".join(_per_cent(count, one.pairs) for count in (one.by_look, one.by_hash, one.either))
@@ -177,7 +177,7 @@ def _per_cent(count: int, pairs: int) -> str:
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """The exit code: 1 when the search took too long."""
+    """Return the exit code: 1 if the search took too long."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.twins", description=__doc__)
     parser.add_argument("--scenes", type=int, default=SCENES, help="of each family")
     parser.add_argument("--sources", type=int, default=SOURCES, help="among which the search is timed; 0: it is not")

@@ -1,7 +1,7 @@
-"""Pages that ask again and again what is new, while nothing is: the explore page, and the lead's page of a study.
+"""Pages that poll while nothing changes: the Explore page, and the lead's page of a study.
 
-A server of its own with one run and a running study of many votes; the questions go over one HTTP connection, as a
-browser's do. `python -m benchmarks.unchanged` runs this alone.
+A server of its own with one run and a running study of many votes; the requests use one HTTP connection, like a
+browser's. `python -m benchmarks.unchanged` runs this alone.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from tests.support.server_process import ServerProcess
 
 TIMES = 100
 BOUND = 5.0
-"""Milliseconds."""
+"""Bound in milliseconds."""
 ITEMS, PICTURES = 400, 20
 SAMPLE = "street-two-cars"
 WHEN = datetime(2026, 11, 2, 9, 0, tzinfo=UTC)
 SETTLED = 300
-"""Seconds within which a new run is at rest."""
+"""Seconds within which a new run comes to rest."""
 
 
 def measure() -> list[Figure]:
-    """Two figures. Raises AssertionError when something was new too often to time it."""
+    """Return two figures. Raises AssertionError if changes are too frequent to time it."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         study_id = prepared(folder / "workspace")
@@ -49,7 +49,7 @@ def measure() -> list[Figure]:
 
 
 def prepared(folder: Path) -> str:
-    """A running study that has all its votes; its id."""
+    """Make a running study that has all its votes, and return its id."""
     with Workspace(folder) as workspace:
         studies = workspace.studies
         study_id = studies.create("Unchanged", TEMPLATES["classification"].rules())
@@ -66,7 +66,7 @@ def prepared(folder: Path) -> str:
 
 
 def _explore(connection: http.client.HTTPConnection) -> Figure:
-    """As the script of the explore page asks."""
+    """Poll like the script of the Explore page."""
     config = _asked(connection, "GET", "/config")
     component = next(part["id"] for part in config["components"] if part["props"].get("server_fns"))
     begun = {"name": "run-from-sample", "fields": {"sample": SAMPLE}}
@@ -80,7 +80,7 @@ def _explore(connection: http.client.HTTPConnection) -> Figure:
 
 
 def _live(connection: http.client.HTTPConnection, study_id: str) -> Figure:
-    """As the script of the page of results asks."""
+    """Poll like the script of the page of results."""
 
     def ask(revision: str) -> Any:
         return _asked(connection, "GET", f"/study/api/{study_id}/live?{urlencode({'revision': revision})}")
@@ -89,7 +89,7 @@ def _live(connection: http.client.HTTPConnection, study_id: str) -> Figure:
 
 
 def _timed(what: str, ask: Callable[[str], Any], connection: http.client.HTTPConnection) -> Figure:
-    """The times in which nothing was new, each beside the least that the server can be asked."""
+    """Measure the polls in which nothing is new, each with the server's least request as the floor."""
     times: list[float] = []
     floor: list[float] = []
     revision, end = "", time.monotonic() + SETTLED
