@@ -1,1 +1,1 @@
-"""What a test set says of a model under test: predictions as a job, figures, the control set, and what opens images."""
+"""Evaluation of models under test: prediction jobs, figures, control sets, and the images behind figures."""

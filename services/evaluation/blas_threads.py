@@ -1,4 +1,4 @@
-"""Holds back the threads of numpy's linear algebra while threads of ours make figures."""
+"""Limits numpy's linear algebra to one thread while several threads here calculate figures."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from threadpoolctl import threadpool_limits
 
 _lock = threading.Lock()
 _limits: list[threadpool_limits] = []
-"""One for each thread that is inside."""
+"""One limit for each thread inside the context."""
 
 
 @contextmanager
 def without_blas_threads() -> Iterator[None]:
-    """Within this, the thread that asks for a product of matrices calculates it alone.
+    """Run numpy's linear algebra on one thread within this context.
 
-    The products of a bootstrap are small and many, and are made in threads beside each other: between two of them the
-    threads of the library wait busily, and take the cores from ours. It holds for the whole process, and several
-    threads may be in it at once.
+    A bootstrap multiplies many small matrices, in several threads at once. Between two products the library's threads
+    wait busily and take the cores from ours. The limit holds for the whole process. Several threads may be inside at
+    once.
     """
     with _lock:
         _limits.append(threadpool_limits(1, user_api="blas"))
@@ -28,5 +28,5 @@ def without_blas_threads() -> Iterator[None]:
     finally:
         with _lock:
             limits = _limits.pop()
-            if not _limits:  # the first of all, which knows how many threads there were before
+            if not _limits:  # the first limit of all, which knows the original number of threads
                 limits.unregister()

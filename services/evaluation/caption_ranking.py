@@ -1,5 +1,5 @@
-"""Which captions are likely to show a valid fault once they are drawn: from their edits and labels alone, as images of
-the past with the same edits have fared. So the images that are worth drawing can be drawn first.
+"""Ranks captions by the chance that their images show a valid fault. It learns from edits and labels alone: how past
+images with the same edits fared. So the most promising captions can be drawn first.
 """
 
 from __future__ import annotations
@@ -25,46 +25,46 @@ from storage.curation.case_columns import Outcome
 
 BEFORE = "ours, before an image is made"
 FEWEST_SOURCES = 2
-"""To learn from some and be judged on others."""
+"""At least one source to learn from and one to judge on."""
 Kind = tuple[str, ...]
-"""Edit types, alternatives and label: from the general to the particular."""
+"""Edit types, alternatives and label, from general to particular."""
 
 
 @dataclass(frozen=True)
 class RankedCaption:
-    """A caption in its place of the order."""
+    """A caption and its rank."""
 
     run: str
     place: int
-    """Among the counterfactual captions of its run, from 0."""
+    """Position among the counterfactual captions of its run, from 0."""
     text: str
     label: str
-    """"" of a segmentation."""
+    """"" for segmentation."""
     edits: str
     chance: float
-    """That its image shows a valid fault, 0 to 1."""
+    """Chance that its image shows a valid fault, 0 to 1."""
     alike: int
-    """Past test cases with the same edits and label, which it was learnt from first of all."""
+    """Number of past test cases with the same edits and label. They weigh most in the chance."""
 
 
 @dataclass(frozen=True)
 class CaptionRanking:
-    """An order of captions, and how good such an order was on what is known."""
+    """Ranked captions, and the quality of the same ranking on past test cases."""
 
     captions: tuple[RankedCaption, ...]
-    """All of them, the one that is to be drawn first in front."""
+    """All captions; the first is to be drawn first."""
     learnt: int
-    """Test cases that it was learnt from."""
+    """Number of test cases that the ranking learnt from."""
     orders: tuple[Order, ...]
-    """Of the past test cases, each foretold from other sources: ours, and random. None where there are too few."""
+    """Our and a random order of the past test cases, predicted from other sources. Empty if there are too few."""
     notes: tuple[str, ...]
-    """What a person has to know, each one sentence."""
+    """Notes for the user, one sentence each."""
 
 
 def rank_captions(
     found: EvaluationResult, votes: Sequence[Outcome], runs: Sequence[Run], seed: int = 0
 ) -> CaptionRanking:
-    """The order of the ticked captions of these runs that are not drawn yet, learnt on the evaluated test cases."""
+    """Rank the ticked captions of these runs that are not drawn yet, learning from the evaluated test cases."""
     kinds, kind, _ = kinds_of(found.cases)
     names = [*found.cases.labels, ""]
     said = [(*one[:-1], names[int(one[-1])]) for one in kinds]
@@ -105,7 +105,7 @@ def _counted(kinds: Sequence[Kind], kind: Numbers, known: Any, fault: Any) -> Ma
 def _waiting(
     runs: Sequence[Run], task: TaskKind, unmapped: Collection[str]
 ) -> tuple[list[tuple[str, int, CounterfactualCaption, str]], list[str]]:
-    """The captions: run, place, caption and label. What is left out is told, such as those of `unmapped` labels."""
+    """Return run, place, caption and label of each caption to rank, and notes on those left out."""
     found: list[tuple[str, int, CounterfactualCaption, str]] = []
     left: Counter[str] = Counter()
     for run in runs:
@@ -131,7 +131,7 @@ def _waiting(
 
 
 def _kind_of(caption: CounterfactualCaption, label: str) -> Kind:
-    """As `services.evaluation.ranking.kinds_of` has it of a test case."""
+    """Return the kind of a caption, as `services.evaluation.ranking.kinds_of` does for a test case."""
     made = sorted((edit.edit_type, edit.alternative) for edit in caption.edits)
     return " + ".join(name for name, _ in made), " + ".join(name for _, name in made), label
 
@@ -139,7 +139,7 @@ def _kind_of(caption: CounterfactualCaption, label: str) -> Kind:
 def _orders(
     found: EvaluationResult, kinds: Sequence[Kind], kind: Numbers, known: Any, fault: Any, seed: int
 ) -> tuple[Order, ...]:
-    """Judge the same order of past test cases, had it been made before them: each is foretold from other sources."""
+    """Judge the same ranking on past test cases, each predicted from other sources."""
     images = found.cases.generated
     if len(np.unique(images.source[known])) < FEWEST_SOURCES:
         return ()
@@ -153,7 +153,7 @@ def _orders(
             chance[own] = chance_wrong(past, kinds)[kind[own]]
     rows = np.flatnonzero(known)
     cells = [kinds[number] for number in kind[rows].tolist()]
-    # What a fault is cannot hang on what the model says, which nobody knows before.
+    # A fault must not be defined by what the model says, which is unknown before drawing.
     shown: list[Hashable | None] = [
         cell if is_one else None for cell, is_one in zip(cells, fault[rows].tolist(), strict=True)
     ]
@@ -162,6 +162,6 @@ def _orders(
 
 
 def caption_ranking_facts(found: CaptionRanking) -> dict[str, Any]:
-    """All of it, JSON-ready."""
+    """Return the whole ranking, JSON-ready."""
     captions = [facts(one, "run place text label edits alike", chance_fault=one.chance) for one in found.captions]
     return facts(found, "notes", learnt_from=found.learnt, orders=orders_facts(found.orders), captions=captions)

@@ -1,4 +1,4 @@
-"""What a script or a page can ask of evaluations, as commands: what is evaluated, by which model, and what is done."""
+"""Commands on evaluations for scripts and pages: the subject, the model, and the acts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONGEST_MAPPING = 100_000
 MOST_RANKED = 5_000
 MOST_RUNS = 1_000
 STUDY_IMAGES = 300
-"""As many as the paper had judged."""
+"""Number of images that the paper had judged."""
 
 
 def _known_arms(named: Any) -> Any:
@@ -32,7 +32,7 @@ def _known_arms(named: Any) -> Any:
 
 
 class OnSubject(Command):
-    """What is evaluated."""
+    """A command that names a subject to evaluate."""
 
     version: int | None = Field(
         None, ge=1, le=LARGEST_ID, description="The number of a version of a test set, as list_evaluation_subjects says"
@@ -42,12 +42,12 @@ class OnSubject(Command):
 
     @property
     def subject(self) -> Subject:
-        """Version, filter and split together."""
+        """Return version, filter and split together."""
         return Subject(self.version, self.filter, self.split)
 
 
 class OnModel(NamesModel, OnSubject):
-    """What is evaluated, and the model."""
+    """A command that names a subject and a model."""
 
     source: Literal["profile", "torchvision", "timm", "transformers", "file", "onnx", "http"] = Field(
         "profile", description="Where the model comes from; profile: the one that the profile names"

@@ -1,9 +1,9 @@
-"""The control set of an evaluation: the sources of its test cases drawn once more from their own captions, without an
-edit, and in all else as the test cases were: profile, method, settings and seed. What exceeds it is what the edits do.
-The recipe that draws them is `Recipe.control` of the test cases' recipe.
+"""The control set of an evaluation: the sources of its test cases drawn again from their own captions, without an edit.
+Profile, method, settings and seed stay those of the test cases, so what exceeds the control set is the effect of the
+edits. `Recipe.control` of the test cases' recipe names the recipe that draws them.
 
-Each reconstruction is an image of the run of its source, so that source, mask and label are the run's. It is drawn by
-the queue of runs, one after the other; what is there is not drawn again.
+Each reconstruction is an image of the run of its source, so source, mask and label are the run's. The queue of runs
+draws them one by one and skips those that exist.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ from services.work_queue import OnWork, WorkQueue, WorkView
 
 DRAWING = "drawing reconstructions"
 READING = "reading them"
-"""The second step, in words."""
+"""Words for the second step."""
 LOOK_SECONDS = 0.5
-"""Between two looks at whether somebody wants it stopped."""
+"""Seconds between two checks for cancellation."""
 FAILURES = 5
-"""Sources one after another that cannot be drawn, after which the rest is left."""
+"""Failed sources in a row after which the drawing stops."""
 
 
 @dataclass(frozen=True)
 class ControlsDrawn:
-    """What became of the sources without a reconstruction."""
+    """Outcome for the sources without a reconstruction."""
 
     drawn: int
     failed: tuple[tuple[str, str], ...]
-    """The run and a sentence of each that could not be drawn."""
+    """Run and error sentence of each failed reconstruction."""
     not_read: str = ""
-    """What a person has to know of the model's reading, in a sentence or two; "" for nothing."""
+    """Note on the model's reading, a sentence or two; "" for none."""
 
     @property
     def note(self) -> str:
-        """What a person has to know, in a sentence or a few; "" for nothing."""
+        """Return a note for the user, a few sentences; "" for none."""
         said = [self.not_read] if self.not_read else []
         if self.failed:
             said.insert(0, f"{count_of(len(self.failed), 'reconstruction')} could not be drawn: {self.failed[0][1]}")
@@ -61,14 +61,14 @@ class ControlSets:
     """Draws control sets. All methods may be called from any thread."""
 
     def __init__(self, execution: Execution, cases: Callable[[Subject], Cases], changes: Changes | None = None) -> None:
-        """`cases` gives the images of a subject as they are now."""
+        """`cases` returns the current images of a subject."""
         self._execution, self._cases = execution, cases
         self.work = WorkQueue(changes, name="drawing of a control set")
-        """What is drawn; `of(about)` finds it. The result of each piece is a `ControlsDrawn`."""
+        """Queue of drawing work; `of(about)` finds a piece. Each result is a `ControlsDrawn`."""
 
     def make(self, subject: Subject, about: str, read: Callable[[OnCount], Read] | None = None) -> WorkView:
-        """Begin to draw what is missing, and then to `read` it; what is at it already goes on. Raises UserError where
-        nothing can be drawn.
+        """Begin to draw missing reconstructions, then `read` them; work in progress goes on. Raises UserError if none
+        can be drawn.
         """
         if self.work.going_on(DRAWING, about) is None:
             self._require(self._cases(subject))
@@ -87,7 +87,7 @@ class ControlSets:
     # How it is done
 
     def _require(self, cases: Cases) -> None:
-        """Raises UserError where nothing can be drawn, with what is wrong with all of it."""
+        """Raise UserError if nothing can be drawn, with the reason."""
         if cases.view.problem:
             raise UserError(cases.view.problem, field="subject")
         if not len(cases.generated):
@@ -134,7 +134,7 @@ class ControlSets:
         return ControlsDrawn(drawn, tuple(failed))
 
     def _draw(self, run_id: str, lineage: Lineage, tell: Callable[[], None]) -> bool:
-        """Have the queue draw the reconstruction of a run, and wait for it. False where it is there by now."""
+        """Have the queue draw the reconstruction of a run, and wait. Return False if it exists already."""
         jobs, runs = self._execution.jobs, self._execution.workspace.runs
         before = jobs.of_run(run_id)
         if before is not None and before.active:
@@ -152,7 +152,7 @@ class ControlSets:
             over = self._until_over(job, tell)
         except Cancelled:
             jobs.cancel_job(job)
-            self._until_over(job, lambda: None)  # whoever sees that this has stopped sees that nothing is drawn
+            self._until_over(job, lambda: None)  # once this has stopped, nothing may still be drawing
             raise
         if over is not None and over.state == "failed":
             raise UserError(over.message)
@@ -169,7 +169,7 @@ class ControlSets:
         return view
 
     def _settings(self, run: Run, lineage: Lineage, control: Recipe) -> Settings:
-        """Settings of a test case. Raises UserError if they are unknown, or the studio draws by another model now."""
+        """Return the settings of a test case. Raises UserError if they are unknown, or if the model differs now."""
         method, driver = method_of(lineage.method), self._execution.driver
         if isinstance(lineage.settings, UnreadSettings):
             raise UserError("The settings of its test cases are not known to this version of the studio.")

@@ -1,5 +1,5 @@
-"""An evaluation as data and as files: JSON-ready facts for scripts, and Markdown, LaTeX, CSV and Parquet for papers and
-whoever calculates on. What is undefined is None with its reason; no NaN is in any of it.
+"""An evaluation as data and files: JSON-ready facts for scripts; Markdown, LaTeX, CSV and Parquet for papers and
+further analysis. Undefined values are None with a reason, never NaN.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ COLUMNS: dict[str, Kind] = {
     **dict.fromkeys(("images", "sources"), "whole"),
     "why": "text",
 }
-"""Of the tables of all figures: the fields of `Row`."""
+"""Columns of the table of all figures: the fields of `Row`."""
 
 
 def rows_of(found: Evaluated) -> Iterator[report.Row]:
-    """All figures, one a row."""
+    """Yield all figures, one a row."""
     if found.effectiveness is not None:
         yield from report.rows(found.effectiveness, found.validity, found.sensitivity)
     if found.segmentation is not None and found.losses is not None:
@@ -56,14 +56,14 @@ def likeness_rows(likeness: LikenessFigures) -> Iterator[report.Row]:
 
 
 def likeness_facts(likeness: LikenessFigures) -> dict[str, Any]:
-    """A likeness, JSON-ready."""
+    """Return a likeness, JSON-ready."""
     groups = [facts(one, "label edits entries") | facts(one.cluster, "p_value p_adjusted") for one in likeness.groups]
     rows = list(_finite_rows(likeness_rows(likeness)))
     return {**facts(likeness, "missing notes"), "figures": rows, "groups": groups}
 
 
 def facts_of(found: Evaluated, beside: ModelComparison | None = None) -> dict[str, Any]:
-    """Everything that is shown, JSON-ready; `beside` is a second model on the same test cases."""
+    """Return everything shown, JSON-ready; `beside` compares with a second model on the same test cases."""
     shown, identity, held = found.subject, found.identity, found.effectiveness or found.segmentation
     return {
         **facts(found, "model kind answer notes"),
@@ -87,17 +87,17 @@ def facts_of(found: Evaluated, beside: ModelComparison | None = None) -> dict[st
 
 
 def image_counts(shown: SubjectView) -> dict[str, Any]:
-    """How many images of each kind a subject has, with its title, JSON-ready."""
+    """Return the number of images of each kind of a subject, and its title, JSON-ready."""
     return facts(shown, "title sources", test_cases=shown.cases, reconstructions=shown.controls)
 
 
 def assumption_facts(identity: ModelIdentity) -> list[dict[str, str]]:
-    """How a model is asked and understood, JSON-ready."""
+    """Return the assumptions on a model's input and output, JSON-ready."""
     return [{"name": name, "value": value} for name, value in identity.assumptions]
 
 
 def file_of(found: Evaluated, kind: FileKind, likeness: LikenessFigures | None = None) -> bytes:
-    """A file of an evaluation, with its likeness if there is one."""
+    """Return a file of an evaluation, with its likeness if given."""
     if kind == "markdown":
         notes = [f"- {' '.join(note.split())}" for note in found.notes]
         title = "Likeness to the originals, and groups of edits"
@@ -114,7 +114,7 @@ def file_of(found: Evaluated, kind: FileKind, likeness: LikenessFigures | None =
 
 
 def json_text(facts: dict[str, Any]) -> str:
-    """Facts as they are written."""
+    """Return facts as indented JSON text."""
     return json.dumps(facts, ensure_ascii=False, indent=1, allow_nan=False)
 
 

@@ -1,7 +1,7 @@
-"""Likeness of test cases to their originals, groups of edits of one meaning, and how usual the changed captions are.
+"""Likeness of test cases to their originals, groups of edits with one meaning, and how usual the changed captions are.
 
-The figures come from vectors of the profile's embedder and from probabilities of its language model. What is missing of
-both is worked out on request. Vectors are kept in the workspace, scores of captions until the studio ends.
+The figures come from vectors of the profile's embedder and probabilities of its language model. Missing ones are
+computed on request. Vectors are stored in the workspace, scores of captions only in memory.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from services.work_queue import OnWork, WorkQueue, WorkView
 from storage.workspace import Workspace
 
 MOST_SOURCES = 1_000
-"""Sources that the figures are of: of more, so many by chance."""
+"""Maximum number of sources in the figures; of more, a random sample."""
 CAPTIONS = 100
-"""Sources whose captions the language model reads, each with the caption of one of its test cases."""
+"""Number of sources whose captions the language model reads, each with the caption of one of its test cases."""
 AT_ONCE = 16
-"""Images or texts between two looks at whether the work has to stop."""
+"""Images or texts between two checks for cancellation."""
 NAMED_EDITS, PICTURES = 3, 4
-"""Edits that name a group, and its images that are shown: the most frequent and the most typical ones."""
+"""Number of most frequent edits that name a group, and of its images that are shown."""
 
 
 class _Needs:
-    """What the figures of one evaluation need of the models."""
+    """Inputs that the figures of one evaluation need from the models."""
 
     def __init__(self, found: EvaluationResult, workspace: Workspace) -> None:
         cases, fate = found.cases, np.random.default_rng(0)
@@ -50,7 +50,7 @@ class _Needs:
         self.sources = np.sort(fate.permutation(len(cases.originals))[:MOST_SOURCES])
         self.originals = [Picture(cases.originals.shas[place]) for place in self.sources.tolist()]
         self.images = dict[str, tuple[Numbers, Numbers]]()
-        """Source and entry of test cases and of reconstructions."""
+        """Source and catalogue entry of each image, by "test cases" and "reconstructions"."""
         for name, own in (("test cases", images), ("reconstructions", cases.controls)):
             if len(of := np.flatnonzero(np.isin(own.source, self.sources))):
                 self.images[name] = own.source[of], table.entry[own.row[of]]
@@ -63,10 +63,10 @@ class _Needs:
         self.edits = list(
             zip(case[rows].tolist(), table.edits.keywords.of(rows), table.edits.alternatives.of(rows), strict=True)
         )
-        """The place of a test case, the old and the new words of an edit of it."""
+        """Each edit as (place of the test case, old words, new words)."""
         self.words = list(dict.fromkeys(word for _, *pair in self.edits for word in pair))
         self.captions = list[tuple[str, str]]()
-        """The caption of a source, and that of one of its test cases."""
+        """Pairs of a source's caption and the caption of one of its test cases."""
         edited, known = fate.permutation(np.unique(case[rows])), {recipe.name: recipe for recipe in known_recipes()}
         _, first = np.unique(images.source[edited], return_index=True)
         for test_case in table.test_case[images.row[edited[np.sort(first)[:CAPTIONS]]]].tolist():
@@ -79,7 +79,7 @@ class _Needs:
 
 
 class Likeness:
-    """The likeness of the test sets of a workspace. All methods may be called from any thread."""
+    """Computes the likeness of test sets of a workspace. All methods may be called from any thread."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Likeness:
     ) -> None:
         self._workspace, self._evaluations, self._meaning, self._models = workspace, evaluations, meaning, models
         self.work = WorkQueue(changes, name="likeness of a test set")
-        """What is worked out; `of(about(asked))` finds that of a question."""
+        """Queue of this work; `of(about(asked))` finds that of a question."""
         self._scores, self._language, self._no_score = dict[str, float](), "", ""
         self._found = Latest[LikenessFigures](4)
 
@@ -102,19 +102,17 @@ class Likeness:
         commands.add(acts.CancelLikeness, lambda sent: cancelled(self.work, sent.work))
 
     def begin(self, asked: EvaluationQuestion) -> WorkView:
-        """Begin to work out what is missing, or return the work that goes on. Raises UserError as `evaluate`."""
+        """Begin to compute what is missing, or return the work in progress. Raises UserError as `evaluate`."""
         needs = _Needs(self._evaluations.result(asked), self._workspace)
         return self.work.begin("working out vectors", about(asked), partial(self._work_out, needs))
 
     def figures(self, asked: EvaluationQuestion) -> LikenessFigures:
-        """Return the figures as far as they are worked out. That takes seconds for a large test set. Raises UserError
-        as `evaluate`.
-        """
+        """Return the figures computed so far; takes seconds for a large test set. Raises UserError as `evaluate`."""
         found, key = self._evaluations.result(asked), (repr(asked), self._workspace.saved(), len(self._scores))
         return self._found.once((*key, self._no_score), lambda: self._made(found, _Needs(found, self._workspace)))
 
     def _missing(self, needs: _Needs) -> tuple[Sequence[Any], ...]:
-        """Entries, and originals and words, without a vector; and captions without a score."""
+        """Return entries without a vector, originals and words without a vector, and captions without a score."""
         entries = np.unique(np.concatenate([entries for _, entries in needs.images.values()]))
         beside: list[str | Picture] = [*needs.originals, *needs.words]
         captions = dict.fromkeys(text for pair in needs.captions for text in pair if text not in self._scores)

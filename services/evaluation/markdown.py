@@ -1,4 +1,4 @@
-"""Rankings, retrainings and the trainings that are kept, as Markdown from the templates beside this file."""
+"""Rankings, retrainings and stored trainings as Markdown, from the templates beside this file."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from storage.workspace import Workspace
 
 
 def ranking_markdown(model: str, title: str, found: Ranking) -> str:
-    """In which order to look at the test cases of a test set."""
+    """Return the ranking of the test cases of a test set."""
     return _lines("ranking.md", model=model, title=title, found=found, budgets=BUDGETS)
 
 
 def caption_ranking_markdown(model: str, title: str, found: CaptionRanking) -> str:
-    """Which captions to draw first."""
+    """Return the ranking of captions to draw."""
     return _lines("caption-ranking.md", model=model, title=title, found=found, budgets=BUDGETS)
 
 
 def result_markdown(found: RetrainingResult) -> str:
-    """What a retraining has brought."""
+    """Return the results of a retraining."""
     miou = {(one.arm, one.set): one.value for one in found.miou}
     return _lines("retraining.md", found=found, miou=miou, original=ORIGINAL, rates=RATES)
 
 
 def trainings_markdown(workspace: Workspace, found: Sequence[KeptTraining], removed: Sequence[KeptTraining]) -> str:
-    """What there is, or is left, and what was removed, to read."""
+    """Return a list of the `found` and the `removed` trainings, and their disk use."""
     disk = disk_of(workspace)
     return _lines("trainings.md", found=found, removed=removed, folder=workspace.trainings, disk=disk)
 
@@ -46,7 +46,7 @@ def _lines(name: str, /, **values: object) -> str:
 
 
 def _cell(text: str) -> str:
-    """A text within a cell of a table."""
+    """Escape a text for a table cell."""
     return " ".join(text.split()).replace("|", "\\|")
 
 

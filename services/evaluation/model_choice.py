@@ -1,4 +1,4 @@
-"""How a person or a script names a model under test, in any command; and the settings that this says."""
+"""How commands name a model under test, and the settings that follow."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from services.commands import Command, RunCommand, refused
 from services.edit_conflicts import StateEdit
 
 LONGEST_NAME = 120
-"""Characters in the name of a model, as its settings take them."""
+"""Maximum length of a model's name, as in its settings."""
 LONGEST_PATH = 1000
-"""Characters in the path of a checkpoint, as its settings take them."""
+"""Maximum length of a checkpoint's path, as in its settings."""
 LONGEST_CLASSES = 20_000
-"""Characters in the names of a file's classes; a thousand of them take some twelve thousand."""
+"""Maximum length of the names of a file's classes; 1,000 classes take about 12,000 characters."""
 
 
 class NamesModel(Command):
@@ -59,7 +59,7 @@ class AskModelAgain(RunCommand, name="under-test-again"):
 
 
 def chosen_model(command: NamesModel) -> UnderTestSettings:
-    """The settings that a command says. Raises UserError, naming the field, also for one that its source ignores."""
+    """Return the settings of a command. Raises UserError with the field, also for one that its source ignores."""
     source, name, file = command.source, command.model.strip(), command.file.strip()
     given = {"source": source, "file": file, "classes": command.classes, "layout": command.layout}
     given |= {"address" if source == "http" else "name": name}

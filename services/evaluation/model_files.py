@@ -1,4 +1,4 @@
-"""Files of models in a workspace, such as a person uploads or a retraining leaves: a folder each, by content."""
+"""Model files in a workspace, uploaded or left by a retraining, in one folder each, addressed by content."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ SOURCES: Mapping[str, str] = {
     ".onnx": "onnx",
     ".zip": "transformers",
 }
-"""By the end of a file's name, where a model of it comes from, as `UnderTestSettings.source` says it."""
+"""Source of a model by the suffix of its file, as in `UnderTestSettings.source`."""
 MOST_UNPACKED = 8_000_000_000
-"""Bytes of the files in an archive."""
+"""Maximum total size of the files in an archive, in bytes."""
 _OF_TRANSFORMERS = (".json", ".safetensors", ".txt")
-"""Ends of the names of files that are taken out of an archive: neither code nor pickles."""
+"""Suffixes of files that are unpacked from an archive: neither code nor pickles."""
 
 
 def keep_upload(workspace: Workspace, file: Path, name: str) -> dict[str, str]:
-    """Keep a file that a person calls `name`; a zip holds what `save_pretrained` of transformers wrote. Return source
-    and file of a model of it, as a command names them. Raises UserError for what can be no model.
+    """Keep an uploaded file called `name`; a zip holds a folder that `save_pretrained` of transformers wrote. Return
+    source and file of the model, as commands name them. Raises UserError for a file that is no model.
     """
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", PurePosixPath(name.replace("\\", "/")).name).strip("-.")[-80:]
     stem, suffix = os.path.splitext(plain)
@@ -48,14 +48,14 @@ def keep_upload(workspace: Workspace, file: Path, name: str) -> dict[str, str]:
 
 
 def found_here(workspace: Workspace, wanted: UnderTestSettings) -> UnderTestSettings:
-    """The settings with the path at which a file of this workspace lies now, for one that was moved since."""
+    """Return the settings with the current path of a model file of this workspace that was moved."""
     file = workspace.model_file(wanted.file)
     return wanted if file == wanted.file else wanted.model_copy(update={"file": file})
 
 
 def keep_weights(workspace: Workspace, weights: Path, name: str, model_folder: Path | None) -> Path:
-    """Keep weights that were trained here as a file called `name`; or, where they are of transformers, in a folder of
-    that name beside copies of the JSON files of `model_folder`. Takes no room where the disk can link files.
+    """Keep weights trained here as a file called `name`, or for transformers in a folder of that name with copies of
+    the JSON files of `model_folder`. Takes no space where the disk can link files.
     """
     digest = file_hash(weights)
     if model_folder is None:
@@ -71,7 +71,7 @@ def keep_weights(workspace: Workspace, weights: Path, name: str, model_folder: P
 
 
 def _kept(workspace: Workspace, digest: str, name: str, fill: Callable[[Path], object]) -> Path:
-    """Where the file or folder `name` of a content lies, filled once."""
+    """Return the path of the file or folder `name` of a content, filled once."""
     place = workspace.model_files / digest[:24]
     if (place / name).exists():
         return place / name
@@ -91,7 +91,7 @@ def _kept(workspace: Workspace, digest: str, name: str, fill: Callable[[Path], o
 def _link(file: Path, to: Path) -> None:
     try:
         os.link(file, to)
-    except OSError:  # another disk, or one that cannot
+    except OSError:  # another disk, or one that cannot link
         shutil.copyfile(file, to)
 
 

@@ -1,6 +1,6 @@
-"""What a model under test is right about: told of a test case, and kept in the catalogue where it takes class maps.
+"""Outcomes of a model under test: right or wrong on a test case, stored in the catalogue where class maps are needed.
 
-A classification is right or wrong by its label, which the catalogue follows by itself. A segmentation takes the class
+A classification is right or wrong by its label, which the catalogue follows by itself. A segmentation needs the class
 maps of source and image and the mask of its run: they are compared here, once, after the model has read them.
 """
 
@@ -22,20 +22,20 @@ from evaluation.outcomes import is_right
 from storage.workspace import Workspace
 
 MASKS = 64
-"""Masks that are kept in memory: many test cases of a run are measured one after the other."""
+"""Masks cached in memory: many test cases of one run are measured in a row."""
 AT_ONCE = 100
-"""Test cases that are measured before what was found is saved."""
+"""Test cases measured before the results are saved."""
 
 
 class RunMasks:
-    """The masks of the runs of a workspace; those used last are kept. For any thread."""
+    """The masks of the runs of a workspace, with a cache of those used last. Thread-safe."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._numbers = lru_cache(maxsize=MASKS)(self._read)
 
     def of(self, run_id: str) -> NamedMask | None:
-        """The mask that a run has now, at the size at which a reading is kept; None where it has none."""
+        """Return the current mask of a run at the size of stored class maps, or None if it has no mask."""
         sha, classes = self._workspace.runs.mask(run_id)
         return NamedMask(self._numbers(sha), classes) if sha is not None else None
 
@@ -52,10 +52,10 @@ def measure(
     sha: str = "",
     enough: Callable[[], bool] = lambda: False,
 ) -> bool:
-    """Compare the class maps that wait for it, and keep what was found; returns whether all was measured.
+    """Compare the class maps that wait for it and store the results. Return True if all were measured.
 
-    `sha`: only for the test cases whose image or source this is. `enough`: asked before each test case; once it says
-    so, the others wait on. Of a test case with a file that is missing or damaged nothing can be told.
+    `sha` limits this to test cases with this image or source. `enough` is called before each test case; if True, the
+    rest waits. A test case with a missing or damaged file stays undecided.
     """
     while waiting := workspace.catalogue.not_measured(model, AT_ONCE, sha):
         by_case = {one.test_case: one for one in waiting}
@@ -77,13 +77,12 @@ def measure(
 def verdict_of(
     candidate: Candidate, model: str, mask: NamedMask | None = None, classes: tuple[str, ...] = ()
 ) -> tuple[bool | None, bool | None]:
-    """Whether a model under test is right about the source image and about the generated one; None where unknown.
+    """Return whether a model is right about the source and about the generated image; None if unknown.
 
-    A classifier is right when its likeliest class is one that the label is mapped to; where none of its `classes` is,
-    that is unknown. A segmenter is right about a source
-    image when it finds every protected class there that can be measured, and about a generated one when none of those
-    that it found in the source dropped: measured against the mask where there is one, else against what it found in the
-    source (`evaluation.metrics`).
+    A classifier is right when its likeliest class is one that the label is mapped to; if none of its `classes` is, that
+    is unknown. A segmenter is right about a source when it finds every measurable protected class there. It is right
+    about a generated image when no class found in the source dropped, measured against the mask if there is one, else
+    against its own source map (`evaluation.metrics`).
     """
     source, image = candidate.predictions.get(model, (None, None))
     if kind_of(candidate) == "classification":
@@ -101,14 +100,14 @@ def verdict_of(
 
 
 def kind_of(candidate: Candidate) -> TaskKind:
-    """The kind of its task: one of a classification protects no classes."""
+    """Return the kind of its task: a classification has no protected classes."""
     return "segmentation" if candidate.classes else "classification"
 
 
 def verdict_with_masks(
     candidate: Candidate, model: str, masks: RunMasks, classes: tuple[str, ...] = ()
 ) -> tuple[bool | None, bool | None]:
-    """`verdict_of` with the mask looked up where it is needed."""
+    """Return `verdict_of` with the mask looked up if needed."""
     needs = kind_of(candidate) == "segmentation" and model in candidate.predictions
     return verdict_of(candidate, model, masks.of(candidate.run_id) if needs else None, classes)
 

@@ -1,8 +1,8 @@
-"""Has a model under test read all images of a subject: a piece of work with progress, cancel and a way to go on.
+"""Has a model under test read all images of a subject, as a piece of work with progress and cancel. It can be resumed.
 
-What was read is kept batch by batch under the model's identity, so nothing is computed twice, and a work that was
-stopped goes on where it was. An image that cannot be read is passed over and told; what a model cannot do ends the work
-with one sentence, and what it did before stays.
+Predictions are saved batch by batch under the model's identity, so nothing is computed twice and a stopped work resumes
+where it was. An unreadable image is skipped and reported. A failure of the model ends the work with one sentence;
+earlier predictions stay.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ from storage.evaluation.predictions import NewPrediction, new_predictions
 from storage.workspace import Workspace
 
 SAVED_AT_ONCE = 128
-"""Images whose predictions are saved in one transaction, or more where a batch is larger."""
+"""Images whose predictions are saved in one transaction, or more if a batch is larger."""
 COUNTED_AT_ONCE = 256
 PATIENCE = 20.0
-"""Seconds that the picture of a model's input waits for another model to be loaded."""
+"""Seconds that the picture of a model's input waits for another model's work."""
 Save = Callable[[Sequence[NewPrediction]], object]
 OnWait = Callable[[], object]
 
 
 @dataclass(frozen=True)
 class Read:
-    """What became of the images of a subject."""
+    """Outcome of reading the images of a subject."""
 
     read: int
-    """Those that were read now."""
+    """Number of images read now."""
     broken: tuple[tuple[str, str], ...]
-    """SHA-256 and sentence of those that cannot be read."""
+    """SHA-256 and error sentence of each unreadable image."""
 
     unchecked: str = ""
-    """Why the masks could not be checked, in a sentence; "" where they were, or there is nothing to check."""
+    """Why the masks could not be checked, in a sentence; "" if they were, or there are none."""
 
     @property
     def note(self) -> str:
-        """What a person has to know, in a sentence or two; "" for nothing."""
+        """Return a note for the user, a sentence or two; "" for none."""
         said = []
         if self.broken:
             are = "are" if len(self.broken) > 1 else "is"
@@ -66,10 +66,10 @@ class Read:
 
 
 class Predicting:
-    """Loads models under test and has them read images. One model is held; work comes from one thread at a time."""
+    """Loads models under test and has them read images. Holds one model; work comes from one thread at a time."""
 
     def __init__(self, workspace: Workspace, require_known: Callable[[UnderTestSettings], None]) -> None:
-        """`require_known` refuses servers that images must not be sent to."""
+        """`require_known` raises for servers that must not get images."""
         self._workspace, self._require_known = workspace, require_known
         self.load: Load = load_model
         self._loading = ModelLoading[Predictor]()
@@ -79,24 +79,24 @@ class Predicting:
         self._loaded_since: dict[str, ModelIdentity] = {}
 
     def stored(self, wanted: UnderTestSettings) -> StoredModel | None:
-        """The model that these settings mean, where it was loaded before."""
+        """Return the stored model of these settings, or None if it was never loaded."""
         found = self._workspace.models_under_test.asked_for(model_key(wanted))
         return None if found is None else self._with_assumptions(found)
 
     def _with_assumptions(self, stored: StoredModel) -> StoredModel:
-        """Return the model with what is assumed of it, also where version 0.1 wrote it down without that."""
+        """Return the model with its assumptions, also if version 0.1 stored it without them."""
         return replace(stored, identity=self._loaded_since.get(stored.identity.digest, stored.identity))
 
     def identify(self, wanted: UnderTestSettings, on_wait: OnWait = list) -> StoredModel:
-        """The model that these settings mean now, loaded and written down. Raises UserError when that cannot be, and
-        what `on_wait` raises, which is called again and again meanwhile.
+        """Load the model of these settings, record and return it. Raises UserError if that fails, and whatever
+        `on_wait` raises, which is called repeatedly while it waits.
         """
         self._require_known(wanted)
         with self._lock:
             return self._loaded(wanted, on_wait)[1]
 
     def input_picture(self, wanted: UnderTestSettings, sha: str) -> Image.Image:
-        """An image as the model gets it. Raises UserError while the model is at work, or where it cannot be shown."""
+        """Return an image as the model gets it. Raises UserError while the model works, or if it cannot be shown."""
         self._require_known(wanted)
         if not self._lock.acquire(timeout=PATIENCE):
             raise UserError("A model is at work: its picture is shown when it is done.")
@@ -106,13 +106,13 @@ class Predicting:
             self._lock.release()
 
     def broken(self, shas: Sequence[str]) -> dict[str, str]:
-        """Those of these images that could not be read the last time, each with the sentence."""
+        """Return the error sentence by image, for those of these that could not be read the last time."""
         return {sha: self._broken[sha] for sha in shas if sha in self._broken} if self._broken else {}
 
     def read(self, wanted: UnderTestSettings, cases: Cases, on_count: OnCount) -> Read:
-        """Have the model read all images of a subject that it has not read, and count the pixels of masks.
+        """Have the model read all unread images of a subject, and count the pixels of masks.
 
-        `on_count` is told how many of all are done; what it raises stops the work, and what was done is kept. Raises
+        `on_count` gets the number done and the total. What it raises stops the work; finished work stays. Raises
         UserError for what the model cannot do.
         """
         self._require_known(wanted)
@@ -122,7 +122,7 @@ class Predicting:
             model, stored = self._loaded(wanted, lambda: on_count(0, len(pictures)))
             known = self._workspace.models_under_test.latest(stored.key)
             waiting = [sha for sha in pictures if sha not in known]
-            for sha in waiting:  # a file may have been put right since
+            for sha in waiting:  # a file may have been repaired since
                 self._broken.pop(sha, None)
             done = len(pictures) - len(waiting)
             on_count(done, len(pictures))
@@ -134,8 +134,8 @@ class Predicting:
         return Read(read, tuple(self.broken(pictures).items()))
 
     def check_masks(self, checker: UnderTestSettings, cases: Cases, on_count: OnCount) -> None:
-        """Have the segmenter of the checks read all images of a subject with a mask, where Explore has not, and count
-        their pixels. It is no model under test, and is not written down as one. `on_count` and errors as `read`.
+        """Have the checks' segmenter read all images of a subject with a mask that Explore has not, and count their
+        pixels. It is not recorded as a model under test. `on_count` and errors as in `read`.
         """
         self._require_known(checker)
         key = self._workspace.models_under_test.key_of(model_key(checker))
@@ -153,7 +153,7 @@ class Predicting:
         self.count_pixels(key, cases, on_count)
 
     def count_pixels(self, key: str, cases: Cases, on_count: OnCount) -> None:
-        """Count what the model of a key makes of the pixels of each mask, where it was not done yet."""
+        """Count the predicted classes of each mask's pixels for the model of a key, where not done yet."""
         models = self._workspace.models_under_test
         known, counted = models.latest(key), models.counted(key)
         wanted = {
@@ -182,7 +182,7 @@ class Predicting:
     def _read(
         self, model: Predictor, key: str, save: Save, shas: Sequence[str], on_count: Callable[[int], None]
     ) -> int:
-        """Have a model read images, and save what it says under `key`. Return how many it read."""
+        """Have a model read images and save its predictions under `key`. Return the number read."""
         saver, begun, read = _Saver(save), 0, 0
         try:
             while begun < len(shas):
@@ -198,7 +198,7 @@ class Predicting:
                     read += done
                     break
                 except Exception:
-                    # All before a picture that cannot be opened was answered; anything else is the model's own.
+                    # All images before one that cannot be opened have predictions; any other error is the model's own.
                     if done >= len(coming) or coming[done] not in self._broken:
                         raise
                     begun += done + 1
@@ -223,7 +223,7 @@ class Predicting:
 
     def _loaded(self, wanted: UnderTestSettings, on_wait: OnWait = list) -> tuple[Predictor, StoredModel]:
         asked = model_key(wanted)
-        # A server may have another model by now, which only it can tell: it is asked each time.
+        # A server may have changed its model, which only it knows: ask it each time.
         if self._held is None or self._held[0] != asked or wanted.source == "http":
             self._held = None
             self._held = (asked, self._load(wanted, on_wait))
@@ -235,7 +235,7 @@ class Predicting:
 
 
 class _Saver:
-    """Saves predictions on a thread of its own, so that the model does not wait for the disk."""
+    """Saves predictions on its own thread, so that the model does not wait for the disk."""
 
     def __init__(self, save: Save) -> None:
         self._save = save
@@ -244,7 +244,7 @@ class _Saver:
         self._waiting: list[NewPrediction] = []
 
     def add(self, new: Sequence[NewPrediction]) -> None:
-        """Save them soon. Raises the error of an earlier save."""
+        """Queue predictions to be saved. Raises the error of an earlier save."""
         self._waiting += new
         if len(self._waiting) >= SAVED_AT_ONCE:
             self._flush()

@@ -1,5 +1,5 @@
-"""In which order to look at the test cases of a subject: by the chance that one shows a valid fault that none before
-it has shown. What is learnt from is never the image itself nor its kin: all chances are cross-fitted over sources.
+"""Ranks the test cases of a subject by the chance that each shows a valid fault that none before it has shown. Nothing
+is learnt from the image itself or its source: all chances are cross-fitted over sources.
 """
 
 from __future__ import annotations
@@ -25,51 +25,51 @@ from storage.curation.case_columns import Outcome
 
 FOLDS = 5
 DOUBTS = 20
-"""At most so many groups of equal size, into which images are parted by how unsure the model is of them."""
+"""Maximum number of equal groups into which images are split by the model's uncertainty."""
 IN_A_GROUP = 20
-"""Images of a group at least: the share of fewer that are wrong would be chance."""
+"""Minimum images in a group: the share wrong among fewer would be chance."""
 OURS, RANDOM, ENTROPY, GINI = "ours", "random", "entropy", "DeepGini"
 ValidFrom = Literal["votes", "checks", "nothing"]
 
 
 @dataclass(frozen=True)
 class RankedCase:
-    """A test case in its place of the order."""
+    """A test case and its rank."""
 
     entry: int
-    """In the catalogue."""
+    """Its number in the catalogue."""
     image: str
     """SHA-256."""
     label: str
-    """"" of a segmentation."""
+    """"" for segmentation."""
     said: str
-    """What the model says, or the class that a segmenter loses most of; "" for none, and where it is not known."""
+    """The model's answer, or the class that a segmenter loses most of; "" for none or unknown."""
     edits: str
     wrong: float
-    """The chance that the model is wrong, 0 to 1."""
+    """Chance that the model is wrong, 0 to 1."""
     valid: float
-    """The chance that people find it valid, 0 to 1."""
+    """Chance that people find it valid, 0 to 1."""
     right: bool | None = None
-    """Whether the model is right about it, or of a segmenter loses no class; None where that is not known."""
+    """True if the model is right, or as a segmenter loses no class; None if unknown."""
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """An order of all test cases of a subject, and how good it is beside others."""
+    """A ranking of all test cases of a subject, and its quality beside others."""
 
     first: tuple[RankedCase, ...]
-    """As many as were asked for."""
+    """The first ones, as many as requested."""
     cases: int
     known: int
-    """Those by which the orders are judged: the truth is known, and nobody judged them invalid."""
+    """Number of cases that judge the orders: their truth is known, and nobody judged them invalid."""
     orders: tuple[Order, ...]
-    """Ours, random, entropy and DeepGini, without the last two if the model never tells; empty if no truth is known."""
+    """Ours, random, entropy and DeepGini (both only if the model tells its doubt); empty if no truth is known."""
     valid_from: ValidFrom
     notes: tuple[str, ...]
-    """What a person has to know, each one sentence."""
+    """Notes for the user, one sentence each."""
     kind: TaskKind = "classification"
     known_first: bool = True
-    """True if the truth is known of all cases that the largest budget looks at."""
+    """True if the truth is known for all cases within the largest budget."""
 
 
 def rank(
@@ -82,17 +82,16 @@ def rank(
     most: int,
     seed: int = 0,
 ) -> Ranking:
-    """The order of the test cases. `entropy` and `gini` say of each test case how unsure the model is, NaN where that
-    is not known, and are None of a segmenter that never tells; `score` is how likely people find images valid, or why
-    nobody can tell; `passed` is the share of its checks that each test case passed, NaN for none; `votes` are what
-    studies say of test cases.
+    """Rank the test cases. `entropy` and `gini` give the model's uncertainty of each test case: NaN if unknown, None
+    for a segmenter that never tells. `score` is how likely people find images valid, or why that is unknown. `passed`
+    is the share of checks that each test case passed, NaN for none. `votes` are the outcomes of studies.
     """
     cases, images = found.cases, found.cases.generated
     kinds, kind, edit_of = kinds_of(cases)
     segments = cases.view.kind == "segmentation"
     read = found.read if entropy is None or segments else np.isfinite(entropy)
     wrong, notes = _chance_wrong(found, kinds, kind, entropy, read, seed)
-    # It has read them, and there is no telling whether it is right.
+    # The model has read them, but whether it is right cannot be known.
     not_said = (found.right == UNKNOWN) & read
     if not_said.any():
         wrong[not_said] = 0.0
@@ -100,7 +99,7 @@ def rank(
         notes.append(f"Of {int(not_said.sum()):,} test cases the model {why}: they come last.")
     judged = judged_of(cases, votes)
     valid, valid_from, note = _chance_valid(cases, score, passed, bool((judged >= 0).any()))
-    # Votes on an image outrank what is foretold of it.
+    # Votes on an image outrank its predicted validity.
     valid = np.where(judged >= 0, judged, valid)
     invalid = judged == 0
     cells = list(zip(images.label.tolist(), edit_of.tolist(), found.said.tolist(), strict=True))
@@ -108,7 +107,7 @@ def rank(
     order = np.concatenate([order[~invalid[order]], order[invalid[order]]])
     if invalid.any():
         notes.append(f"{count_of(int(invalid.sum()), 'test case', 'comes')} last: judged invalid by people.")
-    # No order is judged by invalid images: it would win by votes, which the others do not know.
+    # Invalid images judge no order: ours would win by votes, which the others do not know.
     known = (found.right != UNKNOWN) & found.compared[images.source] & ~invalid
     faults: list[Hashable | None] = [
         cell if is_one else None for cell, is_one in zip(cells, (known & (found.right == WRONG)).tolist(), strict=True)
@@ -116,7 +115,7 @@ def rank(
     shuffled = np.random.default_rng(seed).permutation(len(images))
     others = {RANDOM: shuffled}
     for name, doubt in ((ENTROPY, entropy), (GINI, gini)):
-        if doubt is not None:  # those of which nothing is known come last
+        if doubt is not None:  # unknown ones come last
             others[name] = by_score(np.where(np.isfinite(doubt), doubt, -math.inf))
     orders = tuple(
         judge(name, one[known[one]], faults) for name, one in ({OURS: order} | others).items() if known.any()
@@ -139,7 +138,7 @@ def rank(
 
 
 def part_of(found: EvaluationResult, places: Numbers) -> EvaluationResult:
-    """The figures of some of the test cases alone, so that the others are not learnt from."""
+    """Return the figures of some test cases alone, so that the others are not learnt from."""
     held = found.cases.generated
     images = Images(
         *(held.row[places], held.source[places], held.label[places], held.number[places]),
@@ -152,7 +151,7 @@ def part_of(found: EvaluationResult, places: Numbers) -> EvaluationResult:
 
 
 def kinds_of(cases: Cases) -> tuple[list[tuple[str, ...]], Numbers, Numbers]:
-    """Kinds of test cases, each from general to particular; the kind of each case; and a number for its edits."""
+    """Return kinds of test cases, general to particular; the kind of each case; and a number for its edits."""
     edits_there = cases.table.edits
     place = np.full(len(cases.table), -1)
     place[cases.generated.row] = np.arange(len(cases.generated))
@@ -181,14 +180,14 @@ def _chance_wrong(
     read: Flags,
     seed: int,
 ) -> tuple[Floats, list[str]]:
-    """Chance that the model is wrong on each test case, by the same edits on other sources and the model's doubt."""
+    """Return the chance that the model is wrong per test case, from the same edits on other sources and its doubt."""
     source = found.cases.generated.source
     known, wrong = found.right != UNKNOWN, found.right == WRONG
     fold = (np.random.default_rng(seed).permutation(len(found.cases.originals)) % FOLDS)[source]
     chance = np.full(len(kind), 0.5)
     groups = min(DOUBTS, max(1, int(known.sum()) // IN_A_GROUP))
     doubt = None
-    if entropy is not None:  # the group of each image; the one behind the last where nothing is known of it
+    if entropy is not None:  # the uncertainty group of each image; the number after the last if unknown
         doubt, there = np.full(len(entropy), groups), np.isfinite(entropy)
         if there.any():
             ends = np.quantile(entropy[there], np.arange(1, groups) / groups)
@@ -208,7 +207,7 @@ def _chance_wrong(
         n = np.bincount(doubt[others], minlength=groups + 1)
         bad = np.bincount(doubt[others], weights=wrong[others], minlength=groups + 1)
         doubtful = (bad + share) / (n + 1)
-        doubtful[groups] = share  # of those nothing is known
+        doubtful[groups] = share  # for unknown uncertainty
         chance[own] = combined(foretold, doubtful[doubt[own]], share)
     unread = int((~known & ~read).sum())
     notes = []
@@ -236,7 +235,7 @@ def _unsure_notes(entropy: Floats | None, read: Flags, segments: bool) -> list[s
 
 
 def _chance_valid(cases: Cases, score: Scored | str, passed: Floats, judged: bool) -> tuple[Floats, ValidFrom, str]:
-    """How likely people find each test case valid, what that was learnt from, and a sentence on it. `judged`: people
+    """Return how likely people find each test case valid, the origin of that, and a sentence on it. `judged`: people
     judged some of them.
     """
     if not isinstance(score, str):
@@ -276,7 +275,7 @@ def _cases_of(found: EvaluationResult, order: Numbers, wrong: Floats, valid: Flo
 
 
 def orders_facts(orders: Sequence[Order]) -> list[dict[str, Any]]:
-    """How good orders are, JSON-ready."""
+    """Return the quality of orders, JSON-ready."""
 
     def first(one: Order) -> list[dict[str, Any]]:
         return [{"share": budget, "images": one.images[budget], "faults": one.faults[budget]} for budget in BUDGETS]
@@ -285,7 +284,7 @@ def orders_facts(orders: Sequence[Order]) -> list[dict[str, Any]]:
 
 
 def ranking_facts(found: Ranking) -> dict[str, Any]:
-    """A ranking, JSON-ready."""
+    """Return a ranking, JSON-ready."""
     names = "entry image label said right edits"
     first = [facts(one, names, chance_wrong=one.wrong, chance_valid=one.valid) for one in found.first]
     orders = orders_facts(found.orders)

@@ -1,5 +1,5 @@
-"""From the images of a subject and what a model says of them to all figures that are shown. Decides nothing of what is
-saved: columns come in, and an `Evaluated` goes out.
+"""Calculates all figures shown from the images of a subject and a model's answers. Saves nothing: columns come in, and
+an `Evaluated` goes out.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from storage.curation.case_columns import ACCEPTED, Outcome
 from storage.evaluation.models_under_test import StoredModel
 
 MOST_ROWS = 200
-"""Rows of a table of edits up to which also those without a figure are listed."""
+"""Maximum rows of a table of edits that also lists those without a figure."""
 BESIDE = 2
-"""Threads that figures are made in beside the one that asks."""
+"""Number of threads that calculate figures beside the calling one."""
 NO_EDIT, SEVERAL_TYPES = "no edit", "several edit types"
 STANDING: Mapping[TaskKind, tuple[str, str]] = {
     "classification": ("right", "wrong"),
     "segmentation": ("loses no class", "loses a class"),
 }
-"""What an image is called that the model is right, or wrong, about."""
+"""Words for an image that the model is right or wrong about."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -59,42 +59,42 @@ class Standing:
     """Right and wrong answers, by test case and by source."""
 
     right: NDArray[np.int8]
-    """Of each test case: `RIGHT`, `WRONG` or `UNKNOWN`. A segmenter is wrong where it loses a protected class that it
-    finds on the original, right where it loses none, and unknown where it finds none there."""
+    """`RIGHT`, `WRONG` or `UNKNOWN` for each test case. A segmenter is wrong if it loses a protected class that it
+    finds on the original, right if it loses none, and unknown if it finds none there."""
     said: Numbers
-    """Number of the answer among the possible ones: of a segmenter the class it loses most of. -1 for none."""
+    """Number of the answer among the possible ones; for a segmenter the class it loses most of. -1 for none."""
     before: NDArray[np.int8]
-    """As `right`, of the original of each source: a segmenter is right where it finds all protected classes."""
+    """As `right`, for the original of each source: a segmenter is right if it finds all protected classes."""
     before_said: Numbers
     compared: Flags
-    """True of each source that counts: the original and a test case can be compared."""
+    """True for each source that counts: the original and a test case can be compared."""
     read: Flags
-    """True of each test case that the model has read."""
+    """True for each test case that the model has read."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EvaluationResult(Standing):
-    """The figures, and the columns behind them, by which numbers open their images."""
+    """The figures, and the columns behind them that link figures to their images."""
 
     evaluated: Evaluated
     cases: Cases
     names: tuple[str, ...]
-    """The possible answers: the labels, or the protected classes of a segmenter."""
+    """Possible answers: the labels, or the protected classes of a segmenter."""
     change: Floats
-    """Of each test case, the figure of the tables of edits less that of the reconstruction or original that it is
-    compared with; NaN if unknown."""
+    """For each test case, its figure less that of the reconstruction or original it is compared with; NaN if
+    unknown."""
     pixels: PixelCells | None = None
-    """Of a segmenter: the images behind the figures of pixels."""
+    """Images behind the pixel figures of a segmenter."""
 
 
 _HasWay = TypeVar("_HasWay", Answers, Losses, Pixels)
 _Answers = tuple[Numbers, NDArray[np.int8], Numbers]
-"""Of some images: their places, `RIGHT`, `WRONG` or `UNKNOWN`, and the answer of the model."""
+"""Places of some images, their `RIGHT`, `WRONG` or `UNKNOWN`, and the model's answers."""
 
 
 @dataclass(frozen=True)
 class _Edits:
-    """Pairs of a test case, by its place, and the number of one of its edits."""
+    """Pairs of a test case's place and the number of one of its edits."""
 
     case: Numbers
     group: Numbers
@@ -103,11 +103,11 @@ class _Edits:
 
 @dataclass(eq=False)
 class Evaluation:
-    """One evaluation; `result` makes its figures."""
+    """One evaluation; `result` calculates its figures."""
 
     model: StoredModel
     title: str
-    """What page and report call the model."""
+    """Name of the model on pages and in reports."""
     cases: Cases
     mapping: ClassMap
     answers: ModelAnswers
@@ -116,13 +116,13 @@ class Evaluation:
     studies: Sequence[StudyVotes]
     """These studies, with their single votes."""
     score: Callable[[], Scored | str]
-    """Returns how likely people find images valid, or why nobody can tell. Called in a thread beside this one."""
+    """Returns how likely people find images valid, or why that is unknown. Runs in another thread."""
     masks: MaskValidity
     weighing: Weighing = "source"
-    """What weighs the same in the figures."""
+    """Unit with equal weight in the figures."""
 
     def result(self) -> EvaluationResult:
-        """Make all figures. Raises ValueError for sources of several splits."""
+        """Calculate all figures. Raises ValueError for sources of several splits."""
         self._notes, pending = list(self.cases.left_out), self.pending
         if pending.left > 0:
             self._notes.append(
@@ -139,7 +139,7 @@ class Evaluation:
         if not len(self.cases.controls):
             none = "There are no reconstructions of these sources: what drawing alone does cannot be told."
             self._notes.append(none if (self.cases.way >= 0).any() else self.cases.without_control)
-        # Some of it is worked out beside the rest: most of all is numpy's, which locks nobody out meanwhile.
+        # Some figures are calculated in parallel: most of the time is spent in numpy, which releases the lock.
         with without_blas_threads(), ThreadPoolExecutor(BESIDE, "figures") as self._beside:
             self._scored = self._beside.submit(self.score)
             return self._segmented() if self.cases.view.kind == "segmentation" else self._classified()
@@ -177,7 +177,7 @@ class Evaluation:
         newly = (standing.right == WRONG) & (standing.before[cases.generated.source] == RIGHT)
         tables, against_control, change = self._edits(after, of_original, of_control, newly, EDIT_TABLES)
         validity, notes = judged.result()
-        if validity is not None:  # the same figure has the same interval wherever it stands
+        if validity is not None:  # the same figure has the same interval everywhere
             validity = replace(validity, as_measured=effect.error_generated)
         self._notes += notes
         words = answer(self.title, effect, validity, [one.row for one in tables["edit type"]])
@@ -210,7 +210,7 @@ class Evaluation:
             generated = self._with_way(lost.generated, cased.place)
             return loss_effect(lost.originals, generated, controls, lost.names, cases.split, self.weighing)
 
-        # Each waits for nothing but what was submitted before it.
+        # Each waits only for work submitted before it.
         standing = self._beside.submit(stand)
         judged = self._beside.submit(lambda: self._validity(standing.result()[1]))
         losing = self._beside.submit(lose)
@@ -225,7 +225,7 @@ class Evaluation:
         )
         shares, (lost, stood) = (effect.confusion_original, effect.confusion_generated), standing.result()
         cells = self._beside.submit(cells_of, cases, names, first, cased, lost, holds, shares)
-        # The share of right pixels; an image of which a class is lost is one that is wrong.
+        # The share of right pixels; an image that loses a class counts as wrong.
         after = np.full(size, np.nan)
         after[cased.place] = right_pixels(cased.pixels)
         of_original = _means_of(right_pixels(first.pixels), first.pixels.source, len(cases.originals))
@@ -261,7 +261,7 @@ class Evaluation:
         labels: tuple[str, ...],
         **of_its_kind: Any,
     ) -> Evaluated:
-        """All that is shown; `of_its_kind` are the fields that only a classifier, or only a segmenter has."""
+        """Return everything shown; `of_its_kind` are the fields that only a classifier, or only a segmenter, has."""
         score, table = self._scored.result(), self.cases.table
         self._notes += worth_words(validity)
         worst = sorted({entry for rows in tables.values() for row in rows for entry in row.worst})
@@ -288,13 +288,13 @@ class Evaluation:
     # Control sets
 
     def _with_way(self, held: _HasWay, place: Numbers, control: bool = False) -> _HasWay:
-        """What is known of the images in these places, with the numbers of their control sets if those differ."""
+        """Return the values of the images in these places, with numbers of their control sets if those differ."""
         way = self.cases.control_way if control else self.cases.way
         return replace(held, way=way[place]) if self.cases.mixed else held
 
     def _of_control(self, values: Floats, place: Numbers) -> Floats:
-        """Of each test case the mean over the reconstructions of its source in its own control set; NaN for none.
-        `values` are those of the reconstructions in these places.
+        """Return for each test case the mean over the reconstructions of its source in its own control set; NaN for
+        none. `values` belong to the reconstructions in these places.
         """
         cases, ways = self.cases, int(self.cases.way.max(initial=0)) + 1
         source = cases.controls.source[place] * ways + cases.control_way[place]
@@ -306,9 +306,9 @@ class Evaluation:
     def _edits(
         self, after: Floats, of_original: Floats, of_control: Floats, wrong: Flags, names: Sequence[EditTable]
     ) -> tuple[dict[EditTable, tuple[EditRow, ...]], bool, Floats]:
-        """The tables with these `names`, whether they compare with reconstructions, and the change of each test case.
-        `after` is the figure of each test case, `of_original` that of each source, `of_control` the mean over the
-        reconstructions that each test case is compared with, and `wrong` says which test cases are wrong here.
+        """Return the tables with these `names`, whether they compare with reconstructions, and the change of each test
+        case. `after` is the figure of each test case, `of_original` that of each source, `of_control` the mean over the
+        reconstructions that each test case is compared with, and `wrong` marks the test cases that are wrong.
         """
         cases = self.cases
         against_control = bool(np.isfinite(of_control).any())
@@ -405,7 +405,7 @@ class Evaluation:
 
 
 def edits_of(cases: Cases, table: EditTable) -> _Edits:
-    """The edits of the test cases of a subject."""
+    """Return the edits of the test cases of a subject."""
     generated = cases.generated
     if table == "class":
         case = np.flatnonzero(generated.label >= 0)
@@ -420,7 +420,7 @@ def edits_of(cases: Cases, table: EditTable) -> _Edits:
 
 
 def strata_of(cases: Cases, wrong: Flags) -> tuple[Numbers, tuple[str, ...]]:
-    """The stratum of each test case: right or wrong, as `STANDING` says it, and its edit type."""
+    """Return the stratum of each test case (right or wrong, and its edit type), and the strata's names."""
     edits = edits_of(cases, "edit type")
     types = len(edits.names)
     kind = np.full(len(wrong), types)
@@ -451,14 +451,14 @@ def _standing_of(cases: Cases, after: _Answers, before: _Answers) -> Standing:
 
 
 def _means_of(values: Floats, source: Numbers, sources: int) -> Floats:
-    """The mean by source of what is known; NaN where nothing is."""
+    """Return the mean by source of known values; NaN for none."""
     known = np.isfinite(values)
     number = np.bincount(source[known], minlength=sources)
     return ratio(np.bincount(source[known], weights=values[known], minlength=sources), number)
 
 
 def entries_of(found: EvaluationResult, cell: Cell) -> tuple[int, ...]:
-    """Catalogue entries behind a number, ascending. For numbers on originals, the test cases that were made of them."""
+    """Return sorted catalogue entries behind a number. For originals: the test cases made of them."""
     cases, table = found.cases, found.cases.table
     images: Images = cases.controls if cell.kind == "controls" else cases.generated
     wanted = _wanted(found, cell) if len(images) else np.zeros(0, bool)
@@ -513,7 +513,7 @@ def _wanted(found: EvaluationResult, cell: Cell) -> Flags:
 
 
 def compared(first: EvaluationResult, second: EvaluationResult, weighing: Weighing) -> ModelComparison | None:
-    """Two models side by side on the test cases that both results have; None for models of different tasks."""
+    """Return two models side by side on the test cases of both results; None for models of different tasks."""
     if first.evaluated.kind != second.evaluated.kind:
         return None
     one, two = (found.cases.table.entry[found.cases.generated.row] for found in (first, second))

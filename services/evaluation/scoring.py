@@ -1,8 +1,8 @@
-"""How likely people find each image valid, foretold from its checks by the votes of studies; and how far that agrees
-with people: with those of a study that it has not learnt from. The scores of the whole workspace are kept, as a filter.
+"""Predicts from checks how likely people find each image valid, learning from the votes of studies, and measures
+agreement with votes of studies that it has not learnt from. Scores of the whole workspace are stored, for a filter.
 
-A score belongs to a task: it is learnt from images of a classification or of a segmentation, and foretells no others,
-since checks mean something else there, and people are asked something else.
+A score belongs to one task, classification or segmentation, and predicts no images of the other: there, checks mean
+something else, and people are asked something else.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from storage.workspace import Workspace
 
 TASKS: tuple[TaskKind, ...] = get_args(TaskKind)
 OUTCOMES = {"valid": True, "invalid": False}
-"""What the votes of a study may say of an image; of others nothing is learnt."""
+"""Outcomes of a study that the score learns from; others teach nothing."""
 FEWEST_SHOWN = 10
-"""Judged images of a study of which the agreement is shown."""
+"""Minimum number of judged images of a study to show its agreement."""
 LEAST_WORTH = 0.05
-"""By so much of its width a score has to shorten an interval, or it is said that it does not."""
+"""Fraction of its width by which the score must shorten an interval, or a note says that it does not."""
 NOT_JUDGED = "No score of validity is learnt: no study has judged an image."
 
 
@@ -45,26 +45,26 @@ class ScoreImages(Command, name="score-images"):
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """The chance of each image of one task that people find it valid."""
+    """The chance that people find each image of one task valid."""
 
     chance: Floats
-    """Of each row of the table, 0 to 1, and NaN of other tasks. Of an image that was judged it comes from the votes on
-    other sources."""
+    """For each row of the table, 0 to 1; NaN for other tasks. For a judged image it comes from the votes on other
+    sources."""
     checked: Flags
-    """Of each row of the task, whether its checks have a figure: of the others nothing is foretold but what most are.
-    False of other tasks."""
+    """For each row of the task, True if its checks have a figure; without one the chance is only the base rate. False
+    for other tasks."""
     learnt: ValidityScore
     studies: Mapping[str, str]
-    """Names by ids: those with votes that it was learnt from."""
+    """Names of the studies it was learnt from, by id."""
     view: ScoreView
 
 
 @dataclass(frozen=True, eq=False)
 class _Votes:
-    """Judged images, one row for each image and study; columns of one length."""
+    """Judged images, one row for each image and study; columns of equal length."""
 
     row: Numbers
-    """In the table of images."""
+    """Row in the table of images."""
     valid: Flags
     study: Numbers
     source: Numbers
@@ -76,8 +76,8 @@ class _Votes:
 def score_images(
     table: CaseTable, checks: Mapping[str, tuple[Numbers, Floats]], outcomes: Sequence[Outcome], task: TaskKind
 ) -> Scored | str:
-    """The score of all images of a task, or in one sentence why there is none. `checks` are, by name, the entries that
-    have the check and its figures; `outcomes` are those of studies, in the order in which they were judged.
+    """Return the score of all images of a task, or a sentence on why there is none. `checks` maps each check to its
+    entries and figures; `outcomes` are those of studies, oldest first.
     """
     of_task = _of_task(table, task)
     rows = {name: table.rows_of(entries) for name, (entries, _) in checks.items()}
@@ -115,7 +115,7 @@ def score_images(
 
 
 def judged_of(cases: Cases, votes: Sequence[Outcome]) -> Numbers:
-    """Of each test case 1 where votes find it valid, 0 where not, -1 where nobody judged it."""
+    """Return for each test case 1 if votes find it valid, 0 if not, -1 if nobody judged it."""
     found = np.full(len(cases.generated), -1)
     ids = cases.table.test_case[cases.generated.row].tolist()
     place = {test_case: at for at, test_case in enumerate(ids) if test_case >= 0}
@@ -127,7 +127,7 @@ def judged_of(cases: Cases, votes: Sequence[Outcome]) -> Numbers:
 
 @dataclass(frozen=True)
 class ScoringResult:
-    """What came of scoring all images."""
+    """Outcome of scoring all images."""
 
     runs: tuple[ScoreRun, ...]
     """One for each task with enough votes."""
@@ -136,15 +136,15 @@ class ScoringResult:
 
 
 def score_workspace(workspace: Workspace) -> ScoringResult:
-    """Learn from all votes task by task, and score its images with checks. Earlier scores of a task with too few votes
-    are kept. Raises UserError where no task has enough.
+    """Learn from all votes of each task, and score its images with checks. Earlier scores of a task with too few votes
+    stay. Raises UserError if no task has enough votes.
     """
     columns = workspace.case_columns
     votes = columns.outcomes()
     if not votes:
         raise UserError(NOT_JUDGED)
     checks = columns.checks()
-    table = columns.table()  # after the checks: it has all images that have them
+    table = columns.table()  # after the checks, so that it has all their images
     runs, notes = list[ScoreRun](), list[str]()
     for task in TASKS:
         if not _of_task(table, task).any():
@@ -162,13 +162,13 @@ def score_workspace(workspace: Workspace) -> ScoringResult:
 
 
 def scoring_facts(found: ScoringResult) -> dict[str, Any]:
-    """What came of scoring all images, JSON-ready."""
+    """Return the outcome of scoring all images, JSON-ready."""
     images, scores = sum(one.images for one in found.runs), [score_facts(one) for one in found.runs]
     return facts(found, "notes", images=images, scores=scores)
 
 
 def score_facts(run: ScoreRun) -> dict[str, Any]:
-    """What the scores of a task come from, JSON-ready."""
+    """Return the origin of the scores of a task, JSON-ready."""
     own = run.agreement
     return {
         **facts(run, "task images checks created", run=run.id),
@@ -184,7 +184,7 @@ def _of_task(table: CaseTable, task: TaskKind) -> Flags:
 
 
 def _votes(table: CaseTable, of_task: Flags, outcomes: Sequence[Outcome]) -> tuple[_Votes, dict[str, str]]:
-    """The votes on images of a task, and the names of their studies by ids."""
+    """Return the votes on images of a task, and the names of their studies by id."""
     row_of = {case: row for row, case in enumerate(table.test_case.tolist()) if case >= 0}
     number: dict[str, int] = {}
     titles: dict[str, str] = {}
@@ -200,7 +200,7 @@ def _votes(table: CaseTable, of_task: Flags, outcomes: Sequence[Outcome]) -> tup
     rows, valid, study = zip(*found, strict=True) if found else ((), (), ())
     row_numbers = np.array(rows, np.int64)
     source = table.sources.numbers[row_numbers].copy()
-    alone = source < 0  # an image without a source is like no other
+    alone = source < 0  # an image without a source is its own source
     source[alone] = len(table.sources.values) + row_numbers[alone]
     return _Votes(row_numbers, np.array(valid, bool), np.array(study, np.int64), source), titles
 
@@ -213,7 +213,7 @@ def _last(held: _Votes) -> _Votes:
 
 
 def _shown(names: Sequence[str], figures: Floats, held: _Votes, study: int, title: str) -> StudyShown | None:
-    """What was learnt from all other studies, and from other sources, held against the votes of this one."""
+    """Return how scores from other studies and other sources agree with this one's votes; None if too few."""
     own = held.where(held.study == study)
     others = held.where((held.study != study) & ~np.isin(held.source, own.source))
     both = own.valid.any() and not own.valid.all()
@@ -228,7 +228,7 @@ def _shown(names: Sequence[str], figures: Floats, held: _Votes, study: int, titl
 
 
 def worth_words(found: ValidityEffect | None) -> list[str]:
-    """A sentence where the score does not make the share of wrong and valid images surer; else none."""
+    """Return a sentence if the score does not narrow the interval of wrong and valid images, else an empty list."""
     if found is None:
         return []
     plain, helped = (one.width for one in (found.by_strata, found.with_score))
@@ -241,7 +241,7 @@ def worth_words(found: ValidityEffect | None) -> list[str]:
 
 
 def agreement_words(found: Agreement) -> str:
-    """How far a score agrees with people, in a sentence."""
+    """Describe how well a score agrees with people, in a sentence."""
     auc = found.auc
     if auc.value is None:
         return f"How far it agrees with people cannot be told: {auc.why}."

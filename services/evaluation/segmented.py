@@ -1,6 +1,6 @@
-"""What a segmenter loses of what must not change, from the images of a subject and the counts of their pixels; which
-images stand behind the figures of pixels; and which test cases have a mask that demonstrably holds: by the segmenter of
-the checks, which is never the model that is evaluated, and by checks that came with a file.
+"""Protected classes that a segmenter loses, from the images of a subject and their pixel counts; the images behind
+pixel figures; and the test cases whose masks demonstrably hold. That is decided by the segmenter of the checks, which
+is never the evaluated model, and by checks imported with a file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from scipy import sparse
 
 AT_ONCE = 4096
-"""Images whose pixels are looked at at a time: what is calculated of them takes several times their room."""
+"""Images whose pixels are processed at a time: the calculation takes several times their memory."""
 _Class = tuple[str, tuple[int, ...]]
 """A protected class: its name, and its places among the groups of a class map."""
 NOBODY = (
@@ -48,29 +48,29 @@ ITSELF = (
 
 @dataclass(frozen=True, eq=False)
 class PixelCells:
-    """Which test cases are behind the figures of pixels, as flags of each of them."""
+    """Flags of the test cases behind each pixel figure."""
 
     names: tuple[str, ...]
-    """Of the groups of classes: those of rows and columns."""
+    """Names of the groups of classes, which are the rows and columns."""
     counts: Flags
-    """Whether its pixels count, and those of its original."""
+    """True if its pixels count, and those of its original."""
     kept: Flags
-    """Whether its mask demonstrably holds."""
+    """True if its mask demonstrably holds."""
     there: Flags
-    """(test cases, groups): whether its mask has the class."""
+    """(test cases, groups): True if its mask has the class."""
     protected: tuple[str, ...]
-    """The names of the protected classes, each once."""
+    """Names of the protected classes, each once."""
     lost: Flags
-    """(test cases, protected classes): whether the segmenter loses the class there."""
+    """(test cases, protected classes): True if the segmenter loses the class there."""
     said: NDArray[np.uint8]
-    """(test cases, groups x (groups + 1) / 8), as bits: whether at least as large a share of the class is said to be
-    that as in the whole set. The last of the things said is what is none of the classes that masks have.
+    """(test cases, groups x (groups + 1) / 8), as bits: True if the share of the class predicted as that is at least as
+    large as in the whole set. The last column is for none of the classes of masks.
     """
     said_before: NDArray[np.uint8]
-    """The same of the original of each source."""
+    """As `said`, for the original of each source."""
 
     def where(self, cell: Cell, source: Numbers) -> Flags:
-        """The test cases behind a number; `source` is that of each."""
+        """Return the test cases behind a number; `source` has the source of each."""
         if cell.kind == "kept":
             return self.counts & self.kept
         lost = cell.kind == "class" and cell.only_wrong
@@ -92,12 +92,12 @@ class PixelCells:
 
 @dataclass(frozen=True)
 class SegmentedLosses:
-    """What a segmenter loses."""
+    """Protected classes that a segmenter loses."""
 
     names: tuple[str, ...]
-    """Of the protected classes; one name stands twice where masks have it in two ways."""
+    """Names of the protected classes; a name is there twice if masks have it in two ways."""
     groups: tuple[tuple[int, ...], ...]
-    """Of each, its places among the groups of the class map."""
+    """For each, its places among the groups of the class map."""
     originals: Losses
     generated: Losses
     controls: Losses
@@ -106,7 +106,7 @@ class SegmentedLosses:
 def losses_of(
     cases: Cases, mapping: ClassMap, first: SegmenterCounts, cased: SegmenterCounts, control: SegmenterCounts
 ) -> SegmentedLosses:
-    """Protected classes, by the task of each image, that a segmenter misses on originals and loses on others."""
+    """Return the protected classes, by the task of each image, missed on originals and lost on other images."""
     ways = [
         ways_of(cases, images, held.place) for images, held in ((cases.generated, cased), (cases.controls, control))
     ]
@@ -130,8 +130,8 @@ def losses_of(
 
 
 def ways_of(cases: Cases, images: Images, place: Numbers) -> tuple[list[tuple[str, str]], Numbers]:
-    """The ways in which images in these places are protected, in the order in which they come: in JSON the classes that
-    the task names, and the names of the class numbers of the mask. And the number of the way of each image.
+    """Return the ways in which images in these places are protected, in order of appearance, and the number of each
+    image's way. A way is, in JSON, the task's classes and the names of the mask's class numbers.
     """
     protected, names = cases.table.protected, images.masks.of(place).names
     texts = Texts(protected.values, protected.numbers[images.row[place]])
@@ -163,8 +163,8 @@ def cells_of(
     kept: Flags,
     shares: tuple[Floats, Floats],
 ) -> PixelCells:
-    """The images behind the figures. `kept` says of each test case whether its mask demonstrably holds, and `shares`
-    are the two confusion matrices that are shown: of originals, and of generated images.
+    """Return the images behind the figures. `kept` marks test cases whose masks demonstrably hold; `shares` are the two
+    confusion matrices shown, of originals and of generated images.
     """
     size, sources = len(cases.generated), len(cases.originals)
     protected = tuple(dict.fromkeys(lost.names))
@@ -183,7 +183,7 @@ def cells_of(
 
 
 def _packed(counted: SegmenterCounts, size: int, shares: Floats, absent: Flags) -> NDArray[np.uint8]:
-    """As `PixelCells.said` has it; `absent` are the groups that no mask has."""
+    """Return bits as in `PixelCells.said`; `absent` are the groups that no mask has."""
     columns = np.append(absent, True)
 
     def together(held: Floats) -> Floats:
@@ -201,18 +201,18 @@ def _packed(counted: SegmenterCounts, size: int, shares: Floats, absent: Flags) 
 
 @dataclass(frozen=True, eq=False)
 class MaskValidity:
-    """What is known of the masks of test cases."""
+    """Which masks of test cases hold."""
 
     holds: Flags
-    """Of each test case, whether its mask demonstrably holds."""
+    """For each test case, True if its mask demonstrably holds."""
     unchecked: int = 0
-    """How many masks of test cases wait for the segmenter of the checks."""
+    """Number of masks of test cases that wait for the segmenter of the checks."""
     why: str = ""
-    """What cannot be told, in a sentence; "" for nothing."""
+    """What cannot be decided, in a sentence; "" for nothing."""
 
 
 class MaskChecks:
-    """What the segmenter of the checks says of the masks of one workspace. May be used from any thread."""
+    """Checks the masks of one workspace by the segmenter of the checks. Thread-safe."""
 
     def __init__(self, workspace: Workspace, answers: ModelAnswers, checks: CheckSettings) -> None:
         self._workspace, self._answers, self._checks = workspace, answers, checks
@@ -220,23 +220,23 @@ class MaskChecks:
         self._key, self._warm = "", False
         self._ways: dict[tuple[str, str], int] = {}
         self._known = np.zeros((0, 3), np.int64)
-        """Of each row of what it said of masks: the row of the original and the way that it was last held against, and
-        whether it holds. So each mask is looked at once, whatever is evaluated.
+        """For each row of its predictions: row of the original and way it was last compared with, and whether it holds.
+        So each mask is checked once, whatever is evaluated.
         """
 
     @property
     def checker(self) -> UnderTestSettings | None:
-        """The segmenter of the checks; None where the profile names none."""
+        """Return the settings of the segmenter of the checks, or None if the profile names none."""
         return self._checks.own_segmenter()
 
     def warm(self, cases: Cases) -> None:
-        """Look once at what was said so far, so that nobody waits for that who waits for figures."""
+        """Read the predictions so far once, so that nobody has to wait for that before figures."""
         if not self._warm and self.checker is not None:
             self._warm = True
             self.of(cases)
 
     def of(self, cases: Cases, model: StoredModel | None = None, broken: Container[str] = ()) -> MaskValidity:
-        """What is known of masks, for an evaluation of `model`. `broken` images, by SHA-256, wait for nothing."""
+        """Return which masks hold, for an evaluation of `model`. `broken` images, by SHA-256, are not awaited."""
         images, columns = cases.generated, self._workspace.case_columns
         passed = columns.entries(ImageFilter(checks={MASK_KEPT: ("passed",)}))
         holds = np.isin(cases.table.entry[images.row], passed)
@@ -264,10 +264,10 @@ class MaskChecks:
         ways: Sequence[tuple[str, str]],
         number: Numbers,
     ) -> Flags:
-        """Whether each row of `pairs` holds, beside that of its original; `number` is its way among `ways`."""
-        if key != self._key:  # another model is found under the settings
+        """Return if the mask of each row of `pairs` holds, against its original; `number` is its way among `ways`."""
+        if key != self._key:  # the settings name another model now
             self._key, self._known = key, self._known[:0]
-        more = max(0, pairs.shape[0] - len(self._known))  # another thread may know of more rows by now
+        more = max(0, pairs.shape[0] - len(self._known))  # another thread may have added rows
         self._known = np.concatenate([self._known, np.full((more, 3), -1)])
         way = np.array([self._ways.setdefault(one, len(self._ways)) for one in ways], np.int64)[number]
         flags: Flags = self._known[row, 2] > 0

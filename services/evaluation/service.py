@@ -1,4 +1,4 @@
-"""What can be asked of evaluations, by pages, scripts and the command line: subjects, models, predictions, figures."""
+"""Entry point to evaluations for pages, scripts and the command line: subjects, models, predictions, figures."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ from storage.workspace import Workspace, kept_model
 READING = "reading images"
 LOOKING = "looking at the model"
 HELD = 8
-"""Evaluations, and subjects, that are kept until something is saved."""
+"""Evaluations, and subjects, that are cached until something is saved."""
 NO_MODEL = "There is no such model any more: take one from the list."
 NOT_LOADED = "Nobody has loaded this model yet: begin, and it says what classes it knows."
 
@@ -79,14 +79,14 @@ class EvaluationService:
         changes: Changes | None = None,
         execution: Execution | None = None,
     ) -> None:
-        """`execution` draws control sets; None where nothing is drawn."""
+        """`execution` draws control sets; None if nothing is drawn."""
         self._profile, self._workspace = profile, workspace
         self.predicting = Predicting(workspace, require_known)
         self._answers = ModelAnswers(workspace)
         self._masks = MaskChecks(workspace, self._answers, profile.checks)
         self._study_votes = StudyVotesReader(workspace)
         self.work = WorkQueue(changes, name="work with a model under test")
-        """Models that read images; `of(about(asked))` finds that of a question."""
+        """Queue of models that read images; `of(about(asked))` finds that of a question."""
         self.controls = None if execution is None else ControlSets(execution, self.cases, changes)
         """Draws control sets; `controls.work.of(about_control(subject))` finds that of a subject."""
         self._cases, self._found = Latest[Cases](HELD), Latest[EvaluationResult](HELD)
@@ -111,30 +111,30 @@ class EvaluationService:
         )
 
     def close(self) -> None:
-        """Stop what is read and drawn; it goes on where it was when it is begun again."""
+        """Stop reading and drawing; both resume there when begun again."""
         self.work.close()
         if self.controls is not None:
             self.controls.work.close()
 
-    # What there is
+    # Subjects and models
 
     def subjects(self) -> tuple[SubjectView, ...]:
-        """All versions of all test sets, the latest set first and of each set the latest version."""
+        """Return all versions of all test sets, the latest set and the latest version first."""
         versions = [one for held in self._workspace.test_sets.all() for one in reversed(held.versions)]
         return tuple(self.view(Subject(version=one.number)) for one in versions)
 
     def gallery(self) -> dict[TaskKind, int]:
-        """How many images of each kind of task the gallery shows; a kind without one is left out."""
+        """Return the number of gallery images by kind of task; kinds without images are left out."""
         found = self._workspace.catalogue.facets(names=("kind",))["kind"]
         return {kind: found[kind] for kind in get_args(TaskKind) if found.get(kind)}
 
     def view(self, subject: Subject) -> SubjectView:
-        """A subject as it is now. Raises UserError for a version that is gone."""
+        """Return the current state of a subject. Raises UserError if the version is gone."""
         return self.cases(subject).view
 
     def models(self, subject: Subject | None = None) -> tuple[ModelChoice, ...]:
-        """The models that can be chosen, for a subject or before there is one: those of the profile, then those that
-        were asked before, the latest first. Settings that load the same model are one choice.
+        """Return the models to choose from, for a subject or for none: those of the profile, then those used before,
+        the latest first. Settings that load the same model are one choice.
         """
         found: dict[str, ModelChoice] = {}
         for model, choice in self._choices(subject):
@@ -142,7 +142,7 @@ class EvaluationService:
         return tuple(found.values())
 
     def title(self, wanted: UnderTestSettings) -> str:
-        """Name of a model for page and report. Where other models have the same name, its differing settings follow."""
+        """Return the name of a model for pages and reports. Settings follow if other models have the same name."""
         title, stored = title_of(wanted), self.predicting.stored(wanted)
         others = [
             UnderTestSettings.model_validate(asked.settings)
@@ -153,14 +153,14 @@ class EvaluationService:
         return f"{title} ({differing})" if differing else title
 
     def choice(self, key: str, subject: Subject | None = None) -> ModelChoice:
-        """The choice of a key, also where `models` shows the same model by other settings. Raises UserError."""
+        """Return the choice of a key, also if `models` shows that model by other settings. Raises UserError."""
         for _, choice in self._choices(subject):
             if choice.key == key:
                 return choice
         raise UserError(NO_MODEL, field="key")
 
     def cases(self, subject: Subject) -> Cases:
-        """The images of a subject, as columns. Raises UserError."""
+        """Return the images of a subject, as columns. Raises UserError."""
         with self._lock:
             key = (repr(subject), self._workspace.saved())
             return self._cases.once(key, lambda: read_cases(self._workspace, subject))
@@ -168,12 +168,12 @@ class EvaluationService:
     # Asking a model
 
     def asked(self, sent: acts.OnModel) -> EvaluationQuestion:
-        """What a command asks. Raises UserError for a model that there is not."""
+        """Return the question of a command. Raises UserError for an unknown model."""
         subject = sent.subject
         return EvaluationQuestion(subject, self._wanted(sent, subject), sent.mapping, sent.weighing)
 
     def mapping(self, asked: EvaluationQuestion) -> ClassMapping | None:
-        """Map labels to classes; None if nobody has loaded the model. Raises UserError for a mapping that is none."""
+        """Map labels to classes; None if the model was never loaded. Raises UserError for an unreadable mapping."""
         stored = self.predicting.stored(asked.model)
         if stored is None:
             return None
@@ -184,18 +184,18 @@ class EvaluationService:
         return ClassMapping(stored.identity, report_of(mapping), problem, next(iter(cases.pictures), ""))
 
     def input_picture(self, asked: EvaluationQuestion) -> bytes:
-        """A PNG of the first image of the subject as the model gets it. Raises UserError where it cannot be shown."""
+        """Return a PNG of the subject's first image as the model gets it. Raises UserError if it cannot be shown."""
         cases = self.cases(asked.subject)
         self._require(cases)
         key = (model_key(asked.model), cases.pictures[0])
         return self._inputs.once(key, lambda: png_of(self.predicting.input_picture(asked.model, cases.pictures[0])))
 
     def keep_model_file(self, file: Path, name: str) -> dict[str, str]:
-        """Keep a model that a person uploads as `name`; return its source and file. Raises UserError for no model."""
+        """Keep an uploaded model called `name`. Return its source and file. Raises UserError if it is no model."""
         return keep_upload(self._workspace, file, name)
 
     def look(self, asked: EvaluationQuestion) -> WorkView:
-        """Begin to load the model, so that `mapping` can be told."""
+        """Begin to load the model, which `mapping` needs."""
 
         def work(on_count: OnCount) -> str:
             on_count(0, 0)
@@ -204,7 +204,7 @@ class EvaluationService:
         return self.work.begin(LOOKING, about(asked), work)
 
     def begin(self, asked: EvaluationQuestion) -> WorkView:
-        """Begin to read, or return the reading that goes on; the result is a `Read`. Raises UserError if it cannot."""
+        """Begin to read, or return the reading in progress. The result is a `Read`. Raises UserError if it cannot."""
         self._require(self.cases(asked.subject))
 
         def work(on_count: OnCount) -> Any:
@@ -218,9 +218,9 @@ class EvaluationService:
         return self.work.begin(READING, about(asked), work)
 
     def read(self, wanted: UnderTestSettings, cases: Cases, on_count: OnCount) -> Read:
-        """Have a model read what it has not read of a subject; and of a segmentation the segmenter of the checks, which
-        says of each mask whether it holds. Where it cannot, that stops nothing, and the result says why. `on_count` and
-        errors as `Predicting.read`.
+        """Have a model read the unread images of a subject; for a segmentation also the segmenter of the checks, which
+        decides whether each mask holds. If that one fails, the result says why, and all else goes on. `on_count` and
+        errors as in `Predicting.read`.
         """
         checker = self._masks.checker if cases.view.kind == "segmentation" else None
         if checker is None or model_key(checker) == model_key(wanted):
@@ -234,7 +234,7 @@ class EvaluationService:
         return read
 
     def pending(self, asked: EvaluationQuestion) -> Pending:
-        """How many images of a subject the model has still to read."""
+        """Count the images of a subject that the model has read and has still to read."""
         cases, stored = self.cases(asked.subject), self.predicting.stored(asked.model)
         broken = self.predicting.broken(cases.pictures)
         if stored is None:
@@ -244,7 +244,7 @@ class EvaluationService:
     # The control set
 
     def make_control(self, subject: Subject, key: str = "") -> WorkView:
-        """Begin to draw missing reconstructions, which the model of a `ModelChoice.key` then reads; "" for none. The
+        """Begin to draw missing reconstructions, then have the model of a `ModelChoice.key` read them; "" for none. The
         result is a `ControlsDrawn`. Raises UserError if it cannot.
         """
         model = self.choice(key, subject).settings if key else None
@@ -264,29 +264,26 @@ class EvaluationService:
     # Figures
 
     def evaluate(self, asked: EvaluationQuestion) -> Evaluated:
-        """All figures of what the model has read. Raises UserError for a subject or a model that gives none."""
+        """Return all figures of what the model has read. Raises UserError if subject or model give none."""
         return self.result(asked).evaluated
 
     def compare(self, first: EvaluationQuestion, second: EvaluationQuestion) -> ModelComparison | None:
-        """The second model beside the first on the same test cases; None where the two are asked of different images.
-
-        Raises UserError as `evaluate`.
-        """
+        """Compare two models on the same test cases. Return None if their subjects differ."""
         if first.subject != second.subject:
             return None
         return compared(self.result(first), self.result(second), first.weighing)
 
     def entries(self, asked: EvaluationQuestion, cell: Cell) -> tuple[int, ...]:
-        """The entries of the catalogue behind a number of `evaluate`, ascending."""
+        """Return the sorted catalogue entries behind a number of `evaluate`."""
         return entries_of(self.result(asked), cell)
 
     def rank(self, asked: EvaluationQuestion, most: int = 100) -> Ranking:
-        """In which order to look at the test cases, the first `most` of them. Raises UserError as `evaluate`."""
+        """Rank the test cases; returns the first `most`. Raises UserError as `evaluate`."""
         found, votes = self.result(asked), self._workspace.case_columns.outcomes()
         return self._ranking(asked, found, self._scored(found.cases, votes), votes, most)
 
     def ranked(self, asked: EvaluationQuestion, entries: Numbers, votes: Sequence[Outcome]) -> tuple[int, ...]:
-        """Entries of some test cases in the order of `rank`, learnt from these cases and votes alone."""
+        """Return entries of some test cases in the order of `rank`, learnt from these cases and votes alone."""
         found = self.result(asked)
         table = found.cases.table
         part = part_of(found, np.flatnonzero(np.isin(table.entry[found.cases.generated.row], entries)))
@@ -306,12 +303,12 @@ class EvaluationService:
         cases, stored = found.cases, self._stored(asked.model)
         entropy, gini = self._answers.doubts(stored, cases, cases.generated)
         passed = self._workspace.case_columns.passed(cases.table.entry[cases.generated.row])
-        if cases.view.kind == "segmentation" and not np.isfinite(entropy).any():  # it never tells how unsure it is
+        if cases.view.kind == "segmentation" and not np.isfinite(entropy).any():  # it gives no uncertainty
             return rank(found, None, None, score, passed, votes, most)
         return rank(found, entropy, gini, score, passed, votes, most)
 
     def rank_captions(self, asked: EvaluationQuestion, runs: Sequence[str]) -> CaptionRanking:
-        """Order of the captions of runs that are not drawn yet. Raises UserError as `rank`, and for an unknown run."""
+        """Rank the undrawn captions of runs. Raises UserError as `rank`, and for an unknown run."""
         found = self.result(asked)
         waiting = [self._workspace.runs.get(run) for run in dict.fromkeys(runs)]
         return rank_captions(found, self._workspace.case_columns.outcomes(), waiting)
@@ -319,20 +316,20 @@ class EvaluationService:
     # A study of validity
 
     def study_plan(self, asked: EvaluationQuestion, judged: int = acts.STUDY_IMAGES) -> StudyPlan:
-        """What a study of so many images would say. Raises UserError where none can be drafted."""
+        """Plan a study of this many images. Raises UserError if none can be drafted."""
         return plan_study(self.result(asked), judged)
 
     def draft_study(
         self, asked: EvaluationQuestion, judged: int = acts.STUDY_IMAGES, create: Create | None = None
     ) -> str:
-        """The id of a new draft with such a sample; `create` saves it. Raises UserError as `study_plan`."""
+        """Draft a study with that sample, saved by `create`, and return its id. Raises UserError as `study_plan`."""
         found = self.result(asked)
         return draft_study(self._workspace, found, plan_study(found, judged), self._stored(asked.model).key, create)
 
     # How it is done
 
     def result(self, asked: EvaluationQuestion) -> EvaluationResult:
-        """The figures with the columns behind them. Raises UserError as `evaluate`."""
+        """Return the figures with the columns behind them. Raises UserError as `evaluate`."""
         return self._found.once((repr(asked), self._workspace.saved()), lambda: self._evaluated(asked))
 
     def _evaluated(self, asked: EvaluationQuestion) -> EvaluationResult:
@@ -354,13 +351,13 @@ class EvaluationService:
         ).result()
 
     def _scored(self, cases: Cases, votes: list[Outcome]) -> Scored | str:
-        """The score of all images of a task: the same whatever is asked, until images or votes come."""
+        """Return the score of all images of a task, cached until images or votes change."""
         if not votes:
             return NOT_JUDGED
         table, task = cases.table, cases.task
         with self._lock:
             held = self._score.get(task)
-        # What never changes of images is one object until there are others.
+        # Unchanging image data is one object until images are added.
         if held is None or held[0] is not table.sources or held[1] != votes:
             held = table.sources, votes, score_images(table, self._workspace.case_columns.checks(), votes, task)
             with self._lock:
@@ -368,14 +365,14 @@ class EvaluationService:
         return held[2]
 
     def _stored(self, model: UnderTestSettings) -> StoredModel:
-        """The model as it was loaded last. Raises UserError if it never was, or its file has gone since."""
+        """Return the model as loaded last. Raises UserError if it was never loaded, or its file is gone."""
         stored = self.predicting.stored(model)
         if stored is None:
             raise UserError(NOT_LOADED)
         return stored
 
     def class_map(self, asked: EvaluationQuestion, cases: Cases, stored: StoredModel) -> ClassMap:
-        """What the labels are for the model. Raises UserError for a file of one's own that cannot be read."""
+        """Map the labels to classes of the model. Raises UserError for a mapping file that cannot be read."""
         own = None
         if asked.mapping.strip():
             is_table = re.search(r"(?m)^\s*\[labels\]\s*$", asked.mapping)
@@ -385,7 +382,7 @@ class EvaluationService:
         return map_classes(cases.labels, stored.identity.classes, kind, own, everywhere)
 
     def misfit(self, cases: Cases, stored: StoredModel) -> str:
-        """Why a model cannot be asked about these images, in a sentence; "" where it can."""
+        """Return why a model cannot be asked about these images, in a sentence; "" if it can."""
         if cases.view.kind in (None, stored.identity.kind):
             return ""
         does = {"classification": "classifier", "segmentation": "segmenter"}
@@ -400,7 +397,7 @@ class EvaluationService:
             raise UserError(cases.view.problem, field="subject")
 
     def _choices(self, subject: Subject | None) -> Iterator[tuple[str, ModelChoice]]:
-        """Yield each choice with the stored key of its model, or with its own key while nobody has loaded it."""
+        """Yield each choice with the stored key of its model, or with its own key if it was never loaded."""
         cases = self.cases(subject) if subject is not None else None
         kinds: tuple[TaskKind, ...] = get_args(TaskKind)
         if cases is not None and cases.view.kind is not None:
@@ -437,7 +434,7 @@ class EvaluationService:
         if sent.key:
             return self.choice(sent.key, subject).settings
         if sent.source == "profile":
-            chosen_model(sent)  # which refuses a name or a file that the profile's own model does not have
+            chosen_model(sent)  # refuses a name or file that the profile's model does not have
             kind = self.view(subject).kind
             wanted = self._profile.model_under_test.of(kind) if kind is not None else None
             if wanted is None:
@@ -456,23 +453,23 @@ class EvaluationService:
 
 
 def cancelled(queue: WorkQueue, number: int) -> dict[str, Any]:
-    """Ask a piece of work to stop, and return it, JSON-ready."""
+    """Ask a piece of work to stop. Return it, JSON-ready."""
     queue.cancel(number)
     return work_facts(queue.view(number))
 
 
 def about(asked: EvaluationQuestion) -> str:
-    """What work with a question is found by."""
+    """Return the key that finds the work on a question."""
     return hashlib.sha256(repr((asked.subject, asked.model)).encode()).hexdigest()[:24]
 
 
 def about_control(subject: Subject) -> str:
-    """What the drawing of a control set is found by."""
+    """Return the key that finds the drawing of a control set."""
     return hashlib.sha256(repr(subject).encode()).hexdigest()[:24]
 
 
 def model_choice_key(wanted: UnderTestSettings) -> str:
-    """`ModelChoice.key` of settings. A model that lies in the workspace keeps it when the workspace is moved."""
+    """Return `ModelChoice.key` of settings. A model in the workspace keeps its key when the workspace moves."""
     kept = kept_model(wanted.file)
     if kept is not None:
         wanted = wanted.model_copy(update={"file": "/".join(kept)})
@@ -480,27 +477,27 @@ def model_choice_key(wanted: UnderTestSettings) -> str:
 
 
 def title_of(wanted: UnderTestSettings) -> str:
-    """What page and report call a model: a file by its name alone, wherever it lies."""
+    """Return the name of a model for pages and reports: of a file its bare name, in any folder."""
     if wanted.source in ("file", "onnx") or (wanted.source == "transformers" and not wanted.name):
         return f"{wanted.name} {Path(wanted.file).name}".strip()
     return wanted.title
 
 
 def settings_words(wanted: UnderTestSettings, others: Sequence[UnderTestSettings]) -> str:
-    """The settings in which a model differs from `others`, such as "mean 0.5, std of the file"; "" for none."""
+    """Return the settings that differ from `others`, such as "mean 0.5, std of the file"; "" for none."""
     said = list[str]()
     for name in ("size", "mean", "std", "layout", "classes"):
         value = getattr(wanted, name)
         if any(getattr(one, name) != value for one in others):
             said.append(f"{name} {few_names(value.split(', ')) or 'of the file'}")
-    folder, *folders = (Path(one.file).parent.name for one in (wanted, *others))  # of an upload the hash of its bytes
+    folder, *folders = (Path(one.file).parent.name for one in (wanted, *others))  # for an upload, the hash of its bytes
     if any(one != folder for one in folders):
         said.append(f"file in {folder[:12]}")
     return ", ".join(said)
 
 
 def work_facts(view: WorkView) -> dict[str, Any]:
-    """A piece of work, JSON-ready."""
+    """Return a piece of work, JSON-ready."""
     state = "stopping" if view.stopping and view.active else view.state
     note = getattr(view.result, "note", "")
     return facts(view, "done total doing seconds_left error", work=view.id, state=state, note=note)

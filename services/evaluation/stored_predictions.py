@@ -1,6 +1,6 @@
-"""What a model says of the images of a subject, as columns: answers of a classifier, counts of pixels of a segmenter.
+"""Stored predictions for the images of a subject, as columns: answers of a classifier, pixel counts of a segmenter.
 
-All that a model ever said is read once and held; after that only what came since.
+All predictions of a model are read once and cached; later reads add only new ones.
 """
 
 from __future__ import annotations
@@ -33,36 +33,36 @@ NONE: Numbers = np.zeros(0, np.int64)
 K = TypeVar("K")
 T = TypeVar("T")
 MODELS_HELD = 2
-"""Models of a kind whose answers are held in memory: 250 MB each for 125,000 images and 1,000 classes."""
+"""Models of a kind whose answers are cached in memory: 250 MB each for 125,000 images and 1,000 classes."""
 
 LOOKED_AT_ONCE = 4096
-"""Images whose probabilities are worked with at a time."""
+"""Images whose probabilities are processed at a time."""
 
 
 @dataclass(frozen=True, eq=False)
 class ClassifierAnswers:
-    """What a classifier says of some images; those of which nothing is known, or that have no label, are not there."""
+    """Answers of a classifier for some images, without those that are unread or have no label."""
 
     place: Numbers
-    """Of each, its place among the images."""
+    """Place of each among the images."""
     answers: Answers
     true: Floats
-    """The probability of the true class; NaN where it cannot be compared."""
+    """Probability of the true class; NaN if it cannot be compared."""
     inexact: int
-    """Of how many only the likeliest classes are known."""
+    """Number of images with only their likeliest classes known."""
 
 
 @dataclass(frozen=True)
 class SegmenterCounts:
-    """The pixels of the images of a subject, of one of its three kinds."""
+    """Pixel counts for one of the three kinds of images of a subject."""
 
     place: Numbers
-    """The place of each among the images; the others were not read, or have no mask."""
+    """Place of each among the images; the others were not read, or have no mask."""
     pixels: Pixels
 
 
 class _ReadImages:
-    """The images that a model has read, each with the number of its last row; also of a table, column by column."""
+    """Images that a model has read, each with the number of its last row; also mapped to the columns of a table."""
 
     def __init__(self) -> None:
         self.number: dict[str, int] = {}
@@ -70,15 +70,15 @@ class _ReadImages:
         self._columns: tuple[Texts, Numbers, Numbers] | None = None
 
     def add(self, images: Collection[str]) -> None:
-        """Number further rows, one an image."""
+        """Number further rows, one for each image."""
         self.number.update(zip(images, range(self._rows, self._rows + len(images)), strict=True))
         self._rows += len(images)
         self._columns = None
 
     def of(self, cases: Cases, images: Images) -> Numbers:
-        """The number of each image; -1 of one that the model has not read."""
+        """Return the number of each image; -1 for one that the model has not read."""
         table = cases.table
-        # What never changes of images is one object until there are others.
+        # Unchanging image data is one object until images are added.
         if self._columns is None or self._columns[0] is not table.images:
             of_images, of_sources = (
                 np.array([self.number.get(sha, -1) for sha in column.values], np.int64)
@@ -93,7 +93,7 @@ class _Probabilities:
     """The stored answers of one classifier."""
 
     last: int = 0
-    """The id of the last row that was read from the workspace, as in the two others."""
+    """Id of the last row read from the workspace, also in `_PixelCounts` and `_Doubts`."""
     images: _ReadImages = field(default_factory=_ReadImages)
     likeliest: NDArray[Any] = field(default_factory=lambda: np.zeros(0, np.uint16))
     numbers: NDArray[Any] = field(default_factory=lambda: np.zeros((0, 0), np.float16))
@@ -108,21 +108,21 @@ class _Probabilities:
 
 @dataclass
 class _PixelCounts:
-    """The stored counts of pixels that one segmenter said of masks."""
+    """Stored counts of the pixels that one segmenter predicted on masks."""
 
     last: int = 0
     images: _ReadImages = field(default_factory=_ReadImages)
     mask: dict[str, int] = field(default_factory=dict)
-    """The number of each mask."""
+    """Number of each mask."""
     both: Numbers = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     """Image and mask of each row of `pairs`."""
     pairs: sparse.csr_array = field(default_factory=lambda: pairs_of_images(NONE, NONE, NONE, []))
     order: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
-    """The rows by image and mask; of the same ones in the order in which they came."""
+    """Rows sorted by image and mask, in order of arrival within a pair."""
     keys: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
-    """Of each of these, a number for its image and mask: ascending."""
+    """Ascending number of image and mask for each row in `order`."""
     _numbers: tuple[list[str], Numbers] | None = None
-    """Of the masks of the subject that was asked last, which these are in `mask`."""
+    """Masks of the last subject, and their numbers in `mask`."""
 
     def add(self, new: Sequence[tuple[str, str, NDArray[Any]]]) -> None:
         from scipy import sparse
@@ -139,7 +139,7 @@ class _PixelCounts:
         self.keys, self._numbers = keys[self.order], None
 
     def rows_of(self, cases: Cases, images: Images) -> Numbers:
-        """The row of each image with its mask, the last that came; -1 where nothing is known of them."""
+        """Return the latest row of each image with its mask; -1 if there is none."""
         image, mask = self.images.of(cases, images), self._masks_of(images)
         wanted = self._keys(image, mask)
         at = np.searchsorted(self.keys, wanted, side="right") - 1
@@ -161,7 +161,7 @@ class _PixelCounts:
 
 @dataclass
 class _Doubts:
-    """The stored uncertainty of one segmenter."""
+    """Stored uncertainty of one segmenter."""
 
     last: int = 0
     images: _ReadImages = field(default_factory=_ReadImages)
@@ -174,7 +174,7 @@ class _Doubts:
 
 
 class ModelAnswers:
-    """The answers of the models under test of one workspace. May be used from any thread."""
+    """The answers of the models under test of one workspace. Thread-safe."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -184,7 +184,7 @@ class ModelAnswers:
         self._lock = threading.Lock()
 
     def classified(self, model: StoredModel, mapping: ClassMap, cases: Cases, images: Images) -> ClassifierAnswers:
-        """What a classifier says of images of a subject with a label."""
+        """Return a classifier's answers for a subject's images with a label."""
         with self._lock:
             stored = self._probabilities_of(model, cases)
             row = stored.images.of(cases, images)
@@ -196,7 +196,7 @@ class ModelAnswers:
         return ClassifierAnswers(place, answers, true, int((~exact[row]).sum()))
 
     def doubts(self, model: StoredModel, cases: Cases, images: Images) -> tuple[Floats, Floats]:
-        """Entropy and DeepGini of each image, means over pixels for a segmenter; NaN where unknown."""
+        """Return entropy and DeepGini of each image, means over pixels for a segmenter; NaN if unknown."""
         if model.identity.kind == "segmentation":
             return self._doubts_of_segmenter(model.key, cases, images)
         with self._lock:
@@ -221,7 +221,7 @@ class ModelAnswers:
         return found[:, 0], found[:, 1]
 
     def segmented(self, model: StoredModel, mapping: ClassMap, cases: Cases, images: Images) -> SegmenterCounts:
-        """What a segmenter says of images of a subject with a mask."""
+        """Return a segmenter's pixel counts for a subject's images with a mask."""
         pairs, row = self.pairs(model.key, cases, images)
         place, groups = np.flatnonzero(row >= 0), len(mapping.groups)
         if not len(place):
@@ -237,13 +237,13 @@ class ModelAnswers:
         return SegmenterCounts(place, Pixels(images.source[place], counts))
 
     def pairs(self, key: str, cases: Cases, images: Images) -> tuple[sparse.csr_array, Numbers]:
-        """All pairs of pixels of the segmenter of a key, and the row of each image with its mask; -1 if not counted."""
+        """Return all pixel pairs of the segmenter of a key, and the row of each image with its mask; -1 if none."""
         with self._lock:
             stored = self._counts(key)
             return stored.pairs, stored.rows_of(cases, images)
 
     def read_of(self, model: StoredModel, cases: Cases) -> int:
-        """How many of the pictures of a subject the model has read; of a segmenter also counted."""
+        """Return the number of a subject's pictures that the model has read; for a segmenter also counted."""
         if model.identity.kind != cases.view.kind:
             known = self._workspace.models_under_test.latest(model.key)
             return sum(sha in known for sha in cases.pictures)
@@ -260,7 +260,7 @@ class ModelAnswers:
         return len(cases.pictures) - len(missing)
 
     def _probabilities_of(self, model: StoredModel, cases: Cases) -> _Probabilities:
-        """The stored answers of a classifier, with those that came since the last time."""
+        """Return the stored answers of a classifier, with new ones."""
         with _latest(self._probabilities, model.id, _Probabilities) as stored:
             rows, stored.last = self._workspace.models_under_test.probabilities(model, stored.last)
             if len(rows.images):
@@ -271,7 +271,7 @@ class ModelAnswers:
         return stored
 
     def _add_likeliest(self, model: StoredModel, stored: _Probabilities, shas: Sequence[str]) -> None:
-        """Add predictions that were made image by image. They have the likeliest classes alone: others count as 0."""
+        """Add predictions made image by image. They have only the likeliest classes: others count as 0."""
         known = self._workspace.models_under_test.latest(model.key)
         wanted = [known[sha] for sha in shas if sha in known]
         place = {name: number for number, name in reversed(list(enumerate(model.identity.classes)))}
@@ -280,7 +280,7 @@ class ModelAnswers:
         for image, top in self._workspace.models_under_test.guesses(wanted):
             guesses = [(place[one["label"]], one["probability"]) for one in top if one["label"] in place]
             if not guesses or len(guesses) < len(top):
-                continue  # of a model that this one has taken the place of
+                continue  # of an earlier model under this key
             row = np.zeros(len(model.identity.classes), np.float16)
             for number, probability in guesses:
                 row[number] = probability
@@ -291,8 +291,8 @@ class ModelAnswers:
             stored.add(ProbabilityRows(images, np.array(likeliest, np.uint16), np.stack(numbers)), exact=False)
 
     def _counts(self, key: str) -> _PixelCounts:
-        """The stored counts of a segmenter, with those that came since the last time."""
-        with _latest(self._pixels, key, _PixelCounts, MODELS_HELD + 1) as stored:  # that of the checks, too
+        """Return the stored counts of a segmenter, with new ones."""
+        with _latest(self._pixels, key, _PixelCounts, MODELS_HELD + 1) as stored:  # also that of the checks
             new, stored.last = self._workspace.models_under_test.pixel_counts(key, stored.last)
             if new:
                 stored.add(new)
@@ -301,7 +301,7 @@ class ModelAnswers:
 
 @contextmanager
 def _latest(cache: dict[K, T], key: K, make: Callable[[], T], most: int = MODELS_HELD) -> Iterator[T]:
-    """Take a value out of a cache, and put it back as its latest one, unless its update fails."""
+    """Take a value out of a cache, and put it back as the latest unless its update fails."""
     value = cache.pop(key, None) or make()
     yield value
     cache[key] = value

@@ -1,5 +1,5 @@
-"""A validity study for an evaluation: which images people should judge, so that faults of the model can be told from
-images that are no good, and how sure that will be.
+"""A validity study for an evaluation: the images that people should judge to tell faults of the model from invalid
+images, and the expected precision.
 """
 
 from __future__ import annotations
@@ -32,36 +32,36 @@ from services.studies.templates import TEMPLATES
 from storage.workspace import Workspace
 
 LIKELY_VALID = 0.8
-"""How many images are taken to be valid for the expected width: the paper found 82.7 % of 300."""
+"""Assumed share of valid images for the expected width: the paper found 82.7 % of 300."""
 TEMPLATE: Mapping[TaskKind, str] = {"classification": "classification", "segmentation": "preservation"}
-"""The questions that the images of the study are asked, right or wrong: does it still show its class, and are road,
-vehicles and pedestrians still where they were?
+"""Template of the questions for all images of the study: does it still show its class, or are road, vehicles and
+pedestrians still in their places?
 """
 SEED_DIGITS = 10**6
 Create = Callable[[str, Rules], str]
-"""Saves a new draft by its name and rules, and gives its id."""
+"""Saves a new draft by its name and rules, and returns its id."""
 
 
 @dataclass(frozen=True)
 class SampleRow:
-    """What is drawn of one stratum."""
+    """Sample of one stratum."""
 
     stratum: str
-    """Right or wrong, as `services.evaluation.results.STANDING` says it, and the edit type."""
+    """Right or wrong, in words of `services.evaluation.results.STANDING`, and the edit type."""
     images: int
     judged: int
 
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """A sample, and what may be expected of it."""
+    """A sample, and its expected precision."""
 
     rows: tuple[SampleRow, ...]
     width: float
-    """How wide the 95 % interval of the share of images that are wrong and valid is likely to be, 0 to 1."""
+    """Expected width of the 95 % interval of the share of images that are wrong and valid, 0 to 1."""
     kind: TaskKind = "classification"
     not_asked: int = 0
-    """Test cases left out, since no question of the template is about what they show."""
+    """Test cases left out: no question of the template is about what they show."""
 
     @property
     def judged(self) -> int:
@@ -69,20 +69,20 @@ class StudyPlan:
 
     @property
     def words(self) -> str:
-        """In a sentence or two."""
+        """Return the plan in a sentence or two."""
         left = [f"{row.stratum} ({row.images:,})" for row in self.rows if row.images and not row.judged]
         values = {"likely_valid": LIKELY_VALID, "standing": STANDING[self.kind], "asked_of": _asked_of()}
         return _TEXTS.paragraph("study-plan.txt", plan=self, left=left, **values)
 
 
 def plan_study(found: EvaluationResult, judged: int) -> StudyPlan:
-    """How many images of each stratum to judge, of at most `judged` in all. Raises UserError where no test case can be
-    judged: where none can be compared, and of a segmenter where no question of the template is about what they show.
+    """Plan how many images of each stratum to judge, at most `judged` in all. Raises UserError if no test case can be
+    compared, or for a segmenter if no question of the template is about what they show.
     """
     _, number, names, not_asked = _judgeable(found)
     images = np.bincount(number, minlength=len(names)).tolist()
     total = sum(images)
-    # An image that the model gets right is none that is wrong and valid, whatever people say of it.
+    # An image that the model gets right is never wrong and valid, whatever people say of it.
     kind: TaskKind = found.cases.view.kind or "classification"
     is_wrong = [name.startswith(f"{STANDING[kind][1]}, ") for name in names]
     sizes = sample_sizes(images, judged, wrong=is_wrong)
@@ -99,10 +99,10 @@ def plan_study(found: EvaluationResult, judged: int) -> StudyPlan:
 def draft_study(
     workspace: Workspace, found: EvaluationResult, plan: StudyPlan, model: str, create: Create | None = None
 ) -> str:
-    """Draft a study of such a sample, drawn at random within each stratum, with control and quiz items. Return its id.
+    """Draft a study of this sample, drawn at random within each stratum, with control and quiz items. Return its id.
 
-    All images get the same questions, each where it applies. `model` is what the predictions of the model are stored
-    under. `create` saves the draft before its items. Raises UserError as `plan_study`.
+    All images get the same questions, where they apply. `model` is the key of its stored predictions. `create` saves
+    the draft before its items. Raises UserError as `plan_study`.
     """
     places, number, names, _ = _judgeable(found)
     seed = secrets.randbelow(SEED_DIGITS)
@@ -137,7 +137,7 @@ def draft_study(
 
 
 def _judgeable(found: EvaluationResult) -> tuple[np.ndarray, np.ndarray, tuple[str, ...], int]:
-    """Test cases to judge, by place; their strata; the names of these; and how many no question is about."""
+    """Return places of test cases to judge, their strata, the strata's names, and the number without a question."""
     cases = found.cases
     there = found.compared[cases.generated.source] & (found.right != UNKNOWN)
     there &= cases.table.test_case[cases.generated.row] >= 0

@@ -1,5 +1,5 @@
-"""Votes of studies on test cases: who said what, what control items show of each worker, and how the images of each
-study were chosen. Read once for each state of a study.
+"""Votes of studies on test cases: each worker's votes, their answers on control items, and how the images of each study
+were chosen. Read once for each state of a study.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ from storage.workspace import Workspace
 
 NO_CONSENSUS = "no consensus"
 DRAWN, REMOVED = "items drawn", "items removed"
-"""Lines in the log of a study."""
+"""Events in the log of a study."""
 _FILTER = re.compile(r"that fitted \((.*)\), seed")
 _EQUALLY = re.compile(r"drawn (equally of each [a-z ]+)")
 _ANYWAY = ("kind: ", "test cases alone", "not in a study", "role: ")
-"""Parts of a filter that choose no test case before another."""
+"""Parts of a filter that prefer no test case over another."""
 LONGEST_WORDS = 120
 
 
 @dataclass(frozen=True)
 class StudyVotes:
-    """What is known of one study."""
+    """Votes of one study."""
 
     study: str
     title: str
     chosen: tuple[str, ...]
-    """Each way in which its images were chosen that is no random draw from all, in words."""
+    """Each way in which its images were chosen other than at random from all, in words."""
     cases: Numbers
-    """Of each single vote the test case; -1 of a control item. All columns have one length."""
+    """Test case of each single vote; -1 for a control item. All columns have equal length."""
     worker: Numbers
     valid: Flags
     known: Numbers
-    """Of a control item 1 if it is valid, else 0; -1 of a test case."""
+    """1 for a valid control item, 0 for an invalid one; -1 for a test case."""
     adjudicated: frozenset[int]
-    """Test cases on which the study lead has decided."""
+    """Test cases that the study lead has decided."""
 
 
 class StudyVotesReader:
-    """Reads the votes of studies, and keeps them until a study changes. Any thread may call it."""
+    """Reads the votes of studies, cached until a study changes. Thread-safe."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._studies = workspace.studies
@@ -55,7 +55,7 @@ class StudyVotesReader:
         self._kept: dict[str, tuple[int, StudyVotes]] = {}
 
     def of(self, outcomes: Sequence[Outcome], test_cases: Numbers) -> tuple[StudyVotes, ...]:
-        """The studies that judged some of these test cases, in their order."""
+        """Return the studies that judged some of these test cases, in their order."""
         own = np.isin([one.test_case for one in outcomes], test_cases).tolist()
         titles = {one.study: one.title for one, is_own in zip(outcomes, own, strict=True) if is_own}
         return tuple(self._of(study, title) for study, title in titles.items())
@@ -73,7 +73,7 @@ class StudyVotesReader:
 
 
 def how_chosen(log: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """Each way in which the images of a study were chosen that is no random draw from all, in words."""
+    """Return each way in which the images of a study were chosen other than at random from all, in words."""
     ways = list[str]()
     drawn = [detail for event, detail in log if event == DRAWN]
     if not drawn:
@@ -90,8 +90,8 @@ def how_chosen(log: Sequence[tuple[str, str]]) -> tuple[str, ...]:
 
 
 def chosen_words(studies: Sequence[StudyVotes], subject_filter: str) -> str:
-    """How judged images were chosen, such as “Birds”: review: accepted; "" where all are random draws. What the images
-    of the subject have in common, in words, chooses none of them.
+    """Return how judged images were chosen, such as “Birds”: review: accepted; "" if all are random draws. Filter parts
+    shared by the whole subject are left out.
     """
     common = set(subject_filter.split("; "))
     said = list[str]()
@@ -104,7 +104,7 @@ def chosen_words(studies: Sequence[StudyVotes], subject_filter: str) -> str:
 
 
 def votes_of(data: StudyData, title: str, chosen: tuple[str, ...]) -> StudyVotes:
-    """The single votes of a study that count, and the answers to its control items."""
+    """Return the single votes of a study that count, and the answers to its control items."""
     rules = data.study.rules
     telling = [one for one in rules.questions if one.valid and not one.follows]
     items = {item.id: item for item in data.items}
@@ -139,26 +139,26 @@ def votes_of(data: StudyData, title: str, chosen: tuple[str, ...]) -> StudyVotes
 
 
 def _says(questions: Sequence[Question], answers: Answers) -> bool | None:
-    """Whether these answers say that an image is valid; None where they say nothing of it."""
+    """Return whether these answers find an image valid; None if they do not say."""
     given = [(one, answers[one.id]) for one in questions if answers.get(one.id)]
     return all(answer in one.valid for one, answer in given) if given else None
 
 
 @dataclass(frozen=True, eq=False)
 class VotesOnCases:
-    """What studies say of the test cases of a subject, in their order."""
+    """Votes of studies on the test cases of a subject, in their order."""
 
     undecided: Flags
-    """Judged without a consensus, in all studies that have them."""
+    """Judged without a consensus in all studies that have it."""
     study: Numbers
-    """Place of the study whose word counts, or -1."""
+    """Place of the study that decides, or -1."""
     adjudicated: Flags
     ballots: Ballots
     studies: tuple[StudyVotes, ...]
 
 
 def votes_on(test_cases: Numbers, outcomes: Sequence[Outcome], studies: Sequence[StudyVotes]) -> VotesOnCases:
-    """The votes on these test cases. Of several studies of one case the last with a consensus counts, else the last."""
+    """Return the votes on these test cases. Of several studies of one, the last consensus counts, else the last."""
     place = {case: at for at, case in enumerate(test_cases.tolist()) if case >= 0}
     number = {one.study: at for at, one in enumerate(studies)}
     study, undecided = np.full(len(test_cases), -1), np.zeros(len(test_cases), bool)

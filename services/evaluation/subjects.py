@@ -1,11 +1,10 @@
 """The images of a subject as columns: originals, test cases and reconstructions, with label, source, split and mask.
+Test cases and reconstructions are never mixed: in any filter or test set, an image of a recipe that is the control of
+another (`Recipe.control`) is a control. All reconstructions of the same sources count, anywhere in the workspace, each
+for the test cases of the recipes whose control it is.
 
-Test cases and reconstructions are never mixed: whatever a filter or a test set holds, an image of a recipe that is the
-control of another (`Recipe.control`) is a control. All reconstructions of the same sources count, wherever in the
-workspace they are, each for the test cases of the recipes whose control it is.
-
-An image that people rejected counts in no figure, whatever the subject: a fault on it is none of the model's. That goes
-for a released version too, which keeps the image. Its figures then are of the others, and a note says how many it is.
+A rejected image counts in no figure, in any subject: a fault on it is not the model's. That holds for a released
+version too, which keeps the image. Its figures then exclude it, and a note says how many are excluded.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ from storage.curation.case_columns import REJECTED, CaseTable, SetRow, Texts, te
 from storage.workspace import Workspace
 
 MaskOf = tuple[str, str]
-"""The SHA-256 of a mask, and the names of its class numbers in JSON; ("", "{}") for none."""
+"""SHA-256 of a mask, and the names of its class numbers in JSON; ("", "{}") for none."""
 NO_MASK: MaskOf = ("", "{}")
 LONGEST_WORDS = 120
-"""Characters of a filter in a title."""
+"""Maximum characters of a filter in a title."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,11 +39,11 @@ class Masks:
     """The masks of some images, in their order."""
 
     shas: list[str] = field(default_factory=list)
-    """SHA-256 of all that may be there; one that names its classes in two ways is there twice."""
+    """SHA-256 of all possible masks; twice for one that names its classes in two ways."""
     classes: Texts = field(default_factory=lambda: texts_of(()))
     """In JSON, the names of the class numbers of each of these."""
     numbers: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
-    """Of each image its mask among them; -1 for none."""
+    """Index of the mask of each image; -1 for none."""
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -58,22 +57,22 @@ class Masks:
         return (known[number] for number in self.numbers.tolist())
 
     def of(self, places: Numbers) -> Masks:
-        """Those of the images in these places."""
+        """Return the masks of the images in these places."""
         return replace(self, numbers=self.numbers[places])
 
     @property
     def there(self) -> Flags:
-        """Which images have one."""
+        """Flag the images that have a mask."""
         return self.numbers >= 0
 
     @property
     def names(self) -> Texts:
-        """In JSON, the names of the class numbers of the mask of each image; -1 for no mask."""
+        """Return in JSON the names of the class numbers of each image's mask; number -1 for no mask."""
         return Texts(self.classes.values, np.append(self.classes.numbers, -1)[self.numbers])
 
 
 def masks_of(held: Sequence[MaskOf]) -> Masks:
-    """The masks of images one by one, `NO_MASK` for none."""
+    """Return the masks of images, one for each; `NO_MASK` for none."""
     number = {NO_MASK: -1}
     numbers = [number.setdefault(mask if mask[0] else NO_MASK, len(number) - 1) for mask in held]
     known = list(number)[1:]
@@ -82,19 +81,19 @@ def masks_of(held: Sequence[MaskOf]) -> Masks:
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Some images of a subject, column by column."""
+    """Some images of a subject, as columns."""
 
     row: Numbers
-    """Their place in `Cases.table`; -1 of an original."""
+    """Row in `Cases.table`; -1 for an original."""
     source: Numbers
-    """The number of the source of each, from 0."""
+    """Number of its source, from 0."""
     label: Numbers
-    """Its number among `Cases.labels`; -1 for none."""
+    """Number of its label among `Cases.labels`; -1 for none."""
     number: Numbers
-    """Its number among the images of the table, or of an original among the sources."""
+    """Number among the images of the table; for an original, among the sources."""
     shas: list[str]
     masks: Masks
-    """Of a segmentation; else empty."""
+    """Empty for a classification."""
 
     def __len__(self) -> int:
         return len(self.source)
@@ -107,42 +106,42 @@ class Cases:
     view: SubjectView
     table: CaseTable
     originals: Images
-    """One a source, in the order of their numbers."""
+    """One for each source, in the order of their numbers."""
     generated: Images
     controls: Images
     labels: tuple[str, ...]
-    """Of a classification, sorted; of a segmentation the classes of its masks, by their numbers."""
+    """Sorted labels of a classification; for a segmentation, the classes of its masks by number."""
     split: tuple[str, ...]
-    """Of each source; "" for none."""
+    """Split of each source; "" for none."""
     left_out: tuple[str, ...]
-    """What of it is not counted, each in one sentence."""
+    """What is not counted, one sentence each."""
     lacking: Numbers
-    """Place of a test case of each source and control set without a reconstruction, by which one can be drawn."""
+    """Place of one test case for each source and control set without a reconstruction; one can be drawn from it."""
     way: Numbers
-    """Of each test case the number of the recipe of its control set; -1 if its own recipe has none."""
+    """Recipe number of each test case's control set; -1 if its recipe has none."""
     control_way: Numbers
-    """The number of the recipe of each reconstruction. With `way` it says what is compared with what."""
+    """Recipe number of each reconstruction. Test cases are compared with those of the same `way`."""
     without_control: str
-    """A sentence on the test cases whose recipes have no control set; "" for none."""
+    """A sentence on test cases whose recipes have no control set; "" for none."""
 
     @cached_property
     def pictures(self) -> tuple[str, ...]:
-        """The SHA-256 of all images, each once: the originals first."""
+        """Return the SHA-256 of all images, each once, originals first."""
         return tuple(dict.fromkeys([*self.originals.shas, *self.generated.shas, *self.controls.shas]))
 
     @cached_property
     def digest(self) -> str:
-        """Another one where the images are others."""
+        """Return a digest that changes with the images."""
         return hashlib.sha256("\n".join(sorted(self.pictures)).encode()).hexdigest()[:16]
 
     @property
     def mixed(self) -> bool:
-        """True if its test cases are compared with several control sets, or some of them with none."""
+        """Return True if its test cases are compared with several control sets, or some with none."""
         return len(self.way) > 0 and bool((self.way != self.way[0]).any())
 
     @cached_property
     def of_edit_type(self) -> Mapping[str, Flags]:
-        """By edit type, sorted, whether each test case has an edit of it."""
+        """Map each edit type, sorted, to flags of the test cases with an edit of that type."""
         edits = self.table.edits
         place = np.full(len(self.table), -1)
         place[self.generated.row] = np.arange(len(self.generated))
@@ -156,7 +155,7 @@ class Cases:
 
     @property
     def task(self) -> TaskKind:
-        """That of its images, and of a subject without one a classification."""
+        """Return the task of its images; classification if there is no image."""
         return self.view.kind or "classification"
 
     @property
@@ -165,7 +164,7 @@ class Cases:
 
 
 def read_cases(workspace: Workspace, subject: Subject) -> Cases:
-    """The images of a subject as they are now. Raises UserError for a version that is gone."""
+    """Return the current images of a subject. Raises UserError if the version is gone."""
     columns = workspace.case_columns
     words = textwrap.shorten(subject.filter.words, LONGEST_WORDS, placeholder=" …")
     rows: dict[int, SetRow] = {}
@@ -182,7 +181,7 @@ def read_cases(workspace: Workspace, subject: Subject) -> Cases:
     else:
         entries = columns.entries(subject.filter)
         title = f"Images of a filter ({words})" if words else "All images"
-    table = columns.table()  # after the entries: it has all of them
+    table = columns.table()  # after the entries, so that it has all of them
     return _Reading(subject, title, table, rows, originals).cases(table.rows_of(entries))
 
 
@@ -205,12 +204,12 @@ class _Reading:
         ways = np.array([-1 if recipe is None else named.index(recipe.name) for recipe in controls])
         self._is_control = own[table.recipes.numbers] >= 0
         self._way = np.where(self._is_control, own[table.recipes.numbers], ways[table.recipes.numbers])
-        """The number of the recipe of the control set of each image, or of a control's own recipe; -1 for none."""
+        """Recipe number of each image's control set, or of a control's own recipe; -1 for none."""
         self._control_methods = [recipe.method for recipe in control_recipes()]
         self._left_out: list[str] = []
         self._labels, self._splits = table.labels, table.splits
         self._masks, self._mask_classes = table.masks, table.mask_classes
-        if rows:  # what a version says of an image counts in it
+        if rows:  # labels, splits and masks of the version come first
             own = table.rows_of(np.array(list(rows), np.int64))
             held = list(rows.values())
             self._labels = _with(table.labels, own, [one.label for one in held])
@@ -302,7 +301,7 @@ class _Reading:
         )
 
     def _labelled(self, rows: Numbers, first: Numbers, shas: list[str]) -> tuple[tuple[str, ...], Numbers, Numbers]:
-        """Labels, and that of each image and source. A source has its own, else that of its task, else of an image."""
+        """Return labels, and those of images and sources. A source takes its own, else its task's, else an image's."""
         own, tasks = self._labels, self._table.task_labels
         of_tasks = tasks.of(first)
         of_sources = [one or other for one, other in zip(of_tasks, own.of(first), strict=True)]
@@ -331,8 +330,8 @@ class _Reading:
         return found[alike]
 
     def _lacking(self, rows: Numbers, source: Numbers, of_source: Numbers, segments: bool) -> Numbers:
-        """Places of the first test case of each source and control set without a reconstruction, rejected ones
-        included.
+        """Return the first test case of each source and control set without a reconstruction; rejected ones count as
+        one.
         """
         table, ways = self._table, len(self._control_methods)
         number = {name: place for place, name in enumerate(table.methods.values)}
@@ -347,8 +346,8 @@ class _Reading:
         return lacking
 
     def _reconstructed(self, rows: Numbers, of_source: Numbers, segments: bool) -> Numbers:
-        """All reconstructions of the sources of these rows by the recipes of their control sets, whatever drew them and
-        whatever people said of them.
+        """Return all reconstructions of the sources of these rows by the recipes of their control sets, however drawn
+        and whatever their verdict.
         """
         table = self._table
         fits = self._is_control & table.there & (table.segmentation == segments)
@@ -372,7 +371,7 @@ class _Reading:
     def _masks_of(
         self, first: Numbers, rows: Numbers, controls: Numbers, shas: Sequence[str]
     ) -> tuple[Masks, Masks, Masks]:
-        """Masks of sources, test cases and reconstructions. A source has its own, else that of its first image."""
+        """Return masks of sources, test cases and reconstructions. A source has its own, else its first image's."""
         places = np.concatenate([first, rows, controls])
         masks, names = (Texts(one.values, one.numbers[places]) for one in (self._masks, self._mask_classes))
         told = [(place, self._originals[sha]) for place, sha in enumerate(shas) if sha in self._originals]
@@ -383,7 +382,7 @@ class _Reading:
             names = _with(names, where, [held.mask_classes for _, held in own])
         pairs = np.where(masks.numbers < 0, -1, masks.numbers * (len(names.values) + 1) + names.numbers + 1)
         found, row, number = np.unique(pairs, return_index=True, return_inverse=True)
-        none = int(np.count_nonzero(found < 0))  # it is the first, where it is there
+        none = int(np.count_nonzero(found < 0))  # none comes first, if there is one
         known, classes = masks.of(row[none:]), Texts(names.values, names.numbers[row[none:]])
         ends = np.cumsum([len(first), len(rows)])
         before, generated, drawn = (Masks(known, classes, part) for part in np.split(number - none, ends))
@@ -407,7 +406,7 @@ def _with(column: Texts, rows: Numbers, texts: Sequence[str]) -> Texts:
 
 
 def _mask_names(classes: Texts) -> tuple[str, ...]:
-    """The classes of masks, by their numbers; the same name of two numbers once."""
+    """Return the classes of masks, by number; a name with two numbers once."""
     found: dict[str, int] = {}
     for text in sorted(classes.values[number] for number in np.unique(classes.numbers).tolist()):
         for number, name in json.loads(text).items():

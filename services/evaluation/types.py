@@ -1,6 +1,6 @@
-"""What is asked of an evaluation and what comes back: the values that services, page, command line and scripts share.
+"""The questions and answers of evaluations, shared by services, pages, command line and scripts.
 
-All shares are 0 to 1. What cannot be told is None, and a sentence says why. Plain frozen dataclasses; no models.
+All shares are 0 to 1. Unknown values are None, with a sentence on why. Plain frozen dataclasses; no models.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from evaluation.sensitivity import SensitivityRow
 from evaluation.validity import ValidityEffect
 
 WITHOUT_SPLIT = "without a split"
-"""`Subject.split` for the sources that have none, where others have one."""
+"""`Subject.split` for sources without a split, if others have one."""
 EditTable = Literal["edit type", "keyword", "alternative", "class"]
 EDIT_TABLES: tuple[EditTable, ...] = get_args(EditTable)
-"""The tables of `Evaluated.edits`, in the order in which they are shown."""
+"""The tables of `Evaluated.edits`, in display order."""
 CellKind = Literal[
     "generated", "originals", "controls", "wrong", "right", "newly wrong", "newly right", "left out",
     "all wrong", "some wrong", "none wrong", "class", "confusion", "confusion before", "kept", "missed before",
@@ -33,40 +33,40 @@ CellKind = Literal[
 ]  # fmt: skip
 
 MOST_WRONG, LEAST_MIOU = 0.5, 0.25
-"""A model with a larger error, or a smaller mIoU, on the originals is probably not asked as it was trained."""
+"""With a larger error, or a smaller mIoU, on the originals, the model probably gets wrong inputs."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """The images that a model is evaluated on: those of a filter, in the catalogue or in a version of a test set."""
+    """Images that a model is evaluated on: those of a filter, in the catalogue or in a version of a test set."""
 
     version: int | None = None
     """`core.test_sets.SetVersion.number`; None for the catalogue."""
     filter: ImageFilter = field(default_factory=ImageFilter)
     """Reconstructions among its images count as controls, never as cases."""
     split: str = ""
-    """Only sources of this split; `WITHOUT_SPLIT` for those of none; "" where all are of one."""
+    """Only sources of this split; `WITHOUT_SPLIT` for those without; "" if all have the same."""
 
 
 @dataclass(frozen=True)
 class SubjectView:
-    """A subject as it is shown before a model is chosen."""
+    """A subject as shown before a model is chosen."""
 
     subject: Subject
     title: str
     kind: TaskKind | None
-    """None where there is no image."""
+    """None if there is no image."""
     sources: int
     cases: int
-    """Generated images, without the reconstructions."""
+    """Number of generated images, without reconstructions."""
     controls: int
-    """Reconstructions of the same sources, wherever they are in the workspace."""
+    """Number of reconstructions of the same sources, anywhere in the workspace."""
     splits: tuple[str, ...]
-    """Those of its sources, `WITHOUT_SPLIT` among them; one of several has to be chosen."""
+    """Splits of its sources, also `WITHOUT_SPLIT`; with several, one has to be chosen."""
     problem: str
-    """Why it cannot be evaluated, in one sentence; "" where it can."""
+    """Why it cannot be evaluated, in one sentence; "" if it can."""
     can_make_control: bool = False
-    """Whether `make-control-set` could add reconstructions: some source has none, and its file is in the workspace."""
+    """True if `make-control-set` can add reconstructions: a source has none, and its file is in the workspace."""
 
 
 @dataclass(frozen=True)
@@ -74,38 +74,38 @@ class ModelChoice:
     """A model that can be chosen for a subject."""
 
     key: str
-    """For addresses: stable, letters, digits and hyphens."""
+    """Stable key for URLs: letters, digits and hyphens."""
     title: str
     kind: TaskKind | None
-    """None where nobody has loaded it yet."""
+    """None if it was never loaded."""
     settings: UnderTestSettings
     from_profile: bool
     predicted: int
-    """Images of the subject (originals, cases and controls) that it has read already."""
+    """Number of the subject's images (originals, cases and controls) that it has read."""
 
 
 @dataclass(frozen=True)
 class EvaluationQuestion:
-    """One question: what does this model make of this subject?"""
+    """One question: how does this model do on this subject?"""
 
     subject: Subject
     model: UnderTestSettings
     mapping: str = ""
-    """The text of a file of one's own that maps labels to classes (CSV, or TOML with [labels]); "" for none."""
+    """Text of a user's file that maps labels to classes (CSV, or TOML with [labels]); "" for none."""
     weighing: results.Weighing = "source"
-    """What weighs the same in the figures."""
+    """Unit with equal weight in the figures."""
 
 
 @dataclass(frozen=True)
 class Pending:
-    """What has to be read by the model before there are figures."""
+    """Images that the model has to read before there are figures."""
 
     images: int
     """Originals, cases and controls, each picture once."""
     read: int
-    """Those of which a prediction is kept, and where a mask is needed, its pixels are counted."""
+    """Images with a stored prediction, and if they need a mask, counted pixels."""
     unreadable: int = 0
-    """Those that could not be read the last time: they are left out."""
+    """Images that could not be read the last time: they are left out."""
 
     @property
     def left(self) -> int:
@@ -114,17 +114,17 @@ class Pending:
 
 @dataclass(frozen=True)
 class Cell:
-    """A number that opens images: `EvaluationService.entries` gives their entries in the catalogue."""
+    """A number that opens images: `EvaluationService.entries` returns their catalogue entries."""
 
     kind: CellKind
     name: str = ""
-    """Of the row: the class (also of both confusions), the edit type, the keyword or the alternative; "" for all."""
+    """Row name: the class (also in both confusions), edit type, keyword or alternative; "" for all."""
     said: str = ""
-    """Of "confusion": the label that the model says of the image, or before of its original; "" for what is none of the
-    labels. Of a segmenter it is that of pixels, and opens the images of which at least as large a share of the class is
-    said to be that as of the whole set."""
+    """For "confusion": the label predicted for the image, for "confusion before" for its original; "" for none of the
+    labels. For a segmenter it is the label predicted for pixels: it opens images where at least as large a share of the
+    class is predicted as that label as in the whole set."""
     only_wrong: bool = False
-    """Of "class" and tables of edits: only cases that are newly wrong, or of a segmenter lose a class, or this one."""
+    """For "class" and tables of edits: only newly wrong cases, or for a segmenter cases that lose a class."""
 
 
 @dataclass(frozen=True)
@@ -143,19 +143,19 @@ WORST = 6
 
 @dataclass(frozen=True)
 class ClassMapping:
-    """What the labels of the subject are for the model, as it is shown before anything is computed."""
+    """Map from the subject's labels to the model's classes, shown before anything is computed."""
 
     identity: ModelIdentity
     report: results.MappingReport
     problem: str = ""
-    """Why nothing can be compared, in one sentence; "" where something can."""
+    """Why nothing can be compared, in one sentence; "" if something can."""
     sample: str = ""
-    """SHA-256 of an image of the subject, by which is shown what the model gets of it; "" where there is none."""
+    """SHA-256 of an image of the subject that shows how the model gets it; "" if there is none."""
 
 
 @dataclass(frozen=True)
 class StudyShown:
-    """A score of validity that was learnt from other studies, held against the votes of this one."""
+    """Agreement of a validity score learnt from other studies with the votes of this one."""
 
     study: str
     agreement: Agreement
@@ -163,23 +163,23 @@ class StudyShown:
 
 @dataclass(frozen=True)
 class ScoreView:
-    """A score of validity: what it was learnt from, and how far it agrees with people."""
+    """A validity score: the studies it learnt from, and its agreement with people."""
 
     studies: tuple[str, ...]
-    """Those with votes that it was learnt from."""
+    """Studies with votes that it was learnt from."""
     own: Agreement
-    """With votes on other sources than those that each score was learnt from."""
+    """Agreement with votes on sources other than those that each score was learnt from."""
     shown: tuple[StudyShown, ...]
-    """With each study that the others foretell; empty where there are too few."""
+    """Agreement with each study that the others predict; empty if there are too few."""
 
 
 @dataclass(frozen=True)
 class ModelComparison:
-    """A second model beside the first, on the same test cases."""
+    """A second model compared with the first, on the same test cases."""
 
     model: str
     answer: str
-    """Which is better, in a few sentences."""
+    """Which model is better, in a few sentences."""
     paired: results.PairedDifference
 
 
@@ -193,69 +193,69 @@ class EditGroup:
     """The most frequent edits in words, such as "red → blue"."""
     cluster: EditCluster
     entries: tuple[int, ...]
-    """In the catalogue, the most typical first."""
+    """Catalogue entries, the most typical first."""
     pictures: tuple[str, ...]
     """SHA-256 of the most typical images."""
 
 
 @dataclass(frozen=True)
 class LikenessFigures:
-    """All figures, of what the models have read."""
+    """Likeness figures of the images and texts that the models have read."""
 
     missing: int
-    """Images, words and captions that the embedder or the language model has still to read."""
+    """Images, words and captions still to be read by the embedder or the language model."""
     changed: str
     """The figure that edits change: the probability of the true class, or the share of right pixels."""
     groups: tuple[EditGroup, ...]
-    """What hurts most first."""
+    """The most harmful group first."""
     fidelity: Mapping[str, Fidelity]
-    """Of the test cases and of the reconstructions, against the originals."""
+    """Fidelity of test cases and of reconstructions, against the originals."""
     perplexity: Figure
-    """How many times as perplexing the language model finds the changed captions as those of the sources."""
+    """Perplexity of the changed captions divided by that of the sources' captions."""
     language: str
-    """The name of that model; "" until it has read a caption."""
+    """Name of the language model; "" until it has read a caption."""
     notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Evaluated:
-    """All that the page and a report show. Every part may be None; `notes` says why."""
+    """Everything on the page and in a report. Every part may be None; `notes` says why."""
 
     subject: SubjectView
     model: str
     kind: TaskKind
     identity: ModelIdentity | None
-    """None for predictions that were stored without one."""
+    """None for predictions stored without one."""
     mapping: results.MappingReport
     pending: Pending
-    """Figures are of what was read; `pending.left` is what is missing."""
+    """Figures cover what was read; `pending.left` is what is missing."""
     edits: Mapping[EditTable, tuple[EditRow, ...]]
-    """By the change of the true class's probability, or of the share of right pixels; what hurts most first."""
+    """By the change of the true class's probability, or of the share of right pixels; the most harmful first."""
     against_control: bool
-    """Whether `edits` compares with the reconstructions of the same sources; else with the originals."""
+    """True if `edits` compares with reconstructions of the same sources, False with the originals."""
     validity: ValidityEffect | None
     answer: str
-    """In a few sentences."""
+    """The answer in a few sentences."""
     notes: tuple[str, ...]
-    """What a person has to know, each one sentence."""
+    """Notes for the user, one sentence each."""
     effectiveness: results.Effectiveness | None = None
-    """Of a classifier."""
+    """For a classifier."""
     segmentation: results.SegmentationEffect | None = None
-    """Of a segmenter."""
+    """For a segmenter."""
     losses: results.LossEffect | None = None
-    """Of a segmenter: how often it loses a class, which is what counts as wrong of it."""
+    """For a segmenter: how often it loses a class, which counts as wrong."""
     labels: tuple[str, ...] = ()
-    """Of the subject, in the order of tables and confusion matrices; of a segmenter the groups that it tells apart."""
+    """Labels in the order of tables and confusion matrices; for a segmenter the groups that it tells apart."""
     thumbnails: Mapping[int, str] = field(default_factory=dict)
-    """By entry of `EditRow.worst`: the SHA-256 of its image."""
+    """SHA-256 of the image of each entry in `EditRow.worst`."""
     score: ScoreView | None = None
-    """Of the chance that people find an image valid; None where none can be learnt."""
+    """Score of the chance that people find an image valid; None if none can be learnt."""
     unchecked: int = 0
-    """Of a segmenter: how many masks of test cases wait for the segmenter of the checks."""
+    """For a segmenter: number of masks of test cases that wait for the segmenter of the checks."""
 
     @property
     def doubt(self) -> str:
-        """A sentence where the model does so badly on the originals that it may not be asked right; else ""."""
+        """Return a warning if the model does so badly on the originals that its inputs may be wrong; else ""."""
         error = self.effectiveness.error_original.value if self.effectiveness is not None else None
         miou = self.segmentation.miou_original.value if self.segmentation is not None else None
         if error is not None and error > MOST_WRONG:
@@ -271,5 +271,5 @@ class Evaluated:
 
     @property
     def sensitivity(self) -> Mapping[str, tuple[SensitivityRow, ...]]:
-        """The tables of edits as `evaluation.report` takes them."""
+        """Return the tables of edits for `evaluation.report`."""
         return {table: tuple(one.row for one in rows) for table, rows in self.edits.items()}

@@ -1,1 +1,1 @@
-"""Retraining a model under test: planned, run in the background, and reported."""
+"""Retraining of a model under test: planning, background work and reports."""

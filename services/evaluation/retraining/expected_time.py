@@ -1,6 +1,4 @@
-"""How long a retraining takes, told before it begins: by the speed of earlier trainings of the same model here, and by
-nothing else.
-"""
+"""Estimates how long a retraining takes, from the speed of earlier trainings of the same model here alone."""
 
 from __future__ import annotations
 
@@ -21,17 +19,17 @@ CANNOT_TELL = (
 
 @dataclass(frozen=True)
 class TrainingPace:
-    """How fast a model was trained."""
+    """Speed of a model's training."""
 
     an_image: float
     """Seconds to learn from one image in one update."""
     other: float | None
-    """Seconds of a training beside its updates: to load the model, tune and measure. None if it is not known."""
+    """Seconds beside the updates of a training: to load the model, tune and measure. None if unknown."""
 
 
 @dataclass(frozen=True)
 class ExpectedTime:
-    """How long a retraining is likely to take."""
+    """Estimated duration of a retraining."""
 
     trainings: int
     recipe: TrainingRecipe
@@ -44,7 +42,7 @@ class ExpectedTime:
 
     @property
     def words(self) -> str:
-        """It in a sentence or two."""
+        """Return the estimate in a sentence or two."""
         if self.seconds is None:
             return CANNOT_TELL
         day = f" of {datetime.fromisoformat(self.measured):%Y-%m-%d}" if self.measured else ""
@@ -54,7 +52,7 @@ class ExpectedTime:
 
 
 def pace_of(trainings: Iterable[KeptState]) -> TrainingPace | None:
-    """The speed of trainings; None if none was measured."""
+    """Return the median speed of trainings, or None if none was measured."""
     found = tuple(trainings)
     paces = [one.update_seconds / one.batch for one in found if one.update_seconds is not None]
     others = [one.other_seconds for one in found if one.other_seconds is not None]
@@ -62,7 +60,7 @@ def pace_of(trainings: Iterable[KeptState]) -> TrainingPace | None:
 
 
 def expected_time(trainings: int, recipe: TrainingRecipe, pace: TrainingPace | None, measured: str) -> ExpectedTime:
-    """How long so many trainings take at a speed that was measured at a moment."""
+    """Estimate the time of this many trainings, at a pace measured at a moment."""
     if pace is None:
         return ExpectedTime(trainings, recipe, None)
     each = recipe.updates * recipe.batch * pace.an_image + (pace.other or 0.0)

@@ -1,6 +1,6 @@
-"""Trains a model under test further with images of a subject, arm by arm and seed by seed, as a piece of work with
-progress and cancel. What is trained stays in a folder of the workspace, so that it goes on where it was stopped, and
-nothing is trained twice; what came of it is kept in the database.
+"""Retrains a model under test with images of a subject, arm by arm and seed by seed, as a piece of work with progress
+and cancel. Trainings stay in a folder of the workspace: a stopped one resumes, and nothing is trained twice. Results
+are stored in the database.
 """
 
 from __future__ import annotations
@@ -60,34 +60,34 @@ from storage.evaluation.models_under_test import StoredModel
 from storage.workspace import Workspace
 
 TRAINING = "training"
-"""How the name of a step begins in which updates are made."""
+"""Prefix of the names of steps that make updates."""
 RETRAINING, NO_RESULT = "retraining", "There is no such result any more."
 READING, LOOKING, MASKS = "reading images", "looking for images that are alike", "preparing masks"
 Groups = tuple[tuple[int, ...], ...]
 MaskNumbers = Callable[[Mapping[int, str]], NDArray[np.uint8]]
-"""Gives the group of each number of a mask, (256,), by the names of its numbers."""
+"""Returns the group of each number of a mask, (256,), from the names of its numbers."""
 OnStep = Callable[[str, int, int], None]
-"""Told what is done, how much of it is done, and of how much: updates of all trainings together while it trains. What
-it raises stops the work, which goes on there when it is begun again."""
+"""Called with the step, the amount done and the total; in training, updates of all trainings together. An error that it
+raises stops the work, which resumes there when begun again."""
 
 
 @dataclass(frozen=True)
 class KeptResult:
-    """What came of a retraining, and when."""
+    """Result of a retraining, and its time."""
 
     found: RetrainingResult
     created: str
     asked: str
     """`RetrainingQuestion.digest`."""
     note: str = ""
-    """What a person has to know now, in a sentence; "" for nothing."""
+    """Note for the user, in a sentence; "" for none."""
     number: int = 0
     """`StoredRetraining.id`."""
 
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """Weights that a retraining has left, to be chosen as a model under test."""
+    """Weights left by a retraining that can be chosen as a model under test."""
 
     number: int
     """`StoredRetraining.id`."""
@@ -97,23 +97,23 @@ class TrainedModel:
 
 @dataclass(frozen=True)
 class RetrainingChoices:
-    """What can be chosen for a retraining."""
+    """Options for a retraining."""
 
     problem: str
-    """Why nothing can be trained, in one sentence; "" where something can."""
+    """Why nothing can be trained, in one sentence; "" if something can."""
     edit_types: tuple[str, ...]
-    """Of which one may be kept from all arms."""
+    """Edit types that can be held out from all arms."""
     shifts: tuple[tuple[int, str], ...] = ()
-    """The versions of test sets that may stand for a natural shift, with what they are called."""
+    """Number and title of each version of a test set that can be the natural shift."""
 
 
 class Retrainings:
-    """The retrainings of one workspace. All methods may be called from any thread; one is worked on at a time."""
+    """The retrainings of one workspace, run one at a time. All methods may be called from any thread."""
 
     def __init__(self, workspace: Workspace, evaluations: EvaluationService, changes: Changes | None = None) -> None:
         self._workspace, self._evaluations = workspace, evaluations
         self.work = WorkQueue(changes, name="retraining")
-        """Its trainings; `of(about(asked))` finds them. The result is a `RetrainingResult`."""
+        """Queue of trainings; `of(about(asked))` finds one. The result is a `RetrainingResult`."""
 
     def register(self, commands: Commands) -> None:
         commands.add(
@@ -123,11 +123,11 @@ class Retrainings:
         commands.add(CancelRetraining, lambda sent: cancelled(self.work, sent.work))
 
     def close(self) -> None:
-        """Stop what is trained; it goes on where it was when it is begun again."""
+        """Stop the training; it resumes there when begun again."""
         self.work.close()
 
     def begin(self, asked: RetrainingQuestion) -> WorkView:
-        """Begin to train, or return the work that goes on. Raises UserError for what cannot be trained."""
+        """Begin to train, or return the work in progress. Raises UserError for what cannot be trained."""
         self._require(asked)
 
         def work(on_work: OnWork) -> RetrainingResult:
@@ -136,7 +136,7 @@ class Retrainings:
         return self.work.begin(RETRAINING, about(asked.asked), work)
 
     def choices(self, asked: EvaluationQuestion) -> RetrainingChoices:
-        """Return what can be chosen for a retraining. Raises UserError as `EvaluationService.cases`."""
+        """Return the options of a retraining. Raises UserError as `EvaluationService.cases`."""
         try:
             types = tuple(self._require(RetrainingQuestion(asked)).of_edit_type)
         except UserError as error:
@@ -147,8 +147,8 @@ class Retrainings:
         )
 
     def expected(self, asked: RetrainingQuestion) -> ExpectedTime:
-        """How long it takes at the speed at which the model was trained here before: with these images, or with others.
-        Raises UserError as `EvaluationService.cases`.
+        """Estimate the time from the speed of earlier trainings of the model here, with these images or others. Raises
+        UserError as `EvaluationService.cases`.
         """
         cases = self._evaluations.cases(asked.asked.subject)
         originals = round(SHARES["train"] * cases.view.sources)
@@ -167,7 +167,7 @@ class Retrainings:
         return pace_of(state for state, _ in found), max((used for _, used in found), default="")
 
     def kept(self, asked: EvaluationQuestion) -> tuple[KeptResult, ...]:
-        """What came of all retrainings of a model with images of a subject, the latest first."""
+        """Return the results of all retrainings of a model with images of a subject, the latest first."""
         found = []
         for one in self._workspace.retrainings.kept(kept_under(asked)):
             result: RetrainingResult = from_plain(RetrainingResult, one.told)
@@ -176,29 +176,29 @@ class Retrainings:
         return tuple(found)
 
     def result(self, asked: EvaluationQuestion, number: int) -> RetrainingResult:
-        """Return a kept result by its number. Raises UserError for one that is gone."""
+        """Return a stored result by its number. Raises UserError if it is gone."""
         found = next((one.found for one in self.kept(asked) if one.number == number), None)
         if found is None:
             raise UserError(NO_RESULT)
         return found
 
     def opens(self, asked: EvaluationQuestion, number: int, on: str, arm: str = "") -> tuple[int, ...]:
-        """Return the catalogue entries behind a set, or an arm on it. Raises UserError if none are kept."""
+        """Return the catalogue entries behind a set, or an arm on it. Raises UserError if none are stored."""
         opened = self.result(asked, number).opens(on, arm)
         if opened is None:
             raise UserError("No images are kept behind this number: begin again, and it opens them.")
         return opened.entries
 
     def weights(self, kept: KeptResult) -> tuple[weight_files.ArmWeights, ...]:
-        """Return the weights of the best training of each arm of a result, as far as they are still there."""
+        """Return the weights of the best training of each arm of a result that still exist."""
         return weight_files.best_weights(self._workspace, kept.found)
 
     def weights_file(self, asked: EvaluationQuestion, number: int, arm: str) -> tuple[str, Path]:
-        """Return name and file of the weights of one arm of a kept result. Raises UserError if they are gone."""
+        """Return name and file of the weights of one arm of a stored result. Raises UserError if they are gone."""
         return weight_files.weights_file(self._workspace, self.result(asked, number), arm)
 
     def trained(self) -> tuple[TrainedModel, ...]:
-        """The weights that the latest retraining of each model with each set of images has left, the latest first."""
+        """Return the weights of the latest retraining of each model with each set of images, the latest first."""
         found, seen = list[TrainedModel](), set[str]()
         for row in self._workspace.retrainings.kept():
             if row.about in seen:
@@ -209,7 +209,7 @@ class Retrainings:
         return tuple(found)
 
     def as_model(self, number: int, arm: str) -> dict[str, str]:
-        """Keep the weights of an arm of a retraining as a model under test; return its source and file. Raises
+        """Keep the weights of an arm of a retraining as a model under test. Return its source and file. Raises
         UserError if they are gone.
         """
         row = next((one for one in self._workspace.retrainings.kept() if one.id == number), None)
@@ -224,11 +224,11 @@ class Retrainings:
         return {"source": "file" if folder is None else "transformers", "file": str(file)}
 
     def disk(self) -> int:
-        """How many bytes all trainings of the workspace take."""
+        """Return the bytes that all trainings of the workspace take."""
         return weight_files.disk_of(self._workspace)
 
     def retrain(self, asked: RetrainingQuestion, on_step: OnStep) -> RetrainingResult:
-        """Train all arms by all seeds, measure them, and keep what came of it. Raises UserError for what cannot be."""
+        """Train all arms with all seeds, measure them, and store the result. Raises UserError if it cannot train."""
         cases = self._require(asked)
         stored = self._evaluations.predicting.identify(asked.asked.model, lambda: on_step(LOOKING, 0, 0))
         misfit = self._evaluations.misfit(cases, stored)
@@ -249,7 +249,7 @@ class Retrainings:
         )
         if asked.shift is not None:
             rows = self._workspace.case_columns.set_rows(asked.shift)
-            table = self._workspace.case_columns.table()  # after the rows: it has all of them
+            table = self._workspace.case_columns.table()  # after the rows, so that it has all of them
             held = hashes_of(self._workspace, (row.image for row in rows))
             looks |= {sha: one.perceptual for sha, one in held.items()}
             learnt_from = [sha for sha, side in zip(cases.originals.shas, parted.side, strict=True) if side != "test"]
@@ -274,7 +274,7 @@ class Retrainings:
     # How it is done
 
     def _require(self, sent: RetrainingQuestion) -> Cases:
-        """Raises UserError where nothing can be trained."""
+        """Raise UserError if nothing can be trained."""
         asked, cases = sent.asked, self._evaluations.cases(sent.asked.subject)
         if cases.view.problem:
             raise UserError(cases.view.problem, field="subject")
@@ -284,11 +284,11 @@ class Retrainings:
             raise UserError("An update learns from 2 images at least.", field="batch")
         require_unseen(cases, sent.unseen)
         if sent.shift is not None:
-            self._workspace.test_sets.version(sent.shift)  # one that is gone is told now
+            self._workspace.test_sets.version(sent.shift)  # raises now if it is gone
         return cases
 
     def _valid(self, cases: Cases, parted: DataSplit) -> tuple[list[Outcome], ValidCases]:
-        """Votes on sources of the training side, and which test cases count as valid by them."""
+        """Return votes on sources of the training side, and which test cases count as valid by them."""
         columns = self._workspace.case_columns
         outcomes = columns.outcomes()
         judged = judged_of(cases, outcomes)
@@ -308,7 +308,7 @@ class Retrainings:
         return np.array([place[one] for one in order], np.int64)
 
     def _examples(self, mapping: ClassMap, numbers: MaskNumbers, on_step: OnStep) -> Examples:
-        """Examples whose masks have the numbers of groups, in files that are made once."""
+        """Return examples whose masks have the numbers of groups, in files made once."""
         folder, images = self._workspace.trainings / "masks", self._workspace.images
 
         @cache
@@ -342,7 +342,7 @@ class Retrainings:
         total = len(planned.arms) * asked.seeds * recipe.updates
         done, said, trainings = 0, {}, list[ArmTraining]()
         of = (kept_under(asked.asked), title_of(asked.asked.model), cases.view.title, asked.asked.subject.split)
-        # Seed by seed: what is stopped early has all arms of the seeds that it has.
+        # Seed by seed: an early stop leaves all arms of the finished seeds.
         for seed in range(asked.seeds):
             for arm in planned.arms:
                 named = _training_digest(stored, asked, arm, recipe, seed, planned, groups)
@@ -386,8 +386,8 @@ def parted_of(
     asked: RetrainingQuestion,
     on_count: OnCount | None = None,
 ) -> tuple[DataSplit, dict[str, int]]:
-    """The images of a subject by sides, and the perceptual hash of each. Raises UserError as `part`, and for an image
-    whose file is missing or damaged.
+    """Return the images of a subject by sides, and the perceptual hash of each. Raises UserError as `part`, and for an
+    image with a missing or damaged file.
     """
     held = hashes_of(workspace, cases.pictures, on_count)
     looks = {sha: one.perceptual for sha, one in held.items()}
@@ -397,7 +397,7 @@ def parted_of(
 
 
 def retraining_question(asked: EvaluationQuestion, sent: BeginRetraining) -> RetrainingQuestion:
-    """A question about a model and a subject, in the way that a command says."""
+    """Return the question about a model and a subject that a command asks."""
     given = {one.name: getattr(sent, one.name) for one in fields(RetrainingQuestion) if one.name != "asked"}
     return RetrainingQuestion(asked, **given | {"arms": tuple(dict.fromkeys(sent.arms))})
 

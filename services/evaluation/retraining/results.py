@@ -1,5 +1,5 @@
-"""The results of a retraining: worked out from the answers of the trained models, as it is kept, for scripts and for
-people. Shares are 0 to 1. Pure.
+"""Results of a retraining: calculated from the answers of the trained models, as stored, for scripts and for people.
+Shares are 0 to 1. Pure.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from services.evaluation.subjects import Cases
 from storage.evaluation.models_under_test import StoredModel
 
 MOST_OPENED = 1000
-"""Entries behind a number: more nobody looks at, and all of them are kept with each result."""
+"""Maximum entries behind a number: nobody looks at more, and each result stores them."""
 LOWEST = 10
-"""Of a segmenter one of so many images opens, those of which fewest pixels are right."""
+"""For a segmenter, one of this many images opens: those with the fewest right pixels."""
 HOW_PARTED = (
     f"Of the sources {100 * SHARES['train']:.0f} % are learnt from, {100 * SHARES['tune']:.0f} % tuned with and "
     f"{100 * SHARES['test']:.0f} % measured with. What was made of a source is on its side. Sources that look alike "
     "are on one side, and so are copies: mirrored, cropped, shifted, scaled, saved again, or with a mark upon them.",
     RATES,
 )
-"""How sources are parted, for people: a paragraph each."""
+"""How sources are split, for people: a paragraph each."""
 
 
 @dataclass(frozen=True)
 class ArmSummary:
-    """What an arm learns from."""
+    """Training data of an arm."""
 
     name: str
     images: int
@@ -54,7 +54,7 @@ class ArmSummary:
 
 @dataclass(frozen=True)
 class SetSummary:
-    """What the arms are measured on."""
+    """A set that the arms are measured on."""
 
     name: str
     images: int
@@ -63,7 +63,7 @@ class SetSummary:
 
 @dataclass(frozen=True)
 class GainOverControl:
-    """How much more an arm is right about one set than a control is."""
+    """Accuracy of an arm on one set beyond that of a control."""
 
     arm: str
     control: str
@@ -73,12 +73,12 @@ class GainOverControl:
 
 @dataclass(frozen=True)
 class MiouRow:
-    """The mean intersection over union of an arm on one set, the mean over the seeds."""
+    """The mean intersection over union of an arm on one set, averaged over the seeds."""
 
     arm: str
     set: str
     value: float | None
-    """0 to 1; None where no mask has a class that the model can say."""
+    """0 to 1; None if no mask has a class that the model knows."""
 
 
 @dataclass(frozen=True)
@@ -89,85 +89,85 @@ class ArmTraining:
     seed: int
     """From 0."""
     folder: str
-    """The name of its folder in the workspace."""
+    """Name of its folder in the workspace."""
     score: float | None
-    """The share of the tuning images, or of their pixels, that its best state is right about; None for not known."""
+    """Share of the tuning images, or of their pixels, that its best state gets right; None if unknown."""
 
 
 @dataclass(frozen=True)
 class OpenedImages:
-    """The images behind a number of the table, as the gallery shows them."""
+    """The images behind a number of the table, for the gallery."""
 
     set: str
     arm: str
-    """Of which those that it is still wrong about; "" for all images of the set."""
+    """The arm that is still wrong about these images; "" for all images of the set."""
     images: int
-    """How many there are."""
+    """Total number of images."""
     shown: int
-    """Of how many of them the entries are."""
+    """Number of images that the entries cover."""
     entries: tuple[int, ...]
-    """Of the catalogue, ascending; of an original the test cases that were made of it. At most `MOST_OPENED`."""
+    """Sorted catalogue entries; for an original, the test cases made of it. At most `MOST_OPENED`."""
 
 
 @dataclass(frozen=True)
 class RetrainingResult:
-    """All that a report tells. Accuracies are shares of images, of a segmenter shares of pixels; each source weighs the
-    same.
+    """Everything in a report. Accuracies are shares of images, for a segmenter of pixels; each source has the same
+    weight.
     """
 
     kind: TaskKind
     title: str
-    """Of the images."""
+    """Title of the images."""
     split: str
-    """Of the data set; "" for none."""
+    """Split of the data set; "" for none."""
     model: str
     identity: str
-    """`ModelIdentity.digest` of the model that was trained further."""
+    """`ModelIdentity.digest` of the model before the retraining."""
     preset: Preset
     recipe: TrainingRecipe
     seeds: int
     split_seed: int
     sources: Mapping[Side, int]
     sides: str
-    """Another digest where a source was on another side."""
+    """Digest that changes if a source changes sides."""
     pictures: str
-    """Another digest where the images were others."""
+    """Digest that changes with the images."""
     unseen: str
-    """The edit type that no arm learnt from; "" for none."""
+    """The edit type held out from all arms; "" for none."""
     arms: tuple[ArmSummary, ...]
     sets: tuple[SetSummary, ...]
     rows: tuple[ArmRow, ...]
     won_back: tuple[WonBack, ...]
     beside: tuple[GainOverControl, ...]
     miou: tuple[MiouRow, ...]
-    """Of a segmenter."""
+    """Empty for a classifier."""
     left_out: tuple[NotMeasured, ...]
     notes: tuple[str, ...]
     opened: tuple[OpenedImages, ...]
     trainings: tuple[ArmTraining, ...]
     twins_together: bool = False
-    """Whether mirrored and cropped copies of a source were on its side. Not in results of version 0.1.0."""
+    """True if mirrored and cropped copies of a source were on its side. Missing in results of version 0.1.0."""
     pace: TrainingPace | None = None
-    """How fast it was trained; None in results of version 0.1.0."""
+    """Speed of the training; None in results of version 0.1.0."""
 
     def opens(self, on: str, arm: str = "") -> OpenedImages | None:
-        """What opens for a set, or for an arm on it; None where nothing does."""
+        """Return the images behind a set, or behind an arm on it, or None."""
         return next((one for one in self.opened if (one.set, one.arm) == (on, arm) and one.entries), None)
 
     def row(self, arm: str, on: str) -> ArmRow | None:
-        """One arm on one set."""
+        """Return the row of one arm on one set, or None."""
         return next((one for one in self.rows if (one.arm, one.set) == (arm, on)), None)
 
     @property
     def main(self) -> str:
-        """The arm that the answer is about: the paper's, or what there is in its place."""
+        """Return the arm that the answer is about: the paper's, or the one in its place."""
         names = [one.name for one in self.arms if one.name != ORIGINAL]
         rest = [name for name in names if name not in CONTROLS] or names
         return GENERATED if GENERATED in names else next(iter(rest), "")
 
     @property
     def answer(self) -> str:
-        """What came of it, in a few sentences."""
+        """Return the result in a few sentences."""
         main, on_made = self.main, self.row(self.main, ON_GENERATED)
         base, before = self.row(ORIGINAL, ON_GENERATED), self.row(BEFORE, ON_GENERATED)
         if base is None or on_made is None:
@@ -187,9 +187,9 @@ def result_of(
     trainings: Sequence[ArmTraining],
     pace: TrainingPace | None,
 ) -> RetrainingResult:
-    """Work out all that a report tells. `before` holds the answers of the model as it is, by set, and `answers` those
-    by arm and seed once it was trained, as `evaluation.retraining.stored_training.learnt` returns them; `trainings`
-    says where each of these is.
+    """Calculate everything in a report. `before` holds the answers of the untrained model by set, and `said` those
+    after training by arm and seed, as `evaluation.retraining.stored_training.learnt` returns them. `trainings` names
+    the training of each.
     """
     sources, kind, seeds = planned.set_sources, stored.identity.kind, range(asked.seeds)
     measured = {
@@ -243,9 +243,9 @@ def result_of(
 def opened(
     behind: Mapping[str, SetEntries], measured: Mapping[str, Mapping[str, Measured]], kind: TaskKind
 ) -> Iterator[OpenedImages]:
-    """What opens for each set and for each arm on it: the images that a classifier is wrong about in most of its seeds,
-    those in most of all first; of a segmenter, which is never right about all pixels, one of `LOWEST` images, of which
-    the smallest share of pixels is right.
+    """Yield the images that open for each set and for each arm on it. For a classifier: images wrong in most seeds, the
+    most often wrong first. A segmenter is never right about all pixels: for it, one of `LOWEST` images, those with the
+    smallest share of right pixels.
     """
     for name, held in behind.items():
         for arm in ("", *measured):
@@ -261,7 +261,7 @@ def opened(
 
 
 def result_facts(found: RetrainingResult, entries: bool = True) -> dict[str, Any]:
-    """All of it, JSON-ready; without `entries` the images that open are counted, and not listed."""
+    """Return the whole result, JSON-ready; without `entries`, images that open are only counted."""
     facts: dict[str, Any] = to_plain(found) | {"answer": found.answer}
     if not entries:
         facts["opened"] = [{name: held for name, held in one.items() if name != "entries"} for one in facts["opened"]]
@@ -269,7 +269,7 @@ def result_facts(found: RetrainingResult, entries: bool = True) -> dict[str, Any
 
 
 def sides_words(found: RetrainingResult) -> str:
-    """How the sources are parted, in a sentence or two."""
+    """Return how the sources are split, in a sentence or two."""
     return _TEMPLATES.paragraph("retraining-sides.txt", found=found)
 
 

@@ -1,5 +1,5 @@
-"""A natural shift: the images of a version of a test set, such as real fog, that a retraining is measured with too.
-Pure, as `services.evaluation.retraining.training` is.
+"""The natural shift: images of a version of a test set, such as real fog, that a retraining is also measured on. Pure,
+as `services.evaluation.retraining.training` is.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from services.evaluation.subjects import Cases, Images, Masks, masks_of
 from storage.curation.case_columns import REJECTED, CaseTable, SetRow
 
 MOST_NAMED = 8
-"""Classes of the shift's masks that a note names; the rest is counted."""
+"""Maximum classes of the shift's masks that a note names; the rest is counted."""
 _OF = "Of the natural shift"
 
 
 def groups_of_shift(learnt: ClassMap, own: ClassMap) -> dict[str, int]:
-    """By class of the shift's masks, which `own` maps, the group of `learnt` that it is measured as: that of its name,
-    or the one that has all the classes of the model that are right for it. A class that is of no group is not there:
-    its pixels count nowhere.
+    """Return the group of `learnt` that each class of the shift's masks, mapped by `own`, is measured as: the group of
+    its name, or the one with all model classes that are right for it. A class without a group is absent: its pixels do
+    not count.
     """
     named = {learnt.labels[one].label: at for at, group in enumerate(learnt.groups) for one in group}
     of_class = {
@@ -43,7 +43,7 @@ def groups_of_shift(learnt: ClassMap, own: ClassMap) -> dict[str, int]:
 
 
 def classes_of(rows: Sequence[SetRow]) -> tuple[str, ...]:
-    """The classes of the masks of a version of a test set, sorted."""
+    """Return the classes of the masks of a version of a test set, sorted."""
     texts = {row.mask_classes for row in rows if row.mask}
     return tuple(sorted({name for text in texts for name in json.loads(text).values()}))
 
@@ -59,11 +59,11 @@ def with_shift(
     passed_over: Sequence[str] = (),
     twins: Collection[str] = (),
 ) -> RetrainingPlan:
-    """The same, measured also with the images of a version of a test set: all of them that have a label, or a mask with
-    something that is learnt, an original or not, that nobody rejected, and that do not look like one that is learnt
-    from or tuned with. `table` has all entries of `rows`; `made` maps their labels and knows their masks; `passed_over`
-    are the classes of their masks whose pixels count nowhere. `twins` are those that are a copy of a source to learn
-    from or to tune with: mirrored, cropped or the like.
+    """Return the plan, measured also on images of a version of a test set, originals or not: those with a label, or a
+    mask with a class that is learnt. Rejected images are left out, and images that look like one to learn from or to
+    tune with. `table` has all entries of `rows`; `made` maps their labels and knows their masks; `passed_over` are
+    classes of their masks that do not count. `twins` are copies (mirrored, cropped or the like) of a source to learn
+    from or tune with.
     """
     before = [
         looks[sha]
@@ -103,7 +103,7 @@ def with_shift(
     masks = masks_of([(row.mask, row.mask_classes) for row in wanted]) if segments else Masks()
     images = Images(nowhere, source, label, nowhere, [row.image for row in wanted], masks)
     examples, places = made.of(images, np.arange(len(wanted)))
-    # A source that was put beside its images is no entry of the catalogue (0): nothing opens in its place.
+    # A source stored beside its images is no catalogue entry (0): nothing opens for it.
     entry = np.array([row.entry for row in wanted], np.int64)[places]
     there = np.flatnonzero(entry)
     return replace(

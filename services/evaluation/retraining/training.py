@@ -1,5 +1,5 @@
-"""What is learnt from which images of a subject, and what it is measured on (the paper's RQ3). Sources are parted
-first, and all that was made of a source stays on its side. From columns to arms; trains nothing, and saves nothing.
+"""Plans which images of a subject train which arm, and what it is measured on (the paper's RQ3). Sources are split
+first, and all images made of a source stay on its side. From columns to arms; trains and saves nothing.
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ ARM_NAMES: Mapping[ArmKey, str] = {
     "valid": BY_VOTES,
     "ranked": RANKED,
 }
-"""What each is called in tables. “original only” is always there: the others are compared with it."""
+"""Names of the arms in tables. “original only” is always included: the others are compared with it."""
 SEEDS = 5
 NO_TYPE = "none"
-"""Of `RetrainingQuestion.unseen`: no edit type is kept from the arms."""
+"""Value of `RetrainingQuestion.unseen`: no edit type is held out from the arms."""
 SEGMENTED_AT_ONCE = 8
-"""Images of an update of a short fine-tuning of a segmenter."""
+"""Images of an update in a short fine-tuning of a segmenter."""
 LARGE_GROUP = 0.25
-"""Share of the sources from which on a group that looks alike is told."""
+"""Share of the sources from which a group of similar ones is reported."""
 MOST_TUNE = 500
-"""Originals that the tuning looks at, and as many test cases at most."""
+"""Maximum number of originals to tune with, and of test cases."""
 
 
 @dataclass(frozen=True)
 class RetrainingQuestion:
-    """One question: what does training this model further with images of this subject gain? The fields behind `asked`
-    are those of `services.evaluation.commands.BeginRetraining`, which says what each is.
+    """One question: what does training this model further with images of this subject gain? The fields after `asked`
+    are those of `services.evaluation.commands.BeginRetraining`, which describes them.
     """
 
     asked: EvaluationQuestion
@@ -79,15 +79,15 @@ class RetrainingQuestion:
 
     @property
     def digest(self) -> str:
-        """Another one for another question; the same in later versions of the studio. Fields with their default do not
-        count, so that a field that comes later changes nothing.
+        """Return a digest of the question, stable across later versions. Fields at their default do not count, so that
+        a new field changes nothing.
         """
         own = fields(self)[1:]
         changed = {one.name: value for one in own if (value := getattr(self, one.name)) != one.default}
         return _lasting({"about": kept_under(self.asked), "mapping": self.asked.mapping} | changed)
 
     def recipe(self, images: int, kind: TaskKind) -> TrainingRecipe:
-        """How is trained where the training side has so many originals."""
+        """Return the training recipe for this number of originals on the training side."""
         if kind == "segmentation":
             found = paper_deeplab(images) if self.preset == "paper" else short(batch=SEGMENTED_AT_ONCE)
         else:
@@ -97,7 +97,7 @@ class RetrainingQuestion:
 
 
 def kept_under(asked: EvaluationQuestion) -> str:
-    """What all retrainings of a model with images of a subject are kept under, in later versions of the studio too."""
+    """Return the key of all retrainings of a model with a subject's images. Later versions must keep it the same."""
     subject = asked.subject
     named = {"version": subject.version, "filter": subject.filter.address, "split": subject.split}
     return _lasting({**named, "model": model_key(asked.model)})
@@ -109,7 +109,7 @@ def _lasting(said: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class NotMeasured:
-    """An arm, or a set, that is not there."""
+    """An arm or a set that is missing, and why."""
 
     name: str
     why: str
@@ -117,25 +117,25 @@ class NotMeasured:
 
 @dataclass(frozen=True, eq=False)
 class ValidCases:
-    """Which test cases count as valid."""
+    """Test cases that count as valid."""
 
     judged: Numbers
-    """Of each test case 1 where votes find it valid, 0 where not, -1 where nobody judged it."""
+    """For each test case: 1 if votes find it valid, 0 if not, -1 if nobody judged it."""
     foretold: Flags | None
-    """Of each, whether a score that was learnt from votes finds it valid; None where there is none."""
+    """For each, True if a score learnt from votes finds it valid; None without a score."""
     why: str = ""
 
 
 @dataclass(frozen=True, eq=False)
 class SetEntries:
-    """The entries of the catalogue by which the gallery shows the images of a set."""
+    """Catalogue entries that show the images of a set in the gallery."""
 
     image: Numbers
-    """The place of an image in the set, ascending; once for each entry that stands for it."""
+    """Place of an image in the set, ascending; once for each of its entries."""
     entry: Numbers
 
     def entries(self, places: Numbers, most: int) -> tuple[tuple[int, ...], int]:
-        """Those of images, the first places first until there are `most`; ascending, and how many images that are."""
+        """Return the entries of images, ascending, first places first up to `most`; and how many images they cover."""
         found, images = dict[int, None](), 0
         begins, ends = (np.searchsorted(self.image, places, side) for side in ("left", "right"))
         for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
@@ -149,23 +149,23 @@ class SetEntries:
 
 @dataclass(frozen=True, eq=False)
 class RetrainingPlan:
-    """What is trained, and what it is measured on."""
+    """Training arms, and the sets to measure them on."""
 
     arms: tuple[Arm, ...]
     """`ORIGINAL` is the first."""
     tune: tuple[Example, ...]
     sets: Mapping[str, tuple[Example, ...]]
     set_sources: Mapping[str, Numbers]
-    """Of each image of each set, the number of its source."""
+    """Source number of each image, by set."""
     behind: Mapping[str, SetEntries]
-    """What opens the images of each set."""
+    """Entries that open the images, by set."""
     originals: int
-    """On the training side."""
+    """Number of originals on the training side."""
     sources: Mapping[Side, int]
     sides: str
-    """Another digest where a source is on another side."""
+    """Digest that changes if a source changes sides."""
     unseen: str
-    """The edit type that no arm learns from; "" for none."""
+    """The edit type held out from all arms; "" for none."""
     left_out: tuple[NotMeasured, ...]
     notes: tuple[str, ...]
     twins_together: bool
@@ -173,22 +173,22 @@ class RetrainingPlan:
 
 @dataclass(frozen=True, eq=False)
 class DataSplit:
-    """The images of a subject by sides; of each image also whether it can be used at all."""
+    """The images of a subject by sides, and which of them are usable."""
 
     side: tuple[Side, ...]
-    """Of each source."""
+    """Side of each source."""
     usable: tuple[Flags, Flags, Flags]
-    """Of originals, test cases and reconstructions."""
+    """For originals, test cases and reconstructions."""
     unseen: str
     of_unseen: Flags
-    """Of each test case, whether an edit of it is of the unseen type."""
+    """True for each test case with an edit of the unseen type."""
     notes: tuple[str, ...]
     left_out: tuple[NotMeasured, ...]
     twins_together: bool = False
-    """Whether sources of which one is a mirrored or cropped copy of the other were looked for, and are on one side."""
+    """True if mirrored and cropped copies of sources were looked for and put on one side."""
 
     def rows(self, which: int, images: Images, side: Side, wanted: Flags | None = None) -> Numbers:
-        """The places of those images of a side that can be used; `which` of originals, test cases, reconstructions."""
+        """Return places of usable images of a side. `which`: 0 for originals, 1 test cases, 2 reconstructions."""
         here = np.array([one == side for one in self.side], bool)[images.source]
         return np.flatnonzero(here & self.usable[which] & (True if wanted is None else wanted))
 
@@ -200,11 +200,11 @@ def part(
     asked: RetrainingQuestion,
     twins: Iterable[tuple[str, str]] | None = None,
 ) -> DataSplit:
-    """Put the sources on sides, those that look alike on one. `looks` has the perceptual hash of each picture, `twins`
-    has pairs of sources that are one picture but for a flip, a crop or the like; None if nobody looked for them.
+    """Split the sources into sides, with similar ones on one side. `looks` has each picture's perceptual hash, `twins`
+    pairs of sources that are one picture but for a flip, a crop or the like; None if nobody looked for them.
 
-    An image of the training side that looks like one that is measured is left out. Raises UserError for a subject of
-    which nothing can be learnt, such as one with one source or one label.
+    An image of the training side that looks like a measured one is left out. Raises UserError for a subject that
+    nothing can be learnt from, such as one with one source or one label.
     """
     shas, notes = cases.originals.shas, list[str]()
     if len(shas) < len(SIDES):
@@ -255,7 +255,7 @@ def plan(
 ) -> RetrainingPlan:
     """Plan arms and sets. `ranked` orders places of test cases. Raises UserError with too few images on a side."""
     generated, notes, left_out = cases.generated, list(parted.notes), list(parted.left_out)
-    # An image that people found invalid would be counted as a fault of the model.
+    # An image that people found invalid would count as a fault of the model.
     invalid = valid.judged == 0
     originals = made.of(cases.originals, parted.rows(0, cases.originals, "train"))[0]
     learnt_from = parted.rows(1, generated, "train", ~parted.of_unseen)
@@ -270,8 +270,8 @@ def plan(
         examples, places = made.of(images, rows)
         if examples:
             sets[name], sources[name] = examples, images.source[places]
-            # An original is no entry of the catalogue: the test cases that were made of it open in its place, as those
-            # of "originals" do elsewhere on the page.
+            # An original is no catalogue entry: the test cases made of it open in its place, as for "originals"
+            # elsewhere on the page.
             itself = SetEntries(np.arange(len(places)), cases.table.entry[images.row[places]])
             behind[name] = _made_of(cases, images.source[places]) if name == ON_ORIGINAL else itself
         elif name == ON_UNSEEN and parted.unseen:
@@ -320,7 +320,7 @@ def plan(
 
 
 def require_unseen(cases: Cases, asked: str) -> None:
-    """Raises UserError for an edit type that no test case has."""
+    """Raise UserError for an edit type that no test case has."""
     if asked not in ("", NO_TYPE, *cases.of_edit_type):
         there = ", ".join(cases.of_edit_type) or "none"
         raise UserError(f"No test case has an edit of the type “{asked[:80]}”: there are {there}.", field="unseen")
@@ -333,10 +333,10 @@ class Examples:
     mapping: ClassMap
     path: Callable[[str], Path]
     mask: Callable[[MaskOf], Path | None]
-    """Where a mask with the numbers of the map's groups lies; None for one with nothing of them."""
+    """Returns the path of a mask with the numbers of the map's groups; None if it has none of them."""
 
     def of(self, images: Images, rows: Numbers) -> tuple[tuple[Example, ...], Numbers]:
-        """The examples of the images in these places that can be learnt from, and the place of each."""
+        """Return the examples of the images in these places that can be learnt from, and the place of each."""
         found = []
         for row in sorted(rows.tolist(), key=lambda row: (images.shas[row], int(images.label[row]))):
             classes = () if images.masks else self.mapping.labels[int(images.label[row])].classes
@@ -364,7 +364,7 @@ def _arm(
     valid: ValidCases,
     ranked: Callable[[Numbers], Numbers],
 ) -> tuple[Example, ...] | str:
-    """What an arm learns from beside the originals; or in a sentence why it cannot be made."""
+    """Return the examples of an arm beside the originals, or a sentence on why it cannot be made."""
     if key == "augmentation":
         return ()
     if key == "reconstructions":
@@ -387,7 +387,7 @@ def _arm(
 
 
 def _tune(cases: Cases, parted: DataSplit, made: Examples, invalid: Flags) -> tuple[Example, ...]:
-    """The originals of the tuning side and as many of its test cases at most, so that neither is chosen for alone."""
+    """Return the originals of the tuning side and at most as many of its test cases, so that neither decides alone."""
     originals = made.of(cases.originals, parted.rows(0, cases.originals, "tune"))[0]
     originals = originals[:: max(1, -(-len(originals) // MOST_TUNE))]
     wanted = ~parted.of_unseen & ~invalid
@@ -401,8 +401,8 @@ def _tune(cases: Cases, parted: DataSplit, made: Examples, invalid: Flags) -> tu
 def _sides(
     shas: Sequence[str], looks: Mapping[str, int], twins: Iterable[tuple[str, str]], seed: int
 ) -> tuple[tuple[Side, ...], list[int]]:
-    """The side of each source, and the size of each group of sources that look alike, such as frames of one film. They
-    are on the side of the first of them.
+    """Return the side of each source, and the size of each group of similar sources, such as frames of one film. The
+    side of a group is that of its first source.
     """
     groups: Groups[str] = Groups()
     join_alike(groups, {sha: looks[sha] for sha in shas})
@@ -438,7 +438,7 @@ def _notes_on_groups(together: Sequence[int], sources: int, compared: bool) -> l
 
 
 def _notes_on_labels(cases: Cases, parted: DataSplit) -> list[str]:
-    """In a note each, the labels that are learnt from and not measured with, and the reverse. Of a classification."""
+    """Return a note on labels learnt from but not measured, and one on the reverse. Empty for segmentation."""
     if cases.view.kind == "segmentation":
         return []
     of_side = {
@@ -465,9 +465,9 @@ def _notes_on_labels(cases: Cases, parted: DataSplit) -> list[str]:
 
 
 def _too_alike(cases: Cases, side: Sequence[Side], looks: Mapping[str, int]) -> set[tuple[Side, str]]:
-    """Pictures that look like one of a side that comes before theirs, or like its mirror image; what is measured comes
-    first, and stays whole. Sources were laid over each other before (`core.twins`). That takes the square of their
-    number, so that of all that was made of them the hashes have to do.
+    """Return pictures that look like one of an earlier side, or like its mirror image. The measured side comes first
+    and stays whole. Sources were compared pixel by pixel before (`core.twins`). That takes quadratic time, so hashes
+    have to do for generated images.
     """
     of_side: dict[Side, dict[str, int]] = {one: {} for one in SIDES}
     for images in cases.all_images:
@@ -503,7 +503,7 @@ def _with_unseen(parted: DataSplit, cases: Cases, asked: str) -> DataSplit:
 
 
 def _usable(cases: Cases, mapping: ClassMap) -> list[Flags]:
-    """Which images of each kind have something that the model can say. Raises UserError for less than two things."""
+    """Return which images of each kind have a class that the model knows. Raises UserError for under two classes."""
     if cases.view.kind == "segmentation":
         names = mapping.group_names
         usable = [images.masks.there for images in cases.all_images]

@@ -1,5 +1,5 @@
-"""The trainings that lie in a workspace: whose they are, what they take, the weights that are taken away, and which of
-them are removed. What came of them is in the database, and stays.
+"""Trainings stored in a workspace: what they belong to, their disk use, weights to download, and removal. Their results
+stay in the database.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from services.evaluation.retraining.results import RetrainingResult
 from storage.workspace import Workspace
 
 MARK = "of.json"
-"""The file of a training that says whose it is; it is written anew each time that the training is used."""
+"""File of a training that names what it belongs to. Each use of the training rewrites it."""
 _TRAINING = re.compile(r"[0-9a-f]{24}")
-"""How the folder of one is named."""
+"""Pattern of a training's folder name."""
 
 
 @dataclass(frozen=True)
 class Marked:
-    """Whose a training is."""
+    """What a training belongs to."""
 
     about: str
     """`services.evaluation.retraining.training.kept_under`."""
     model: str
     title: str
-    """Of the images."""
+    """Title of the images."""
     split: str
     arm: str
     seed: int
@@ -42,13 +42,13 @@ class Marked:
 
 @dataclass(frozen=True)
 class ArmWeights:
-    """The weights of the best training of an arm."""
+    """Weights of the best training of an arm."""
 
     arm: str
     seed: int
     """From 0."""
     score: float
-    """0 to 1, on the tuning images."""
+    """On the tuning images, 0 to 1."""
     size: int
     """In bytes."""
     file: Path
@@ -56,11 +56,11 @@ class ArmWeights:
 
 @dataclass(frozen=True)
 class KeptTraining:
-    """A training that lies in the workspace."""
+    """A training in the workspace."""
 
     folder: str
     model: str
-    """"" where nobody knows, as of `title`."""
+    """"" if unknown, as for `title`."""
     title: str
     split: str
     arm: str
@@ -71,15 +71,15 @@ class KeptTraining:
     size: int
     """In bytes."""
     retraining: str
-    """When the latest retraining that it belongs to was done; "" for none."""
+    """When the latest retraining it belongs to finished; "" for none."""
     latest: bool
-    """Whether that is the latest one of its model with its images."""
+    """True if that is the latest retraining of its model with its images."""
     why_kept: str
-    """Why it is not removed, in a few words; "" for one that `remove_old` removes."""
+    """Why it is not removed, in a few words; "" if `remove_old` removes it."""
 
 
 def mark(folder: Path, said: Marked) -> None:
-    """Say whose a training is, and that it is used now."""
+    """Record what a training belongs to, and that it is used now."""
     folder.mkdir(parents=True, exist_ok=True)
     half = folder / f".{MARK}-{os.getpid()}"
     half.write_text(json.dumps(asdict(said)), encoding="utf-8")
@@ -87,7 +87,7 @@ def mark(folder: Path, said: Marked) -> None:
 
 
 def best_weights(workspace: Workspace, found: RetrainingResult) -> tuple[ArmWeights, ...]:
-    """Of each arm of a result those of the training that is best on the tuning images, where they are still there."""
+    """Return the weights of the best training of each arm by its tuning score, where they still exist."""
     weights = []
     for arm in found.arms:
         own = [one for one in found.trainings if one.arm == arm.name and one.score is not None]
@@ -109,12 +109,12 @@ def weights_file(workspace: Workspace, found: RetrainingResult, arm: str) -> tup
 
 
 def disk_of(workspace: Workspace) -> int:
-    """How many bytes all trainings take, with the masks that were made for them."""
+    """Return the bytes that all trainings take, with the masks made for them."""
     return _bytes(workspace.trainings)
 
 
 def trainings_of(workspace: Workspace) -> tuple[KeptTraining, ...]:
-    """All trainings of a workspace, those used last first."""
+    """Return all trainings of a workspace, the last used first."""
     uses, latest = _uses(workspace)
     folders = workspace.trainings.iterdir() if workspace.trainings.is_dir() else ()
     named = [one for one in folders if _TRAINING.fullmatch(one.name) and one.is_dir()]
@@ -123,8 +123,8 @@ def trainings_of(workspace: Workspace) -> tuple[KeptTraining, ...]:
 
 
 def stopped_trainings(workspace: Workspace, about: str) -> tuple[tuple[stored.KeptState, str], ...]:
-    """The trainings of a model with some images of which nothing came yet, each with when it was used last. `about` is
-    that of `Marked`.
+    """Return the trainings of a model with some images that have no result yet, each with its last use. `about` is that
+    of `Marked`.
     """
     marks = workspace.trainings.glob(f"*/{MARK}") if workspace.trainings.is_dir() else ()
     folders = [file.parent for file in marks if (mark := _marked(file.parent)) is not None and mark.about == about]
@@ -133,25 +133,25 @@ def stopped_trainings(workspace: Workspace, about: str) -> tuple[tuple[stored.Ke
 
 
 def remove_old(workspace: Workspace) -> tuple[KeptTraining, ...]:
-    """Remove and return trainings of no latest retraining that were used before it. One in progress stays."""
+    """Remove and return trainings of no latest retraining that were used before it. Trainings in progress stay."""
     removed = []
     for one in trainings_of(workspace):
         folder = workspace.trainings / one.folder
-        if one.why_kept or _used(folder) != one.used:  # as it is now: looking at all of them takes a while
+        if one.why_kept or _used(folder) != one.used:  # checked again: reading all of them takes a while
             continue
         try:
             stored.remove_training(folder)
-        except UserError:  # somebody began with it just now
+        except UserError:  # in use since a moment ago
             continue
         removed.append(one)
-    for left in workspace.trainings.glob(f"{stored.REMOVED}*"):  # by somebody who was stopped
+    for left in workspace.trainings.glob(f"{stored.REMOVED}*"):  # left by an interrupted removal
         shutil.rmtree(left, ignore_errors=True)
     return tuple(removed)
 
 
 def _uses(workspace: Workspace) -> tuple[dict[str, tuple[Marked, str]], dict[str, str]]:
-    """By folder, whose a training is and when the latest retraining that it belongs to was done, that of a latest one
-    before all others; and by `kept_under` when the latest retraining was done.
+    """Return two maps. By folder: what a training belongs to, and when the latest retraining with it finished; a latest
+    retraining counts before all others. By `kept_under`: when the latest retraining finished.
     """
     uses: dict[str, tuple[Marked, str]] = {}
     latest: dict[str, str] = {}
@@ -168,7 +168,7 @@ def _uses(workspace: Workspace) -> tuple[dict[str, tuple[Marked, str]], dict[str
 
 
 def _kept_training(folder: Path, use: tuple[Marked, str] | None, latest: Mapping[str, str]) -> KeptTraining:
-    """A training as it lies there; `use` and `latest` as `_uses` has them."""
+    """Describe a training in its folder; `use` and `latest` come from `_uses`."""
     marked, created = use or (_marked(folder), "")
     is_latest = use is not None and created == latest[use[0].about]
     state, used = stored.kept_state(folder), _used(folder)
@@ -197,19 +197,19 @@ def _kept_training(folder: Path, use: tuple[Marked, str] | None, latest: Mapping
 def _marked(folder: Path) -> Marked | None:
     try:
         held: Marked = from_plain(Marked, json.loads((folder / MARK).read_text(encoding="utf-8")))
-    except (OSError, ValueError):  # pydantic's own is a ValueError
+    except (OSError, ValueError):  # pydantic's own error is a ValueError
         return None
     return held
 
 
 def _used(folder: Path) -> str:
-    """When its mark was written, which is done at each use."""
+    """Return when its mark was last written, which every use does."""
     file = next((one for one in (folder / MARK, folder / ABOUT) if one.exists()), folder)
     return datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat(timespec="microseconds")
 
 
 def _bytes(folder: Path) -> int:
-    """What all files in it and below take; those that go meanwhile take nothing."""
+    """Return the bytes of all files in a folder and below. Files removed while it counts are skipped."""
     total = 0
     for place, _, names in os.walk(folder):
         for name in names:
