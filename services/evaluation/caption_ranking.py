@@ -67,20 +67,20 @@ def rank_captions(
     """Rank the ticked captions of these runs that are not drawn yet, learning from the evaluated test cases."""
     kinds, kind, _ = kinds_of(found.cases)
     names = [*found.cases.labels, ""]
-    said = [(*one[:-1], names[int(one[-1])]) for one in kinds]
+    named_kinds = [(*one[:-1], names[int(one[-1])]) for one in kinds]
     known = (found.right != UNKNOWN) & found.compared[found.cases.generated.source]
     fault = known & (found.right == WRONG) & (judged_of(found.cases, votes) != 0)
-    past = _counted(said, kind, known, fault)
+    past = _counted(named_kinds, kind, known, fault)
     task: TaskKind = found.cases.view.kind or "classification"
     waiting, notes = _waiting(runs, task, {row.label for row in found.evaluated.mapping.unmapped})
-    own = [_kind_of(caption, label) for _, _, caption, label in waiting]
-    chance = chance_wrong(past, own)
-    order = by_new_faults(chance, np.ones(len(own)), own)
+    own_kinds = [_kind_of(caption, label) for _, _, caption, label in waiting]
+    chance = chance_wrong(past, own_kinds)
+    order = by_new_faults(chance, np.ones(len(own_kinds)), own_kinds)
     captions = []
     for at in order.tolist():
         run, place, caption, label = waiting[at]
         edits = ", ".join(edit.alternative for edit in caption.edits)
-        alike = past.get(own[at], (0, 0))[1]
+        alike = past.get(own_kinds[at], (0, 0))[1]
         captions.append(RankedCaption(run, place, caption.text, label, edits, float(chance[at]), alike))
     unseen = sum(one.alike == 0 for one in captions)
     if unseen:
@@ -92,7 +92,7 @@ def rank_captions(
     notes.append(f"A fault is an image that the model {wrong} and that no study has found invalid.")
     notes += found.cases.left_out
     return CaptionRanking(
-        tuple(captions), int(known.sum()), _orders(found, said, kind, known, fault, seed), tuple(notes)
+        tuple(captions), int(known.sum()), _orders(found, named_kinds, kind, known, fault, seed), tuple(notes)
     )
 
 
@@ -106,34 +106,34 @@ def _waiting(
     runs: Sequence[Run], task: TaskKind, unmapped: Collection[str]
 ) -> tuple[list[tuple[str, int, CounterfactualCaption, str]], list[str]]:
     """Return run, place, caption and label of each caption to rank, and notes on those left out."""
-    found: list[tuple[str, int, CounterfactualCaption, str]] = []
-    left: Counter[str] = Counter()
+    captions_to_rank: list[tuple[str, int, CounterfactualCaption, str]] = []
+    left_out: Counter[str] = Counter()
     for run in runs:
         values = [one.value.value for one in run.values.values()]
         captions = next((one for one in values if isinstance(one, CounterfactualCaptions)), None)
         if run.task.kind != task:
-            left[f"run is of a {run.task.kind}: only captions of a {task} are foretold from these test cases"] += 1
+            left_out[f"run is of a {run.task.kind}: only captions of a {task} are foretold from these test cases"] += 1
             continue
         if captions is None:
-            left["run has no counterfactual captions yet"] += 1
+            left_out["run has no counterfactual captions yet"] += 1
             continue
         drawn = {case.lineage.counterfactual.text for case in run.test_cases}
         for place, caption in enumerate(captions.items):
             if not caption.used:
-                left["caption is not ticked"] += 1
+                left_out["caption is not ticked"] += 1
             elif caption.text in drawn:
-                left["caption is drawn already"] += 1
+                left_out["caption is drawn already"] += 1
             elif task == "classification" and run.task.label in unmapped:
-                left["caption is of a label that the model has no class for"] += 1
+                left_out["caption is of a label that the model has no class for"] += 1
             else:
-                found.append((run.id, place, caption, run.task.label if task == "classification" else ""))
-    return found, [f"Left out: {number:,} × {what}." for what, number in left.items()]
+                captions_to_rank.append((run.id, place, caption, run.task.label if task == "classification" else ""))
+    return captions_to_rank, [f"Left out: {number:,} × {what}." for what, number in left_out.items()]
 
 
 def _kind_of(caption: CounterfactualCaption, label: str) -> Kind:
     """Return the kind of a caption, as `services.evaluation.ranking.kinds_of` does for a test case."""
-    made = sorted((edit.edit_type, edit.alternative) for edit in caption.edits)
-    return " + ".join(name for name, _ in made), " + ".join(name for _, name in made), label
+    edits = sorted((edit.edit_type, edit.alternative) for edit in caption.edits)
+    return " + ".join(name for name, _ in edits), " + ".join(name for _, name in edits), label
 
 
 def _orders(
@@ -147,10 +147,10 @@ def _orders(
     fold = (fate.permutation(len(found.cases.originals)) % FOLDS)[images.source]
     chance: Floats = np.full(len(kind), 0.5)
     for number in range(FOLDS):
-        own = fold == number
-        past = _counted(kinds, kind, known & ~own, fault & ~own)
-        if own.any():
-            chance[own] = chance_wrong(past, kinds)[kind[own]]
+        in_fold = fold == number
+        past = _counted(kinds, kind, known & ~in_fold, fault & ~in_fold)
+        if in_fold.any():
+            chance[in_fold] = chance_wrong(past, kinds)[kind[in_fold]]
     rows = np.flatnonzero(known)
     cells = [kinds[number] for number in kind[rows].tolist()]
     # A fault must not be defined by what the model says, which is unknown before drawing.

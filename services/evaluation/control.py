@@ -51,10 +51,10 @@ class ControlsDrawn:
     @property
     def note(self) -> str:
         """Return a note for the user, a few sentences; "" for none."""
-        said = [self.not_read] if self.not_read else []
+        parts = [self.not_read] if self.not_read else []
         if self.failed:
-            said.insert(0, f"{count_of(len(self.failed), 'reconstruction')} could not be drawn: {self.failed[0][1]}")
-        return " ".join(said)
+            parts.insert(0, f"{count_of(len(self.failed), 'reconstruction')} could not be drawn: {self.failed[0][1]}")
+        return " ".join(parts)
 
 
 class ControlSets:
@@ -107,12 +107,12 @@ class ControlSets:
         self._settings(run, lineage, _control(lineage))
 
     def _waiting(self, cases: Cases) -> list[int]:
-        found: list[int] = cases.table.test_case[cases.generated.row[cases.lacking]].tolist()
-        return found
+        test_cases: list[int] = cases.table.test_case[cases.generated.row[cases.lacking]].tolist()
+        return test_cases
 
     def _like(self, test_case: int) -> tuple[Run, Lineage]:
-        held = self._execution.workspace.test_cases.get(test_case)
-        return self._execution.workspace.runs.get(held.run_id), held.lineage
+        case = self._execution.workspace.test_cases.get(test_case)
+        return self._execution.workspace.runs.get(case.run_id), case.lineage
 
     def _draw_all(self, subject: Subject, on_count: OnCount) -> ControlsDrawn:
         waiting = self._waiting(self._cases(subject))
@@ -140,23 +140,23 @@ class ControlSets:
         if before is not None and before.active:
             self._until_over(before.id, tell)
         run, control = runs.get(run_id), _control(lineage)
-        there = (case.lineage for case in run.test_cases)
-        if any(one.recipe == control.name and one.method == lineage.method for one in there):
+        lineages = (case.lineage for case in run.test_cases)
+        if any(one.recipe == control.name and one.method == lineage.method for one in lineages):
             return False
-        said = recipe_of(lineage.recipe).source_caption({name: held.value.value for name, held in run.values.items()})
-        if not said:
+        text = recipe_of(lineage.recipe).source_caption({name: held.value.value for name, held in run.values.items()})
+        if not text:
             raise UserError("Its run has no caption: run the first stage there, or write one.")
-        image = PlannedImage(CounterfactualCaption(said, ()), lineage.seed)
+        image = PlannedImage(CounterfactualCaption(text, ()), lineage.seed)
         job = self._execution.start_images(run_id, (image,), control.name, self._settings(run, lineage, control))
         try:
-            over = self._until_over(job, tell)
+            finished = self._until_over(job, tell)
         except Cancelled:
             jobs.cancel_job(job)
             self._until_over(job, lambda: None)  # once this has stopped, nothing may still be drawing
             raise
-        if over is not None and over.state == "failed":
-            raise UserError(over.message)
-        if over is not None and over.state == "cancelled":
+        if finished is not None and finished.state == "failed":
+            raise UserError(finished.message)
+        if finished is not None and finished.state == "cancelled":
             raise UserError("It was taken out of the queue.")
         return True
 

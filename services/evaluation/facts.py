@@ -45,13 +45,13 @@ def rows_of(found: Evaluated) -> Iterator[report.Row]:
 
 def likeness_rows(likeness: LikenessFigures) -> Iterator[report.Row]:
     """Yield all figures of a likeness, one a row."""
-    named = [("likeness", f"captions, by {likeness.language or 'no model'}", "perplexity ratio", likeness.perplexity)]
+    figures = [("likeness", f"captions, by {likeness.language or 'no model'}", "perplexity ratio", likeness.perplexity)]
     for name, one in likeness.fidelity.items():
-        named += [("likeness", f"{name}, by {one.extractor}", *of) for of in (("KID", one.kid), ("FID", one.fid))]
+        figures += [("likeness", f"{name}, by {one.extractor}", *of) for of in (("KID", one.kid), ("FID", one.fid))]
     for group in likeness.groups:
         name = ": ".join(filter(None, (group.label, group.edits)))
-        named.append(("groups of edits", name, f"change of {likeness.changed}", group.cluster.change))
-    for part, name, what, of in named:
+        figures.append(("groups of edits", name, f"change of {likeness.changed}", group.cluster.change))
+    for part, name, what, of in figures:
         yield report.Row(part, name, what, of.value, of.low, of.high, of.n, of.sources, of.why)
 
 
@@ -64,7 +64,7 @@ def likeness_facts(likeness: LikenessFigures) -> dict[str, Any]:
 
 def facts_of(found: Evaluated, beside: ModelComparison | None = None) -> dict[str, Any]:
     """Return everything shown, JSON-ready; `beside` compares with a second model on the same test cases."""
-    shown, identity, held = found.subject, found.identity, found.effectiveness or found.segmentation
+    shown, identity, effect = found.subject, found.identity, found.effectiveness or found.segmentation
     return {
         **facts(found, "model kind answer notes"),
         "subject": {**image_counts(shown), "split": shown.subject.split},
@@ -77,7 +77,7 @@ def facts_of(found: Evaluated, beside: ModelComparison | None = None) -> dict[st
             "to_look_at": {row.label: row.note for row in found.mapping.mapped if row.marked},
             "classes_of_no_label": list(found.mapping.left_over),
         },
-        "weighing": held.weighing if held is not None else None,
+        "weighing": effect.weighing if effect is not None else None,
         "against": "reconstructions" if found.against_control else "originals",
         "figures": list(_plain_rows(found)),
         "confusion": _confusion(found),

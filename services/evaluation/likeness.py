@@ -114,11 +114,11 @@ class Likeness:
     def _missing(self, needs: _Needs) -> tuple[Sequence[Any], ...]:
         """Return entries without a vector, originals and words without a vector, and captions without a score."""
         entries = np.unique(np.concatenate([entries for _, entries in needs.images.values()]))
-        beside: list[str | Picture] = [*needs.originals, *needs.words]
+        inputs: list[str | Picture] = [*needs.originals, *needs.words]
         captions = dict.fromkeys(text for pair in needs.captions for text in pair if text not in self._scores)
         return (
             entries[np.isnan(self._meaning.vectors_of(entries)[:, 0])].tolist(),
-            [beside[place] for place in np.flatnonzero(np.isnan(self._meaning.placed(beside)[:, 0])).tolist()],
+            [inputs[place] for place in np.flatnonzero(np.isnan(self._meaning.placed(inputs)[:, 0])).tolist()],
             () if self._no_score else tuple(captions),
         )
 
@@ -170,14 +170,14 @@ class Likeness:
         for number, (_, old, new) in zip(case.tolist(), needs.edits, strict=True):
             differences[number] += vectors[place[new]] - vectors[place[old]]
             of_case[number].append(f"{old} → {new}")
-        made, grouped = [], grouped.astype(np.int64)
+        edit_groups, grouped = [], grouped.astype(np.int64)
         label = np.maximum(images.label[grouped], 0)
         for one in edit_clusters(differences, found.change[grouped], images.source[grouped], label):
-            own, counted = grouped[list(one.cases)], Counter(words for at in one.cases for words in of_case[at])
+            rows, counted = grouped[list(one.cases)], Counter(words for at in one.cases for words in of_case[at])
             named = ", ".join(words for words, _ in counted.most_common(NAMED_EDITS))
             more = f" and {len(counted) - NAMED_EDITS} more" if len(counted) > NAMED_EDITS else ""
             title = cases.labels[one.label] if cases.task == "classification" else ""
-            entries = tuple(cases.table.entry[images.row[own]].tolist())
-            pictures = tuple(images.shas[at] for at in own[:PICTURES].tolist())
-            made.append(EditGroup(title, named + more, one, entries, pictures))
-        return tuple(made)
+            entries = tuple(cases.table.entry[images.row[rows]].tolist())
+            pictures = tuple(images.shas[at] for at in rows[:PICTURES].tolist())
+            edit_groups.append(EditGroup(title, named + more, one, entries, pictures))
+        return tuple(edit_groups)

@@ -61,11 +61,11 @@ class AskModelAgain(RunCommand, name="under-test-again"):
 def chosen_model(command: NamesModel) -> UnderTestSettings:
     """Return the settings of a command. Raises UserError with the field, also for one that its source ignores."""
     source, name, file = command.source, command.model.strip(), command.file.strip()
-    given = {"source": source, "file": file, "classes": command.classes, "layout": command.layout}
-    given |= {"address" if source == "http" else "name": name}
-    given |= {"size": command.size, "mean": command.mean, "std": command.std}
+    values = {"source": source, "file": file, "classes": command.classes, "layout": command.layout}
+    values |= {"address" if source == "http" else "name": name}
+    values |= {"size": command.size, "mean": command.mean, "std": command.std}
     try:
-        wanted = UnderTestSettings.model_validate(given)
+        settings = UnderTestSettings.model_validate(values)
     except ValidationError as error:
         if error.errors()[0]["loc"][:1] == ("source",):
             raise UserError(
@@ -76,7 +76,7 @@ def chosen_model(command: NamesModel) -> UnderTestSettings:
         wrong = refused(error, UnderTestSettings)
         raise UserError(str(wrong), field="model" if wrong.field == "address" else wrong.field) from error
     try:
-        require_read(wanted)
+        require_read(settings)
     except UserError as error:
         raise UserError(str(error), field="model" if error.field == "name" else error.field) from error
     if source in ("torchvision", "timm") and not name:
@@ -88,5 +88,5 @@ def chosen_model(command: NamesModel) -> UnderTestSettings:
     if source == "transformers" and not (name or file):
         raise UserError("Give the name of the model under test on the hub, owner/name, or its folder.", field="model")
     if file:
-        checkpoint_path(wanted.file)
-    return wanted
+        checkpoint_path(settings.file)
+    return settings

@@ -108,14 +108,14 @@ def _unpack(file: Path, to: Path) -> None:
                     "wrote.",
                     field="file",
                 )
-            wanted = [
+            members_to_unpack = [
                 one
                 for path, one in members.items()
                 if path.parent == folders[0] and path.suffix in _OF_TRANSFORMERS and not path.name.startswith(".")
             ]
-            if sum(one.file_size for one in wanted) > MOST_UNPACKED:
+            if sum(one.file_size for one in members_to_unpack) > MOST_UNPACKED:
                 raise UserError("What is in the zip is too large: give the path of its folder instead.", field="file")
-            for one in wanted:
+            for one in members_to_unpack:
                 with archive.open(one) as packed, (to / PurePosixPath(one.filename).name).open("wb") as written:
                     shutil.copyfileobj(packed, written)
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:  # the middle ones: encrypted

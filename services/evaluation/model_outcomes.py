@@ -59,7 +59,7 @@ def measure(
     """
     while waiting := workspace.catalogue.not_measured(model, AT_ONCE, sha):
         by_case = {one.test_case: one for one in waiting}
-        found: list[tuple[Unmeasured, tuple[bool | None, bool | None]]] = []
+        verdicts: list[tuple[Unmeasured, tuple[bool | None, bool | None]]] = []
         for candidate in workspace.test_cases.candidates(tuple(by_case)):
             if enough():
                 break
@@ -67,9 +67,9 @@ def measure(
                 verdict = verdict_with_masks(candidate, model, masks)
             except (UserError, OSError, ValueError):
                 verdict = None, None
-            found.append((by_case[candidate.test_case], verdict))
-        workspace.catalogue.measured(model, found)
-        if len(found) < len(waiting):
+            verdicts.append((by_case[candidate.test_case], verdict))
+        workspace.catalogue.measured(model, verdicts)
+        if len(verdicts) < len(waiting):
             return False
     return True
 
@@ -94,9 +94,9 @@ def verdict_of(
         figures = without_mask(before, after, source.classes, candidate.classes)
     else:
         figures = against_mask(before, after, source.classes, mask.image, mask.classes, candidate.classes)
-    found = [figure.found for figure in figures]
-    source_right = all(found) if found else None
-    return source_right, not any(figure.dropped for figure in figures) if any(found) else None
+    found_classes = [figure.found for figure in figures]
+    source_right = all(found_classes) if found_classes else None
+    return source_right, not any(figure.dropped for figure in figures) if any(found_classes) else None
 
 
 def kind_of(candidate: Candidate) -> TaskKind:

@@ -54,15 +54,15 @@ class Read:
     @property
     def note(self) -> str:
         """Return a note for the user, a sentence or two; "" for none."""
-        said = []
+        sentences = []
         if self.broken:
             are = "are" if len(self.broken) > 1 else "is"
-            said.append(
+            sentences.append(
                 f"{count_of(len(self.broken), 'image')} could not be read and {are} left out: {self.broken[0][1]}"
             )
         if self.unchecked:
-            said.append(f"The masks could not be checked: {self.unchecked}")
-        return " ".join(said)
+            sentences.append(f"The masks could not be checked: {self.unchecked}")
+        return " ".join(sentences)
 
 
 class Predicting:
@@ -80,8 +80,8 @@ class Predicting:
 
     def stored(self, wanted: UnderTestSettings) -> StoredModel | None:
         """Return the stored model of these settings, or None if it was never loaded."""
-        found = self._workspace.models_under_test.asked_for(model_key(wanted))
-        return None if found is None else self._with_assumptions(found)
+        stored_model = self._workspace.models_under_test.asked_for(model_key(wanted))
+        return None if stored_model is None else self._with_assumptions(stored_model)
 
     def _with_assumptions(self, stored: StoredModel) -> StoredModel:
         """Return the model with its assumptions, also if version 0.1 stored it without them."""
@@ -141,43 +141,43 @@ class Predicting:
         key = self._workspace.models_under_test.key_of(model_key(checker))
         known = self._workspace.models_under_test.latest(key)
         masked = [images.shas[at] for images in cases.all_images for at in np.flatnonzero(images.masks.there).tolist()]
-        wanted = tuple(dict.fromkeys(masked))
-        waiting = [sha for sha in wanted if sha not in known]
-        done = len(wanted) - len(waiting)
-        on_count(done, len(wanted))
+        masked_shas = tuple(dict.fromkeys(masked))
+        waiting = [sha for sha in masked_shas if sha not in known]
+        done = len(masked_shas) - len(waiting)
+        on_count(done, len(masked_shas))
         if waiting:
             with self._lock:
                 save = self._workspace.predictions.extend
-                model = self._load(checker, lambda: on_count(done, len(wanted)))
-                self._read(model, key, save, waiting, lambda number: on_count(done + number, len(wanted)))
+                model = self._load(checker, lambda: on_count(done, len(masked_shas)))
+                self._read(model, key, save, waiting, lambda number: on_count(done + number, len(masked_shas)))
         self.count_pixels(key, cases, on_count)
 
     def count_pixels(self, key: str, cases: Cases, on_count: OnCount) -> None:
         """Count the predicted classes of each mask's pixels for the model of a key, where not done yet."""
         models = self._workspace.models_under_test
         known, counted = models.latest(key), models.counted(key)
-        wanted = {
+        pairs_to_count = {
             (known[sha], mask): sha
             for images in cases.all_images
             for sha, (mask, _) in zip(images.shas, images.masks, strict=True)
             if mask and sha in known and (known[sha], mask) not in counted
         }
-        found: list[NewPixelCount] = []
+        pixel_counts: list[NewPixelCount] = []
         masks: tuple[str, Image.Image] | None = None
-        for number, ((prediction, mask), sha) in enumerate(sorted(wanted.items(), key=lambda one: one[0][1])):
+        for number, ((prediction, mask), sha) in enumerate(sorted(pairs_to_count.items(), key=lambda one: one[0][1])):
             try:
                 masks = masks if masks is not None and masks[0] == mask else (mask, self._workspace.images.load(mask))
-                said = self._workspace.predictions.latest(sha, key)
-                if said is not None and said.class_map:
-                    counts = np.rec.fromarrays(pairs_of_pixels(masks[1], said), dtype=PIXELS)
-                    found.append(NewPixelCount(prediction, mask, counts))
+                latest = self._workspace.predictions.latest(sha, key)
+                if latest is not None and latest.class_map:
+                    counts = np.rec.fromarrays(pairs_of_pixels(masks[1], latest), dtype=PIXELS)
+                    pixel_counts.append(NewPixelCount(prediction, mask, counts))
             except (UserError, OSError, ValueError) as error:
                 self._broken[sha] = one_line(error)
-            if len(found) >= COUNTED_AT_ONCE:
-                models.keep_pixel_counts(found)
-                found = []
-                on_count(number, len(wanted))
-        models.keep_pixel_counts(found)
+            if len(pixel_counts) >= COUNTED_AT_ONCE:
+                models.keep_pixel_counts(pixel_counts)
+                pixel_counts = []
+                on_count(number, len(pairs_to_count))
+        models.keep_pixel_counts(pixel_counts)
 
     def _read(
         self, model: Predictor, key: str, save: Save, shas: Sequence[str], on_count: Callable[[int], None]

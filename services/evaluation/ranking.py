@@ -139,32 +139,32 @@ def rank(
 
 def part_of(found: EvaluationResult, places: Numbers) -> EvaluationResult:
     """Return the figures of some test cases alone, so that the others are not learnt from."""
-    held = found.cases.generated
+    generated = found.cases.generated
     images = Images(
-        *(held.row[places], held.source[places], held.label[places], held.number[places]),
-        [held.shas[place] for place in places.tolist()],
-        held.masks.of(places) if held.masks else held.masks,
+        *(generated.row[places], generated.source[places], generated.label[places], generated.number[places]),
+        [generated.shas[place] for place in places.tolist()],
+        generated.masks.of(places) if generated.masks else generated.masks,
     )
     cases = replace(found.cases, generated=images, way=found.cases.way[places])
-    own = {name: getattr(found, name)[places] for name in ("right", "said", "read", "change")}
-    return replace(found, cases=cases, pixels=None, **own)
+    columns = {name: getattr(found, name)[places] for name in ("right", "said", "read", "change")}
+    return replace(found, cases=cases, pixels=None, **columns)
 
 
 def kinds_of(cases: Cases) -> tuple[list[tuple[str, ...]], Numbers, Numbers]:
     """Return kinds of test cases, general to particular; the kind of each case; and a number for its edits."""
-    edits_there = cases.table.edits
+    case_edits = cases.table.edits
     place = np.full(len(cases.table), -1)
     place[cases.generated.row] = np.arange(len(cases.generated))
-    case_of = place[edits_there.row]
+    case_of = place[case_edits.row]
     inside = case_of >= 0
-    own: list[list[tuple[str, str]]] = [[] for _ in range(len(cases.generated))]
-    types, words = edits_there.types.of(inside), edits_there.alternatives.of(inside)
+    edits_of_case: list[list[tuple[str, str]]] = [[] for _ in range(len(cases.generated))]
+    types, words = case_edits.types.of(inside), case_edits.alternatives.of(inside)
     for case, one, other in zip(case_of[inside].tolist(), types, words, strict=True):
-        own[case].append((one, other))
+        edits_of_case[case].append((one, other))
     known: dict[tuple[str, ...], int] = {}
-    numbers, edits = np.zeros(len(own), np.int64), np.zeros(len(own), np.int64)
+    numbers, edits = np.zeros(len(edits_of_case), np.int64), np.zeros(len(edits_of_case), np.int64)
     changes: dict[tuple[str, str], int] = {}
-    for case, (made, label) in enumerate(zip(own, cases.generated.label.tolist(), strict=True)):
+    for case, (made, label) in enumerate(zip(edits_of_case, cases.generated.label.tolist(), strict=True)):
         made.sort()
         edit = " + ".join(name for name, _ in made), " + ".join(name for _, name in made)
         edits[case] = changes.setdefault(edit, len(changes))
@@ -188,19 +188,19 @@ def _chance_wrong(
     groups = min(DOUBTS, max(1, int(known.sum()) // IN_A_GROUP))
     doubt = None
     if entropy is not None:  # the uncertainty group of each image; the number after the last if unknown
-        doubt, there = np.full(len(entropy), groups), np.isfinite(entropy)
-        if there.any():
-            ends = np.quantile(entropy[there], np.arange(1, groups) / groups)
-            doubt[there] = np.searchsorted(ends, entropy[there], side="right")
+        doubt, known_entropy = np.full(len(entropy), groups), np.isfinite(entropy)
+        if known_entropy.any():
+            ends = np.quantile(entropy[known_entropy], np.arange(1, groups) / groups)
+            doubt[known_entropy] = np.searchsorted(ends, entropy[known_entropy], side="right")
     for number in range(FOLDS):
-        others, own = known & (fold != number), fold == number
-        if not own.any():
+        others, in_fold = known & (fold != number), fold == number
+        if not in_fold.any():
             continue
         of = np.bincount(kind[others], minlength=len(kinds))
         failed = np.bincount(kind[others], weights=wrong[others], minlength=len(kinds)).astype(np.int64)
         past = {name: (int(bad), int(n)) for name, bad, n in zip(kinds, failed, of, strict=True) if n}
-        foretold = chance_wrong(past, kinds)[kind[own]]
-        chance[own] = foretold
+        foretold = chance_wrong(past, kinds)[kind[in_fold]]
+        chance[in_fold] = foretold
         if doubt is None or not others.any():
             continue
         share = float((wrong[others].sum() + 1) / (others.sum() + 2))
@@ -208,7 +208,7 @@ def _chance_wrong(
         bad = np.bincount(doubt[others], weights=wrong[others], minlength=groups + 1)
         doubtful = (bad + share) / (n + 1)
         doubtful[groups] = share  # for unknown uncertainty
-        chance[own] = combined(foretold, doubtful[doubt[own]], share)
+        chance[in_fold] = combined(foretold, doubtful[doubt[in_fold]], share)
     unread = int((~known & ~read).sum())
     notes = []
     if unread and known.any():
@@ -239,14 +239,14 @@ def _chance_valid(cases: Cases, score: Scored | str, passed: Floats, judged: boo
     judged some of them.
     """
     if not isinstance(score, str):
-        said = "How likely a test case is valid is foretold from its checks, as the votes of studies teach it."
+        sentence = "How likely a test case is valid is foretold from its checks, as the votes of studies teach it."
         if not judged:
-            said += f" None of these was judged: it was learnt from other images of a {cases.task}."
-        return score.chance[cases.generated.row], "votes", said
-    told = np.isfinite(passed)
-    if told.any():
-        said = "The share of its checks that passed stands for how likely a test case is valid."
-        return np.where(told, passed, 1.0), "checks", f"{score} {said}"
+            sentence += f" None of these was judged: it was learnt from other images of a {cases.task}."
+        return score.chance[cases.generated.row], "votes", sentence
+    has_checks = np.isfinite(passed)
+    if has_checks.any():
+        sentence = "The share of its checks that passed stands for how likely a test case is valid."
+        return np.where(has_checks, passed, 1.0), "checks", f"{score} {sentence}"
     return np.ones(len(passed)), "nothing", f"{score} All test cases are taken to be valid: they have no checks."
 
 
@@ -255,7 +255,7 @@ def _cases_of(found: EvaluationResult, order: Numbers, wrong: Floats, valid: Flo
     images = cases.generated
     rows, labels, names = images.row[order], [*cases.labels, ""], [*found.names, ""]
     starts, ends = (np.searchsorted(table.edits.row, rows, side) for side in ("left", "right"))  # type: ignore[call-overload]
-    made = [
+    edit_texts = [
         ", ".join(table.edits.alternatives.of(slice(start, end)))
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
     ]
@@ -270,7 +270,7 @@ def _cases_of(found: EvaluationResult, order: Numbers, wrong: Floats, valid: Flo
             float(valid[place]),
             None if found.right[place] == UNKNOWN else bool(found.right[place] == RIGHT),
         )
-        for place, row, edits in zip(order.tolist(), rows.tolist(), made, strict=True)
+        for place, row, edits in zip(order.tolist(), rows.tolist(), edit_texts, strict=True)
     )
 
 

@@ -335,8 +335,8 @@ class Evaluation:
             f"{int(few.sum()):,} values of the table “{table}” have fewer than {FEWEST_CASES} test cases and are not "
             "listed."
         )
-        kept = ~few[edits.group]
-        return _Edits(edits.case[kept], edits.group[kept], edits.names)
+        listed = ~few[edits.group]
+        return _Edits(edits.case[listed], edits.group[listed], edits.names)
 
     def _with_worst(
         self, table: EditTable, rows: Sequence[SensitivityRow], edits: _Edits, lost: Floats
@@ -349,13 +349,13 @@ class Evaluation:
         ends = np.searchsorted(group, np.arange(len(edits.names) + 1))
         number = {name: place for place, name in enumerate(edits.names)}
         entry = cases.table.entry
-        found = []
+        edit_rows = []
         for one in rows:
             at = number[one.name]
             worst = dict.fromkeys(case[ends[at] : min(ends[at + 1], ends[at] + 2 * WORST)].tolist())
             entries = [int(entry[cases.generated.row[place]]) for place in worst][:WORST]
-            found.append(EditRow(one, Cell(table, one.name), tuple(entries)))
-        return tuple(found)
+            edit_rows.append(EditRow(one, Cell(table, one.name), tuple(entries)))
+        return tuple(edit_rows)
 
     # Validity
 
@@ -370,9 +370,9 @@ class Evaluation:
                 "No study has judged an image of these test cases: how many of the faults are valid cannot be told."
             ]
         stratum, names = strata_of(cases, right == WRONG)
-        named = few_names([f"“{one.title}”" for one in votes.studies])
+        study_names = few_names([f"“{one.title}”" for one in votes.studies])
         notes = [
-            f"Images were judged in the {'studies' if len(votes.studies) > 1 else 'study'} {named}.",
+            f"Images were judged in the {'studies' if len(votes.studies) > 1 else 'study'} {study_names}.",
             "What validity does is right where the judged images are a random sample within each stratum "
             f"({' or '.join(STANDING[cases.view.kind or 'classification'])}, by edit type).",
         ]
@@ -387,7 +387,7 @@ class Evaluation:
         accepted = cases.table.verdict[row] == ACCEPTED
         if all_of_a_part(accepted, (judged >= 0) | votes.undecided):
             outside, chosen = ~accepted, "; ".join(filter(None, ("all of them accepted", chosen)))
-        held = Judged(
+        judged_images = Judged(
             cases.generated.source[known],
             (right == WRONG)[known],
             stratum[known],
@@ -401,7 +401,7 @@ class Evaluation:
             study=votes.study,
             studies=tuple(one.title for one in votes.studies),
         )
-        return replace(validity_effect(held, names, weighing=self.weighing), chosen=chosen), notes
+        return replace(validity_effect(judged_images, names, weighing=self.weighing), chosen=chosen), notes
 
 
 def edits_of(cases: Cases, table: EditTable) -> _Edits:
@@ -415,8 +415,8 @@ def edits_of(cases: Cases, table: EditTable) -> _Edits:
     place = np.full(len(cases.table), -1)
     place[generated.row] = np.arange(len(generated))
     case = place[edits.row]
-    wanted = (case >= 0) & (column.numbers >= 0)
-    return _Edits(case[wanted], column.numbers[wanted], column.values)
+    selected = (case >= 0) & (column.numbers >= 0)
+    return _Edits(case[selected], column.numbers[selected], column.values)
 
 
 def strata_of(cases: Cases, wrong: Flags) -> tuple[Numbers, tuple[str, ...]]:
@@ -429,10 +429,10 @@ def strata_of(cases: Cases, wrong: Flags) -> tuple[Numbers, tuple[str, ...]]:
     kind[np.bincount(different, minlength=len(wrong)) > 1] = types + 1
     names = [*edits.names, NO_EDIT, SEVERAL_TYPES]
     stratum = kind * 2 + wrong
-    there, stratum = np.unique(stratum, return_inverse=True)
+    used_strata, stratum = np.unique(stratum, return_inverse=True)
     words = STANDING[cases.view.kind or "classification"]
-    said = tuple(f"{words[one % 2]}, {names[one // 2]}" for one in there.tolist())
-    return stratum, said
+    stratum_names = tuple(f"{words[one % 2]}, {names[one // 2]}" for one in used_strata.tolist())
+    return stratum, stratum_names
 
 
 def _standing_of(cases: Cases, after: _Answers, before: _Answers) -> Standing:
@@ -461,8 +461,8 @@ def entries_of(found: EvaluationResult, cell: Cell) -> tuple[int, ...]:
     """Return sorted catalogue entries behind a number. For originals: the test cases made of them."""
     cases, table = found.cases, found.cases.table
     images: Images = cases.controls if cell.kind == "controls" else cases.generated
-    wanted = _wanted(found, cell) if len(images) else np.zeros(0, bool)
-    return tuple(sorted(table.entry[images.row[wanted]].tolist()))
+    selected = _wanted(found, cell) if len(images) else np.zeros(0, bool)
+    return tuple(sorted(table.entry[images.row[selected]].tolist()))
 
 
 def _wanted(found: EvaluationResult, cell: Cell) -> Flags:
@@ -481,12 +481,12 @@ def _wanted(found: EvaluationResult, cell: Cell) -> Flags:
     if cell.kind in ("all wrong", "some wrong", "none wrong"):
         n = np.bincount(source[counts], minlength=len(found.before))
         k = np.bincount(source[wrong], minlength=len(found.before))
-        held = {"all wrong": k == n, "some wrong": (k > 0) & (k < n), "none wrong": k == 0}[cell.kind]
-        return counts & held[source]
+        selected_sources = {"all wrong": k == n, "some wrong": (k > 0) & (k < n), "none wrong": k == 0}[cell.kind]
+        return counts & selected_sources[source]
     if cell.kind == "confusion before":
         of_source = cases.originals.label[source] == number.get(cell.name, -2)
-        said = found.before_said[source] == (number.get(cell.said, -2) if cell.said else -1)
-        return counts & of_source & said
+        same_answer = found.before_said[source] == (number.get(cell.said, -2) if cell.said else -1)
+        return counts & of_source & same_answer
     if cell.kind in ("class", "confusion"):
         inside = counts & (label == number.get(cell.name, -2))
         if cell.kind == "confusion":
@@ -519,9 +519,9 @@ def compared(first: EvaluationResult, second: EvaluationResult, weighing: Weighi
     one, two = (found.cases.table.entry[found.cases.generated.row] for found in (first, second))
     _, *place = np.intersect1d(one, two, assume_unique=True, return_indices=True)
     right = []
-    for found, own in zip((first, second), place, strict=True):
-        counts = found.compared[found.cases.generated.source[own]]
-        right.append(np.where(counts, found.right[own], UNKNOWN).astype(np.int8))
+    for found, places in zip((first, second), place, strict=True):
+        counts = found.compared[found.cases.generated.source[places]]
+        right.append(np.where(counts, found.right[places], UNKNOWN).astype(np.int8))
     paired = paired_difference(first.cases.generated.source[place[0]], right[0], right[1], weighing)
     wrong = "is wrong" if first.evaluated.kind == "classification" else "loses a class"
     names = first.evaluated.model, second.evaluated.model

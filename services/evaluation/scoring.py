@@ -81,22 +81,22 @@ def score_images(
     """
     of_task = _of_task(table, task)
     rows = {name: table.rows_of(entries) for name, (entries, _) in checks.items()}
-    names = tuple(sorted(name for name, own in rows.items() if of_task[own].any()))
+    names = tuple(sorted(name for name, fitted in rows.items() if of_task[fitted].any()))
     if not names:
         return f"No score of validity is learnt for a {task}: the images have no checks with figures."
-    held, studies = _votes(table, of_task, outcomes)
-    if min(int(held.valid.sum()), int((~held.valid).sum())) < FEWEST:
+    judged, studies = _votes(table, of_task, outcomes)
+    if min(int(judged.valid.sum()), int((~judged.valid).sum())) < FEWEST:
         return (
             f"No score of validity is learnt for a {task}: that takes {FEWEST} images of one that people found valid "
-            f"and {FEWEST} that they found not to be, and there are {int(held.valid.sum()):,} and "
-            f"{int((~held.valid).sum()):,}."
+            f"and {FEWEST} that they found not to be, and there are {int(judged.valid.sum()):,} and "
+            f"{int((~judged.valid).sum()):,}."
         )
     figures = np.full((len(table), len(names)), np.nan)
     for column, name in enumerate(names):
         figures[rows[name], column] = checks[name][1]
-    last = _last(held)
+    last = _last(judged)
     try:
-        own = cross_fitted(names, figures[last.row], last.valid, last.source)
+        fitted = cross_fitted(names, figures[last.row], last.valid, last.source)
     except ValueError:
         return (
             f"No score of validity is learnt for a {task}: the judged images come from too few sources to hold it "
@@ -105,24 +105,24 @@ def score_images(
     learnt = learn(names, figures[last.row], last.valid, task)
     chance = np.full(len(table), np.nan)
     chance[of_task] = learnt(figures[of_task])
-    chance[last.row] = own
+    chance[last.row] = fitted
     titles = tuple(studies.values())
     shown = [
-        found for place, name in enumerate(titles) if (found := _shown(names, figures, held, place, name)) is not None
+        found for place, name in enumerate(titles) if (found := _shown(names, figures, judged, place, name)) is not None
     ]
-    view = ScoreView(titles, agreement(own, last.valid, last.source), tuple(shown))
+    view = ScoreView(titles, agreement(fitted, last.valid, last.source), tuple(shown))
     return Scored(chance, of_task & ~np.isnan(figures).all(axis=1), learnt, studies, view)
 
 
 def judged_of(cases: Cases, votes: Sequence[Outcome]) -> Numbers:
     """Return for each test case 1 if votes find it valid, 0 if not, -1 if nobody judged it."""
-    found = np.full(len(cases.generated), -1)
+    judged = np.full(len(cases.generated), -1)
     ids = cases.table.test_case[cases.generated.row].tolist()
     place = {test_case: at for at, test_case in enumerate(ids) if test_case >= 0}
     for one in votes:
         if one.test_case in place and one.outcome in OUTCOMES:
-            found[place[one.test_case]] = OUTCOMES[one.outcome]
-    return found
+            judged[place[one.test_case]] = OUTCOMES[one.outcome]
+    return judged
 
 
 @dataclass(frozen=True)
@@ -169,13 +169,13 @@ def scoring_facts(found: ScoringResult) -> dict[str, Any]:
 
 def score_facts(run: ScoreRun) -> dict[str, Any]:
     """Return the origin of the scores of a task, JSON-ready."""
-    own = run.agreement
+    measured = run.agreement
     return {
         **facts(run, "task images checks created", run=run.id),
-        **facts(own, "valid threshold precision recall", judged=own.images),
-        **facts(own.auc, "low high why", auc=own.auc.value),
+        **facts(measured, "valid threshold precision recall", judged=measured.images),
+        **facts(measured.auc, "low high why", auc=measured.auc.value),
         "studies": [{"study": study, "title": title} for study, title in run.studies.items()],
-        "reliability": [{"foretold": mean, "valid": share, "images": number} for mean, share, number in own.bins],
+        "reliability": [{"foretold": mean, "valid": share, "images": number} for mean, share, number in measured.bins],
     }
 
 
@@ -188,7 +188,7 @@ def _votes(table: CaseTable, of_task: Flags, outcomes: Sequence[Outcome]) -> tup
     row_of = {case: row for row, case in enumerate(table.test_case.tolist()) if case >= 0}
     number: dict[str, int] = {}
     titles: dict[str, str] = {}
-    found: list[tuple[int, bool, int]] = []
+    judged: list[tuple[int, bool, int]] = []
     for one in outcomes:
         row = row_of.get(one.test_case)
         if row is None or one.outcome not in OUTCOMES or not of_task[row]:
@@ -196,35 +196,35 @@ def _votes(table: CaseTable, of_task: Flags, outcomes: Sequence[Outcome]) -> tup
         if one.study not in number:
             number[one.study] = len(titles)
             titles[one.study] = one.title
-        found.append((row, OUTCOMES[one.outcome], number[one.study]))
-    rows, valid, study = zip(*found, strict=True) if found else ((), (), ())
+        judged.append((row, OUTCOMES[one.outcome], number[one.study]))
+    rows, valid, study = zip(*judged, strict=True) if judged else ((), (), ())
     row_numbers = np.array(rows, np.int64)
     source = table.sources.numbers[row_numbers].copy()
-    alone = source < 0  # an image without a source is its own source
-    source[alone] = len(table.sources.values) + row_numbers[alone]
+    sourceless = source < 0  # an image without a source is its own source
+    source[sourceless] = len(table.sources.values) + row_numbers[sourceless]
     return _Votes(row_numbers, np.array(valid, bool), np.array(study, np.int64), source), titles
 
 
 def _last(held: _Votes) -> _Votes:
     _, at = np.unique(held.row[::-1], return_index=True)
-    wanted = np.zeros(len(held.row), bool)
-    wanted[len(held.row) - 1 - at] = True
-    return held.where(wanted)
+    is_last = np.zeros(len(held.row), bool)
+    is_last[len(held.row) - 1 - at] = True
+    return held.where(is_last)
 
 
 def _shown(names: Sequence[str], figures: Floats, held: _Votes, study: int, title: str) -> StudyShown | None:
     """Return how scores from other studies and other sources agree with this one's votes; None if too few."""
-    own = held.where(held.study == study)
-    others = held.where((held.study != study) & ~np.isin(held.source, own.source))
-    both = own.valid.any() and not own.valid.all()
-    if len(own.row) < FEWEST_SHOWN or not both or min(int(others.valid.sum()), int((~others.valid).sum())) < FEWEST:
+    judged = held.where(held.study == study)
+    others = held.where((held.study != study) & ~np.isin(held.source, judged.source))
+    both = judged.valid.any() and not judged.valid.all()
+    if len(judged.row) < FEWEST_SHOWN or not both or min(int(others.valid.sum()), int((~others.valid).sum())) < FEWEST:
         return None
     last = _last(others)
     try:
         learnt = learn(names, figures[last.row], last.valid)
     except ValueError:
         return None
-    return StudyShown(title, agreement(learnt(figures[own.row]), own.valid, own.source))
+    return StudyShown(title, agreement(learnt(figures[judged.row]), judged.valid, judged.source))
 
 
 def worth_words(found: ValidityEffect | None) -> list[str]:

@@ -110,11 +110,11 @@ def losses_of(
     ways = [
         ways_of(cases, images, held.place) for images, held in ((cases.generated, cased), (cases.controls, control))
     ]
-    named = [[_classes_of(*way, mapping) for way in own] for own, _ in ways]
-    classes = tuple(dict.fromkeys(one for own in named for each in own for one in each))
+    classes_by_way = [[_classes_of(*way, mapping) for way in own] for own, _ in ways]
+    classes = tuple(dict.fromkeys(one for own in classes_by_way for each in own for one in each))
     in_cases, in_controls = (
         np.array([[one in each for one in classes] for each in own], bool).reshape(len(own), len(classes))[number]
-        for own, (_, number) in zip(named, ways, strict=True)
+        for own, (_, number) in zip(classes_by_way, ways, strict=True)
     )
     of_source = np.zeros((len(cases.originals), len(classes)), bool)
     case, own = np.nonzero(in_cases)
@@ -146,12 +146,12 @@ def ways_of(cases: Cases, images: Images, place: Numbers) -> tuple[list[tuple[st
 def _classes_of(protected: str, mask_names: str, mapping: ClassMap) -> list[_Class]:
     named = {int(number): name for number, name in json.loads(mask_names).items()}
     group_of = {mapping.labels[label].label: at for at, group in enumerate(mapping.groups) for label in group}
-    found = []
+    classes = []
     for name in json.loads(protected or "[]") or dict.fromkeys(named.values()):
-        own = {group_of[named[number]] for number in numbers_of(name, named) if named[number] in group_of}
-        if own:
-            found.append((name, tuple(sorted(own))))
-    return found
+        groups = {group_of[named[number]] for number in numbers_of(name, named) if named[number] in group_of}
+        if groups:
+            classes.append((name, tuple(sorted(groups))))
+    return classes
 
 
 def cells_of(
@@ -191,12 +191,12 @@ def _packed(counted: SegmenterCounts, size: int, shares: Floats, absent: Flags) 
         return whole
 
     counts, place, whole = counted.pixels.counts, counted.place, together(shares)
-    found = np.zeros((size, -(-shares.size // 8)), np.uint8)
+    packed = np.zeros((size, -(-shares.size // 8)), np.uint8)
     for first in range(0, len(place), AT_ONCE):
         part = slice(first, first + AT_ONCE)
         flags = at_least(together(counts[part]), whole, counted.pixels.true[part])
-        found[place[part]] = np.packbits(flags.reshape(len(flags), -1), axis=1)
-    return found
+        packed[place[part]] = np.packbits(flags.reshape(len(flags), -1), axis=1)
+    return packed
 
 
 @dataclass(frozen=True, eq=False)

@@ -125,8 +125,8 @@ class EvaluationService:
 
     def gallery(self) -> dict[TaskKind, int]:
         """Return the number of gallery images by kind of task; kinds without images are left out."""
-        found = self._workspace.catalogue.facets(names=("kind",))["kind"]
-        return {kind: found[kind] for kind in get_args(TaskKind) if found.get(kind)}
+        counts = self._workspace.catalogue.facets(names=("kind",))["kind"]
+        return {kind: counts[kind] for kind in get_args(TaskKind) if counts.get(kind)}
 
     def view(self, subject: Subject) -> SubjectView:
         """Return the current state of a subject. Raises UserError if the version is gone."""
@@ -136,10 +136,10 @@ class EvaluationService:
         """Return the models to choose from, for a subject or for none: those of the profile, then those used before,
         the latest first. Settings that load the same model are one choice.
         """
-        found: dict[str, ModelChoice] = {}
+        choices: dict[str, ModelChoice] = {}
         for model, choice in self._choices(subject):
-            found.setdefault(model, choice)
-        return tuple(found.values())
+            choices.setdefault(model, choice)
+        return tuple(choices.values())
 
     def title(self, wanted: UnderTestSettings) -> str:
         """Return the name of a model for pages and reports. Settings follow if other models have the same name."""
@@ -356,13 +356,13 @@ class EvaluationService:
             return NOT_JUDGED
         table, task = cases.table, cases.task
         with self._lock:
-            held = self._score.get(task)
+            cached = self._score.get(task)
         # Unchanging image data is one object until images are added.
-        if held is None or held[0] is not table.sources or held[1] != votes:
-            held = table.sources, votes, score_images(table, self._workspace.case_columns.checks(), votes, task)
+        if cached is None or cached[0] is not table.sources or cached[1] != votes:
+            cached = table.sources, votes, score_images(table, self._workspace.case_columns.checks(), votes, task)
             with self._lock:
-                self._score[task] = held
-        return held[2]
+                self._score[task] = cached
+        return cached[2]
 
     def _stored(self, model: UnderTestSettings) -> StoredModel:
         """Return the model as loaded last. Raises UserError if it was never loaded, or its file is gone."""
@@ -373,23 +373,23 @@ class EvaluationService:
 
     def class_map(self, asked: EvaluationQuestion, cases: Cases, stored: StoredModel) -> ClassMap:
         """Map the labels to classes of the model. Raises UserError for a mapping file that cannot be read."""
-        own = None
+        own_mapping = None
         if asked.mapping.strip():
             is_table = re.search(r"(?m)^\s*\[labels\]\s*$", asked.mapping)
-            own = read_mapping(asked.mapping.encode(), "mapping.toml" if is_table else "mapping.csv")
+            own_mapping = read_mapping(asked.mapping.encode(), "mapping.toml" if is_table else "mapping.csv")
         everywhere = [name for name in {*cases.table.labels.values, *cases.table.task_labels.values} if name]
         kind = cases.view.kind or stored.identity.kind
-        return map_classes(cases.labels, stored.identity.classes, kind, own, everywhere)
+        return map_classes(cases.labels, stored.identity.classes, kind, own_mapping, everywhere)
 
     def misfit(self, cases: Cases, stored: StoredModel) -> str:
         """Return why a model cannot be asked about these images, in a sentence; "" if it can."""
         if cases.view.kind in (None, stored.identity.kind):
             return ""
-        does = {"classification": "classifier", "segmentation": "segmenter"}
+        kinds = {"classification": "classifier", "segmentation": "segmenter"}
         assert cases.view.kind is not None
         return (
-            f"{stored.identity.name} is a {does[stored.identity.kind]}, and these images are of a {cases.view.kind}: "
-            f"choose a {does[cases.view.kind]}."
+            f"{stored.identity.name} is a {kinds[stored.identity.kind]}, and these images are of a {cases.view.kind}: "
+            f"choose a {kinds[cases.view.kind]}."
         )
 
     def _require(self, cases: Cases) -> None:
@@ -447,8 +447,8 @@ class EvaluationService:
         models = []
         for one in self.models(sent.subject):
             stored = self.predicting.stored(one.settings)
-            assumed = assumption_facts(stored.identity) if stored is not None else []
-            models.append(facts(one, "key title kind from_profile predicted", assumptions=assumed))
+            assumptions = assumption_facts(stored.identity) if stored is not None else []
+            models.append(facts(one, "key title kind from_profile predicted", assumptions=assumptions))
         return {"subject": _subject_facts(self.view(sent.subject)), "models": models}
 
 
@@ -470,9 +470,9 @@ def about_control(subject: Subject) -> str:
 
 def model_choice_key(wanted: UnderTestSettings) -> str:
     """Return `ModelChoice.key` of settings. A model in the workspace keeps its key when the workspace moves."""
-    kept = kept_model(wanted.file)
-    if kept is not None:
-        wanted = wanted.model_copy(update={"file": "/".join(kept)})
+    place = kept_model(wanted.file)
+    if place is not None:
+        wanted = wanted.model_copy(update={"file": "/".join(place)})
     return f"{wanted.source}-{hashlib.sha256(wanted.model_dump_json().encode()).hexdigest()[:12]}"
 
 
@@ -485,15 +485,15 @@ def title_of(wanted: UnderTestSettings) -> str:
 
 def settings_words(wanted: UnderTestSettings, others: Sequence[UnderTestSettings]) -> str:
     """Return the settings that differ from `others`, such as "mean 0.5, std of the file"; "" for none."""
-    said = list[str]()
+    words = list[str]()
     for name in ("size", "mean", "std", "layout", "classes"):
         value = getattr(wanted, name)
         if any(getattr(one, name) != value for one in others):
-            said.append(f"{name} {few_names(value.split(', ')) or 'of the file'}")
+            words.append(f"{name} {few_names(value.split(', ')) or 'of the file'}")
     folder, *folders = (Path(one.file).parent.name for one in (wanted, *others))  # for an upload, the hash of its bytes
     if any(one != folder for one in folders):
-        said.append(f"file in {folder[:12]}")
-    return ", ".join(said)
+        words.append(f"file in {folder[:12]}")
+    return ", ".join(words)
 
 
 def work_facts(view: WorkView) -> dict[str, Any]:

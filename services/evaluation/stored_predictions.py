@@ -141,12 +141,12 @@ class _PixelCounts:
     def rows_of(self, cases: Cases, images: Images) -> Numbers:
         """Return the latest row of each image with its mask; -1 if there is none."""
         image, mask = self.images.of(cases, images), self._masks_of(images)
-        wanted = self._keys(image, mask)
-        at = np.searchsorted(self.keys, wanted, side="right") - 1
-        found = np.flatnonzero((image >= 0) & (mask >= 0) & (at >= 0))
-        found = found[self.keys[at[found]] == wanted[found]]
-        row = np.full(len(wanted), -1)
-        row[found] = self.order[at[found]]
+        keys = self._keys(image, mask)
+        at = np.searchsorted(self.keys, keys, side="right") - 1
+        matched = np.flatnonzero((image >= 0) & (mask >= 0) & (at >= 0))
+        matched = matched[self.keys[at[matched]] == keys[matched]]
+        row = np.full(len(keys), -1)
+        row[matched] = self.order[at[matched]]
         return row
 
     def _masks_of(self, images: Images) -> Numbers:
@@ -216,9 +216,9 @@ class ModelAnswers:
             if shas:
                 stored.add(shas, both)
             row, known = stored.images.of(cases, images), stored.both
-        found = np.full((len(row), 2), np.nan)
-        found[row >= 0] = known[row[row >= 0]]
-        return found[:, 0], found[:, 1]
+        doubts = np.full((len(row), 2), np.nan)
+        doubts[row >= 0] = known[row[row >= 0]]
+        return doubts[:, 0], doubts[:, 1]
 
     def segmented(self, model: StoredModel, mapping: ClassMap, cases: Cases, images: Images) -> SegmenterCounts:
         """Return a segmenter's pixel counts for a subject's images with a mask."""
@@ -273,11 +273,11 @@ class ModelAnswers:
     def _add_likeliest(self, model: StoredModel, stored: _Probabilities, shas: Sequence[str]) -> None:
         """Add predictions made image by image. They have only the likeliest classes: others count as 0."""
         known = self._workspace.models_under_test.latest(model.key)
-        wanted = [known[sha] for sha in shas if sha in known]
+        predictions = [known[sha] for sha in shas if sha in known]
         place = {name: number for number, name in reversed(list(enumerate(model.identity.classes)))}
         images: list[str] = []
         likeliest, numbers = [], []
-        for image, top in self._workspace.models_under_test.guesses(wanted):
+        for image, top in self._workspace.models_under_test.guesses(predictions):
             guesses = [(place[one["label"]], one["probability"]) for one in top if one["label"] in place]
             if not guesses or len(guesses) < len(top):
                 continue  # of an earlier model under this key

@@ -139,17 +139,17 @@ def draft_study(
 def _judgeable(found: EvaluationResult) -> tuple[np.ndarray, np.ndarray, tuple[str, ...], int]:
     """Return places of test cases to judge, their strata, the strata's names, and the number without a question."""
     cases = found.cases
-    there = found.compared[cases.generated.source] & (found.right != UNKNOWN)
-    there &= cases.table.test_case[cases.generated.row] >= 0
-    places = np.flatnonzero(there)
+    judgeable = found.compared[cases.generated.source] & (found.right != UNKNOWN)
+    judgeable &= cases.table.test_case[cases.generated.row] >= 0
+    places = np.flatnonzero(judgeable)
     segments = cases.view.kind == "segmentation"
     if not len(places):
         what = "shows a class that is found on its original" if segments else "can be compared with its label"
         raise UserError(f"No test case of this workspace {what}: there is nothing to judge.")
     not_asked = 0
     if segments:
-        about = _is_asked(cases, places)
-        not_asked, places = int((~about).sum()), places[about]
+        is_asked = _is_asked(cases, places)
+        not_asked, places = int((~is_asked).sum()), places[is_asked]
         if not len(places):
             raise UserError(
                 f"No template of questions is about what these images show: there is one for {and_list(_asked_of())}. "

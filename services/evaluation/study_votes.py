@@ -56,20 +56,20 @@ class StudyVotesReader:
 
     def of(self, outcomes: Sequence[Outcome], test_cases: Numbers) -> tuple[StudyVotes, ...]:
         """Return the studies that judged some of these test cases, in their order."""
-        own = np.isin([one.test_case for one in outcomes], test_cases).tolist()
-        titles = {one.study: one.title for one, is_own in zip(outcomes, own, strict=True) if is_own}
+        is_relevant = np.isin([one.test_case for one in outcomes], test_cases).tolist()
+        titles = {one.study: one.title for one, is_own in zip(outcomes, is_relevant, strict=True) if is_own}
         return tuple(self._of(study, title) for study, title in titles.items())
 
     def _of(self, study: str, title: str) -> StudyVotes:
         revision = self._studies.revision(study)
         with self._lock:
-            kept = self._kept.get(study)
-        if kept is None or kept[0] != revision or kept[1].title != title:
+            cached = self._kept.get(study)
+        if cached is None or cached[0] != revision or cached[1].title != title:
             log = [(one.event, one.detail) for one in self._studies.log(study, limit=10**6)]
-            kept = revision, votes_of(self._studies.data(study), title, how_chosen(log))
+            cached = revision, votes_of(self._studies.data(study), title, how_chosen(log))
             with self._lock:
-                self._kept[study] = kept
-        return kept[1]
+                self._kept[study] = cached
+        return cached[1]
 
 
 def how_chosen(log: Sequence[tuple[str, str]]) -> tuple[str, ...]:
@@ -94,12 +94,12 @@ def chosen_words(studies: Sequence[StudyVotes], subject_filter: str) -> str:
     shared by the whole subject are left out.
     """
     common = set(subject_filter.split("; "))
-    said = list[str]()
+    parts = list[str]()
     for one in studies:
         ways = [way for way in one.chosen if way not in common]
         if ways:
-            said.append(f"“{one.title}”: {', '.join(ways)}")
-    words = "; ".join(said)
+            parts.append(f"“{one.title}”: {', '.join(ways)}")
+    words = "; ".join(parts)
     return words if len(words) <= LONGEST_WORDS else f"{words[: LONGEST_WORDS - 1]}…"
 
 
@@ -120,8 +120,8 @@ def votes_of(data: StudyData, title: str, chosen: tuple[str, ...]) -> StudyVotes
         if vote.kind != "control" or vote.worker in excluded or vote.item not in items:
             continue
         expected = items[vote.item].expected
-        asked = [one for one in telling if expected.get(one.id)]
-        truth, said = _says(asked, expected), _says(asked, vote.answers)
+        questions = [one for one in telling if expected.get(one.id)]
+        truth, said = _says(questions, expected), _says(questions, vote.answers)
         if truth is not None and said is not None:
             rows.append((-1, vote.worker, said, int(truth)))
     number = {worker: place for place, worker in enumerate(dict.fromkeys(row[1] for row in rows))}
@@ -140,8 +140,8 @@ def votes_of(data: StudyData, title: str, chosen: tuple[str, ...]) -> StudyVotes
 
 def _says(questions: Sequence[Question], answers: Answers) -> bool | None:
     """Return whether these answers find an image valid; None if they do not say."""
-    given = [(one, answers[one.id]) for one in questions if answers.get(one.id)]
-    return all(answer in one.valid for one, answer in given) if given else None
+    answered = [(one, answers[one.id]) for one in questions if answers.get(one.id)]
+    return all(answer in one.valid for one, answer in answered) if answered else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,8 +178,10 @@ def votes_on(test_cases: Numbers, outcomes: Sequence[Outcome], studies: Sequence
         counts = (held.known >= 0) | ((image >= 0) & (study[image] == number[held.study]))
         parts.append(Ballots(image[counts], held.worker[counts] + workers, held.valid[counts], held.known[counts]))
         workers += int(held.worker.max(initial=-1)) + 1
-        own = [place[case] for case in held.adjudicated if case in place and study[place[case]] == number[held.study]]
-        adjudicated[own] = True
+        decided = [
+            place[case] for case in held.adjudicated if case in place and study[place[case]] == number[held.study]
+        ]
+        adjudicated[decided] = True
     known = {held.study: at for at, held in enumerate(judging)}
     renumbered = np.array([known.get(one.study, -1) for one in studies] + [-1])
     none = Ballots(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, bool), np.zeros(0, np.int64))

@@ -145,13 +145,13 @@ class Cases:
         edits = self.table.edits
         place = np.full(len(self.table), -1)
         place[self.generated.row] = np.arange(len(self.generated))
-        case, found = place[edits.row], dict[str, Flags]()
+        case, of_type = place[edits.row], dict[str, Flags]()
         for number, name in sorted(enumerate(edits.types.values), key=lambda one: one[1]):
-            own = case[(edits.types.numbers == number) & (case >= 0)]
-            if name and len(own):
-                found[name] = np.zeros(len(self.generated), bool)
-                found[name][own] = True
-        return found
+            places = case[(edits.types.numbers == number) & (case >= 0)]
+            if name and len(places):
+                of_type[name] = np.zeros(len(self.generated), bool)
+                of_type[name][places] = True
+        return of_type
 
     @property
     def task(self) -> TaskKind:
@@ -198,10 +198,10 @@ class _Reading:
     ) -> None:
         self._subject, self._title, self._table = subject, title, table
         self._originals = originals
-        named = [recipe.name for recipe in control_recipes()]
-        own = np.array([named.index(name) if name in named else -1 for name in table.recipes.values] + [-1])
+        names = [recipe.name for recipe in control_recipes()]
+        own = np.array([names.index(name) if name in names else -1 for name in table.recipes.values] + [-1])
         controls = [control_of(name) for name in (*table.recipes.values, "")]
-        ways = np.array([-1 if recipe is None else named.index(recipe.name) for recipe in controls])
+        ways = np.array([-1 if recipe is None else names.index(recipe.name) for recipe in controls])
         self._is_control = own[table.recipes.numbers] >= 0
         self._way = np.where(self._is_control, own[table.recipes.numbers], ways[table.recipes.numbers])
         """Recipe number of each image's control set, or of a control's own recipe; -1 for none."""
@@ -244,13 +244,13 @@ class _Reading:
         there = tuple(sorted(counts))
         if self._subject.split:
             number = names.index(self._subject.split) if self._subject.split in there else len(names)
-            wanted = -1 if number == len(names) - 1 else number
-            kept, rejected = (rows[self._splits.numbers[rows] == wanted] for rows in (kept, rejected))
+            split_number = -1 if number == len(names) - 1 else number
+            kept, rejected = (rows[self._splits.numbers[rows] == split_number] for rows in (kept, rejected))
             if not len(kept) and not problem:
                 problem = f"None of its sources is of the split “{self._subject.split}”: choose another one."
         elif len(there) > 1 and not problem:
-            said = ", ".join(f"{name} ({count_of(counts[name], 'test case')})" for name in there)
-            problem = f"Its sources are of several splits, which are never mixed: {said}. Choose one of them."
+            splits = ", ".join(f"{name} ({count_of(counts[name], 'test case')})" for name in there)
+            problem = f"Its sources are of several splits, which are never mixed: {splits}. Choose one of them."
         if not problem and not len(kept):
             problem = "It has reconstructions alone, and no test case." if controls_only else "It has no test case."
             if len(rejected):
@@ -317,17 +317,17 @@ class _Reading:
         return names, of_own[own.numbers[rows]], label
 
     def _controls(self, rows: Numbers, of_source: Numbers, segments: bool) -> Numbers:
-        found = self._reconstructed(rows, of_source, segments)
-        rejected = self._table.verdict[found] == REJECTED
+        reconstructions = self._reconstructed(rows, of_source, segments)
+        rejected = self._table.verdict[reconstructions] == REJECTED
         self._tell_rejected(int(rejected.sum()), "reconstruction")
-        found = found[~rejected]
-        alike = np.isin(self._drawn_by(found), np.unique(self._drawn_by(rows)))
+        reconstructions = reconstructions[~rejected]
+        alike = np.isin(self._drawn_by(reconstructions), np.unique(self._drawn_by(rows)))
         if not alike.all():
             words = "reconstructions of its sources are" if (~alike).sum() > 1 else "reconstruction of its sources is"
             self._left_out.append(
                 f"{int((~alike).sum()):,} {words} left out, drawn by another profile or method than its test cases."
             )
-        return found[alike]
+        return reconstructions[alike]
 
     def _lacking(self, rows: Numbers, source: Numbers, of_source: Numbers, segments: bool) -> Numbers:
         """Return the first test case of each source and control set without a reconstruction; rejected ones count as
@@ -339,10 +339,10 @@ class _Reading:
         by_method = table.methods.numbers[rows] == drawing[self._way[rows]]
         place = np.flatnonzero((table.test_case[rows] >= 0) & table.there[rows] & by_method)
         known, first = np.unique(source[place] * ways + self._way[rows[place]], return_index=True)
-        found = self._reconstructed(rows, of_source, segments)
-        alike = np.isin(self._drawn_by(found), np.unique(self._drawn_by(rows)))
-        there = of_source[table.sources.numbers[found[alike]]] * ways + self._way[found[alike]]
-        lacking: Numbers = place[first[~np.isin(known, there)]]
+        reconstructed = self._reconstructed(rows, of_source, segments)
+        alike = np.isin(self._drawn_by(reconstructed), np.unique(self._drawn_by(rows)))
+        covered = of_source[table.sources.numbers[reconstructed[alike]]] * ways + self._way[reconstructed[alike]]
+        lacking: Numbers = place[first[~np.isin(known, covered)]]
         return lacking
 
     def _reconstructed(self, rows: Numbers, of_source: Numbers, segments: bool) -> Numbers:
@@ -374,15 +374,15 @@ class _Reading:
         """Return masks of sources, test cases and reconstructions. A source has its own, else its first image's."""
         places = np.concatenate([first, rows, controls])
         masks, names = (Texts(one.values, one.numbers[places]) for one in (self._masks, self._mask_classes))
-        told = [(place, self._originals[sha]) for place, sha in enumerate(shas) if sha in self._originals]
-        own = [(place, held) for place, held in told if held.mask]
-        if own:
-            where = np.array([place for place, _ in own], np.int64)
-            masks = _with(masks, where, [held.mask for _, held in own])
-            names = _with(names, where, [held.mask_classes for _, held in own])
+        known_sources = [(place, self._originals[sha]) for place, sha in enumerate(shas) if sha in self._originals]
+        with_mask = [(place, held) for place, held in known_sources if held.mask]
+        if with_mask:
+            where = np.array([place for place, _ in with_mask], np.int64)
+            masks = _with(masks, where, [held.mask for _, held in with_mask])
+            names = _with(names, where, [held.mask_classes for _, held in with_mask])
         pairs = np.where(masks.numbers < 0, -1, masks.numbers * (len(names.values) + 1) + names.numbers + 1)
-        found, row, number = np.unique(pairs, return_index=True, return_inverse=True)
-        none = int(np.count_nonzero(found < 0))  # none comes first, if there is one
+        used_pairs, row, number = np.unique(pairs, return_index=True, return_inverse=True)
+        none = int(np.count_nonzero(used_pairs < 0))  # none comes first, if there is one
         known, classes = masks.of(row[none:]), Texts(names.values, names.numbers[row[none:]])
         ends = np.cumsum([len(first), len(rows)])
         before, generated, drawn = (Masks(known, classes, part) for part in np.split(number - none, ends))
@@ -407,8 +407,8 @@ def _with(column: Texts, rows: Numbers, texts: Sequence[str]) -> Texts:
 
 def _mask_names(classes: Texts) -> tuple[str, ...]:
     """Return the classes of masks, by number; a name with two numbers once."""
-    found: dict[str, int] = {}
+    number_of: dict[str, int] = {}
     for text in sorted(classes.values[number] for number in np.unique(classes.numbers).tolist()):
         for number, name in json.loads(text).items():
-            found[name] = min(found.get(name, int(number)), int(number))
-    return tuple(sorted(found, key=lambda name: (found[name], name)))
+            number_of[name] = min(number_of.get(name, int(number)), int(number))
+    return tuple(sorted(number_of, key=lambda name: (number_of[name], name)))

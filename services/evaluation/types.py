@@ -259,13 +259,13 @@ class Evaluated:
         error = self.effectiveness.error_original.value if self.effectiveness is not None else None
         miou = self.segmentation.miou_original.value if self.segmentation is not None else None
         if error is not None and error > MOST_WRONG:
-            does = "is wrong on most originals"
+            result = "is wrong on most originals"
         elif miou is not None and miou < LEAST_MIOU:
-            does = f"reaches a mIoU of only {100 * miou:.1f} % on the originals"
+            result = f"reaches a mIoU of only {100 * miou:.1f} % on the originals"
         else:
             return ""
         return (
-            f"The model {does}, before any edit. Check how it is asked (size, mean, std, order of classes) and what "
+            f"The model {result}, before any edit. Check how it is asked (size, mean, std, order of classes) and what "
             "the labels are for it."
         )
 

@@ -158,29 +158,29 @@ class Retrainings:
     def _pace(self, asked: EvaluationQuestion) -> tuple[TrainingPace | None, str]:
         about, stored = kept_under(asked), self._evaluations.predicting.stored(asked.model)
         rows = self._workspace.retrainings.kept()
-        own = [row for row in rows if row.about == about]
-        for row in (*own, *(row for row in rows if stored is not None and row.model == stored.id)):
+        same_model_rows = [row for row in rows if row.about == about]
+        for row in (*same_model_rows, *(row for row in rows if stored is not None and row.model == stored.id)):
             pace = from_plain(RetrainingResult, row.told).pace
             if pace is not None:
                 return pace, row.created
-        found = weight_files.stopped_trainings(self._workspace, about)
-        return pace_of(state for state, _ in found), max((used for _, used in found), default="")
+        stopped = weight_files.stopped_trainings(self._workspace, about)
+        return pace_of(state for state, _ in stopped), max((used for _, used in stopped), default="")
 
     def kept(self, asked: EvaluationQuestion) -> tuple[KeptResult, ...]:
         """Return the results of all retrainings of a model with images of a subject, the latest first."""
-        found = []
+        results = []
         for one in self._workspace.retrainings.kept(kept_under(asked)):
             result: RetrainingResult = from_plain(RetrainingResult, one.told)
             note = "" if result.pictures == self._evaluations.cases(asked.subject).digest else CHANGED
-            found.append(KeptResult(result, one.created, one.asked, note, one.id))
-        return tuple(found)
+            results.append(KeptResult(result, one.created, one.asked, note, one.id))
+        return tuple(results)
 
     def result(self, asked: EvaluationQuestion, number: int) -> RetrainingResult:
         """Return a stored result by its number. Raises UserError if it is gone."""
-        found = next((one.found for one in self.kept(asked) if one.number == number), None)
-        if found is None:
+        matching = next((one.found for one in self.kept(asked) if one.number == number), None)
+        if matching is None:
             raise UserError(NO_RESULT)
-        return found
+        return matching
 
     def opens(self, asked: EvaluationQuestion, number: int, on: str, arm: str = "") -> tuple[int, ...]:
         """Return the catalogue entries behind a set, or an arm on it. Raises UserError if none are stored."""
@@ -199,14 +199,14 @@ class Retrainings:
 
     def trained(self) -> tuple[TrainedModel, ...]:
         """Return the weights of the latest retraining of each model with each set of images, the latest first."""
-        found, seen = list[TrainedModel](), set[str]()
+        models, seen = list[TrainedModel](), set[str]()
         for row in self._workspace.retrainings.kept():
             if row.about in seen:
                 continue
             seen.add(row.about)
             result: RetrainingResult = from_plain(RetrainingResult, row.told)
-            found += [TrainedModel(row.id, result, one) for one in weight_files.best_weights(self._workspace, result)]
-        return tuple(found)
+            models += [TrainedModel(row.id, result, one) for one in weight_files.best_weights(self._workspace, result)]
+        return tuple(models)
 
     def as_model(self, number: int, arm: str) -> dict[str, str]:
         """Keep the weights of an arm of a retraining as a model under test. Return its source and file. Raises
@@ -250,14 +250,14 @@ class Retrainings:
         if asked.shift is not None:
             rows = self._workspace.case_columns.set_rows(asked.shift)
             table = self._workspace.case_columns.table()  # after the rows, so that it has all of them
-            held = hashes_of(self._workspace, (row.image for row in rows))
-            looks |= {sha: one.perceptual for sha, one in held.items()}
+            hashes = hashes_of(self._workspace, (row.image for row in rows))
+            looks |= {sha: one.perceptual for sha, one in hashes.items()}
             learnt_from = [sha for sha, side in zip(cases.originals.shas, parted.side, strict=True) if side != "test"]
-            twins_of_learnt = twins_in(self._workspace, list(held), learnt_from)
+            twins_of_learnt = twins_in(self._workspace, list(hashes), learnt_from)
             labels = classes_of(rows) if kind == "segmentation" else tuple(sorted({row.label for row in rows} - {""}))
-            own = self._evaluations.class_map(asked.asked, replace(cases, labels=labels), stored)
-            group_of = groups_of_shift(mapping, own)
-            made = self._examples(own, lambda names: groups_in_mask(group_of, names), on_step)
+            shift_mapping = self._evaluations.class_map(asked.asked, replace(cases, labels=labels), stored)
+            group_of = groups_of_shift(mapping, shift_mapping)
+            made = self._examples(shift_mapping, lambda names: groups_in_mask(group_of, names), on_step)
             passed_over = [name for name in labels if name not in group_of] if kind == "segmentation" else ()
             planned = with_shift(planned, cases, parted, looks, rows, table, made, passed_over, twins_of_learnt)
         recipe = asked.recipe(planned.originals, kind)
@@ -389,8 +389,8 @@ def parted_of(
     """Return the images of a subject by sides, and the perceptual hash of each. Raises UserError as `part`, and for an
     image with a missing or damaged file.
     """
-    held = hashes_of(workspace, cases.pictures, on_count)
-    looks = {sha: one.perceptual for sha, one in held.items()}
+    hashes = hashes_of(workspace, cases.pictures, on_count)
+    looks = {sha: one.perceptual for sha, one in hashes.items()}
     sources = cases.originals.shas
     twins = twins_of(workspace, sources, on_count) if len(sources) <= MOST_TWINS else None
     return part(cases, mapping, looks, asked, twins), looks
@@ -398,8 +398,8 @@ def parted_of(
 
 def retraining_question(asked: EvaluationQuestion, sent: BeginRetraining) -> RetrainingQuestion:
     """Return the question about a model and a subject that a command asks."""
-    given = {one.name: getattr(sent, one.name) for one in fields(RetrainingQuestion) if one.name != "asked"}
-    return RetrainingQuestion(asked, **given | {"arms": tuple(dict.fromkeys(sent.arms))})
+    values = {one.name: getattr(sent, one.name) for one in fields(RetrainingQuestion) if one.name != "asked"}
+    return RetrainingQuestion(asked, **values | {"arms": tuple(dict.fromkeys(sent.arms))})
 
 
 CHANGED = "The images have changed since then: begin again to learn from them as they are now."

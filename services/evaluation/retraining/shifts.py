@@ -32,14 +32,14 @@ def groups_of_shift(learnt: ClassMap, own: ClassMap) -> dict[str, int]:
     of_class = {
         number: at for at, group in enumerate(learnt.groups) for one in group for number in learnt.labels[one].classes
     }
-    found = {}
+    group_of_class = {}
     for one in own.labels:
         groups = {of_class.get(number, -1) for number in one.classes}
         if one.label in named:
-            found[one.label] = named[one.label]
+            group_of_class[one.label] = named[one.label]
         elif len(groups) == 1 and groups != {-1}:
-            found[one.label] = groups.pop()
-    return found
+            group_of_class[one.label] = groups.pop()
+    return group_of_class
 
 
 def classes_of(rows: Sequence[SetRow]) -> tuple[str, ...]:
@@ -75,41 +75,41 @@ def with_shift(
     place = {one.label: number for number, one in enumerate(made.mapping.labels) if one.classes}
     entries = np.array([row.entry for row in rows if row.entry], np.int64)
     verdicts = dict(zip(entries.tolist(), table.verdict[table.rows_of(entries)].tolist(), strict=True))
-    kept = [row for row in rows if row.is_source or verdicts.get(row.entry) != REJECTED]
-    known = [row for row in kept if (row.mask if segments else row.label in place)]
-    alike = near_any([looks[row.image] for row in known], before)
-    apart = [row for row, too in zip(known, alike.tolist(), strict=True) if not (too or row.image in twins)]
-    wanted = [row for row in apart if made.mask((row.mask, row.mask_classes)) is not None] if segments else apart
+    not_rejected = [row for row in rows if row.is_source or verdicts.get(row.entry) != REJECTED]
+    usable = [row for row in not_rejected if (row.mask if segments else row.label in place)]
+    alike = near_any([looks[row.image] for row in usable], before)
+    apart = [row for row, too in zip(usable, alike.tolist(), strict=True) if not (too or row.image in twins)]
+    measured_rows = [row for row in apart if made.mask((row.mask, row.mask_classes)) is not None] if segments else apart
     notes = list(planned.notes)
     for left, why in (
-        (len(rows) - len(kept), "rejected by people."),
-        (len(kept) - len(known), "without a mask." if segments else "without a label that the model can say."),
-        (len(known) - len(apart), "each looks like one that is learnt from or tuned with."),
-        (len(apart) - len(wanted), "the mask has nothing that is learnt."),
+        (len(rows) - len(not_rejected), "rejected by people."),
+        (len(not_rejected) - len(usable), "without a mask." if segments else "without a label that the model can say."),
+        (len(usable) - len(apart), "each looks like one that is learnt from or tuned with."),
+        (len(apart) - len(measured_rows), "the mask has nothing that is learnt."),
     ):
         if left:
             notes.append(f"{_OF}, {count_of(left, 'image', 'is')} left out: {why}")
-    if not wanted:
+    if not measured_rows:
         left_out = (*planned.left_out, NotMeasured(ON_SHIFT, "None of its images can be measured with."))
         return replace(planned, left_out=left_out, notes=tuple(notes))
     if passed_over:
-        named = ", ".join(f"“{one}”" for one in passed_over[:MOST_NAMED])
+        class_names = ", ".join(f"“{one}”" for one in passed_over[:MOST_NAMED])
         more = f" and {len(passed_over) - MOST_NAMED:,} more" if len(passed_over) > MOST_NAMED else ""
-        notes.append(f"{_OF}, the pixels of {named}{more} count nowhere: no class that is learnt is the same.")
+        notes.append(f"{_OF}, the pixels of {class_names}{more} count nowhere: no class that is learnt is the same.")
     names: dict[str, int] = {}
-    source = np.array([names.setdefault(row.source or row.image, len(names)) for row in wanted], np.int64)
-    label = np.array([-1 if segments else place[row.label] for row in wanted], np.int64)
-    nowhere = np.full(len(wanted), -1)
-    masks = masks_of([(row.mask, row.mask_classes) for row in wanted]) if segments else Masks()
-    images = Images(nowhere, source, label, nowhere, [row.image for row in wanted], masks)
-    examples, places = made.of(images, np.arange(len(wanted)))
+    source = np.array([names.setdefault(row.source or row.image, len(names)) for row in measured_rows], np.int64)
+    label = np.array([-1 if segments else place[row.label] for row in measured_rows], np.int64)
+    nowhere = np.full(len(measured_rows), -1)
+    masks = masks_of([(row.mask, row.mask_classes) for row in measured_rows]) if segments else Masks()
+    images = Images(nowhere, source, label, nowhere, [row.image for row in measured_rows], masks)
+    examples, places = made.of(images, np.arange(len(measured_rows)))
     # A source stored beside its images is no catalogue entry (0): nothing opens for it.
-    entry = np.array([row.entry for row in wanted], np.int64)[places]
-    there = np.flatnonzero(entry)
+    entry = np.array([row.entry for row in measured_rows], np.int64)[places]
+    in_catalogue = np.flatnonzero(entry)
     return replace(
         planned,
         sets={**planned.sets, ON_SHIFT: examples},
         set_sources={**planned.set_sources, ON_SHIFT: source[places]},
-        behind={**planned.behind, ON_SHIFT: SetEntries(there, entry[there])},
+        behind={**planned.behind, ON_SHIFT: SetEntries(in_catalogue, entry[in_catalogue])},
         notes=tuple(notes),
     )

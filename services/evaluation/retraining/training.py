@@ -82,24 +82,24 @@ class RetrainingQuestion:
         """Return a digest of the question, stable across later versions. Fields at their default do not count, so that
         a new field changes nothing.
         """
-        own = fields(self)[1:]
-        changed = {one.name: value for one in own if (value := getattr(self, one.name)) != one.default}
+        question_fields = fields(self)[1:]
+        changed = {one.name: value for one in question_fields if (value := getattr(self, one.name)) != one.default}
         return _lasting({"about": kept_under(self.asked), "mapping": self.asked.mapping} | changed)
 
     def recipe(self, images: int, kind: TaskKind) -> TrainingRecipe:
         """Return the training recipe for this number of originals on the training side."""
         if kind == "segmentation":
-            found = paper_deeplab(images) if self.preset == "paper" else short(batch=SEGMENTED_AT_ONCE)
+            recipe = paper_deeplab(images) if self.preset == "paper" else short(batch=SEGMENTED_AT_ONCE)
         else:
-            found = paper_resnet(images) if self.preset == "paper" else short()
+            recipe = paper_resnet(images) if self.preset == "paper" else short()
         changed = {"updates": self.updates, "batch": self.batch, "learning_rate": self.rate}
-        return replace(found, **{name: value for name, value in changed.items() if value})  # type: ignore[arg-type]
+        return replace(recipe, **{name: value for name, value in changed.items() if value})  # type: ignore[arg-type]
 
 
 def kept_under(asked: EvaluationQuestion) -> str:
     """Return the key of all retrainings of a model with a subject's images. Later versions must keep it the same."""
-    subject = asked.subject
-    named = {"version": subject.version, "filter": subject.filter.address, "split": subject.split}
+    evaluated = asked.subject
+    named = {"version": evaluated.version, "filter": evaluated.filter.address, "split": evaluated.split}
     return _lasting({**named, "model": model_key(asked.model)})
 
 
@@ -136,15 +136,15 @@ class SetEntries:
 
     def entries(self, places: Numbers, most: int) -> tuple[tuple[int, ...], int]:
         """Return the entries of images, ascending, first places first up to `most`; and how many images they cover."""
-        found, images = dict[int, None](), 0
+        shown_entries, images = dict[int, None](), 0
         begins, ends = (np.searchsorted(self.image, places, side) for side in ("left", "right"))
         for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
-            own = self.entry[begin:end].tolist()
-            if own and len(found) + len(own) > most:
+            image_entries = self.entry[begin:end].tolist()
+            if image_entries and len(shown_entries) + len(image_entries) > most:
                 break
-            found.update(dict.fromkeys(own))
-            images += bool(own)
-        return tuple(sorted(found)), images
+            shown_entries.update(dict.fromkeys(image_entries))
+            images += bool(image_entries)
+        return tuple(sorted(shown_entries)), images
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,12 +291,12 @@ def plan(
     for key in ARM_KEYS:
         if key not in asked.arms:
             continue
-        found = _arm(key, cases, parted, learnt_from, made, valid, ranked)
-        if isinstance(found, str):
-            left_out.append(NotMeasured(ARM_NAMES[key], found))
+        arm_examples = _arm(key, cases, parted, learnt_from, made, valid, ranked)
+        if isinstance(arm_examples, str):
+            left_out.append(NotMeasured(ARM_NAMES[key], arm_examples))
             continue
         augmentation: Augmentation = asked.augmentation if key == "augmentation" else ""
-        arms.append(Arm(ARM_NAMES[key], (*originals, *found), augmentation))
+        arms.append(Arm(ARM_NAMES[key], (*originals, *arm_examples), augmentation))
     if valid.foretold is not None and "valid" in asked.arms:
         notes.append(
             f"“{BY_VOTES}” holds what votes find valid, and of what nobody judged what the score finds valid that "
@@ -322,8 +322,8 @@ def plan(
 def require_unseen(cases: Cases, asked: str) -> None:
     """Raise UserError for an edit type that no test case has."""
     if asked not in ("", NO_TYPE, *cases.of_edit_type):
-        there = ", ".join(cases.of_edit_type) or "none"
-        raise UserError(f"No test case has an edit of the type “{asked[:80]}”: there are {there}.", field="unseen")
+        present = ", ".join(cases.of_edit_type) or "none"
+        raise UserError(f"No test case has an edit of the type “{asked[:80]}”: there are {present}.", field="unseen")
 
 
 @dataclass(frozen=True)
@@ -337,13 +337,13 @@ class Examples:
 
     def of(self, images: Images, rows: Numbers) -> tuple[tuple[Example, ...], Numbers]:
         """Return the examples of the images in these places that can be learnt from, and the place of each."""
-        found = []
+        examples = []
         for row in sorted(rows.tolist(), key=lambda row: (images.shas[row], int(images.label[row]))):
             classes = () if images.masks else self.mapping.labels[int(images.label[row])].classes
             target = self.mask(images.masks[row]) if images.masks else classes[0] if len(classes) == 1 else classes
             if target is not None:
-                found.append((Example(self.path(images.shas[row]), target), row))
-        return tuple(one for one, _ in found), np.array([row for _, row in found], np.int64)
+                examples.append((Example(self.path(images.shas[row]), target), row))
+        return tuple(one for one, _ in examples), np.array([row for _, row in examples], np.int64)
 
 
 def _made_of(cases: Cases, sources: Numbers) -> SetEntries:
@@ -390,8 +390,8 @@ def _tune(cases: Cases, parted: DataSplit, made: Examples, invalid: Flags) -> tu
     """Return the originals of the tuning side and at most as many of its test cases, so that neither decides alone."""
     originals = made.of(cases.originals, parted.rows(0, cases.originals, "tune"))[0]
     originals = originals[:: max(1, -(-len(originals) // MOST_TUNE))]
-    wanted = ~parted.of_unseen & ~invalid
-    generated = made.of(cases.generated, parted.rows(1, cases.generated, "tune", wanted))[0]
+    usable = ~parted.of_unseen & ~invalid
+    generated = made.of(cases.generated, parted.rows(1, cases.generated, "tune", usable))[0]
     some = generated[:: max(1, -(-len(generated) // max(1, len(originals))))]
     if not originals and not some:
         raise UserError("There is no image to tune with: add sources, or part them by another seed.")
@@ -455,11 +455,11 @@ def _notes_on_labels(cases: Cases, parted: DataSplit) -> list[str]:
         ("test", "train", "measured with and not learnt from: what it gains is from other labels"),
     )
     for one, other, words in pairs:
-        alone = [cases.labels[number] for number in sorted(of_side[one] - of_side[other])]
-        if alone:
-            named = few_names([f"“{name}”" for name in alone])
+        labels = [cases.labels[number] for number in sorted(of_side[one] - of_side[other])]
+        if labels:
+            names = few_names([f"“{name}”" for name in labels])
             notes.append(
-                f"{count_of(len(alone), 'label', 'is')} {words} ({named}). Add sources, or part them by another seed."
+                f"{count_of(len(labels), 'label', 'is')} {words} ({names}). Add sources, or part them by another seed."
             )
     return notes
 
@@ -475,10 +475,10 @@ def _too_alike(cases: Cases, side: Sequence[Side], looks: Mapping[str, int]) -> 
             of_side[side[source]][sha] = looks[sha]
     before, found = list[int](), set[tuple[Side, str]]()
     for one in reversed(SIDES):
-        shas, held = list(of_side[one]), list(of_side[one].values())
-        alike = near_any(held, before)
+        shas, hashes = list(of_side[one]), list(of_side[one].values())
+        alike = near_any(hashes, before)
         found |= {(one, sha) for sha, too in zip(shas, alike.tolist(), strict=True) if too}
-        before += [look for look, too in zip(held, alike.tolist(), strict=True) if not too]
+        before += [look for look, too in zip(hashes, alike.tolist(), strict=True) if not too]
     return found
 
 
@@ -495,11 +495,11 @@ def _with_unseen(parted: DataSplit, cases: Cases, asked: str) -> DataSplit:
         )
 
     rarest = sorted(of_type, key=lambda name: (int(of_type[name].sum()), name))
-    wanted = asked or next((name for name in rarest if enough(of_type[name])), "")
-    if not wanted:
+    unseen_type = asked or next((name for name in rarest if enough(of_type[name])), "")
+    if not unseen_type:
         why = "No edit type can be kept from the arms: its test cases are of too few."
         return replace(parted, left_out=(NotMeasured(ON_UNSEEN, why),))
-    return replace(parted, unseen=wanted, of_unseen=of_type[wanted])
+    return replace(parted, unseen=unseen_type, of_unseen=of_type[unseen_type])
 
 
 def _usable(cases: Cases, mapping: ClassMap) -> list[Flags]:
@@ -510,8 +510,8 @@ def _usable(cases: Cases, mapping: ClassMap) -> list[Flags]:
     else:
         mapped = np.array([*(bool(one.classes) for one in mapping.labels), False], bool)  # -1 is the last
         usable = [mapped[images.label] for images in cases.all_images]
-        there = {int(one) for own, images in zip(usable, cases.all_images, strict=True) for one in images.label[own]}
-        names = tuple(cases.labels[number] for number in sorted(there))
+        numbers = {int(one) for own, images in zip(usable, cases.all_images, strict=True) for one in images.label[own]}
+        names = tuple(cases.labels[number] for number in sorted(numbers))
     if len(names) < 2:
         what = (
             f"The model can say one of its labels alone, “{names[0]}”" if names else "The model can say no label of it"

@@ -90,8 +90,8 @@ def best_weights(workspace: Workspace, found: RetrainingResult) -> tuple[ArmWeig
     """Return the weights of the best training of each arm by its tuning score, where they still exist."""
     weights = []
     for arm in found.arms:
-        own = [one for one in found.trainings if one.arm == arm.name and one.score is not None]
-        best = max(own, key=lambda one: (one.score or 0.0, -one.seed), default=None)
+        arm_trainings = [one for one in found.trainings if one.arm == arm.name and one.score is not None]
+        best = max(arm_trainings, key=lambda one: (one.score or 0.0, -one.seed), default=None)
         file = stored.weights_in(workspace.trainings / best.folder) if best is not None else None
         if best is not None and best.score is not None and file is not None:
             weights.append(ArmWeights(arm.name, best.seed, best.score, file.stat().st_size, file))
