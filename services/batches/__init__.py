@@ -1,1 +1,1 @@
-"""Whole data sets: a plan says what is made of one, and everything of it is made once."""
+"""Batches over whole data sets: a plan says what to make of one, and each part is made once."""

@@ -23,26 +23,26 @@ from services.batches.item_selection import rank_of
 from services.batches.plan_file import BatchPlan
 
 LeftOut = Literal["not ticked", "another edit type", "enough of this source", "a word too often"]
-"""Why a caption is not drawn: nobody ticked it, the plan does not name its edit type, its source has as many as it may,
-or others have one of its words already."""
+"""Why a caption is not drawn: it is not ticked, the plan does not name its edit type, its source has its maximum, or
+others have its words already."""
 MOST_FREQUENT = 10
 """Words that a report lists."""
 _PLACES = {name: place for place, name in enumerate(EDIT_TYPES)}
 _NEARLY = 1e-9
-"""What sums of shares may be off by."""
+"""Tolerance for sums of shares."""
 _ROUNDS = 4
-"""As often the captions are chosen anew, each time with a lower limit of a word, before single ones are taken out."""
+"""Rounds of choosing all captions, each with a lower limit of a word, before single captions are taken out."""
 _SWAPS = 3
-"""As often all sources are gone through to change one caption for another one that brings the shares nearer."""
+"""Passes over all sources that swap captions to bring the shares nearer."""
 
 
 @dataclass(frozen=True)
 class TypeShare:
-    """How much of what is drawn an edit type has. A caption with several edits counts for each of them in part."""
+    """Share of an edit type in what is drawn. A caption with several edits counts in part for each type."""
 
     edit_type: str
     wished: float | None
-    """0 to 1; None where the plan wishes nothing."""
+    """0 to 1; None if the plan sets no shares."""
     reached: float
     """0 to 1."""
     captions: float
@@ -50,30 +50,30 @@ class TypeShare:
 
 @dataclass(frozen=True)
 class SharingReport:
-    """What was chosen, in numbers."""
+    """Result of a selection, in numbers."""
 
     sources: int
     sources_without: int
-    """Of which no caption is drawn."""
+    """Number of sources without a drawn caption."""
     offered: int
-    """All captions that were written."""
+    """Number of all written captions."""
     captions: int
-    """Those that are drawn."""
+    """Number of captions that are drawn."""
     shares: tuple[TypeShare, ...]
     words: tuple[tuple[str, int], ...]
-    """The most frequent words that edits bring in, and in how many of the captions they are."""
+    """The most frequent words that edits bring in, and the number of captions with each."""
     most_of_a_word: int | None
-    """In so many captions a word may be; None without a limit."""
+    """Maximum number of captions with the same word; None without a limit."""
     least_share_of_a_word: float | None
-    """The least limit, 0 to 1, that could let through as many as without one; None where it left nothing out."""
+    """The lowest limit, 0 to 1, that could let through as many captions as none; None if it left nothing out."""
     left_out: Mapping[LeftOut, int]
-    """How many captions are not drawn, by the reason."""
+    """Number of captions not drawn, by reason."""
 
     def sentences(self) -> tuple[str, ...]:
         """The report in plain sentences."""
         least = None
         if self.least_share_of_a_word is not None:
-            # Rounded up to three digits, so that what a person types is enough.
+            # Rounded up to three digits, so that a person who types it gets enough.
             least = math.ceil(self.least_share_of_a_word * 1000 - _NEARLY) / 1000
         return _TEXTS.paragraphs("selection.txt", report=self, least=least)
 
@@ -88,10 +88,10 @@ _REASONS: Mapping[LeftOut, str] = {
 
 @dataclass(frozen=True)
 class SelectedCaptions:
-    """Which captions are drawn."""
+    """The captions to draw."""
 
     chosen: Mapping[str, tuple[int, ...]]
-    """By the key of its source: the places of its captions, from 0 and rising. A source without one is left out."""
+    """Sorted positions of the captions to draw, from 0, by source key; only sources with some."""
     report: SharingReport
 
 
@@ -104,11 +104,11 @@ def new_words(edit: Edit) -> frozenset[str]:
 
 
 def select_captions(sources: Iterable[tuple[str, CounterfactualCaptions]], plan: BatchPlan) -> SelectedCaptions:
-    """Choose the captions that are drawn, of all sources by their keys; goes through them once.
+    """Choose the captions to draw from all sources, given by key; reads `sources` once.
 
     No word is in more than the plan's share of the chosen captions, though one caption may always have it. The shares
-    of the edit types are as near as no change of one caption for another one of its source brings nearer, or
-    `_SWAPS` goes have brought them. A caption of several edits counts for each type in part.
+    of edit types are as near as swaps within a source can bring them, or as `_SWAPS` passes did. A caption with several
+    edits counts in part for each type.
     """
     return _CaptionSelection(sources, plan).shared()
 
@@ -117,10 +117,10 @@ _Weights = tuple[tuple[int, float], ...]
 
 
 class _Kind(NamedTuple):
-    """The part of a caption that counts here. Captions of one kind share one object."""
+    """The part of a caption that matters here. Captions of one kind share one object."""
 
     weights: _Weights
-    """Places of its edit types in `EDIT_TYPES`, each with its part of the caption. The parts add up to 1."""
+    """Positions of its edit types in `EDIT_TYPES`, each with its part of the caption. The parts add up to 1."""
     words: tuple[str, ...]
     """The words that its edits bring in."""
 
@@ -154,7 +154,7 @@ class _CaptionSelection:
     def _eligible(
         self, captions: Sequence[CounterfactualCaption], types: Mapping[str, float]
     ) -> tuple[list[_Kind], list[int]]:
-        """Return the kinds and the places of those captions of a source that may be drawn."""
+        """Return kinds and positions of the captions of a source that may be drawn."""
         kinds, places = list[_Kind](), list[int]()
         self.offered += len(captions)
         for place, caption in enumerate(captions):
@@ -175,7 +175,7 @@ class _CaptionSelection:
         return self.kinds.setdefault(kind, kind)
 
     def _words_offered(self) -> tuple[Counter[str], Counter[int]]:
-        """Return in how many captions each word is, and how many captions have each number of words."""
+        """Return the number of captions with each word, and the number of captions by their number of words."""
         totals, lengths = Counter[str](), Counter[int]()
         for kind, number in Counter(kind for kinds in self.offers for kind in kinds).items():
             lengths[len(kind.words)] += number
@@ -184,16 +184,16 @@ class _CaptionSelection:
         return totals, lengths
 
     def _begin(self, limit: int | None) -> None:
-        """Nothing is chosen, and a word may be in `limit` captions; None for as many as there are."""
+        """Reset the choice. A word may be in `limit` captions; None for no limit."""
         self.limit = limit
         self.number = 0
         self.by_type = [0.0] * len(EDIT_TYPES)
         self.by_word = Counter[str]()
         self.picked: list[list[int]] = [[] for _ in self.offers]
-        """By source: which of its offers are chosen."""
+        """Indices of the chosen offers, by source."""
 
     def shared(self) -> SelectedCaptions:
-        """Choose, and tell."""
+        """Choose the captions and report."""
         limit = self._first_limit()
         for _ in range(_ROUNDS):
             self._begin(limit)
@@ -214,7 +214,7 @@ class _CaptionSelection:
         return max(1, int((self.limit_share or 1.0) * self.number + _NEARLY))
 
     def _fitting(self, limit: int) -> int:
-        """So many captions at most keep to a limit of a word: those with the fewest words, while there is room."""
+        """Return an upper bound on the captions that fit a limit of a word: those with the fewest words first."""
         room, fitting = sum(min(number, limit) for number in self.totals.values()), 0
         for length, number in sorted(self.lengths.items()):
             more = min(number, room // length) if length else number
@@ -222,7 +222,7 @@ class _CaptionSelection:
         return min(self.wanted, fitting)
 
     def _first_limit(self) -> int | None:
-        """The largest limit of a word that as many captions as fit it allow. The real one is never larger."""
+        """Return the largest limit of a word within its share of the captions that fit. The final one is no larger."""
         if self.limit_share is None:
             return None
         low, high = 1, max(1, int(self.limit_share * self.wanted + _NEARLY))
@@ -235,7 +235,7 @@ class _CaptionSelection:
         return low
 
     def _least_share(self) -> float | None:
-        """The least share of a word with which all that are wanted could be drawn; None where none of them is."""
+        """Return the lowest share of a word that could let through all wanted captions, or None if none is wanted."""
         if not self.wanted:
             return None
         limits = range(1, self.wanted + 1)
@@ -253,8 +253,8 @@ class _CaptionSelection:
                     self._put(source, best)
 
     def _best(self, source: int) -> int | None:
-        """The next offer of a source: of the type that lacks most of its share, then of the rarest words, then the
-        first. None where none is left that the limit lets through.
+        """Return the next offer of a source: of the type furthest below its share, then of the rarest words, then the
+        first. None if the limit lets none through.
         """
         picked, by_word = self.picked[source], self.by_word
         reached: dict[object, float] = {}
@@ -277,7 +277,7 @@ class _CaptionSelection:
         return best
 
     def _reached(self, kind: _Kind) -> float:
-        """Return how many captions the types of a kind have, relative to the share that is wished, or 0 without one."""
+        """Return the number of captions with a kind's types relative to the wished shares, or 0 without wishes."""
         if self.wished is None:
             return 0.0
         return sum(weight * self.by_type[one] / self.wished[one] for one, weight in kind.weights)
@@ -296,7 +296,7 @@ class _CaptionSelection:
             self.by_word[word] += by
 
     def _bring_nearer(self) -> None:
-        """Change captions for others of their source as long as that brings the shares nearer to what is wished."""
+        """Swap captions within their sources as long as that brings the shares nearer to the wished ones."""
         if self.wished is None:
             return
         targets = [share * self.number for share in self.wished]
@@ -312,7 +312,7 @@ class _CaptionSelection:
                 break
 
     def _swap(self, source: int, targets: list[float], gains: dict[tuple[_Weights, _Weights], float]) -> bool:
-        """Make the best change of one caption that brings the shares nearer, if any. `gains` are known already."""
+        """Make the swap that brings the shares nearest, if any; return True if so. `gains` caches known values."""
         offers, picked = self.offers[source], self.picked[source]
         come = {kind.weights for offer, kind in enumerate(offers) if offer not in picked}
         better = []
@@ -321,7 +321,7 @@ class _CaptionSelection:
                 gains[pair] = self._gain(*pair, targets)
             if gains[pair] < -1e-6:
                 better.append((round(gains[pair], 9), pair))
-        for _, (of_gone, of_come) in sorted(better):  # of equal gains the types decide
+        for _, (of_gone, of_come) in sorted(better):  # for equal gains, the types decide
             for gone in [offer for offer in picked if offers[offer].weights == of_gone]:
                 for offer, kind in enumerate(offers):
                     if kind.weights == of_come and offer not in picked and self._room(kind, offers[gone]):
@@ -331,7 +331,7 @@ class _CaptionSelection:
         return False
 
     def _gain(self, gone: _Weights, come: _Weights, targets: list[float]) -> float:
-        """Return the change of the sum of the squared distances to the targets. Below 0 is nearer."""
+        """Return the change of the sum of squared distances to the targets. Below 0 is nearer."""
         change = {one: -weight for one, weight in gone}
         for one, weight in come:
             change[one] = change.get(one, 0.0) + weight
@@ -342,7 +342,7 @@ class _CaptionSelection:
         return self.limit is None or all(self.by_word[word] - (word in gone.words) < self.limit for word in kind.words)
 
     def _take_out(self) -> None:
-        """Take captions out, the last ones first, until no word is in too many of those that are left."""
+        """Take captions out, the last first, until no word is in too many of the rest."""
         while self.limit is not None and max(self.by_word.values(), default=0) > self._allowed():
             for source in range(len(self.offers) - 1, -1, -1):
                 for offer in self.picked[source][::-1]:

@@ -1,8 +1,8 @@
-"""Where lots are done on Ray: by actors on the machines of a cluster, each with its own models.
+"""Does lots on Ray, by actors on the machines of a cluster, each with its own models.
 
-The only module that imports Ray (`requirements-batch.txt`), and only when it is used. What travels is paths, keys and
-plain data: each machine reads the data set and writes the images itself, under the same paths as here. That it can is
-looked at on every machine before the first lot goes out.
+The only module that imports Ray (`requirements-batch.txt`), and only in use. Only paths, keys and plain data travel:
+each machine reads the data set and writes the images itself, under the same paths as here. Every machine is checked for
+that before the first lot goes out.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ from services.batches.worker_process import (
 )
 
 ANSWERS_WITHIN = 120.0
-"""Seconds in which a node of the cluster has to say what it sees."""
+"""Seconds in which each node of the cluster must answer the first check."""
 _LOOPBACK = ("127.0.0.1", "localhost")
 _NO_CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-"""At 0, before Ray is imported, it listens on 127.0.0.1, as on Windows and macOS, where it makes no clusters of several
-machines. There is no other way: given 127.0.0.1 as its address it takes that of the machine, and listens on all."""
+"""At 0, before Ray is imported, Ray listens on 127.0.0.1, as on Windows and macOS, where it has no clusters of several
+machines. No other way works: given 127.0.0.1 as its address, Ray takes the machine's and listens on all."""
 _TOKEN = Path("~/.ray/auth_token").expanduser()
-"""Where Ray keeps the token of an account."""
+"""File in which Ray keeps an account's token."""
 
 log = logging.getLogger(__name__)
 
 
 @contextmanager
 def on_ray(workers: int | None = None, address: str = "") -> Iterator[Callable[[Order], RayPool]]:
-    """Be connected to Ray while it holds; gives what makes the pool of an order. `workers` None: one for each GPU of
-    the cluster, or for each CPU where it has none. `address`: of a cluster that runs, such as "10.0.0.1:6379", or
-    "auto" for the one on this machine; "": one on this machine for this program alone, that nobody else reaches.
+    """Connect to Ray within this context, and yield a function that makes the pool of an order. `workers` None: one for
+    each GPU of the cluster, or for each CPU without GPUs. `address`: that of a running cluster, such as
+    "10.0.0.1:6379"; "auto" for the one on this machine; "" for a private one on this machine.
 
-    Raises UserError where Ray is not installed or already in use by this program, and where no cluster answers.
+    Raises UserError if Ray is not installed or already in use by this program, or if no cluster answers.
     """
     ray = _connected(workers, address)
     try:
@@ -68,14 +68,14 @@ class ActorSlot(Slot):
 
     actor: Any
     references: set[Any] = field(default_factory=set)
-    """To its answers that are still to come: that it is ready, and to each lot."""
+    """References to its pending answers: that it is ready, and each lot."""
 
 
 class RayPool(WorkerPool[ActorSlot]):
-    """Does lots in actors of Ray. An actor that finds no room waits for a machine to join."""
+    """Does lots in actors of Ray. An actor without room waits for a machine to join."""
 
     def __init__(self, order: Order, workers: int | None = None, make: MakeRunner = Worker) -> None:
-        """Within `on_ray`, which describes `workers`. `make` is called in the actor.
+        """Within `on_ray`, which describes `workers`. `make` runs in the actor.
 
         Raises UserError for a node that cannot work: it does not see the data set or the workspace, or has another
         version of the studio.
@@ -86,7 +86,7 @@ class RayPool(WorkerPool[ActorSlot]):
         number = workers or int(resources.get("GPU" if self._gpus else "CPU", 0))
         if number < 1:
             raise UserError("The cluster has neither a GPU nor a CPU to work with: start a node that has.")
-        # Named like a half file, so that it is removed with those where this process is killed.
+        # Named like a half file, so that it is removed with those if this process is killed.
         self._token = order.images / f".{order.process}-{secrets.token_hex(8)}.tmp"
         try:
             self._token.touch()
@@ -104,14 +104,14 @@ class RayPool(WorkerPool[ActorSlot]):
         self._token.unlink(missing_ok=True)
 
     def _started(self) -> ActorSlot:
-        # One thread each, as in processes of one machine: so the numbers are the same wherever they are calculated.
+        # One thread each, as in processes of one machine: so the numbers are the same on all machines.
         remote = self._ray.remote(_Actor).options(
             num_cpus=1,
             num_gpus=1 if self._gpus else 0,
             scheduling_strategy="SPREAD",
             runtime_env={"env_vars": {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}},
             max_concurrency=LOTS_AHEAD,
-            # The ledger decides what becomes of the lots of a dead actor. Ray repeats nothing.
+            # The ledger decides on the lots of a dead actor, so Ray repeats nothing.
             max_restarts=0,
             max_task_retries=0,
         )
@@ -167,14 +167,14 @@ class RayPool(WorkerPool[ActorSlot]):
 
 
 class _Actor:
-    """A worker in a process that Ray started. Without helpers it does one lot at a time."""
+    """A worker in a process started by Ray. Without helpers it does one lot at a time."""
 
     def __init__(self, order: Order, make: MakeRunner, token: Path) -> None:
         self._order, self._make, self._token = with_helpers(order, workers=1), make, token
         self._one_at_a_time: AbstractContextManager[object] = nullcontext() if self._order.helpers else threading.Lock()
 
     def begin(self) -> Ready | UserError:
-        """Make the runner. Its machine may have joined after all nodes were asked, so it is asked here too."""
+        """Make the runner. Its machine may have joined after the check of all nodes, so it is checked here too."""
         if problem := _problem_here(self._order, self._token, version()):
             return UserError(f"A node that has joined the cluster {problem}")
         try:
@@ -184,7 +184,7 @@ class _Actor:
         return Ready(os.getpid())
 
     def do(self, number: int, lot: Lot) -> LotDone | CannotLoad:
-        """Do a lot; return the error if no lot can be done."""
+        """Do a lot. Return the error if no lot can be done."""
         with self._one_at_a_time:
             try:
                 return LotDone(number, self._runner.do(lot))
@@ -197,7 +197,7 @@ def _last_line(error: Exception) -> str:
 
 
 def _problem_here(order: Order, token: Path, required: str) -> str:
-    """Why this machine cannot work, as what follows "The node"; "" where it can."""
+    """Return why this machine cannot work, as the rest of a sentence "The node …"; "" if it can."""
     if version() != required:
         return f"has version {version()} of the studio, and {required} is needed: install the same one."
     root = Path(order.plan.data.root)
@@ -211,7 +211,7 @@ def _problem_here(order: Order, token: Path, required: str) -> str:
 
 
 def _ray() -> Any:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # or its makers are told of every cluster
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # or Ray reports usage to its makers
     try:
         import ray
     except ImportError as error:
@@ -241,7 +241,7 @@ def _connected(workers: int | None, address: str) -> Any:
                 ray.init(address=address, **quiet)
             else:
                 cpus = workers or len(os.sched_getaffinity(0))
-                # No picture goes through the object store: the least that Ray takes is enough.
+                # No picture goes through the object store: Ray's minimum is enough.
                 ray.init("local", num_cpus=cpus, include_dashboard=False, object_store_memory=100 << 20, **quiet)
         except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
             said = (str(error).strip() or type(error).__name__).splitlines()[0]
@@ -255,7 +255,7 @@ def _connected(workers: int | None, address: str) -> Any:
 
 @contextmanager
 def _handlers_kept() -> Iterator[None]:
-    """Ray takes SIGTERM for itself when it starts; whoever handles it goes on to."""
+    """Restore the handler of SIGTERM, which Ray replaces when it starts."""
     before = signal.getsignal(signal.SIGTERM)
     try:
         yield

@@ -1,11 +1,11 @@
-"""The folders below which a script may name files: in a plan that it sends, and of a model under test.
+"""Folders in which a script may name files: in a plan that it sends, and for a model under test.
 
-A text that reaches the server may name any file of the machine it runs on. The study lead, at the page, may do that; a
-token may not, as it is a string that can get lost. So a plan by a script is taken only where whoever started the studio
-has named folders, and only if all the places in it lie below one of them, wherever links lead. Nothing that such a plan
-names is opened before that is known, and a refusal is the same whether there is such a file or not.
+A text that reaches the server may name any file of its machine. The study lead, at the page, may do that. A token may
+not, as it is a string that can get lost. So a script's plan is accepted only if the studio was started with named
+folders, and only if all paths in it lie in one of them, with links resolved. Nothing that such a plan names is opened
+before that check, and a refusal is the same whether the file exists or not.
 
-Links within a data set that is allowed are followed, as for everybody: whoever can put one there can put a copy there.
+Links within an allowed data set are followed for everybody: whoever can put one there can put a copy there.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from services.batches.plan_file import BatchPlan, named_paths
 CHECKPOINT = "under_test.file"
 """The setting that names a file."""
 ADDRESS = "under_test.address"
-"""The setting that names a server, which images are sent to."""
+"""The setting that names a server, which gets images."""
 
 
 class DataRoots:
-    """Some folders, or none: then scripts plan nothing. Raises UserError for what is no folder."""
+    """The allowed folders; without any, scripts cannot plan. Raises UserError for a path that is no folder."""
 
     def __init__(self, folders: Sequence[Path] = ()) -> None:
         for folder in folders:
@@ -35,7 +35,7 @@ class DataRoots:
         self._folders = tuple(folder.resolve() for folder in folders)
 
     def require_text(self, text: str) -> None:
-        """Check the text of a plan before reading it as one opens files. Raises UserError with "plan" as its field."""
+        """Check the text of a plan before reading it, which opens files. Raises UserError with "plan" as its field."""
         if not self._folders:
             raise _refusal(
                 "This studio takes no plan from a script: plan it on the page Batches, or have the studio started with "
@@ -48,15 +48,15 @@ class DataRoots:
             self._require("choose.keys", keys)
 
     def require_plan(self, plan: BatchPlan) -> BatchPlan:
-        """The plan with its data where they really lie, so that what is read later is what was looked at. Raises
-        UserError, with "plan" as its field, where a place in it is not below one of the folders.
+        """Return the plan with the resolved path of its data, so that later reads use the checked path. Raises
+        UserError, with "plan" as its field, if a path in it is not in one of the folders.
         """
         root = self._require("data.root", plan.data.root)
-        folder = root if root.is_dir() else root.parent  # a table or a tar alone: its files lie beside it
+        folder = root if root.is_dir() else root.parent  # for a single table or tar, its files lie beside it
         inside = {"data.split": plan.data.split}
         inside |= {f"data.options.{name}": text for name, text in plan.data.options.items()}
         for name, text in inside.items():
-            # Some are names of files or folders within the data set, others are none: those lead nowhere.
+            # Some options name files or folders in the data set; others are no paths, and pass.
             part = PurePosixPath(text.replace("\\", "/"))
             if part.is_absolute() or ".." in part.parts or "\0" in text:
                 raise _refusal(f"{name} is {text!r:.200}: a plan by a script names nothing outside its data set.")
@@ -72,8 +72,8 @@ class DataRoots:
         return plan.with_root(root)
 
     def require_model(self, file: str) -> None:
-        """Check the path of a model that a script names. Raises UserError, with "file" as its field, where it is not
-        below one of the folders."""
+        """Check the path of a model that a script names. Raises UserError, with "file" as its field, if it is not in
+        one of the folders."""
         if self._place(file) is None:
             where = f"below {self._names()}" if self._folders else "nowhere on this machine"
             raise UserError(
@@ -83,7 +83,7 @@ class DataRoots:
             )
 
     def _require(self, name: str, text: str) -> Path:
-        """The place that a text names, without links. Raises UserError for one that is not below the folders."""
+        """Return the resolved path of a text. Raises UserError if it is not in one of the folders."""
         place = self._place(text)
         if place is None:
             raise _refusal(
@@ -93,10 +93,10 @@ class DataRoots:
         return place
 
     def _place(self, text: str) -> Path | None:
-        """The place that a text names, without links; None for one that is not below the folders."""
+        """Return the resolved path of a text, or None if it is not in one of the folders."""
         try:
             place = Path(text).resolve() if Path(text).is_absolute() else None
-        except (OSError, RuntimeError, ValueError):  # no path, or links in a circle
+        except (OSError, RuntimeError, ValueError):  # not a path, or a circle of links
             return None
         return place if place and any(place.is_relative_to(folder) for folder in self._folders) else None
 

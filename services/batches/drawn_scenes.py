@@ -1,6 +1,6 @@
-"""Drawn scenes for somebody who has no data yet: a plan names a data set of them, and it is drawn before it is read.
+"""Drawn scenes for users without data: a plan names a data set of them, which is drawn before it is read.
 
-The name of its folder says what is in it, such as classification-60-48213: kind, number and seed.
+The name of its folder is its content, such as classification-60-48213: kind, number and seed.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from core.progress import OnCount
 from core.types import TaskKind
 
 COUNT, MOST = 60, 10_000
-"""Scenes of a data set: by default, and at most."""
+"""Default and maximum number of scenes in a data set."""
 SEEDS = 1_000_000
 KINDS: tuple[TaskKind, ...] = ("classification", "segmentation")
 _NAME = re.compile(rf"({'|'.join(KINDS)})-(\d{{1,6}})-(\d{{1,9}})")
 
 
 class SceneWriter(Protocol):
-    """What draws the scenes, and writes the plan of a batch of them. No room below `demo` knows how."""
+    """Draws scenes, and writes the plan of a batch of them. Only `demo` implements it."""
 
     def write_scenes(self, folder: Path, kind: TaskKind, count: int, seed: int, on_count: OnCount) -> None:
-        """Write a data set. `on_count` hears how many are written, of how many; what it raises ends the writing."""
+        """Write a data set. `on_count` gets the number written and the total; what it raises ends the writing."""
 
     def plan_text(self, root: str, kind: TaskKind) -> str:
         """Return a plan of a batch of the data set at `root`, as TOML."""
@@ -45,7 +45,7 @@ class DrawnScenes:
         return self.writer.plan_text(str(self.folder / name), kind)
 
     def draw(self, root: Path, on_count: OnCount) -> None:
-        """Draw the data set at `root` if it is one of these and not whole. Raises UserError for too many scenes."""
+        """Draw the data set at `root` if it is one of these and incomplete. Raises UserError for too many scenes."""
         named = _NAME.fullmatch(root.name)
         if root.parent != self.folder or named is None:
             return

@@ -1,4 +1,4 @@
-"""Brings a batch to its end, pass by pass: leases planned work to workers and records the results."""
+"""Runs a batch to its end, pass by pass: leases planned work to workers and records the results."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Outcome = Literal["done", "approval", "paused", "cancelled"]
 
 
 OnLot = Callable[[Pass, int], None]
-"""Called for each lot that comes back, with its pass and the number of pieces that are done."""
+"""Called for each lot that comes back, with its pass and the number of finished pieces."""
 
 
 class Engine:
-    """Works on one batch of a workspace. In one thread; `stop` may be set from any other."""
+    """Works on one batch of a workspace, in one thread; any thread may set `stop`."""
 
     def __init__(
         self,
@@ -45,8 +45,8 @@ class Engine:
         self._ahead: Pool | None = None
 
     def run(self) -> Outcome:
-        """Work until the batch is done, waits for a person's yes, or is to stop. Raises UserError where another process
-        or shards work on it, and where no worker can work; what was done by then is recorded.
+        """Work until the batch is done, waits for approval, or must stop. Raises UserError if another process or shards
+        work on it, or if no worker can work; finished work is recorded.
         """
         if (folder := handed_out(self._workspace.folder, self._number)) is not None:
             number = self._number
@@ -64,14 +64,14 @@ class Engine:
             self._ledger.let_go(self._number)
 
     def _begin_ahead(self) -> None:
-        """Start the workers if there surely is work, so that they load their models while the ledger is read."""
+        """Start the workers if there surely is work, so that they load models while the ledger is read."""
         batch = self._ledger.get(self._number)
         waits = batch.stage == "images" and batch.approved is None
         if not waits and self._has_work(batch.stage) and "planned" in self._ledger.counts(self._number)[batch.stage]:
             self._ahead = self._pool(self._order)
 
     def _has_work(self, stage: Pass) -> bool:
-        """True if workers do anything in a pass."""
+        """Return True if workers do anything in a pass."""
         return stage == "images" or bool(stages_of(self._recipe, stage))
 
     def _run(self) -> Outcome:
@@ -84,7 +84,7 @@ class Engine:
         return "done"
 
     def _work(self, batch: Batch) -> Outcome | None:
-        """Do what is planned of the batch's pass. Return why it stopped before the end, or None."""
+        """Do the planned work of the batch's pass. Return why it stopped early, or None."""
         if "planned" not in self._ledger.counts(self._number)[batch.stage]:
             return None
         if not self._has_work(batch.stage):  # the recipe has no stage of this pass
@@ -99,7 +99,7 @@ class Engine:
             stopped = self._asked_to_stop()
             return stopped is not None
 
-        # What is still leased at the end is planned again when the batch is let go.
+        # Work still leased at the end is planned again when the batch is let go.
         pool, self._ahead = self._ahead or self._pool(self._order), None
         with closing(work_off(pool, partial(self._next, batch), is_stopped)) as lots:
             for returned in lots:

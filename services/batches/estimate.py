@@ -1,6 +1,6 @@
-"""What a batch is likely to take: images, hours, disk and money, in numbers and in words. Pure.
+"""Estimates images, hours, disk space and money of a batch, in numbers and words. Pure.
 
-What nothing was measured of is None, and "cannot tell" in words: never zero.
+A value without measurements is None, and "cannot tell" in words: never zero.
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ CANNOT_TELL = "cannot tell"
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured on this machine with these models; None where nothing was."""
+    """Speeds and sizes measured on this machine with these models; None if not measured."""
 
     seconds_a_caption: float | None = None
-    """Of one worker for the caption of one source image."""
+    """Seconds of one worker to caption one source image."""
     seconds_a_language: float | None = None
-    """Of one worker for all language stages of one source image."""
+    """Seconds of one worker for all language stages of one source image."""
     seconds_an_image: float | None = None
-    """Of one worker for one generated image with its checks and files."""
+    """Seconds of one worker for one generated image with its checks and files."""
     bytes_an_image: float | None = None
-    """On the disk, with thumbnail and record."""
+    """Bytes on the disk, with thumbnail and record."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a batch is likely to take, one stage after the other, each shared out evenly among `workers`. None: it
-    cannot be told. Nothing to do takes no time, whatever was measured.
+    """Estimate of a batch, one stage after the other, each shared evenly among `workers`. None for unknown. No work
+    takes no time, even without measurements.
     """
 
     sources: int
-    """Source images that are left to do."""
+    """Source images left to do."""
     images: int | None
-    """Maximum number of test cases that are left to do: captions that do not come, or are not drawn, make it fewer."""
+    """Maximum number of test cases left to do: captions that are not written or not drawn make it fewer."""
     measured: Measured
     workers: int = 1
     price_an_hour: float | None = None
-    """Price of all that works at once, by the clock."""
+    """Price of all machines together per hour."""
     currency: str = ""
 
     @property
     def hours_by_stage(self) -> Mapping[str, float | None]:
-        """Hours of each stage by the clock, with all workers."""
+        """Return the hours of each stage, with all workers."""
         measured = self.measured
         seconds = {
             "captions": _times(self.sources, measured.seconds_a_caption),
@@ -59,27 +59,27 @@ class Estimate:
 
     @property
     def hours_known(self) -> float | None:
-        """Hours of the stages that were measured, which is the least that it takes. None if none was."""
+        """Return the hours of the measured stages, a lower bound; None if none was measured."""
         known = [hours for hours in self.hours_by_stage.values() if hours is not None]
         return sum(known) if known else None
 
     @property
     def hours(self) -> float | None:
-        """Hours of all stages."""
+        """Return the hours of all stages."""
         return None if None in self.hours_by_stage.values() else self.hours_known
 
     @property
     def bytes(self) -> float | None:
-        """Bytes on the disk."""
+        """Return bytes on the disk."""
         return _times(self.images, self.measured.bytes_an_image)
 
     @property
     def money(self) -> float | None:
-        """Price of all hours."""
+        """Return the price of all hours."""
         return None if self.hours is None or self.price_an_hour is None else self.hours * self.price_an_hour
 
     def words(self) -> tuple[str, ...]:
-        """The estimate in plain sentences: images, hours, disk, and money if the plan gives a price."""
+        """Return the estimate in plain sentences: images, hours, disk, and money if the plan has a price."""
         cost = () if self.price_an_hour is None else (self._money(self.price_an_hour),)
         return (self._images(), self._hours(), self._disk(), *cost)
 
@@ -87,7 +87,7 @@ class Estimate:
         sources = count_of(self.sources, "source image")
         if self.images is None:
             return f"Images: {CANNOT_TELL}; the settings set no number of captions for the {sources}."
-        if not self.sources:  # they are read, and their captions written
+        if not self.sources:  # sources are read, and their captions written
             return f"Images: {count_of(self.images, 'test case')}."
         return f"Images: at most {self.images:,} test cases from {sources}."
 
@@ -113,8 +113,8 @@ class Estimate:
 
 
 def images_at_most(plan: BatchPlan, settings: Settings, sources: int) -> int | None:
-    """How many images a plan makes of so many source images at most; None where nothing sets the number of captions.
-    `settings` are those of `settings_of`.
+    """Return the maximum images that a plan makes from this many sources, or None if nothing limits the captions.
+    `settings` come from `settings_of`.
     """
     written, drawn = most_captions(plan, settings), plan.edits.captions_a_source
     captions = written if drawn is None else drawn
@@ -128,7 +128,7 @@ def _times(number: int | None, each: float | None) -> float | None:
 
 
 def _duration(hours: float) -> str:
-    """Such as "40 s", "12 min", "3.5 hours" or "96 hours"."""
+    """Return a duration such as "40 s", "12 min", "3.5 hours" or "96 hours"."""
     seconds = hours * 3600
     if seconds < 90:
         return f"{seconds:.0f} s"

@@ -1,7 +1,7 @@
-"""The work of a lot beside its models: sources are read and decoded, images encoded, hashed and saved with thumbnails.
+"""The file work of a lot: reads and decodes sources; encodes, hashes and saves images with thumbnails.
 
-A worker does it itself, or has it done by helpers, processes of its own: then a GPU draws the next lot meanwhile. An
-image of 512 pixels takes a core some 40 to 80 ms. Where workers fill the cores already, helpers bring nothing.
+A worker does it itself, or helpers (processes of its own) do it, while a GPU draws the next lot. An image of 512 pixels
+takes a core some 40 to 80 ms. If workers use all cores already, helpers bring nothing.
 """
 
 from __future__ import annotations
@@ -40,31 +40,31 @@ from storage.thumbnails import ThumbnailFiles
 P = ParamSpec("P")
 T = TypeVar("T")
 MOST_HELPERS = 4
-"""Of a worker: they encode 50 images of 512 pixels a second, more than one GPU draws."""
+"""Maximum helpers of a worker: four encode 50 images of 512 pixels a second, more than one GPU draws."""
 
 THREADS = 8
-"""Files that a worker without helpers has at the disk at a time."""
+"""Files that a worker without helpers reads or writes at a time."""
 
 _GPUS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
-"""One of them is there where torch may find a GPU: of NVIDIA, of AMD, within Windows."""
+"""Devices of which at least one exists if torch may find a GPU: NVIDIA, AMD, in Windows."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """What a worker needs to know of a batch. It may be pickled and sent to another machine."""
+    """A batch as its workers need it. It may be pickled and sent to another machine."""
 
     plan: BatchPlan
     profile: Profile
     settings: Settings
     at_once: int
-    """Images of a full lot."""
+    """Number of images in a full lot."""
     images: Path
     thumbnails: Path
     inversions: Path
     process: int
-    """The number of the process that works on the batch: half files carry it."""
+    """Number of the process that works on the batch, used in names of half files."""
     helpers: int | None = None
-    """Processes that a worker has for the work beside its models; None for as many as suit its machine."""
+    """Number of helper processes of a worker; None for as many as suit its machine."""
 
 
 @dataclass(frozen=True)
@@ -74,43 +74,43 @@ class OpenedSource:
     image: Image.Image
     mask: NamedMask | None
     kept: ReadSource | None = None
-    """Of one that comes from the data set: its files, whose names are not yet settled."""
+    """For a source from the data set: its files, whose names are not yet settled."""
 
 
 @dataclass(frozen=True)
 class UnreadSource:
-    """A source that cannot be had, and why."""
+    """A source that cannot be read, and why."""
 
     failed: str
     final: bool
-    """Whether another try would fail in the same way."""
+    """True if another try would fail in the same way."""
 
 
 class FileWork:
-    """Reads and writes the files of a batch, in any process. Safe to use from many threads."""
+    """Reads and writes the files of a batch, in any process. Thread-safe."""
 
     def __init__(self, order: Order) -> None:
         self._order = order
         self._files = ImageFiles(order.images)
         self._files.process = order.process
         self.settle = self._files.settle
-        """Wait until the names of all images that were written are on the disk."""
+        """Waits until the names of all written images are on the disk."""
         self._thumbnails = ThumbnailFiles(order.thumbnails, self._files)
         self.inversions = Inversions(order.inversions, self._files)
         self._opening, self._opened = threading.Lock(), list[DataSet]()
 
     @property
     def _data(self) -> DataSet:
-        with self._opening:  # a large one takes a while to be listed
+        with self._opening:  # a large data set takes a while to list
             if not self._opened:
                 self._opened.append(data_set_of(self._order.plan))
             return self._opened[0]
 
     def read(self, piece: Piece) -> OpenedSource | UnreadSource:
-        """The source of a piece as the data set has it, its files written. Raises UserError for a full disk."""
+        """Read the source of a piece from the data set and write its files. Raises UserError for a full disk."""
         try:
             picture, task, mask = read_item(self._data, self._order.plan, piece.item)
-        except OSError as error:  # a disk or a share that is away may be there again
+        except OSError as error:  # an absent disk or share may come back
             return UnreadSource(f"The data set cannot be read: {error.strerror or error}.", final=False)
         except UserError as error:
             return UnreadSource(str(error), final=True)
@@ -133,7 +133,7 @@ class FileWork:
             return UnreadSource(str(error), final=True)
 
     def save(self, image: Image.Image, in_galleries: bool) -> StoredImage:
-        """Write an image whose name is not yet settled, with a thumbnail if it is shown `in_galleries`."""
+        """Write an image whose name is not yet settled, with a thumbnail if `in_galleries`."""
         return (self._thumbnails if in_galleries else self._files).save(image, settled=False)
 
 
@@ -145,7 +145,7 @@ class IoThreads:
         self._threads = ThreadPoolExecutor(THREADS, "files")
 
     def close(self) -> None:
-        """End the workers, once all is done that was asked for."""
+        """End the threads once all submitted work is done."""
         self._threads.shutdown()
 
     def submit(
@@ -163,15 +163,14 @@ class Helpers:
     """Processes that do the same, and end with this one. If one dies, its pending and later calls raise HelperDied."""
 
     def __init__(self, order: Order, number: int) -> None:
-        # A thread for each, which waits for it. The pools of Python would leave semaphores behind where this process is
-        # killed.
+        # A thread for each, which waits for it. Python's pools would leave semaphores behind if this process is killed.
         self._threads = ThreadPoolExecutor(number, "helpers")
         self._free: SimpleQueue[Connection] = SimpleQueue()
         context = multiprocessing.get_context("spawn")
         for _ in range(number):
             ours, theirs = context.Pipe()
             context.Process(target=_help, args=(theirs, order), daemon=True, name="batch helper").start()
-            theirs.close()  # or its end would not end the connection
+            theirs.close()  # else its end would not end the connection
             self._free.put(ours)
 
     def close(self) -> None:
@@ -185,7 +184,7 @@ class Helpers:
         return self._threads.submit(self._call, method, arguments, named).result
 
     def _call(self, *call: Any) -> Any:
-        connection = self._free.get()  # there is one, as there are no more threads than helpers
+        connection = self._free.get()  # one is free: there are no more threads than helpers
         try:
             connection.send(call)
             result = connection.recv()
@@ -202,14 +201,14 @@ IoWorkers = IoThreads | Helpers
 
 
 def data_set_of(plan: BatchPlan) -> DataSet:
-    """The data set of a plan. Raises UserError as `open_data_set` does."""
+    """Open the data set of a plan. Raises UserError as `open_data_set`."""
     part = plan.data
     options = {name: str(value) for name, value in part.options.items()}
     return open_data_set(Path(part.root), part.layout, part.split, **options)
 
 
 def read_item(data: DataSet, plan: BatchPlan, item: Item) -> tuple[Picture, Task, Mask | None]:
-    """Read an item of a data set as a batch does. Raises UserError for one that the batch cannot use, and OSError."""
+    """Read an item as a batch does. Raises UserError for one that the batch cannot use, and OSError."""
     content, task = data.read(item.key, item.stamp), plan.task_of(item.label)
     if task.kind != "segmentation" or content.mask is None:
         return content.picture, task, None
@@ -217,19 +216,19 @@ def read_item(data: DataSet, plan: BatchPlan, item: Item) -> tuple[Picture, Task
 
 
 def helpers_here(workers: int = 1) -> int:
-    """Number of helpers for each of `workers` on this machine: none without a GPU, as models fill the cores then."""
+    """Return the helpers for each of `workers` on this machine: none without a GPU, as models use all cores then."""
     return min(MOST_HELPERS, max(1, cores_here() // workers - 1)) if has_gpu() else 0
 
 
 def has_gpu() -> bool:
-    """Return true if torch finds a GPU. Where there is surely none, torch is not asked: it takes seconds to load."""
+    """Return True if torch finds a GPU. If there is surely none, torch is not asked: it takes seconds to load."""
     if sys.platform == "linux" and not any(os.path.exists(device) for device in _GPUS):
         return False
     return bool(this_machine().gpu)
 
 
 def cores_here() -> int:
-    """Number of cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -1,7 +1,7 @@
-"""Select the items of a data set that a plan takes. Pure: looks at keys, labels and attributes, and opens no image.
+"""Selects the items of a data set that a plan takes. Pure: reads keys, labels and attributes, and opens no image.
 
-Chance is a hash of the seed and of an item's key, its rank: the items of the lowest ranks are taken. So the same ones
-are, in whatever order they come, and an item that is added or taken away moves one place at most.
+The random order is by rank, a hash of the seed and an item's key: items with the lowest ranks are taken. So the choice
+does not depend on the order of items, and adding or removing one changes one place at most.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from services.batches.plan_file import ChoosePart, nearest_first
 NAMED = 5
 """Maximum number of classes or keys that a sentence names."""
 _SEEN = 1000
-"""Maximum number of classes, and of values, that are kept for "there are"."""
+"""Maximum number of classes, and of values, kept for "there are"."""
 _RANKS = 2**64
 
 
 def rank_of(seed: int, key: str) -> int:
-    """Return the place of a key in an order that `seed` draws, from 0 to 2**64 - 1. Depends on nothing else."""
-    name = key.encode("utf-8", "surrogatepass")  # names of files may hold what UTF-8 has not
+    """Return the rank of a key in an order drawn by `seed`, from 0 to 2**64 - 1. Depends on nothing else."""
+    name = key.encode("utf-8", "surrogatepass")  # file names may hold what UTF-8 cannot
     return int.from_bytes(hashlib.blake2b(name, digest_size=8, key=str(seed).encode()).digest(), "big")
 
 
 class ItemSelection(Iterator[Item]):
-    """The items that a plan takes, in the order in which they come. Goes through them once.
+    """The items that a plan takes, in their original order. Reads them once.
 
-    These are the items of its classes, attributes and keys, and of these as many at random as it says: of each class,
-    and then of all. Keeps only those in memory that are drawn by number, until all have been seen.
+    Only items of the plan's classes, attributes and keys; of these a random number of each class, and then of all.
+    Keeps only items drawn by number in memory, until all have been seen.
     """
 
     def __init__(self, items: Iterable[Item], choose: ChoosePart) -> None:
@@ -51,7 +51,7 @@ class ItemSelection(Iterator[Item]):
 
     @property
     def report(self) -> tuple[str, ...]:
-        """Return what of the plan's choice was not there, a sentence each. Whole once all items were gone through."""
+        """Return the missing parts of the plan's choice, a sentence each. Complete once all items were read."""
         choose = self._choose
         sentences = [*self._about_classes(), *self._about_attributes()]
         if keys := self._missing_keys:
@@ -82,13 +82,13 @@ class ItemSelection(Iterator[Item]):
             yield item
 
     def _of_lowest_ranks(self, fitting: Iterable[tuple[int, Item]]) -> list[tuple[int, int, Item]]:
-        """Return the items of the lowest ranks, as many of each class or of all as the plan says, with their negative
-        ranks and their places.
+        """Return the items of the lowest ranks, as many of each class or of all as the plan says, with negative ranks
+        and positions.
         """
         a_class = self._choose.a_class
         most = a_class or self._choose.number or 0
         heaps: dict[str, list[tuple[int, int, Item]]] = {}
-        """By class. The first item of a heap is the one to go."""
+        """By class. The first item of a heap is the next to drop."""
         for place, (rank, item) in enumerate(fitting):
             if a_class and not item.label:
                 self._without_label += 1
@@ -103,7 +103,7 @@ class ItemSelection(Iterator[Item]):
         return [one for heap in heaps.values() for one in heap]
 
     def _fitting(self, items: Iterable[Item]) -> Iterator[tuple[int, Item]]:
-        """Yield the items that the plan does not leave out by name, each with its rank. Count what goes by."""
+        """Yield the items that the plan does not leave out by name, with their ranks. Count all that pass by."""
         choose = self._choose
         keys = frozenset(choose.keys or ())
         allowed = {name: frozenset(values) for name, values in choose.attributes.items()}

@@ -1,7 +1,7 @@
-"""The plan of a batch as data: which items of a data set, what is made of each, and what of it has to be true.
+"""The plan of a batch as data: which items of a data set, what to make of each, and the conditions on the results.
 
-Reads and writes `plan.toml`. A key or a value that does not fit is refused in one sentence that names it and says what
-there is. Opens no data set and loads no model; the profile is read, since the settings are those of a profile.
+Reads and writes `plan.toml`. A wrong key or value is refused in one sentence that names it and the allowed ones. Opens
+no data set and loads no model; reads the profile, as the settings are those of a profile.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from pipeline.profiles.profile import load_profile, profile_names
 from pipeline.recipes import Recipe, known_recipes, recipe_of
 
 PLANS = Path(__file__).resolve().parent / "plans"
-"""The paper's set-ups as plans. Where their data lie, everybody says: see `BatchPlan.with_root`."""
+"""The paper's set-ups as plans. Each user gives the folder of the data: see `BatchPlan.with_root`."""
 LISTED = 12
-"""Of the names that there are, as many as a refusal lists, the nearest ones first."""
+"""Maximum known names listed in an error, the nearest first."""
 CHECKS = (*WORDS, *CAPTION_WORDS)
-"""The names of the checks of images and of captions that a plan may ask for."""
+"""Names of the checks of images and captions that a plan may ask for."""
 SAID_BY_PLAN = {
     "generation.images_per_caption": "images.seeds_a_caption",
     "generation.seed_mode": "make.seed",
     "generation.seed": "make.seed",
 }
-"""Settings that a plan says by a key of its own."""
+"""Settings that have their own key in a plan."""
 _SO_MANY = ("spread", "at random", "model")
-"""The ways to combine edits that stop at `counterfactuals.captions`."""
+"""Ways to combine edits that stop at `counterfactuals.captions`."""
 _TRIFLES = {"name", "note", "cost", "run"}
-"""What changes nothing of what is made: the digest leaves it out."""
+"""Parts that do not change the results: the digest leaves them out."""
 
 
 def nearest_first(name: str, known: Iterable[str]) -> str:
-    """The known names with commas between, those most like `name` first; of many, the rest is counted."""
+    """Join the known names with commas, those most like `name` first; beyond `LISTED`, the rest is counted."""
     low = name.casefold()
     ordered = sorted(known, key=lambda one: -SequenceMatcher(None, low, one.casefold()).ratio())
     more = f" and {len(ordered) - LISTED} more" if len(ordered) > LISTED else ""
@@ -97,37 +97,37 @@ def _scalars(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 Names = Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_filled)]
-"""Names, at least one, each once."""
+"""At least one name, without duplicates."""
 Scalars = Annotated[dict[str, Any], AfterValidator(_scalars)]
-"""Numbers, texts, true or false, by name."""
+"""Numbers, texts or booleans, by name."""
 
 
 class _Part(BaseModel):
-    # Strict: a number in quotation marks, or `true` for a number, is a mistake and not another way to write it.
+    # Strict: a number in quotation marks, or `true` for a number, is a mistake, not another notation.
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class DataPart(_Part):
-    """Where the source images are. They are read in place."""
+    """Source images. They are read in place."""
 
     root: str = Field(min_length=1)
-    """A folder or an archive; in the file relative to the folder of the plan, here absolute."""
+    """A folder or an archive: in the file relative to the folder of the plan, here absolute."""
     layout: str = Field(min_length=1)
-    """The name of a layout of `formats.layouts`."""
+    """Name of a layout of `formats.layouts`."""
     split: str = ""
-    """As the layout calls it; "" where it has none. A layout that has several asks for it and never guesses."""
+    """Name of a split in the layout; "" if it has none. A layout with several requires one and never guesses."""
     options: dict[str, str] = Field(default_factory=dict)
-    """What the layout takes beside, such as {"labels": "largest object"}."""
+    """Further options of the layout, such as {"labels": "largest object"}."""
 
 
 class TaskPart(_Part):
-    """What the model under test has to do."""
+    """Task of the model under test."""
 
     kind: TaskKind
     label: str = ""
-    """The label of all items; "": each has its own. Classification only."""
+    """Label of all items; "" if each has its own. Classification only."""
     protected: Annotated[tuple[str, ...], AfterValidator(_filled)] = ()
-    """The classes of the mask that must stay in place; segmentation only."""
+    """Classes of the mask that must stay in place; segmentation only."""
 
     @model_validator(mode="after")
     def _fits(self) -> TaskPart:
@@ -141,22 +141,22 @@ class TaskPart(_Part):
 
 
 class ChoosePart(_Part):
-    """Which items are taken. What is left out takes nothing away: without any of it, all items are."""
+    """Items to take. Without any limit, all items are taken."""
 
     classes: Names | None = None
     """Only items with one of these labels."""
     a_class: int | None = Field(None, ge=1)
-    """So many of each class, at random."""
+    """Number of items of each class, at random."""
     share: float | None = Field(None, gt=0, le=1)
-    """This share of the items, at random: each is taken or not by itself, so that the number is about right."""
+    """Share of the items, at random: each is drawn independently, so the number is approximate."""
     number: int | None = Field(None, ge=1)
-    """So many in all, at random."""
+    """Number of items in all, at random."""
     attributes: dict[str, Names] = Field(default_factory=dict)
     """Only items that have one of the values of each attribute, such as {"weather": ("rainy", "foggy")}."""
     keys: Names | None = None
-    """Only items with these keys. In the file also the name of a text file with a key a line."""
+    """Only items with these keys. In the file also the name of a text file with one key per line."""
     seed: int = Field(0, ge=0, le=LARGEST)
-    """What chance goes by."""
+    """Seed of the random choice."""
 
     @model_validator(mode="after")
     def _one_size(self) -> ChoosePart:
@@ -166,59 +166,59 @@ class ChoosePart(_Part):
 
 
 class MakePart(_Part):
-    """How test cases are made."""
+    """How to make test cases."""
 
     profile: str = Field(min_length=1)
-    """A name, or a .toml file of one's own: in the file relative to the folder of the plan, here absolute."""
+    """A name, or a user's own .toml file: in the file relative to the folder of the plan, here absolute."""
     recipe: str = DEFAULT_RECIPE
     settings: Scalars = Field(default_factory=dict)
-    """Where the profile's are not meant, by names such as "generation.steps"."""
+    """Settings that differ from the profile's, by names such as "generation.steps"."""
     seed: int = Field(0, ge=0, le=LARGEST)
-    """What the seeds of replies and images are derived from."""
+    """Seed from which the seeds of replies and images are derived."""
 
 
 class EditsPart(_Part):
-    """Which counterfactual captions are drawn, of those that were written."""
+    """Counterfactual captions to draw, out of those written."""
 
     types: Annotated[dict[str, float], AfterValidator(_edit_types)] = Field(default_factory=dict)
-    """Shares by edit type, in proportion to each other; other types are not drawn. Empty: all types, as they come."""
+    """Relative shares by edit type; other types are not drawn. Empty: all types, as they come."""
     most_share_of_a_word: float | None = Field(None, gt=0, le=1)
-    """No word that edits bring in is in more than this share of the captions; one caption may always have it."""
+    """Maximum share of the captions that may contain the same new word; one caption may always have it."""
     captions_a_source: int | None = Field(None, ge=1, le=200)
-    """So many of one source image at most; None: all that were written."""
+    """Maximum captions of one source image; None for all that were written."""
 
 
 class ImagesPart(_Part):
-    """The images of a caption."""
+    """Images of a caption."""
 
     seeds_a_caption: int = Field(1, ge=1, le=8)
     """Images drawn from each caption, each with a seed of its own."""
     checks: Annotated[tuple[str, ...], AfterValidator(_filled), AfterValidator(_checks)] = ()
-    """The checks of which an image must fail none. One that cannot tell has not failed, as everywhere."""
+    """Checks that an image must not fail. An undecided check has not failed, as everywhere."""
     tries: int = Field(3, ge=1, le=100)
-    """How often an item is begun before it is set aside."""
+    """How often an item is tried before it is set aside."""
 
 
 class CostPart(_Part):
-    """What the work costs."""
+    """Cost of the work."""
 
     price_an_hour: float | None = Field(None, ge=0)
-    """Of all that works for the batch at once, by the clock; None: nobody can tell what it costs."""
+    """Price per hour of all machines together; None for unknown."""
     currency: str = Field("", max_length=20)
 
 
 class RunPart(_Part):
-    """How the work is shared out. Nothing of it changes what is made."""
+    """How to share out the work. Does not change the results."""
 
     workers: int | None = Field(None, ge=1, le=10_000)
-    """Processes that make images; None: as many as suit the machine."""
+    """Processes that make images; None for as many as suit the machine."""
 
 
 class BatchPlan(_Part):
-    """A plan, whole in itself: paths are absolute, and keys are listed."""
+    """A complete plan: paths are absolute, and keys are listed."""
 
     name: str = Field("", max_length=100)
-    """What people call it. `read_plan` takes the name of the file where the plan gives none."""
+    """Title for people. `read_plan` uses the file's name if the plan has none."""
     note: str = ""
     """For people."""
     data: DataPart
@@ -232,15 +232,14 @@ class BatchPlan(_Part):
 
     @property
     def digest(self) -> str:
-        """A SHA-256 of what the plan makes, in hexadecimal: another one once anything of it is another. Names, notes,
-        cost and workers are not in it, and neither is a key at its default, so that keys which come later change it
-        only where they are used.
+        """Return a SHA-256, in hexadecimal, of what the plan makes. Names, notes, cost and workers are left out, and
+        keys at their defaults, so that a new key changes it only in plans that use it.
         """
         plain = self.model_dump(mode="json", exclude=_TRIFLES, exclude_defaults=True)
         return hashlib.sha256(json.dumps(plain, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
     def toml_text(self) -> str:
-        """All of the plan as TOML, with every key that has a value: reading it gives an equal plan."""
+        """Return the whole plan as TOML, with every key that has a value. Reading it gives an equal plan."""
         plain = self.model_dump(mode="json", exclude_none=True)
         lines = [f"{name} = {_toml(value)}" for name, value in plain.items() if not isinstance(value, dict)]
         for name, part in plain.items():
@@ -249,11 +248,11 @@ class BatchPlan(_Part):
         return "\n".join(lines) + "\n"
 
     def with_root(self, root: Path) -> BatchPlan:
-        """The same plan of a data set that lies elsewhere."""
+        """Return the same plan for a data set in another place."""
         return self.model_copy(update={"data": self.data.model_copy(update={"root": str(root.absolute())})})
 
     def task_of(self, label: str) -> Task:
-        """The task of an item with a label of its own, or "". Raises UserError where a label is missing."""
+        """Return the task of an item with its own label, or "". Raises UserError if a label is missing."""
         part = self.task
         task = Task(part.kind, part.label or (label if part.kind == "classification" else ""), part.protected)
         if part.kind == "classification" and not task.label.strip():
@@ -267,8 +266,8 @@ class BatchPlan(_Part):
 def read_plan(path: Path) -> BatchPlan:
     """Return the plan in a file.
 
-    Raises UserError, with the key as its `field`, for a file that cannot be read, an unknown key, and a value that does
-    not fit: also an unknown layout, profile, recipe or setting.
+    Raises UserError, with the key as its `field`, for a file that cannot be read, an unknown key, or a wrong value:
+    also an unknown layout, profile, recipe or setting.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -280,14 +279,14 @@ def read_plan(path: Path) -> BatchPlan:
 
 
 def plan_from_text(text: str, path: Path) -> BatchPlan:
-    """Return the plan in a text from `path`, which the paths in it are relative to. Raises as `read_plan`."""
+    """Return the plan in a text from `path`, to which its paths are relative. Raises as `read_plan`."""
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"The plan {path} is not valid TOML: {error}.") from error
     data = _whole(data, path)
     try:
-        # By way of JSON, since only there a strict model takes a list for a tuple.
+        # By way of JSON: only there does a strict model accept a list for a tuple.
         plan = BatchPlan.model_validate_json(json.dumps(data, default=str))
     except ValidationError as error:
         raise _refusal(path, error) from error
@@ -301,7 +300,7 @@ def plan_from_text(text: str, path: Path) -> BatchPlan:
 
 
 def named_paths(text: str) -> Mapping[str, str]:
-    """Return the paths that the text of a plan names, by key, without opening them. Empty if it is not valid TOML."""
+    """Return the paths named in the text of a plan, by key, without opening them. Empty if it is not valid TOML."""
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError:
@@ -316,10 +315,10 @@ def named_paths(text: str) -> Mapping[str, str]:
 
 
 def settings_of(plan: BatchPlan) -> Settings:
-    """Return the settings with which everything is made: the profile's, with those of the plan.
+    """Return the settings for all work: the profile's, with those of the plan.
 
-    Raises UserError, with the key as its `field`, for a profile, recipe or setting that there is not, for a value that
-    a setting does not take, and for keys that contradict each other.
+    Raises UserError, with the key as its `field`, for an unknown profile, recipe or setting, for a value that a setting
+    does not take, and for contradicting keys.
     """
     named = plan.make.profile
     if not named.endswith(".toml") and named not in profile_names():
@@ -340,7 +339,7 @@ def settings_of(plan: BatchPlan) -> Settings:
         typed = [stage.settings for stage in recipe.stages if "edit_types" in plain.get(stage.settings, ())]
         if edits.types and typed and f"{typed[0]}.edit_types" not in plan.make.settings:
             wanted = [name for name in EDIT_TYPES if name in edits.types]
-            plain[typed[0]]["edit_types"] = ", ".join(wanted)  # no model is asked for what is not drawn
+            plain[typed[0]]["edit_types"] = ", ".join(wanted)  # no model is asked for types that are not drawn
     elif edits.types or edits.most_share_of_a_word is not None:
         key = "edits.types" if edits.types else "edits.most_share_of_a_word"
         raise UserError(f"{key} is said, but the recipe {recipe.name} makes no edits: take it out.", field=key)
@@ -384,7 +383,7 @@ def most_captions(plan: BatchPlan, settings: Settings) -> int | None:
 
 
 def _number_of_captions(recipe: Recipe) -> str:
-    """The setting that says how many captions a source image gets."""
+    """Return the setting of the number of captions of a source image."""
     section = recipe.stage("counterfactuals").settings
     return f"{section}.{'per_type' if section == 'perturbations' else 'captions'}"
 
@@ -395,7 +394,7 @@ def _unknown(what: str, name: str, key: str, known: Iterable[str]) -> UserError:
 
 
 def _known_setting(name: str, plain: Mapping[str, Any], recipe: Recipe) -> tuple[str, str]:
-    """Section and name of a setting that the recipe reads and the plan does not say elsewhere. Raises UserError."""
+    """Return section and name of a setting that the recipe reads and the plan sets nowhere else. Raises UserError."""
 
     def read(setting: str) -> bool:
         section = setting.partition(".")[0]
@@ -420,10 +419,10 @@ def _known_setting(name: str, plain: Mapping[str, Any], recipe: Recipe) -> tuple
 
 
 def _whole(data: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The content of a file as the model takes it: paths absolute, keys listed, settings by their full names, a name.
+    """Return the content of a file for the model: absolute paths, listed keys, full setting names, a name.
 
-    What is of another type than it should be stays as it is: the model refuses it. Raises UserError for a file of keys
-    that cannot be read.
+    Values of a wrong type stay as they are: the model refuses them. Raises UserError for a file of keys that cannot be
+    read.
     """
     whole = {name: {**part} if isinstance(part, dict) else part for name, part in data.items()}
     sections = {name: part for name, part in whole.items() if isinstance(part, dict)}
@@ -454,9 +453,9 @@ def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _keys_in(file: Path, path: Path) -> list[str]:
-    """The keys in a file, a line each; empty lines are passed over."""
+    """Return the keys in a file, one per line; empty lines are skipped."""
     try:
-        lines = file.read_text(encoding="utf-8").split("\n")  # reading makes every end of a line this one
+        lines = file.read_text(encoding="utf-8").split("\n")  # reading turns every line ending into this one
     except UnicodeDecodeError as error:
         raise UserError(
             f"The file {file}, which the plan {path} names under choose.keys, is not UTF-8 text."
@@ -469,7 +468,7 @@ def _keys_in(file: Path, path: Path) -> list[str]:
 
 def _refusal(path: Path, error: ValidationError) -> UserError:
     errors = error.errors()
-    # A misspelt key also shows as a missing one: the one that is there says more.
+    # A misspelt key also shows as a missing one: the misspelt one says more.
     first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
     place = place_of(BatchPlan, first["loc"])
     if first["type"] == "extra_forbidden":
@@ -499,7 +498,7 @@ def _in_toml_words(said: str) -> str:
 
 
 def _toml_table(name: str, part: Mapping[str, Any]) -> list[str]:
-    """A section: its values first, then the tables in it."""
+    """Return the TOML lines of a section: its values first, then its tables."""
     held = {key: value for key, value in part.items() if value not in ({}, [])}
     values = [f"{_toml_key(key)} = {_toml(value)}" for key, value in held.items() if not isinstance(value, dict)]
     lines = ["", f"[{name}]", *values] if values else []
@@ -516,5 +515,5 @@ def _toml_key(key: str) -> str:
 def _toml(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_toml(one) for one in value) + "]"
-    # The text of JSON is one of TOML, but for the one control character that JSON lets stand.
+    # A text in JSON is one in TOML, but for the one control character that JSON allows.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

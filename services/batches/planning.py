@@ -1,7 +1,7 @@
-"""What a batch has to do, pass by pass, written into its ledger before anything of it is done.
+"""Plans the work of a batch, pass by pass, in its ledger before any of it is done.
 
-Lots are made from the order of the sources alone, and an image says at which place of a batch of which size it is
-drawn. So the same plan gives the same images, whoever does which lot, however often and after however many deaths.
+Lots depend on the order of the sources alone, and each image records its place and the size of the batch it is drawn
+in. So the same plan gives the same images, whoever does which lot, however often and after any number of deaths.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from storage.workspace import Workspace
 SOURCES_OF_A_LOT = 8
 """Sources that are captioned together, or that the language model writes for together."""
 TOGETHER = 512
-"""Sources that are planned together: of their images the last lot of each shape is not full."""
+"""Sources planned together: the last lot of each shape of their images is not full."""
 EDITED = "Its caption was edited before it was drawn: the edited one is drawn."
 TAKEN_OUT = "Its caption was taken out before it was drawn."
 
 
 _Shapes = defaultdict[Hashable, list[NewWork]]
-"""Images that are to be planned, by their shape."""
+"""Images to plan, by shape."""
 
 
 def _in_lots(shapes: _Shapes, first: int, at_once: int) -> tuple[list[NewWork], int]:
@@ -50,7 +50,7 @@ def _in_lots(shapes: _Shapes, first: int, at_once: int) -> tuple[list[NewWork], 
 
 
 class Planner:
-    """Plans the passes of one batch. Only the process that holds the batch uses it."""
+    """Plans the passes of one batch, in the process that holds the batch."""
 
     def __init__(self, workspace: Workspace, batch: int, order: Order) -> None:
         self._ledger, self._runs, self._number, self._order = workspace.batches, workspace.runs, batch, order
@@ -60,8 +60,8 @@ class Planner:
         self._model = self._method.model_name(load_models(order.profile), self._own)
 
     def next_pass(self) -> Batch | None:
-        """Plan each pass up to the first with work to do, and return the batch at that pass, or None if none has."""
-        for stage in PASSES:  # also what an earlier one has left, and what a source lacks that was tried again
+        """Plan each pass up to the first with work to do. Return the batch at that pass, or None if none has work."""
+        for stage in PASSES:  # including leftovers of an earlier pass, and retried sources
             if stage == "images":
                 self._plan_images()
             else:
@@ -72,14 +72,14 @@ class Planner:
         return None
 
     def _lacking(self, stage: Pass) -> Iterator[tuple[BatchSource, ...]]:
-        """The sources that have nothing to do in a pass yet, as many at a time as are planned together."""
+        """Yield the sources without work in a pass, in groups that are planned together."""
         after = 0
         while some := self._ledger.sources(self._number, stage, after, TOGETHER):
             yield some
             after = some[-1].id
 
     def _plan_text(self, stage: Pass) -> None:
-        """Plan the text stages of each source. Of those that show the same picture only the first is written about."""
+        """Plan the text stages of each source. Of sources with the same picture, only the first gets text."""
         for some in self._lacking(stage):
             first, work, twice = self._ledger.next_lot(self._number, stage), list[NewWork](), dict[str, str]()
             for place, source in enumerate(some):
@@ -91,7 +91,7 @@ class Planner:
             self._ledger.plan(self._number, stage, work, twice)
 
     def _seed(self, source: BatchSource) -> int:
-        """That of a source: its place among the others does not count."""
+        """Return the seed of a source, which does not depend on its place among the others."""
         return rank_of(self._order.plan.make.seed, source.item.key) & LARGEST
 
     # Images
@@ -106,8 +106,8 @@ class Planner:
         self._ledger.note(self._number, shared.report.sentences())
 
     def _written(self) -> Iterator[tuple[str, CounterfactualCaptions]]:
-        """The captions of all sources. Those that are planned already count too: what is chosen of the others then
-        does not hang on when somebody stopped."""
+        """Yield the captions of all sources. Those planned already count too, so that the choice of the others does not
+        depend on when somebody stopped."""
         after = 0
         while some := self._ledger.sources(self._number, None, after, TOGETHER):
             held = self._ledger.source_runs([source.run for source in some if source.run])
@@ -146,7 +146,7 @@ class Planner:
         shapes[shape].append(NewWork(source.id, key, 0, 0, seed, caption))
 
     def _plan_edited(self) -> None:
-        """Replan the images that are not begun and whose captions were edited in Explore after they were planned."""
+        """Replan images not yet begun whose captions were edited in Explore after planning."""
         for source in self._ledger.edited(self._number):
             run = self._ledger.source_runs([source.run or ""])[source.run or ""]
             slots: dict[tuple[int, int], list[PlannedDrawing]] = {}
@@ -176,8 +176,8 @@ class Planner:
 def caption_now(
     recipe: Recipe, runs: Runs, run_id: str, run: SourceRun, caption: CounterfactualCaption
 ) -> tuple[int, CounterfactualCaption | None] | None:
-    """The place of a caption among those of its run, before or after somebody edited them, and the caption that is to
-    be drawn in its place now: None where it was taken out. None in all where no version has it.
+    """Return the place of a caption among those of its run, before or after edits, and the caption to draw there now,
+    or None if it was taken out. Return None alone if no version has it.
     """
     held = recipe.captions(_bare(run))
     now = held.items if held is not None else ()
@@ -189,7 +189,7 @@ def caption_now(
         if caption in before:
             place = before.index(caption)
             taken_out = place >= len(now) or not now[place].used
-            # Where another one has moved up to its place, it was deleted.
+            # If another caption has moved up to its place, this one was deleted.
             moved = not taken_out and now[place] in before
             return place, None if taken_out or moved else now[place]
     return None
@@ -208,6 +208,6 @@ def _image_key(
     settings: Mapping[str, Any],
     seed: int,
 ) -> str:
-    """A hash of all that an image is made from: 64 hexadecimal digits."""
+    """Return a hash of all inputs of an image: 64 hexadecimal digits."""
     made_from = [run.source_sha, run.mask_sha, to_plain(task), to_plain(caption), method, model, dict(settings), seed]
     return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Pools do lots: in this process, or in processes of this machine. `services.batches.cluster` does them on Ray."""
+"""Pools that do lots, in this process or in processes of this machine. `services.batches.cluster` does them on Ray."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ LOTS_AHEAD = 2
 ENDS_WITHIN = 5.0
 """Seconds for a worker without a lot to end."""
 LOOK_EVERY = 0.5
-"""Seconds between two looks at whether a person has asked to stop."""
+"""Seconds between two checks for a stop request."""
 MOST_DEATHS_AT_START = 3
-"""Workers in each place that may die one after another without a single lot done, before the pool gives up."""
+"""Workers per place that may die in a row without a finished lot before the pool gives up."""
 log = logging.getLogger(__name__)
 
 
@@ -38,12 +38,12 @@ class Returned:
     lot: Lot
     done: tuple[Done, ...] = ()
     died: bool = False
-    """Its worker died while it had the lot: what became of it is unknown."""
+    """True if its worker died with the lot, so its outcome is unknown."""
 
 
 @cache
 def workers_here(spare: int = 0) -> int:
-    """Return the number of workers that suits this machine: one if it has a GPU, else one for each core but `spare`."""
+    """Return the number of workers that suits this machine: one with a GPU, else one for each core but `spare`."""
     return 1 if has_gpu() else max(1, cores_here() - spare)
 
 
@@ -63,7 +63,7 @@ def work_off(pool: Pool, next_lot: Callable[[], Lot | None], is_stopped: Callabl
 
 
 class HerePool:
-    """Does lots in this process and thread, while somebody waits for them."""
+    """Does lots in this process and thread, while the caller waits."""
 
     def __init__(self, order: Order, make: MakeRunner = Worker) -> None:
         self._runner = make(order)
@@ -90,7 +90,7 @@ class HerePool:
 
 @dataclass(frozen=True)
 class Died:
-    """The end of a worker that was not asked to end."""
+    """The unrequested end of a worker."""
 
     how: str
     """A sentence for the person who runs the batch."""
@@ -98,17 +98,17 @@ class Died:
 
 @dataclass(eq=False)
 class Slot:
-    """The place of a worker, with the lots that it has."""
+    """A worker's place, with its lots."""
 
     process: int = 0
-    """The id of its process, on its own machine; 0 until it is ready for lots."""
+    """Id of its process, on its own machine; 0 until it is ready for lots."""
     lots: dict[int, Lot] = field(default_factory=dict)
-    """By their numbers, in the order in which they were sent."""
+    """Lots by number, in sending order."""
     sent: int = 0
 
     @property
     def is_busy(self) -> bool:
-        """True until it is ready, and while it must answer something."""
+        """Return True until it is ready, and while it owes an answer."""
         return bool(self.lots) or not self.process
 
 
@@ -116,9 +116,9 @@ S = TypeVar("S", bound=Slot)
 
 
 class WorkerPool(ABC, Generic[S]):
-    """Does lots in several workers, and replaces one that dies. All lots that a dead worker had come back as died.
+    """Does lots in several workers, and replaces dead ones. All lots of a dead worker come back as died.
 
-    A lot of one piece may be one that kills. It has a worker for itself, so that no innocent lot is blamed with it.
+    A lot of one piece may be one that kills workers. It gets a worker for itself, so that no other lot is blamed.
     """
 
     def __init__(self, order: Order, workers: int, make: MakeRunner) -> None:
@@ -126,12 +126,12 @@ class WorkerPool(ABC, Generic[S]):
         self._order, self._make = order, make
         self._deaths = 0
         self._single_lots: deque[Lot] = deque()
-        """Lots of one piece that wait for a worker without a lot."""
+        """Lots of one piece, waiting for a worker without a lot."""
         self.workers = workers
         self._slots = [self._started() for _ in range(workers)]
 
     def room(self) -> int:
-        """Number of lots that may be sent now."""
+        """Return the number of lots that may be sent now."""
         return 0 if self._single_lots else sum(LOTS_AHEAD - len(slot.lots) for slot in self._open_slots())
 
     def send(self, lot: Lot) -> None:
@@ -142,14 +142,14 @@ class WorkerPool(ABC, Generic[S]):
             self._give(min(self._open_slots(), key=lambda slot: len(slot.lots)), lot)
 
     def out(self) -> int:
-        """Number of lots that have not come back."""
+        """Return the number of lots that have not come back."""
         return sum(len(slot.lots) for slot in self._slots) + len(self._single_lots)
 
     def wait(self, seconds: float) -> Sequence[Returned]:
-        """The lots that have come back; waits up to `seconds` for the first. Raises UserError if no worker can work."""
+        """Return lots that came back; wait up to `seconds` for the first. Raises UserError if no worker can work."""
         returned: list[Returned] = []
         for slot, answer in self._answers([slot for slot in self._slots if slot.is_busy], seconds):
-            if slot not in self._slots:  # it was replaced because of an earlier answer
+            if slot not in self._slots:  # replaced because of an earlier answer
                 continue
             if isinstance(answer, UserError):
                 raise answer
@@ -164,13 +164,13 @@ class WorkerPool(ABC, Generic[S]):
         return returned
 
     def close(self) -> None:
-        """End the workers. Lots that are out do not come back."""
+        """End the workers. Unfinished lots do not come back."""
         slots, self._slots = self._slots, []
         self._end(slots)
 
     @property
     def processes(self) -> tuple[int, ...]:
-        """The process ids of the workers that are ready, each on its own machine."""
+        """Return the process ids of the ready workers, each on its own machine."""
         return tuple(slot.process for slot in self._slots if slot.process)
 
     @abstractmethod
@@ -183,7 +183,7 @@ class WorkerPool(ABC, Generic[S]):
 
     @abstractmethod
     def _answers(self, busy: Sequence[S], seconds: float) -> Iterable[tuple[S, Answer | Died]]:
-        """The answers of busy workers; waits up to `seconds` for the first."""
+        """Yield answers of busy workers; wait up to `seconds` for the first."""
 
     @abstractmethod
     def _end(self, slots: Sequence[S]) -> None:
@@ -205,7 +205,7 @@ class WorkerPool(ABC, Generic[S]):
         self._post(slot, number, lot)
 
     def _replaced(self, slot: S, died: Died) -> list[Returned]:
-        """Start another worker in the place of a dead one; return the lots that it had."""
+        """Start another worker in the place of a dead one. Return the dead worker's lots."""
         self._end([slot])
         self._deaths += 1
         if self._deaths >= MOST_DEATHS_AT_START * len(self._slots):
@@ -244,7 +244,7 @@ class ProcessPool(WorkerPool[ProcessSlot]):
         return ProcessSlot(worker=worker, connection=connection)
 
     def _post(self, slot: ProcessSlot, number: int, lot: Lot) -> None:
-        with suppress(OSError):  # it has just died: the lot comes back with the others that it had
+        with suppress(OSError):  # it has just died: the lot comes back with its others
             slot.connection.send((number, lot))
 
     def _answers(self, busy: Sequence[ProcessSlot], seconds: float) -> Iterator[tuple[ProcessSlot, Answer | Died]]:
@@ -260,7 +260,7 @@ class ProcessPool(WorkerPool[ProcessSlot]):
         for slot in slots:
             if slot.lots:
                 slot.worker.terminate()
-            slot.connection.close()  # one that has nothing to do ends by itself, and leaves nothing behind
+            slot.connection.close()  # an idle one ends by itself, and leaves nothing behind
         for slot in slots:
             slot.worker.join(ENDS_WITHIN)
             slot.worker.terminate()

@@ -1,7 +1,7 @@
-"""The batches that this server works on, and what a page or a script can ask of batches.
+"""The batches that this server works on, and the commands on batches.
 
-One batch at a time is worked on, in a thread of its own with processes of this machine; others wait in a queue. A batch
-that another process works on, such as the command line, is told like any other, and can be asked to stop.
+One batch at a time runs, in its own thread with processes of this machine; others wait in a queue. A batch run by
+another process, such as the command line, is shown like any other, and can be asked to stop.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from services.work_queue import WorkQueue, WorkView
 from storage.workspace import Workspace
 
 LONGEST_PLAN = 2_000_000
-"""Characters of a plan: room for a list of some ten thousand keys."""
+"""Maximum characters of a plan: room for a list of some ten thousand keys."""
 CLOSING_SECONDS = 20.0
-"""That the server waits for the batch to come to rest."""
+"""Seconds that the server waits for the batch to stop."""
 PLANNING_SECONDS = 1.5
-"""That a request waits for a plan that may be a short one; after that its page asks again."""
+"""Seconds that a request waits for a plan, which may be short; after that its page asks again."""
 PLAN = Path("plan.toml")
-"""What a plan is called in sentences that came as a text."""
+"""Name in error messages for plans sent as text."""
 PLANNING = "planning of a batch"
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class PlanByScript(PlanBatch, name="plan-batch"):
 
 
 class BatchCommand(Command):
-    """One thing to do with a batch."""
+    """A command on one batch."""
 
     batch: int = Field(ge=0, le=LARGEST_ID, description="The batch, as list_batches gives it")
 
@@ -98,18 +98,18 @@ class ShowBatch(Query, name="show-batch"):
 
 @dataclass
 class _Run:
-    """A batch that is at work here."""
+    """A batch that is running here."""
 
     number: int
     stop: threading.Event = field(default_factory=threading.Event)
     wish: Wish = "go"
-    """What is written down when it has stopped."""
+    """State to record when it has stopped."""
     again: bool = False
-    """Some of it is to be tried once more: it begins anew after its end."""
+    """True if some of it is to be retried: it begins again after its end."""
 
 
 class BatchRuns:
-    """Works on the batches of one workspace. All methods may be called from any thread."""
+    """Runs the batches of one workspace. All methods may be called from any thread."""
 
     def __init__(
         self,
@@ -118,8 +118,8 @@ class BatchRuns:
         data_roots: DataRoots | None = None,
         scenes: DrawnScenes | None = None,
     ) -> None:
-        """Plans by scripts may read below `data_roots`, or nowhere. `scenes` are drawn for plans that name them."""
-        workers = partial(workers_here, spare=1)  # one core is left to the pages
+        """Plans by scripts may read in `data_roots`, or nowhere. `scenes` are drawn for plans that name them."""
+        workers = partial(workers_here, spare=1)  # leaves one core to the pages
         self._workspace, self._ledger = workspace, workspace.batches
         self._changes, self._data_roots = changes or Changes(), data_roots or DataRoots()
         self._service = BatchService(workspace, workers)
@@ -131,9 +131,9 @@ class BatchRuns:
         self._thread: threading.Thread | None = None
         self._closing = False
         self.pool: Callable[[Order], Pool] = lambda order: ProcessPool(order, order.plan.run.workers or workers())
-        """Where the lots of a batch are done."""
+        """Makes the pool that does the lots of a batch."""
         self.planning = WorkQueue(self._changes, name=PLANNING)
-        """Plans whose items are being chosen; the result of each is the number of its batch."""
+        """Queue of plans whose items are being chosen; each result is the number of its batch."""
 
     def register(self, commands: Commands) -> None:
         commands.add(BeginBatch, lambda sent: self._done(sent, self.begin))
@@ -167,9 +167,9 @@ class BatchRuns:
 
     @does
     def plan(self, sent: PlanBatch) -> WorkView:
-        """Begin to choose the items of a plan; `planning` tells how far that is. A plan that is there already gives its
-        batch, and one whose items are being chosen goes on. Raises UserError for a plan that cannot be used, and for
-        one by a script that names a place it may not.
+        """Begin to choose the items of a plan; `planning` shows progress. An existing plan returns its batch, and one
+        being chosen goes on. Raises UserError for an unusable plan, and for a script's plan that names a forbidden
+        path.
         """
         if isinstance(sent, PlanByScript):
             self._data_roots.require_text(sent.plan)
@@ -185,7 +185,7 @@ class BatchRuns:
         return self.planning.wait(self.planning.begin(PLANNING, plan.digest, work).id, PLANNING_SECONDS)
 
     def begin(self, number: int) -> None:
-        """Queue a batch. Raises UserError if nothing is left, it waits for a yes, or another process works on it."""
+        """Queue a batch. Raises UserError if it is done, waits for approval, or another process works on it."""
         status = self.status(number)
         named = f"“{status.batch.name}”"
         with self._lock:
@@ -204,21 +204,21 @@ class BatchRuns:
             self._line_up(number)
 
     def pause(self, number: int) -> None:
-        """Have whoever works on a batch stop. Raises UserError where nobody does."""
+        """Stop the work on a batch, in any process. Raises UserError if it is not running."""
         status = self.status(number)
         if not status.at_work:
             raise UserError(f"Nobody works on “{status.batch.name}” now: there is nothing to pause.")
         self._stop(number, "pause")
 
     def cancel(self, number: int) -> None:
-        """End the work on a batch, now and for later. Raises UserError for one that is over."""
+        """End the work on a batch for good. Raises UserError if it is over."""
         status = self.status(number)
         if status.state in ("done", "cancelled"):
             raise UserError(f"“{status.batch.name}” is {status.state} already.")
         self._stop(number, "cancel")
 
     def approve(self, number: int) -> None:
-        """Say yes to the captions, and draw. Raises UserError where there is nothing to say yes to."""
+        """Approve the captions, and draw. Raises UserError if there is nothing to approve."""
         status = self.status(number)
         if status.at_work:
             raise UserError(f"“{status.batch.name}” is at work: its captions are shown when all of them are written.")
@@ -226,7 +226,7 @@ class BatchRuns:
         self.begin(number)
 
     def retry(self, number: int, reason: str = "") -> int:
-        """Try failed work again, all or for one reason, and return how much. Raises UserError if there is none."""
+        """Retry failed work, all or for one reason, and return how much. Raises UserError if there is none."""
         status = self.status(number)
         if status.at_work and not status.here:
             raise UserError(f"Another process works on “{status.batch.name}”: try again when it has stopped.")
@@ -241,7 +241,7 @@ class BatchRuns:
         return again
 
     def close(self, seconds: float = CLOSING_SECONDS) -> None:
-        """Stop the batch that is at work, begin no other one, and wait for it at most so long. It can go on later."""
+        """Stop the running batch, start no other, and wait at most this many seconds. It can go on later."""
         with self._lock:
             self._closing = True
             self._waiting.clear()
@@ -297,7 +297,7 @@ class BatchRuns:
                 self._run = None
                 if problem:
                     self._problems[run.number] = problem
-                if run.wish != "go":  # the work had begun by setting it to go
+                if run.wish != "go":  # its start had set this to go
                     self._ledger.set_wish(run.number, run.wish)
                 elif run.again and not problem:
                     self._waiting.appendleft(run.number)
@@ -311,14 +311,14 @@ class BatchRuns:
             ).run()
         except UserError as error:
             return str(error)
-        except Exception as error:  # the thread must outlive a mistake in the work
+        except Exception as error:  # the thread must survive a bug in the work
             log.exception("the batch %d failed", run.number)
             return f"The studio itself failed ({type(error).__name__}): the terminal says more."
         return ""
 
 
 def _read(text: str) -> BatchPlan:
-    """The plan of a text. Raises UserError; also for a relative path, since a text lies nowhere."""
+    """Return the plan of a text. Raises UserError; also for a relative path, since a text has no folder."""
     for name, named in named_paths(text).items():
         if not named:
             raise UserError(

@@ -1,4 +1,4 @@
-"""A look at some source images of a batch: whether the models know such pictures, and whether all can be read."""
+"""Checks some source images of a batch: do the models know such pictures, and can all be read?"""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from services.batches.plan_file import BatchPlan
 from storage.workspace import Workspace
 
 IN_DATA_SET, IN_WORKSPACE = 24, 100
-"""Source images that are looked at: in a data set, and once they are in the workspace, where that is quick."""
+"""Number of source images to check: in a data set, and in the workspace, where that is quick."""
 
 
 @dataclass(frozen=True)
 class SampleLook:
-    """What a look at some source images of a batch tells."""
+    """Result of checking some source images of a batch."""
 
     looked_at: int
     unknown: frozenset[str] = frozenset()
-    """Keys of the pictures that the models of the profile were not made for."""
+    """Keys of pictures that the profile's models were not made for."""
     problems: Mapping[str, int] = field(default_factory=dict)
-    """Why images cannot be used, with how many of those looked at; the most frequent reason first."""
+    """Why images cannot be used, with the number of checked images; the most frequent reason first."""
 
 
 def look_at(workspace: Workspace, batch: Batch, plan: BatchPlan) -> SampleLook:
-    """Look at some source images of a batch. Raises UserError for a profile or a data set that is gone."""
+    """Check some source images of a batch. Raises UserError if its profile or data set is gone."""
     total, profile = workspace.batches.count_sources(batch.id), load_profile(batch.profile)
     some = _some_sources(workspace, batch.id, total, IN_WORKSPACE)
     if read := [source for source in some if source.run]:

@@ -1,7 +1,7 @@
-"""The batches of a workspace for a person: plan one, look at it, and see what it takes and costs.
+"""The batches of a workspace for people: plan one, look at it, and see its progress and cost.
 
-Reads the ledger alone, so that a batch is shown in the same way whichever process works on it. Working on one is
-`services.batches.engine`.
+Reads only the ledger, so that a batch looks the same whichever process works on it. `services.batches.engine` does the
+work.
 """
 
 from __future__ import annotations
@@ -36,87 +36,87 @@ AT_ONCE = 8
 RECENT = 10
 """Minutes over which the speed is measured."""
 LEFT_OUT = 8
-"""Maximum number of files that are no items of a data set and are listed."""
+"""Maximum number of listed files that are no items of a data set."""
 COUNTED = 200
-"""Items between two looks at how far the planning is."""
+"""Items between two progress reports of the planning."""
 SAMPLED = 12
-"""Captions that a person is asked to approve by."""
+"""Captions shown for approval."""
 LATEST = 12
-"""Images that are shown of a batch."""
+"""Latest images shown of a batch."""
 WEIGHED = 12
-"""Files that are looked at to learn how large an image is."""
+"""Files measured for the average size of an image."""
 TITLES: Mapping[Pass, str] = {"captions": "Captions", "language": "Edits and new captions", "images": "Images"}
 State = Literal[
     "unplanned", "new", "waiting", "running", "stopping", "approval", "paused", "stopped", "cancelled", "done"
 ]
 Place = Literal["", "waiting", "running", "stopping"]
-"""Where this process has a batch: nowhere, in its queue, at work, or at work and about to stop."""
+"""Where this process has a batch: nowhere, queued, running, or about to stop."""
 
 
 @dataclass(frozen=True)
 class PassStatus:
-    """How far a pass is."""
+    """Progress of a pass."""
 
     stage: Pass
     title: str
     counts: Mapping[WorkState, Counted]
     a_minute: float | None
-    """How much was done in a minute lately; None where nothing was."""
+    """Recent speed per minute; None if there was no recent work."""
 
     @property
     def total(self) -> int:
-        """All that is planned of it."""
+        """Return the number of all planned pieces."""
         return sum(one.number for one in self.counts.values())
 
     def number(self, state: WorkState) -> int:
-        """How much is in a state."""
+        """Return the number of pieces in a state."""
         return self.counts[state].number if state in self.counts else 0
 
     @property
     def left(self) -> int:
-        """What is still to do."""
+        """Return the number of pieces left to do."""
         return self.number("planned") + self.number("leased")
 
     @property
     def seconds_left(self) -> float | None:
-        """As long as it goes on as it did lately; None where nobody can tell."""
+        """Return the seconds left at the recent speed, or None if unknown."""
         return None if not self.a_minute or not self.left else 60 * self.left / self.a_minute
 
     @property
     def seconds_each(self) -> float | None:
-        """Seconds of one worker for one of them; None where none was done."""
+        """Return one worker's seconds per piece, or None if none was done."""
         done = self.counts.get("done")
         return done.seconds / done.number if done is not None and done.number else None
 
 
 @dataclass(frozen=True)
 class BatchStatus:
-    """A batch as it is at one moment."""
+    """The state of a batch at one moment."""
 
     batch: Batch
     sources: int
     passes: tuple[PassStatus, ...]
     cost: float | None
-    """Cost of the minutes in which something was done so far. None if the plan names no price."""
+    """Cost of the minutes with finished work so far; None if the plan has no price."""
     currency: str
     accepted: int
-    """Images that people have accepted."""
+    """Images that people accepted."""
     rejected: int
     valid: int
     """Accepted images that the votes of studies find valid."""
     invalid: int
     place: Place = ""
     problem: str = ""
-    """Why it stopped, in a sentence. "" if nothing went wrong."""
+    """Why it stopped, in a sentence; "" if nothing went wrong."""
 
     @property
     def here(self) -> bool:
-        """True if this process works on it, or is about to."""
+        """Return True if this process works on it, or is about to."""
         return bool(self.place)
 
     @property
     def state(self) -> State:
-        """Its state in this process, else the one in the ledger. Only the ledger knows of a stop by another process."""
+        """Return its state here, else the one in the ledger. Only the ledger knows of a stop by another process."""
         recorded = self._recorded_state()
         return recorded if self.place == "running" and recorded == "stopping" else self.place or recorded
 
@@ -138,34 +138,34 @@ class BatchStatus:
 
     @property
     def at_work(self) -> bool:
-        """True if its figures change by themselves."""
+        """Return True if its figures change by themselves."""
         return self.state in ("waiting", "running", "stopping")
 
     @property
     def current(self) -> PassStatus:
-        """The pass that it is at."""
+        """Return the current pass."""
         return next(one for one in self.passes if one.stage == self.batch.stage)
 
     @property
     def images(self) -> PassStatus:
-        """The pass that draws."""
+        """Return the pass that draws."""
         return self.passes[-1]
 
     @property
     def failed(self) -> int:
-        """Failed work of all passes."""
+        """Return the number of failed pieces of all passes."""
         return sum(one.number("failed") for one in self.passes)
 
     @property
     def share_valid(self) -> float | None:
-        """Share of the accepted images that studies find valid. None if no study tells."""
+        """Return the share of accepted images that studies find valid, or None without a study."""
         judged = self.valid + self.invalid
         return self.valid / judged if judged else None
 
     @property
     def cost_of_valid(self) -> float | None:
-        """Cost so far of a valid test case: all of the cost, shared among the images that people accepted, or among
-        that share of them which studies find valid. None if it cannot be told yet.
+        """Return the cost of a valid test case so far: all costs, divided by the accepted images, or by the share of
+        them that studies find valid. None if unknown.
         """
         valid = self.accepted * (1.0 if self.share_valid is None else self.share_valid)
         return None if self.cost is None or not valid else self.cost / valid
@@ -173,11 +173,11 @@ class BatchStatus:
 
 @dataclass(frozen=True)
 class CaptionSample:
-    """A caption that waits for a person's yes."""
+    """A caption that waits for approval."""
 
     key: str
     run: str
-    """Of its source: there it can be edited."""
+    """Run of its source, where it can be edited."""
     caption: str
     edits: str
     new_caption: str
@@ -186,40 +186,40 @@ class CaptionSample:
 
 @dataclass(frozen=True)
 class BatchDetails:
-    """Everything that is shown of one batch."""
+    """Everything shown of one batch."""
 
     status: BatchStatus
     hour: tuple[int, ...]
-    """How much of the current pass was done in each of the last 60 minutes, the latest last."""
+    """Finished pieces of the current pass in each of the last 60 minutes, the latest last."""
     failures: tuple[FailedGroup, ...]
     sample: tuple[CaptionSample, ...]
-    """Captions that wait for a yes; empty at any other time."""
+    """Captions that wait for approval; empty at any other time."""
     latest: tuple[tuple[int, str, str], ...]
-    """Test case, image and run of what was drawn last."""
+    """Test case, image and run of the latest drawings."""
     estimate: Estimate | None
-    """Estimate of what is left. None while it is at work, when its own speed tells more, and when it is over."""
+    """Estimate of the work left. None while it runs, when its own speed tells more, and when it is over."""
     look: SampleLook | None = None
-    """What some of the source images tell, before anything is made of them or drawn. None at any other time."""
+    """Check of some source images, before text or images are made; None at any other time."""
 
 
 class BatchService:
     """The batches of a workspace. All methods may be called from any thread."""
 
     def __init__(self, workspace: Workspace, workers: Callable[[], int] = workers_here) -> None:
-        """`workers` tells how many processes work on a batch whose plan does not say."""
+        """`workers` returns the number of processes for a batch whose plan does not say."""
         self._workspace, self._ledger, self._workers = workspace, workspace.batches, workers
         self._looks: dict[tuple[int, State], SampleLook] = {}
 
     def plan(self, plan: BatchPlan, on_count: Callable[[int], None] = lambda done: None) -> int:
-        """Choose the items of a plan and write down what is to be done with them; returns the number of the batch.
-        A plan that is there already stays as it is, and one that was interrupted is brought to its end. `on_count` is
-        told how many items of the data set were looked at; what it raises ends the planning.
+        """Choose the items of a plan and record the work on them. Return the number of the batch. An existing plan
+        stays as it is, and an interrupted one is completed. `on_count` gets the number of items seen; what it raises
+        ends the planning.
 
-        Raises UserError for what the plan cannot ask for: a layout, a folder, a split that there is not.
+        Raises UserError for an unusable plan: an unknown layout, folder or split.
         """
         settings, profile = settings_of(plan), load_profile(plan.make.profile)
         number = self._ledger.find(plan.digest)
-        self._looks.pop((number or 0, "new"), None)  # the data set may have been put right
+        self._looks.pop((number or 0, "new"), None)  # the data set may have been repaired since
         if number is not None and self._ledger.get(number).planned:
             return number
         data = data_set_of(plan)
@@ -243,21 +243,21 @@ class BatchService:
         return number
 
     def order(self, number: int) -> Order:
-        """What workers need to know of a batch. Raises UserError for one whose planning was interrupted."""
+        """Return the order for workers of a batch. Raises UserError if its planning was interrupted."""
         batch = self._ledger.get(number)
         if not batch.planned:
             raise UserError(f"The planning of “{batch.name}” was interrupted: plan it again, then run it.")
         return order_of(plan_of(batch), batch.at_once, self._workspace.folder, self._workspace.images.process)
 
     def passes(self, number: int) -> tuple[PassStatus, ...]:
-        """Return how far each pass of a batch is."""
+        """Return the progress of each pass of a batch."""
         counts = self._ledger.counts(number)
         return tuple(PassStatus(one, TITLES[one], counts[one], self._a_minute(number, one)) for one in PASSES)
 
     def status(self, number: int, place: Place = "", problem: str = "") -> BatchStatus:
-        """Return the status of a batch with what this process knows of it. Raises UserError for an unknown batch."""
+        """Return the status of a batch, with what this process knows of it. Raises UserError for an unknown batch."""
         batch = self._ledger.get(number)
-        # A profile that is gone keeps nobody from looking.
+        # A missing profile must not prevent this.
         price = CostPart.model_validate(tomllib.loads(batch.plan).get("cost", {}))
         hours = self._ledger.busy_minutes(number) / 60
         reviewed, studied = self._ledger.reviewed(number), self._ledger.studied(number)
@@ -276,11 +276,11 @@ class BatchService:
         )
 
     def details(self, status: BatchStatus) -> BatchDetails:
-        """Return everything that is shown of a batch."""
+        """Return everything shown of a batch."""
         number = status.batch.id
         left = None
         if not status.at_work and status.state not in ("done", "unplanned"):
-            with suppress(UserError):  # about its profile, which is reported when somebody begins it
+            with suppress(UserError):  # about its profile, which is reported when the batch is begun
                 left = self.estimate(status)
         return BatchDetails(
             status=status,
@@ -293,8 +293,8 @@ class BatchService:
         )
 
     def look(self, status: BatchStatus) -> SampleLook | None:
-        """Look at some source images of a batch that is about to begin or to draw. None at any other time, and where
-        its profile or its data set is gone, which is reported when somebody begins it.
+        """Check some source images of a batch that is about to begin or to draw. Return None at any other time, or if
+        its profile or data set is gone, which is reported when the batch is begun.
         """
         if status.state not in ("new", "approval"):
             return None
@@ -307,7 +307,7 @@ class BatchService:
         return self._looks[key]
 
     def estimate(self, status: BatchStatus) -> Estimate:
-        """Estimate the work left by what the same models and settings took. Raises UserError if the profile is gone."""
+        """Estimate the work left, from the same models and settings. Raises UserError if the profile is gone."""
         plan, measured = plan_of(status.batch), self.measured(status.batch)
         captions, language, images = status.passes
         left: int | None
@@ -338,7 +338,7 @@ class BatchService:
         return tuple(shown)
 
     def measured(self, batch: Batch) -> Measured:
-        """What was measured of batches in this workspace with the profile, recipe and settings of this one."""
+        """Return measurements of batches in this workspace with the same profile, recipe and settings."""
         alike = [one.id for one in self._ledger.all() if _settings_of(one) == _settings_of(batch)]
         counts = [self._ledger.counts(number) for number in alike]
 
@@ -355,7 +355,7 @@ class BatchService:
         shas = [sha for number in batches for _, sha, _ in self._ledger.latest_images(number, WEIGHED)][:WEIGHED]
         sizes = []
         for sha in shas:
-            with suppress(UserError, OSError):  # a file that somebody took away is told where it is shown
+            with suppress(UserError, OSError):  # a missing file is reported where it is shown
                 thumbnail = self._workspace.thumbnails.ready(sha) or b""
                 sizes.append(self._workspace.images.path(sha).stat().st_size + len(thumbnail))
         return sum(sizes) / len(sizes) if sizes else None
@@ -410,12 +410,12 @@ def order_of(plan: BatchPlan, at_once: int, workspace: Path, process: int) -> Or
 
 
 def plan_of(batch: Batch) -> BatchPlan:
-    """The plan of a batch."""
+    """Return the plan of a batch."""
     return plan_from_text(batch.plan, Path(f"of the batch {batch.id}"))
 
 
 def facts_of(status: BatchStatus) -> Mapping[str, Any]:
-    """Return how far a batch is as plain data."""
+    """Return the progress of a batch as plain data."""
     batch = status.batch
     return {
         **facts(batch, "name created", batch=batch.id, approved=batch.approved is not None),
@@ -435,7 +435,7 @@ def facts_of(status: BatchStatus) -> Mapping[str, Any]:
 
 
 def details_facts(details: BatchDetails) -> Mapping[str, Any]:
-    """Return everything that is shown of one batch as plain data."""
+    """Return everything shown of one batch as plain data."""
     found = details.estimate
     return {
         **facts_of(details.status),

@@ -1,9 +1,9 @@
-"""A pass of a batch in shards: its lots are written down, any number of processes on any machines do a share each, and
-what they did is merged into the ledger later. For clusters that start jobs and know no Ray, such as arrays of SLURM.
+"""Runs a pass of a batch in shards: its lots are written to files, processes on any machines do a share each, and their
+answers are merged into the ledger later. For clusters that start jobs without Ray, such as arrays of SLURM.
 
-A shard knows no database. It reads the lots from the workspace's folder, writes images there under their hashes as
-every worker does, and appends what became of each lot to a file of its own. Only `hand_out` and `merge` open the
-workspace. Whatever is done twice, by a shard that was started again or by one that was killed, counts once.
+A shard uses no database. It reads the lots from the workspace's folder, writes images there under their hashes as every
+worker does, and appends the outcome of each lot to its own file. Only `hand_out` and `merge` open the workspace. Work
+done twice, by a restarted or killed shard, counts once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from storage.images import remove_files_of
 from storage.workspace import IMAGES, THUMBNAILS, Workspace
 
 SHARDS = "shards"
-"""The folder of a workspace in which they are."""
+"""Folder of the shards in a workspace."""
 LOTS, ANSWERS = "lots.jsonl", "*-of-*.jsonl"
 RECORDED_TOGETHER = 32
 """Lots that are merged in one transaction."""
@@ -48,39 +48,39 @@ Outcome = Literal["shards", "approval", "done"]
 
 @dataclass(frozen=True)
 class Progress:
-    """How much of a hand-out is answered."""
+    """Progress of handed-out lots."""
 
     lots: int
     answered: int
 
     @property
     def left(self) -> int:
-        """Lots of which nobody has said yet what became of them."""
+        """Return the number of lots without an answer."""
         return self.lots - self.answered
 
 
 @dataclass(frozen=True)
 class _Header:
-    """What a shard needs to know beside the lots."""
+    """Everything a shard needs besides the lots."""
 
     batch: int
     stage: Pass
     plan: str
-    """In TOML."""
+    """Plan in TOML."""
     at_once: int
     version: str
     process: int
-    """The number of the process that handed the lots out."""
+    """Number of the process that handed the lots out."""
 
 
 def handed_out(workspace: Path, batch: int) -> Path | None:
-    """The folder of a batch's lots that are with shards; None where none are."""
+    """Return the folder of a batch's handed-out lots, or None."""
     folders = [path.parent for path in (workspace / SHARDS / str(batch)).glob(f"*/{LOTS}")]
     return min(folders) if folders else None
 
 
 def progress(workspace: Path, batch: int) -> Progress | None:
-    """How much of what is handed out of a batch is answered; None where nothing is. Reads all answers."""
+    """Return the progress of a batch's handed-out lots, or None if there are none. Reads all answers."""
     folder = handed_out(workspace, batch)
     if folder is None:
         return None
@@ -89,8 +89,8 @@ def progress(workspace: Path, batch: int) -> Progress | None:
 
 
 def hand_out(workspace: Workspace, batch: int, order: Order) -> Outcome:
-    """Write down the lots of the present pass for shards. Lots that are handed out already stay. "approval" means that
-    captions wait for a yes, "done" that nothing is left. Raises UserError while another process works on the batch.
+    """Write the lots of the current pass to files for shards. Lots handed out already stay. "approval" means that
+    captions wait for approval, "done" that nothing is left. Raises UserError while another process works on the batch.
     """
     if handed_out(workspace.folder, batch) is not None:
         return "shards"
@@ -123,7 +123,7 @@ def _hand_out(workspace: Workspace, batch: int, order: Order) -> Outcome:
 
 
 def take_back(workspace: Workspace, batch: int) -> bool:
-    """Forget what was handed out of a batch, with all answers that were not merged; whether anything was."""
+    """Remove a batch's handed-out lots, with all unmerged answers. Return True if there were any."""
     folder = handed_out(workspace.folder, batch)
     if folder is not None:
         _remove(workspace, folder)
@@ -139,11 +139,9 @@ def work(
     stop: threading.Event | None = None,
     tell: Callable[[Progress], None] = lambda progress: None,
 ) -> Progress:
-    """Do every lot whose number falls on shard number `shard`, from 1, `of` so many; those that are answered already
-    are passed over. How far the shard is then: less than all when asked to `stop`.
-
-    Raises UserError where nothing is handed out, where the same shard is at work already, and where no worker can work;
-    what was done by then is answered.
+    """Do every lot whose number falls on shard number `shard`, from 1, of `of` shards; lots with answers are skipped.
+    Return the shard's progress, incomplete if `stop` was set. Raises UserError if nothing is handed out, if the same
+    shard is running already, or if no worker can work; finished lots are answered.
     """
     folder = _required(workspace, batch)
     header = _header(folder)
@@ -172,8 +170,8 @@ def work(
 def _worked_off(
     pool: Pool, lots: Sequence[tuple[int, Lot]], stop: threading.Event
 ) -> Generator[tuple[int, tuple[Done, ...]]]:
-    """Do lots, and yield the number of each with what became of it, in any order. As in the ledger, a lot whose worker
-    died goes out again piece by piece, and a piece with which too many died is set aside.
+    """Do lots, and yield the number of each with its results, in any order. As in the ledger, a lot whose worker died
+    goes out again piece by piece, and a piece that too many died with is set aside.
     """
     numbers = {piece.id: number for number, lot in lots for piece in lot.pieces}
     sizes = {number: len(lot.pieces) for number, lot in lots}
@@ -230,7 +228,7 @@ def _required(workspace: Path, batch: int) -> Path:
 
 
 def _remove(workspace: Workspace, folder: Path) -> None:
-    """The lots first: from then on nothing is handed out."""
+    """Remove the lots first: after that, nothing is handed out."""
     writer = -_header(folder).process
     (folder / LOTS).unlink()
     shutil.rmtree(folder)
@@ -254,7 +252,7 @@ def _lots(folder: Path) -> Iterator[tuple[int, Lot]]:
 
 
 def _answers(folder: Path) -> Iterator[tuple[int, tuple[Done, ...]]]:
-    """The numbers of the lots, and what became of them. A line that a dying shard did not finish is no answer."""
+    """Yield the numbers of the lots, with their results. An unfinished line of a dying shard is no answer."""
     for path in sorted(folder.glob(ANSWERS)):
         with path.open("rb") as file:
             for line in file:
@@ -268,7 +266,7 @@ def _answers(folder: Path) -> Iterator[tuple[int, tuple[Done, ...]]]:
 
 
 def _append(file: BinaryIO, line: str) -> None:
-    """Return when the line is on the disk."""
+    """Append a line, and return when it is on the disk."""
     try:
         file.write(line.encode())
         file.flush()
@@ -279,7 +277,7 @@ def _append(file: BinaryIO, line: str) -> None:
 
 @contextmanager
 def _answering(folder: Path, shard: int, of: int) -> Iterator[BinaryIO]:
-    """The file of a shard, behind its last whole line, as long as no other process has it."""
+    """Open the file of a shard after its last complete line, locked against other processes."""
     with (folder / f"{shard}-of-{of}.jsonl").open("a+b") as file:
         try:
             take_lock(file, folder)

@@ -1,4 +1,4 @@
-"""The plans that come with the studio, as a start to be edited: all but the place of the data is filled in."""
+"""Plans that come with the studio as a start for editing: complete but for the place of the data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from formats.layouts import LAYOUTS
 from services.batches.plan_file import PLANS, plan_from_text
 
 ROOT = 'root = "" # where it lies: a whole path'
-"""In place of the folder that a shipped plan names as an example."""
+"""Line that replaces the example folder of a shipped plan."""
 _ROOT = re.compile(r"^root = .*$", re.MULTILINE)
 
 
@@ -21,17 +21,17 @@ class ShippedPlan:
 
     name: str
     title: str
-    """Of the data set that it is for."""
+    """Title of its data set."""
     note: str
     """What it makes, in a sentence."""
     profile: str
     text: str
-    """In TOML; its data.root is empty."""
+    """Plan in TOML; its data.root is empty."""
 
 
 @cache
 def shipped_plans() -> tuple[ShippedPlan, ...]:
-    """By their names."""
+    """Return the shipped plans, sorted by file name."""
     found = []
     for file in sorted(PLANS.glob("*.toml")):
         text = file.read_text(encoding="utf-8")
@@ -42,5 +42,5 @@ def shipped_plans() -> tuple[ShippedPlan, ...]:
 
 
 def layouts_in_words() -> Mapping[str, tuple[str, str]]:
-    """Title of each layout of data sets, and what has to lie at its path, by the layout's name in a plan."""
+    """Return title and expected content of each layout of data sets, by the layout's name in a plan."""
     return {name: (layout.title, layout.expected) for name, layout in LAYOUTS.items()}

@@ -1,8 +1,8 @@
-"""What a worker does with a lot: reads sources and captions them, has the language model write, draws images.
+"""A worker's work on a lot: reads sources and captions them, has the language model write, or draws images.
 
-A worker runs in any process on any machine that sees the data set and the image files of the workspace. It knows no
-database: a lot comes in and what became of it goes out, both plain data without pixels. The image files are whole on
-the disk under their hashes before anybody hears of them (`services.batches.io_workers`).
+A worker runs in any process on any machine that sees the data set and the image files of the workspace. It uses no
+database: a lot comes in and its results go out, both plain data without pixels. The image files are complete on the
+disk under their hashes before anybody hears of them (`services.batches.io_workers`).
 """
 
 from __future__ import annotations
@@ -41,30 +41,30 @@ from services.batches.io_workers import (
 
 T = TypeVar("T")
 Awaited = Callable[[], T]
-"""Gives what was asked for, waiting for it where it is made in another process."""
+"""Returns a result, waiting for it while another process makes it."""
 Finish = Callable[[], list[Done]]
-"""Gives what became of the pieces of a lot, once its files are on the disk."""
+"""Returns the results of a lot's pieces, once its files are on the disk."""
 _Sources = Mapping[int, Callable[[], OpenedSource | UnreadSource]]
-"""By the numbers of the pieces."""
+"""Sources by number of the piece."""
 
 
 def stages_of(recipe: Recipe, stage: Pass) -> tuple[StageName, ...]:
-    """The text stages of a pass: those that the captioner says first, then all others."""
+    """Return the text stages of a pass: the leading ones of the captioner, then all others."""
     names = recipe.names
     first = next((place for place, one in enumerate(recipe.stages) if one.producer != "captioner"), len(names))
     return {"captions": names[:first], "language": names[first:], "images": ()}[stage]
 
 
 class Worker:
-    """Does lots of one batch. Models are loaded when they are first needed, and those of another pass let go.
+    """Does lots of one batch. Loads models at first use, and releases those of another pass.
 
-    Without helpers it does one lot at a time, all in the thread that asks. With them `do` may be called from two
-    threads: while models work on a lot, always in one thread, the images of the lot before are saved and the sources of
-    the next one are read. Both lots are in memory.
+    Without helpers it does one lot at a time, all in the calling thread. With them, two threads may call `do`: while
+    models work on a lot, always in one thread, the images of the lot before are saved and the sources of the next are
+    read. Both lots are in memory.
     """
 
     def __init__(self, order: Order, models: Models | None = None) -> None:
-        """`models` stand in for those of the order's profile."""
+        """`models` replace those of the order's profile."""
         self._order = order
         self._models = models or load_models(order.profile)
         self._files = FileWork(order)
@@ -74,10 +74,10 @@ class Worker:
         self._at_models = ThreadPoolExecutor(1, "models") if order.helpers else None
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
-        """What became of each of its pieces. Their `seconds` are those in which no other lot could be at the models.
+        """Return the results of a lot's pieces. Their `seconds` exclude times when another lot could be at the models.
 
-        Raises UserError for what no other lot would be spared, such as a full disk or a model that cannot be loaded,
-        and HelperDied where one of its helpers has: then this worker can do no more.
+        Raises UserError for what every lot would meet, such as a full disk or a model that cannot be loaded, and
+        HelperDied if one of its helpers died: then this worker can do no more.
         """
         began = time.monotonic()
         sources = self._sources(lot)
@@ -90,13 +90,13 @@ class Worker:
         return tuple(replace(one, seconds=seconds / len(lot.pieces)) for one in done)
 
     def close(self) -> None:
-        """End its helpers, and its threads."""
+        """End its helpers and threads."""
         self._io.close()
         if self._at_models is not None:
             self._at_models.shutdown()
 
     def _sources(self, lot: Lot) -> _Sources:
-        """The source of each piece, by its number; one that is wanted for several images once."""
+        """Return the source of each piece, by number; one used for several images is loaded once."""
         if lot.stage == "captions":
             return {piece.id: self._io.submit(FileWork.read, piece) for piece in lot.pieces}
         runs = {_run(piece).source_sha: _run(piece) for piece in lot.pieces}
@@ -189,7 +189,7 @@ class Worker:
         store, seed = stores[_run(piece).source_sha], next_seed(piece.seed, piece.seeds)
         saved, error = store.saved.get((piece.counterfactual, seed)), store.failed.get((piece.counterfactual, seed))
         if saved is None:
-            # What is refused of an image, it is for its pixels; anything else is a mishap.
+            # A refusal (UserError) is about the image's pixels, so its seed is spent; anything else is an accident.
             words = one_line(error) if error is not None else "The image was not drawn, and nothing says why."
             return Done(piece.id, failed=words, seed_spent=isinstance(error, UserError))
         case = saved()
@@ -210,16 +210,16 @@ def _run(piece: Piece) -> SourceRun:
 
 
 class _SavingStore(MemoryStore):
-    """The store of a source whose images are saved as soon as they are there."""
+    """The store of a source whose images are saved as soon as they are drawn."""
 
     def __init__(self, source: OpenedSource, run: SourceRun, io: IoWorkers) -> None:
         super().__init__(source.image, run.values, source.mask)
         self._io = io
         self.saved: dict[tuple[CounterfactualCaption | None, int], Awaited[SavedCase]] = {}
-        """By caption and seed."""
+        """Saved cases by caption and seed."""
         self.failed: dict[tuple[CounterfactualCaption | None, int], Exception] = {}
         self._artifacts: dict[int, tuple[Image.Image, Awaited[StoredImage]]] = {}
-        """By the picture itself: images of one source share its control image, which is written once."""
+        """By id of the picture: images of one source share its control image, which is written once."""
 
     def save_case(self, case: TestCase) -> None:
         image = self._io.submit(FileWork.save, case.image, in_galleries=True)
@@ -237,6 +237,6 @@ class _SavingStore(MemoryStore):
         return self._artifacts[id(picture)][1]
 
     def tell(self, event: Event) -> None:
-        """Hears of an image that could not be made."""
+        """Record an image that could not be made."""
         if isinstance(event, ImageFailed):
             self.failed[event.image.counterfactual, event.image.seed] = event.error

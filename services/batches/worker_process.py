@@ -1,4 +1,4 @@
-"""A worker process: it is started, gets its order, and answers the lots that it is sent until its connection ends."""
+"""A worker process: it starts, gets its order, and answers lots until its connection ends."""
 
 from __future__ import annotations
 
@@ -26,44 +26,44 @@ log = logging.getLogger(__name__)
 
 
 class LotRunner(Protocol):
-    """Does lots. If its order gives it helpers, `do` may be called from two threads."""
+    """Does lots. If its order gives it helpers, two threads may call `do`."""
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
-        """As `Worker.do`."""
+        """Do a lot, as `Worker.do`."""
         ...
 
 
 MakeRunner = Callable[[Order], LotRunner]
-"""Makes a runner in the process that is to do the lots."""
+"""Makes a runner in the process that does the lots."""
 
 
 @dataclass(frozen=True)
 class Ready:
-    """A worker is ready for lots."""
+    """Answer of a worker that is ready for lots."""
 
     process: int
-    """The id of its process."""
+    """Id of its process."""
 
 
 @dataclass(frozen=True)
 class LotDone:
-    """A worker has done a lot."""
+    """Answer of a worker that has done a lot."""
 
     number: int
     done: tuple[Done, ...]
 
 
 Answer = Ready | LotDone | UserError
-"""An error ends the batch: no other lot would be spared it, such as models that cannot be loaded."""
+"""An error ends the batch: every other lot would meet it, such as models that cannot be loaded."""
 
 
 def with_helpers(order: Order, workers: int) -> Order:
-    """The order for each of `workers` on this machine, with its number of helpers."""
+    """Return the order for each of `workers` on this machine, with its number of helpers."""
     return order if order.helpers is not None else replace(order, helpers=helpers_here(workers))
 
 
 def single_threaded_runner(order: Order, make: MakeRunner) -> LotRunner:
-    """A runner for a worker that has one core: its language model does not take all of them."""
+    """Return a runner for a worker with one core: its language model does not use all cores."""
     language = order.profile.language
     if getattr(language, "threads", None) == -1:
         profile = order.profile.model_copy(update={"language": language.model_copy(update={"threads": 1})})
@@ -78,7 +78,7 @@ def start_worker(order: Order, make: MakeRunner) -> tuple[SpawnProcess, Connecti
     process = context.Process(target=serve, args=(theirs,), daemon=True, name="batch worker")
     with _environment_of_a_worker():
         process.start()
-    theirs.close()  # or the end of the worker would not end the connection
+    theirs.close()  # else the end of the worker would not end the connection
     with suppress(OSError):  # it has died already: the connection says so
         ours.send((order, make))
     return process, ours
@@ -86,7 +86,7 @@ def start_worker(order: Order, make: MakeRunner) -> tuple[SpawnProcess, Connecti
 
 @contextmanager
 def _environment_of_a_worker() -> Iterator[None]:
-    """A process that is started meanwhile calculates in one thread, and leaves Ctrl-C to this one."""
+    """Set one thread and no Ctrl-C for processes that start within this context."""
     threads = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = "1"
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -102,14 +102,14 @@ def _environment_of_a_worker() -> Iterator[None]:
 
 def serve(connection: Connection) -> None:
     """Take an order, then do lots until the connection ends."""
-    gc.disable()  # it would look through a million objects while models are loaded: a fifth of the time
+    gc.disable()  # it would scan a million objects while models are loaded: a fifth of the time
     end_with_parent()
-    tqdm.set_lock(threading.RLock())  # its own is one of processes, which stays behind where this one is ended
+    tqdm.set_lock(threading.RLock())  # its default lock is for processes, and is left behind if this one is killed
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         try:
             order, make = connection.recv()
             if order.helpers:
-                # A daemon may start no processes, as they would outlive it where it is killed. Helpers do not.
+                # A daemon may start no processes, as they would outlive it if it is killed. Helpers do not.
                 multiprocessing.current_process().daemon = False
             runner = single_threaded_runner(order, make)
             connection.send(Ready(os.getpid()))
@@ -119,7 +119,7 @@ def serve(connection: Connection) -> None:
             while True:
                 number, lot = connection.recv()
                 connection.send(LotDone(number, runner.do(lot)))
-                gc.enable()  # with the first lot came the models
+                gc.enable()  # the first lot loaded the models
         except UserError as error:
             connection.send(UserError(str(error)))
 
@@ -134,7 +134,7 @@ def _serve_in_threads(connection: Connection, runner: LotRunner) -> None:
             answer = LotDone(number, runner.do(lot))
         except UserError as error:
             answer = UserError(str(error))
-        except BaseException:  # a helper died, or this program is wrong: as in one thread, that ends the worker
+        except BaseException:  # a helper died, or this is a bug: as in one thread, that ends the worker
             log.exception("A worker of a batch ends")
             os._exit(1)
         with answering, suppress(OSError):
