@@ -244,9 +244,9 @@ def _connected(workers: int | None, address: str) -> Any:
                 # No picture goes through the object store: Ray's minimum is enough.
                 ray.init("local", num_cpus=cpus, include_dashboard=False, object_store_memory=100 << 20, **quiet)
         except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-            said = (str(error).strip() or type(error).__name__).splitlines()[0]
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             where = f"No cluster answers at {address}" if address else "Ray does not start on this machine"
-            raise UserError(f"{where}: {said}") from error
+            raise UserError(f"{where}: {reason}") from error
     if not address and ray.util.get_node_ip_address() != "127.0.0.1":
         ray.shutdown()
         raise UserError("This program was on a cluster before, and Ray would now listen on the network: start it anew.")

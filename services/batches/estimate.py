@@ -94,12 +94,12 @@ class Estimate:
     def _hours(self) -> str:
         by_stage, workers = self.hours_by_stage, count_of(self.workers, "worker")
         unknown = [name for name, hours in by_stage.items() if hours is None]
-        told = "; ".join(f"{name} {_duration(hours)}" for name, hours in by_stage.items() if hours is not None)
+        parts = "; ".join(f"{name} {_duration(hours)}" for name, hours in by_stage.items() if hours is not None)
         if self.hours is not None:
-            return f"Time: about {_duration(self.hours)} with {workers} ({told})."
+            return f"Time: about {_duration(self.hours)} with {workers} ({parts})."
         if not self.hours_known:
             return f"Time: {CANNOT_TELL}; none of this was done yet with these models and settings."
-        return f"Time: more than {_duration(self.hours_known)} with {workers} ({told}); {CANNOT_TELL} {_all(unknown)}."
+        return f"Time: more than {_duration(self.hours_known)} with {workers} ({parts}); {CANNOT_TELL} {_all(unknown)}."
 
     def _disk(self) -> str:
         return f"Disk: {CANNOT_TELL}." if self.bytes is None else f"Disk: about {in_bytes(self.bytes)}."

@@ -320,16 +320,16 @@ def settings_of(plan: BatchPlan) -> Settings:
     Raises UserError, with the key as its `field`, for an unknown profile, recipe or setting, for a value that a setting
     does not take, and for contradicting keys.
     """
-    named = plan.make.profile
-    if not named.endswith(".toml") and named not in profile_names():
-        raise _unknown("profile", named, "make.profile", profile_names())
-    own, recipes = load_profile(named), [recipe.name for recipe in known_recipes()]
+    profile_name = plan.make.profile
+    if not profile_name.endswith(".toml") and profile_name not in profile_names():
+        raise _unknown("profile", profile_name, "make.profile", profile_names())
+    profile, recipes = load_profile(profile_name), [recipe.name for recipe in known_recipes()]
     if plan.make.recipe not in recipes:
         raise _unknown("recipe", plan.make.recipe, "make.recipe", recipes)
     recipe = recipe_of(plan.make.recipe)
-    if hindrance := recipe.cannot_draw(own):
+    if hindrance := recipe.cannot_draw(profile):
         raise UserError(f"make.recipe is {recipe.name!r}. {hindrance}", field="make.recipe")
-    defaults = recipe.settings_in(own)
+    defaults = recipe.settings_in(profile)
     plain = defaults.model_dump(mode="json")
     for name, value in plan.make.settings.items():
         section, field = _known_setting(name, plain, recipe)
@@ -338,8 +338,8 @@ def settings_of(plan: BatchPlan) -> Settings:
     if recipe.has("counterfactuals"):
         typed = [stage.settings for stage in recipe.stages if "edit_types" in plain.get(stage.settings, ())]
         if edits.types and typed and f"{typed[0]}.edit_types" not in plan.make.settings:
-            wanted = [name for name in EDIT_TYPES if name in edits.types]
-            plain[typed[0]]["edit_types"] = ", ".join(wanted)  # no model is asked for types that are not drawn
+            names = [name for name in EDIT_TYPES if name in edits.types]
+            plain[typed[0]]["edit_types"] = ", ".join(names)  # no model is asked for types that are not drawn
     elif edits.types or edits.most_share_of_a_word is not None:
         key = "edits.types" if edits.types else "edits.most_share_of_a_word"
         raise UserError(f"{key} is said, but the recipe {recipe.name} makes no edits: take it out.", field=key)
@@ -349,12 +349,12 @@ def settings_of(plan: BatchPlan) -> Settings:
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"][:2])
-        said = _in_toml_words(reason(error, type(defaults)))
-        told = f"The setting {name} in make.settings cannot be {_toml(first['input']):.80}: {said}."
-        raise UserError(told, field="make.settings") from error
+        why = _in_toml_words(reason(error, type(defaults)))
+        message = f"The setting {name} in make.settings cannot be {_toml(first['input']):.80}: {why}."
+        raise UserError(message, field="make.settings") from error
     method = recipe.drawing_method
     drawn_with = method.settings_of(settings)
-    if hindrance := method.refused(own, drawn_with):
+    if hindrance := method.refused(profile, drawn_with):
         raise UserError(f"make.settings asks for what the profile cannot draw. {hindrance}", field="make.settings")
     if plan.images.seeds_a_caption > 1 and (equal := method.equal_images(drawn_with)):
         raise UserError(
@@ -376,10 +376,10 @@ def most_captions(plan: BatchPlan, settings: Settings) -> int | None:
     recipe = recipe_of(plan.make.recipe)
     if not recipe.has("counterfactuals"):
         return 1
-    held = getattr(settings, recipe.stage("counterfactuals").settings)
-    if isinstance(held, PerturbationSettings):
-        return len(held.asked)
-    return held.captions if held.combinations in _SO_MANY else None
+    drawn_with = getattr(settings, recipe.stage("counterfactuals").settings)
+    if isinstance(drawn_with, PerturbationSettings):
+        return len(drawn_with.asked)
+    return drawn_with.captions if drawn_with.combinations in _SO_MANY else None
 
 
 def _number_of_captions(recipe: Recipe) -> str:
@@ -408,14 +408,14 @@ def _known_setting(name: str, plain: Mapping[str, Any], recipe: Recipe) -> tuple
     ]
     section, _, field = name.partition(".")
     if name in SAID_BY_PLAN:
-        said = f"{name} in make.settings is said by {SAID_BY_PLAN[name]} in a plan: take it out there."
+        message = f"{name} in make.settings is said by {SAID_BY_PLAN[name]} in a plan: take it out there."
     elif name in known:
         return section, field
     elif field in plain.get(section, {}):
-        said = f"The recipe {recipe.name} does not read {name} in make.settings: take it out."
+        message = f"The recipe {recipe.name} does not read {name} in make.settings: take it out."
     else:
         raise _unknown("setting", name, "make.settings", known)
-    raise UserError(said, field="make.settings")
+    raise UserError(message, field="make.settings")
 
 
 def _whole(data: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -461,8 +461,8 @@ def _keys_in(file: Path, path: Path) -> list[str]:
             f"The file {file}, which the plan {path} names under choose.keys, is not UTF-8 text."
         ) from error
     except OSError as error:
-        said = f"The file {file}, which the plan {path} names under choose.keys, cannot be read: "
-        raise UserError(f"{said}{error.strerror or error}.", field="choose.keys") from error
+        message = f"The file {file}, which the plan {path} names under choose.keys, cannot be read: "
+        raise UserError(f"{message}{error.strerror or error}.", field="choose.keys") from error
     return [line for line in lines if line.strip()]
 
 
@@ -480,12 +480,12 @@ def _refusal(path: Path, error: ValidationError) -> UserError:
         what = f"the section [{place.key}]" if section else place.key
         needs = _needed(BatchPlan.model_fields[place.key].annotation) if section else ""
         return UserError(f"The plan {path} lacks {what}: add it{needs}.", field=place.key)
-    said = _in_toml_words(reason(error, BatchPlan))
-    given = first["input"]
+    why = _in_toml_words(reason(error, BatchPlan))
+    value = first["input"]
     was = (
-        f" {_toml(given):.60}" if isinstance(given, bool | int | float | str) and first["type"] != "value_error" else ""
+        f" {_toml(value):.60}" if isinstance(value, bool | int | float | str) and first["type"] != "value_error" else ""
     )
-    return UserError(f"The plan {path} has a wrong value{was} at {place.key}: {said}.", field=place.key)
+    return UserError(f"The plan {path} has a wrong value{was} at {place.key}: {why}.", field=place.key)
 
 
 def _needed(section: Any) -> str:
@@ -499,10 +499,10 @@ def _in_toml_words(said: str) -> str:
 
 def _toml_table(name: str, part: Mapping[str, Any]) -> list[str]:
     """Return the TOML lines of a section: its values first, then its tables."""
-    held = {key: value for key, value in part.items() if value not in ({}, [])}
-    values = [f"{_toml_key(key)} = {_toml(value)}" for key, value in held.items() if not isinstance(value, dict)]
+    entries = {key: value for key, value in part.items() if value not in ({}, [])}
+    values = [f"{_toml_key(key)} = {_toml(value)}" for key, value in entries.items() if not isinstance(value, dict)]
     lines = ["", f"[{name}]", *values] if values else []
-    for key, value in held.items():
+    for key, value in entries.items():
         if isinstance(value, dict):
             lines += _toml_table(f"{name}.{_toml_key(key)}", value)
     return lines

@@ -110,18 +110,18 @@ class Planner:
         depend on when somebody stopped."""
         after = 0
         while some := self._ledger.sources(self._number, None, after, TOGETHER):
-            held = self._ledger.source_runs([source.run for source in some if source.run])
+            runs = self._ledger.source_runs([source.run for source in some if source.run])
             for source in some:
-                if source.run and (captions := self._recipe.captions(_bare(held[source.run]))) is not None:
+                if source.run and (captions := self._recipe.captions(_bare(runs[source.run]))) is not None:
                     yield source.item.key, captions
             after = some[-1].id
 
     def _plan_drawing(self, some: Sequence[BatchSource], shared: SelectedCaptions) -> None:
-        held = self._ledger.source_runs([source.run for source in some if source.run])
+        runs = self._ledger.source_runs([source.run for source in some if source.run])
         shapes, without = _Shapes(list), list[NewWork]()
         planning = self._method.planning(self._order.settings)
         for source in some:
-            run = held[source.run or ""]
+            run = runs[source.run or ""]
             captions = self._recipe.captions(_bare(run))
             chosen = shared.chosen.get(source.item.key, ()) if captions is not None else ()
             if captions is None or not chosen:
@@ -140,8 +140,8 @@ class Planner:
         self, shapes: _Shapes, source: BatchSource, run: SourceRun, caption: CounterfactualCaption, seed: int
     ) -> None:
         task = self._order.plan.task_of(source.item.label)
-        own = self._recipe.drawn_with(self._order.settings, _bare(run))
-        key = _image_key(run, task, caption, self._method.name, self._model, own.plain(), seed)
+        drawn_with = self._recipe.drawn_with(self._order.settings, _bare(run))
+        key = _image_key(run, task, caption, self._method.name, self._model, drawn_with.plain(), seed)
         shape = self._method.shape(self._own, run.size)
         shapes[shape].append(NewWork(source.id, key, 0, 0, seed, caption))
 
@@ -150,21 +150,21 @@ class Planner:
         for source in self._ledger.edited(self._number):
             run = self._ledger.source_runs([source.run or ""])[source.run or ""]
             slots: dict[tuple[int, int], list[PlannedDrawing]] = {}
-            wanted: dict[tuple[int, int], CounterfactualCaption | None] = {}
+            captions: dict[tuple[int, int], CounterfactualCaption | None] = {}
             for one in self._ledger.drawings(source.id):
-                found = caption_now(self._recipe, self._runs, source.run or "", run, one.counterfactual)
-                if found is not None:
-                    place, caption = found
+                current = caption_now(self._recipe, self._runs, source.run or "", run, one.counterfactual)
+                if current is not None:
+                    place, caption = current
                     slots.setdefault((place, one.seed), []).append(one)
-                    wanted[place, one.seed] = caption
+                    captions[place, one.seed] = caption
             shapes, left, back = _Shapes(list), dict[int, str](), list[int]()
-            for slot, held in slots.items():
-                caption = wanted[slot]
-                if any(one.begun for one in held):
+            for slot, drawings in slots.items():
+                caption = captions[slot]
+                if any(one.begun for one in drawings):
                     continue
-                if caption is not None and not any(one.counterfactual == caption for one in held):
+                if caption is not None and not any(one.counterfactual == caption for one in drawings):
                     self._add(shapes, source, run, caption, slot[1])
-                for one in held:
+                for one in drawings:
                     if one.counterfactual != caption and not one.skipped:
                         left[one.id] = TAKEN_OUT if caption is None else EDITED
                     elif one.counterfactual == caption and one.skipped:
@@ -179,8 +179,8 @@ def caption_now(
     """Return the place of a caption among those of its run, before or after edits, and the caption to draw there now,
     or None if it was taken out. Return None alone if no version has it.
     """
-    held = recipe.captions(_bare(run))
-    now = held.items if held is not None else ()
+    captions_now = recipe.captions(_bare(run))
+    now = captions_now.items if captions_now is not None else ()
     if caption in now:
         return now.index(caption), caption if caption.used else None
     for version in reversed(runs.history(run_id, recipe.last.name)):

@@ -187,20 +187,20 @@ class BatchRuns:
     def begin(self, number: int) -> None:
         """Queue a batch. Raises UserError if it is done, waits for approval, or another process works on it."""
         status = self.status(number)
-        named = f"“{status.batch.name}”"
+        title = f"“{status.batch.name}”"
         with self._lock:
             if self._place(number) in ("waiting", "running"):
                 return
             if self._place(number) == "stopping":
-                raise UserError(f"{named} is about to stop: begin it when it has.")
+                raise UserError(f"{title} is about to stop: begin it when it has.")
             if status.state in ("running", "stopping"):
-                raise UserError(f"Another process works on {named} already: let it, or pause it first.")
+                raise UserError(f"Another process works on {title} already: let it, or pause it first.")
             if status.state == "done":
-                raise UserError(f"{named} is done: nothing is left to do.")
+                raise UserError(f"{title} is done: nothing is left to do.")
             if status.state == "unplanned":
-                raise UserError(f"The planning of {named} was interrupted: plan it again.")
+                raise UserError(f"The planning of {title} was interrupted: plan it again.")
             if status.state == "approval" and not any(one.left for one in status.passes[:-1]):
-                raise UserError(f"The captions of {named} wait for your yes: approve them first.")
+                raise UserError(f"The captions of {title} wait for your yes: approve them first.")
             self._line_up(number)
 
     def pause(self, number: int) -> None:
@@ -319,16 +319,16 @@ class BatchRuns:
 
 def _read(text: str) -> BatchPlan:
     """Return the plan of a text. Raises UserError; also for a relative path, since a text has no folder."""
-    for name, named in named_paths(text).items():
-        if not named:
+    for name, path in named_paths(text).items():
+        if not path:
             raise UserError(
                 f"{name} is empty: write where it lies, as a whole path on the machine of the studio, such as "
                 "“/data/imagenet”.",
                 field="plan",
             )
-        if not Path(named).is_absolute():
+        if not Path(path).is_absolute():
             raise UserError(
-                f"{name} is {named!r:.200}: write it as a whole path on the machine of the studio, such as "
+                f"{name} is {path!r:.200}: write it as a whole path on the machine of the studio, such as "
                 "“/data/imagenet”.",
                 field="plan",
             )

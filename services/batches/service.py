@@ -326,15 +326,15 @@ class BatchService:
         """Return some captions that would be drawn, with people's edits. The random choice is always the same."""
         batch = self._ledger.get(number)
         found = self._ledger.sample(number, most)
-        recipe, held = recipe_of(batch.recipe), self._ledger.source_runs(list({run for _, run, _ in found}))
+        recipe, runs = recipe_of(batch.recipe), self._ledger.source_runs(list({run for _, run, _ in found}))
         shown = []
         for key, run, planned in found:
-            now = caption_now(recipe, self._workspace.runs, run, held[run], planned)
-            drawn = planned if now is None else now[1]
+            current = caption_now(recipe, self._workspace.runs, run, runs[run], planned)
+            drawn = planned if current is None else current[1]
             if drawn is not None:
-                before = recipe.source_caption({name: value.value for name, value in held[run].values.items()})
+                before = recipe.source_caption({name: value.value for name, value in runs[run].values.items()})
                 edits = edits_in_words(batch.recipe, drawn)
-                shown.append(CaptionSample(key, run, before, edits, drawn.text, held[run].source_sha))
+                shown.append(CaptionSample(key, run, before, edits, drawn.text, runs[run].source_sha))
         return tuple(shown)
 
     def measured(self, batch: Batch) -> Measured:

@@ -100,20 +100,20 @@ def hand_out(workspace: Workspace, batch: int, order: Order) -> Outcome:
 
 def _hand_out(workspace: Workspace, batch: int, order: Order) -> Outcome:
     ledger = workspace.batches
-    held = Planner(workspace, batch, order).next_pass()
-    if held is None:
+    current = Planner(workspace, batch, order).next_pass()
+    if current is None:
         ledger.finish(batch)
         return "done"
-    if held.stage == "images" and held.approved is None:
+    if current.stage == "images" and current.approved is None:
         return "approval"
-    folder = workspace.folder / SHARDS / str(batch) / f"{held.stage}-{order.process}"
+    folder = workspace.folder / SHARDS / str(batch) / f"{current.stage}-{order.process}"
     folder.mkdir(parents=True, exist_ok=True)
     half = folder / f"{LOTS}.tmp"
-    header = _Header(batch, held.stage, held.plan, held.at_once, version(), order.process)
+    header = _Header(batch, current.stage, current.plan, current.at_once, version(), order.process)
     with half.open("w", encoding="utf-8") as file:
         file.write(_line(to_plain(header)))
         number = 0
-        while pieces := ledger.claim(batch, held.stage):
+        while pieces := ledger.claim(batch, current.stage):
             file.write(_line({"lot": number, "pieces": [to_plain(piece) for piece in pieces]}))
             number += 1
         file.flush()
@@ -151,9 +151,9 @@ def work(
             "the same one, or take the lots back and hand them out anew."
         )
     answered = {number for number, _ in _answers(folder)}
-    own = [(number, lot) for number, lot in _lots(folder) if number % of == shard - 1]
-    todo = [(number, lot) for number, lot in own if number not in answered]
-    done = len(own) - len(todo)
+    share = [(number, lot) for number, lot in _lots(folder) if number % of == shard - 1]
+    todo = [(number, lot) for number, lot in share if number not in answered]
+    done = len(share) - len(todo)
     with _answering(folder, shard, of) as file:
         if todo:
             plan = plan_from_text(header.plan, Path(f"of the batch {batch}"))
@@ -163,8 +163,8 @@ def work(
                 for number, results in answers:
                     _append(file, _line({"lot": number, "done": [_plain_done(one) for one in results]}))
                     done += 1
-                    tell(Progress(len(own), done))
-    return Progress(len(own), done)
+                    tell(Progress(len(share), done))
+    return Progress(len(share), done)
 
 
 def _worked_off(
@@ -232,8 +232,8 @@ def _remove(workspace: Workspace, folder: Path) -> None:
     writer = -_header(folder).process
     (folder / LOTS).unlink()
     shutil.rmtree(folder)
-    for held in (workspace.folder / IMAGES, workspace.folder / THUMBNAILS):
-        remove_files_of(held, writer)
+    for folder_of_files in (workspace.folder / IMAGES, workspace.folder / THUMBNAILS):
+        remove_files_of(folder_of_files, writer)
 
 
 def _header(folder: Path) -> _Header:
@@ -259,8 +259,8 @@ def _answers(folder: Path) -> Iterator[tuple[int, tuple[Done, ...]]]:
                 if not line.endswith(b"\n"):
                     break
                 try:
-                    held = json.loads(line)
-                    yield held["lot"], tuple(map(_done, held["done"]))
+                    answer = json.loads(line)
+                    yield answer["lot"], tuple(map(_done, answer["done"]))
                 except (ValueError, KeyError, TypeError) as error:
                     raise UserError(f"{path} has a line that is no answer of a shard: remove it.") from error
 

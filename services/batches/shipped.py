@@ -32,13 +32,13 @@ class ShippedPlan:
 @cache
 def shipped_plans() -> tuple[ShippedPlan, ...]:
     """Return the shipped plans, sorted by file name."""
-    found = []
+    plans = []
     for file in sorted(PLANS.glob("*.toml")):
         text = file.read_text(encoding="utf-8")
         plan = plan_from_text(text, file)
-        title, own = LAYOUTS[plan.data.layout].title, _ROOT.sub(ROOT, text, count=1)
-        found.append(ShippedPlan(plan.name, title, plan.note, plan.make.profile, own))
-    return tuple(found)
+        title, text_to_edit = LAYOUTS[plan.data.layout].title, _ROOT.sub(ROOT, text, count=1)
+        plans.append(ShippedPlan(plan.name, title, plan.note, plan.make.profile, text_to_edit))
+    return tuple(plans)
 
 
 def layouts_in_words() -> Mapping[str, tuple[str, str]]:
