@@ -1,1 +1,1 @@
-"""Curating: images of the workspace are looked through, decided about, and brought in."""
+"""Curation of the workspace's images: looking through, deciding, and importing."""

@@ -1,6 +1,6 @@
-"""The coverage tables: which images there are of each class and edit type, or of each weather and time of day.
+"""Coverage tables: the number of images of each class and edit type, or of each weather and time of day.
 
-The catalogue counts each cell in the write. Here the lines and places are chosen, and the gaps are found.
+The catalogue counts each cell as it writes. This module chooses the lines and places, and finds the gaps.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from storage.curation.catalogue import MOST_LINES, Catalogue
 from study.intervals import wilson
 
 MOST_PLACES = 30
-"""Places in a line that a page shows: an edit can say any time of day."""
+"""Maximum places in a line on a page: an edit can name any time of day."""
 MOST_GAPS = 10
 _ALL = 1_000_000_000
 
@@ -27,57 +27,57 @@ class Head:
     """The head of a line, or of a column."""
 
     value: str
-    """"" for what has none."""
+    """"" for images without a value."""
     images: int
-    """That have it. Of a class or an edit type the cells add up to more where an image has several."""
+    """Number of images with the value. An image with several classes or edit types is in several cells."""
 
 
 @dataclass(frozen=True)
 class CoverageTable:
-    """A coverage table, or as much of it as is shown."""
+    """A coverage table, or the part of it that is shown."""
 
     grid: CoverageGrid
     lines: tuple[Head, ...]
-    """The most common first, what has none last."""
+    """The most common first, images without a value last."""
     places: tuple[Head, ...]
-    """Likewise. All edit types are among them, whether there are images or not."""
+    """Likewise. Includes all edit types, also without images."""
     cells: Mapping[tuple[str, str], Cell]
-    """By line and place; those without an image are left out."""
+    """Cells by line and place, without empty ones."""
     models: tuple[str, ...]
-    """The models under test that have read any image, in order of their names."""
+    """Models under test that have read any image, sorted by name."""
     all_lines: int
-    """Lines that there are, without that of what has none; or that have what was looked for in their name."""
+    """Number of all lines with a value, or of those whose name contains the search text."""
     all_places: int
     images: int
-    """In the workspace."""
+    """Number of images in the workspace."""
     neither: int
-    """Images that no cell has: without an edit of the weather and of the time of day; 0 for the other table."""
+    """Number of images in no cell: without an edit of weather and time of day; 0 for the other table."""
 
     @property
     def facets(self) -> tuple[Facet, Facet]:
-        """What its lines are, and its places."""
+        """Return the facets of the lines and of the places."""
         return facets_of(self.grid)
 
 
 @dataclass(frozen=True)
 class Gap:
-    """A cell in which something is missing."""
+    """A cell that lacks images."""
 
     line: Head
     place: Head
     lacks: Literal["images", "accepted images"]
     cell: Cell | None
-    """None where it has no image."""
+    """None if it has no image."""
 
 
 def facets_of(grid: CoverageGrid) -> tuple[Facet, Facet]:
-    """What the lines of a coverage table are, and its places."""
+    """Return the facets of the lines and of the places of a coverage table."""
     line, place = grid.split(" x ")
     return line, place  # type: ignore[return-value]
 
 
 def cell_filter(grid: CoverageGrid, line: str, place: str) -> ImageFilter:
-    """The images of a cell."""
+    """Return the filter of a cell's images."""
     line_facet, place_facet = facets_of(grid)
     return ImageFilter(facets={line_facet: (line,), place_facet: (place,)})
 
@@ -116,10 +116,10 @@ def coverage_table(catalogue: Catalogue, grid: CoverageGrid = GRIDS[0], find: st
 
 
 def gaps(table: CoverageTable, most: int = MOST_GAPS) -> tuple[Gap, ...]:
-    """The cells that lack most, at most so many: without an image although there are images of the line and images of
-    the place; or without one that was accepted, where any of the table was.
+    """Return at most `most` gaps: cells without an image though their line and place have some; or without an accepted
+    image, if the table has any.
 
-    First come those in which one would expect the most images, were lines and places spread over each other evenly.
+    First come those where even spreading over lines and places would give the most images.
     """
     any_accepted = any(cell.reviews.get("accepted") for cell in table.cells.values())
     found: list[Gap] = []
@@ -136,7 +136,7 @@ def gaps(table: CoverageTable, most: int = MOST_GAPS) -> tuple[Gap, ...]:
 
 
 def sorted_lines(table: CoverageTable, figures: Mapping[str, float | None], falling: bool = True) -> tuple[Head, ...]:
-    """The lines by a figure of each; those without one stand last, and of equal ones the more common first."""
+    """Return the lines sorted by their figures; those without one last, equal ones by frequency."""
     with_one = [head for head in table.lines if figures.get(head.value) is not None]
     rest: Sequence[Head] = [head for head in table.lines if figures.get(head.value) is None]
     return (*sorted(with_one, key=lambda head: figures[head.value] or 0.0, reverse=falling), *rest)
@@ -144,20 +144,20 @@ def sorted_lines(table: CoverageTable, figures: Mapping[str, float | None], fall
 
 @dataclass(frozen=True)
 class Figures:
-    """What a cell says."""
+    """Figures of a cell."""
 
     images: int
     open: int
     accepted: Proportion
-    """Of those that are decided."""
+    """Share of the decided images."""
     read: int
-    """By the model under test."""
+    """Number read by the model under test."""
     wrong: Proportion
-    """Newly wrong, of those that the model gets right or newly wrong."""
+    """Share newly wrong, of those that the model gets right or newly wrong."""
 
 
 def figures_of(cell: Cell | None, model: str) -> Figures:
-    """The figures of a cell, None for one without images. A share of nothing has no value."""
+    """Return the figures of a cell, None for one without images. A share of nothing has no value."""
     reviews = cell.reviews if cell is not None else {}
     stands = cell.models.get(model, {}) if cell is not None else {}
     accepted, newly = reviews.get("accepted", 0), stands.get("newly wrong", 0)

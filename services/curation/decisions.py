@@ -1,8 +1,8 @@
-"""What people decide about images of the catalogue: they accept, reject, tag or relabel one or many of them, take that
-back, and see who decided what. Each thing is a command.
+"""People's decisions on images of the catalogue: commands to accept, reject, tag or relabel one or many, to undo that,
+and to list who decided what.
 
-A session is what a person decides at one go. On request it shows some images once more, without saying so, and tells at
-the end how often the person agreed with themselves.
+A session is one person's sitting. On request it repeats some images without saying so, and reports at the end how often
+the person agreed with themselves.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from storage.workspace import Workspace
 from study.intervals import wilson
 
 WAITS = 10
-"""An image is shown once more after so many other decisions, so that nobody still has it before their eyes."""
+"""Minimum other decisions before an image is repeated, so that nobody remembers it."""
 MOST_REPEATS = 0.2
 
 
@@ -53,7 +53,7 @@ Key = Annotated[
 
 
 class ImagesCommand(Command):
-    """One thing to do with images of the catalogue: with those that are named, or with all that a filter means."""
+    """A command on images of the catalogue: on listed ones, or on all that match a filter."""
 
     entries: Ids = Field(
         (), max_length=MOST_AT_ONCE, description="Images by their numbers in the catalogue, as a list or with commas"
@@ -70,7 +70,7 @@ class ImagesCommand(Command):
 
     @property
     def target(self) -> Target:
-        """The images that are meant. Raises UserError where both entries and a filter name them."""
+        """Return the images meant. Raises UserError if both entries and a filter are given."""
         if self.filter is None:
             return Target(self.entries)
         if self.entries:
@@ -149,18 +149,18 @@ class ReviewFigures(Query, name="review-figures"):
 
 @dataclass(frozen=True)
 class Decided(Change):
-    """What came of a decision, in words too."""
+    """Result of a decision, also in words."""
 
     said: str
-    """In one or two sentences."""
+    """The result in one or two sentences."""
     repeat: int = 0
-    """The image to show once more now; 0 for none."""
+    """Image to repeat now; 0 for none."""
     entry: int = 0
-    """Of an undo: the image that it is about; 0 for several or none."""
+    """For an undo of one image, that image; 0 for several or none."""
 
 
 class CurationDecisions:
-    """Decides, and tells who decided. All methods may be called from any thread."""
+    """Makes and lists decisions. All methods may be called from any thread."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._decisions = workspace.decisions
@@ -170,7 +170,7 @@ class CurationDecisions:
 
     @does
     def decide(self, sent: Decide) -> Decided:
-        """Raises UserError where a filter has another number of images than was expected, or there is none."""
+        """Raise UserError if the filter's number of images differs from the expected one, or it has none."""
         change = self._decisions.review(sent.target, sent.verdict, sent.reason, sent.author, sent.session, sent.key)
         done = {"accepted": "Accepted {}.", "rejected": "Rejected {}.", "open": "Took back what was said of {}."}
         repeat = self._repeat(sent.session) if sent.session is not None and change.decision else 0
@@ -178,7 +178,7 @@ class CurationDecisions:
 
     @does
     def tag(self, sent: TagImages) -> Decided:
-        """Raises UserError as `decide` does, and for a tag that has no name or too long a one."""
+        """Raise UserError as `decide`, and for an empty or too long tag."""
         tag = " ".join(sent.tag.split())
         change = self._decisions.tag(sent.target, tag, sent.put, sent.author, sent.key)
         if sent.put:
@@ -187,14 +187,14 @@ class CurationDecisions:
 
     @does
     def relabel(self, sent: RelabelImages) -> Decided:
-        """Raises UserError as `decide` does, for an empty label, and for images of segmentations."""
+        """Raise UserError as `decide`, for an empty label, and for images of segmentations."""
         label = " ".join(sent.label.split())
         change = self._decisions.relabel(sent.target, label, sent.author, sent.key)
         return _told(change, f"Gave the label “{_safe(label)}” to {{}}.", "labelled so already")
 
     @does
     def undo(self, sent: UndoDecision) -> Decided:
-        """Raises UserError where there is nothing to take back, or it was taken back already."""
+        """Raise UserError if there is nothing to undo, or it was undone already."""
         back = self._decisions.take_back(sent.decision, sent.author, sent.key)
         what = {"review": "the verdict", "tag": "the tag", "label": "the label"}[back.kind]
         done = f"{'Done again' if back.again else 'Taken back'}: {what} “{_safe(back.what)}” on {{}}."
@@ -213,18 +213,18 @@ class CurationDecisions:
 
     @does
     def history(self, asked: DecisionHistory) -> Plain:
-        """Raises UserError for an unknown image."""
+        """Raise UserError for an unknown image."""
         names = "kind what reason author decision restored created"
         return {"history": [facts(said, names) for said in self._decisions.of_entry(asked.entry)]}
 
     @does
     def answer_repeat(self, sent: AnswerRepeat) -> dict[str, bool]:
-        """Raises UserError for an image that the session does not show once more."""
+        """Raise UserError for an image that the session does not repeat."""
         return {"agrees": self._decisions.answer_repeat(sent.session, sent.entry, sent.verdict, sent.reason)}
 
     @does
     def figures(self, asked: ReviewFigures) -> Plain:
-        """Raises UserError for an unknown session."""
+        """Raise UserError for an unknown session."""
         held = self._decisions.session(asked.session)
         seconds = (held.last - held.first).total_seconds() if held.first and held.last else 0.0
         share = wilson(held.agreed, held.repeated, nothing="no image was shown once more yet")
@@ -233,7 +233,7 @@ class CurationDecisions:
             **facts(share, "low high words"),
             "session": held.id,
             "seconds": seconds,
-            # From the first to the last there is one decision less.
+            # From the first to the last, there is one interval less than decisions.
             "an_hour": 3600 * (held.decisions - 1) / seconds if seconds > 0 else None,
             "repeats": held.repeated,
             "same": held.agreed,
@@ -241,7 +241,7 @@ class CurationDecisions:
         }
 
     def _repeat(self, session: int) -> int:
-        """Return the image to show once more now, 0 for none; drawn by the session and its number of decisions."""
+        """Return the image to repeat now, 0 for none; drawn by the session and its number of decisions."""
         held = self._decisions.session(session)
         fate = random.Random(f"{held.id} {held.decisions}")
         if fate.random() >= held.repeats:
@@ -251,7 +251,7 @@ class CurationDecisions:
 
 
 def _told(change: Change, done: str, already: str, repeat: int = 0) -> Decided:
-    """What came of a change, in words; `already` says what the others were before."""
+    """Return a change in words; `already` describes the unchanged images."""
     said = [done.format(count_of(change.changed, "image"))] if change.changed else ["Nothing was changed."]
     if change.same:
         said.append(f"{count_of(change.same, 'image', 'was')} {already}.")

@@ -1,4 +1,4 @@
-"""What the gallery asks: pages of a view, how many fit, and all that is known of one image."""
+"""Queries of the gallery: pages of a view, counts, and everything known of one image."""
 
 from __future__ import annotations
 
@@ -30,64 +30,64 @@ from storage.test_sets.facts import CaseFacts
 from storage.workspace import Workspace
 
 PAGE = 60
-"""Images in a page, where a page of the gallery says nothing else."""
+"""Default number of images in a page."""
 MOST_IN_PAGE = 200
 MOST_HELD = 64
-"""Views that are held at a time; of a million images one takes 0.1 MB, by information 0.9 MB."""
+"""Maximum held views; for a million images one takes 0.1 MB, sorted by information 0.9 MB."""
 MOST_LISTED = 16
-"""Views that no filter describes, whose images are remembered for the next page."""
+"""Views that no filter describes whose images are cached for the next page."""
 LARGEST_PICTURE = 1024
-"""Pixels of the longer side of a person's own picture as it is kept. An embedder looks at fewer."""
+"""Pixels of the longer side of a user's stored picture. An embedder uses fewer."""
 
 
 @dataclass(frozen=True)
 class Totals:
-    """How many images a view has, and how many of each value that it can be filtered by."""
+    """Numbers of images in a view, in all and by each value of each filter."""
 
     count: Count
     facets: Mapping[Facet, Mapping[str, int]]
     checks: Mapping[str, Mapping[str, int]]
-    """By check and outcome."""
+    """Counts by check and outcome."""
     models: Mapping[str, Mapping[str, int]]
-    """By model under test, and where it stands."""
+    """Counts by model under test and standing."""
     histograms: Mapping[str, tuple[Bar, ...]]
-    """Of the checks that were asked for; what the view says of a check's figures does not count for its own."""
+    """Histograms of the requested checks; the view's own limits on a check do not count for it."""
     scores: ScoreCounts | None = None
-    """By the score of validity; None where no image was ever scored. What the view says of scores does not count."""
+    """Counts by validity score; None if no image was ever scored. The view's own limits on scores do not count."""
     score_runs: tuple[ScoreRun, ...] = ()
-    """What the scores come from, by task."""
+    """Score runs by task."""
     waiting: int = 0
-    """Images that may belong to it and cannot be told yet: nobody looked at what they show."""
+    """Images not yet analysed that may belong to the view."""
 
 
 @dataclass(frozen=True)
 class Detail:
-    """All that is known of one image."""
+    """Everything known of one image."""
 
     entry: CatalogueEntry
     case: StoredTestCase | None
-    """None of an image that was imported."""
+    """None for an imported image."""
     facts: CaseFacts | None
-    """What votes and models under test say of it; None of an image that was imported."""
+    """Outcomes of votes and models under test; None for an imported image."""
     source_size: tuple[int, int] | None
     mask_sha: str
-    """That of its run, which lies on the source; "" for none."""
+    """Mask of its run, which fits the source; "" for none."""
     sets: tuple[SetVersion, ...]
-    """The versions of test sets that it is in."""
+    """Versions of test sets that contain it."""
     history: tuple[Said, ...]
-    """What people said of it, the latest first."""
+    """Decisions on it, the latest first."""
     siblings: int
-    """Images of the same source, itself among them."""
+    """Number of images of the same source, including itself."""
 
     def undecided(self) -> Detail:
-        """The same without what people said of it: for who judges it once more and is not to be told."""
+        """Return it without people's decisions, for a person who judges it again."""
         entry = replace(self.entry, verdict="open", reason="", reviewer="", reviewed=None)
         return replace(self, entry=entry, history=())
 
 
 @dataclass(frozen=True)
 class _Listed:
-    """The images of a view in an order of its own."""
+    """The images of a view with its own order."""
 
     entries: tuple[int, ...]
     waiting: int = 0
@@ -111,11 +111,11 @@ class Gallery:
         image_map: ImageMap,
         asked: Callable[[], None] = lambda: None,
     ) -> None:
-        """`asked` is called whenever somebody looks: what is done behind the scenes makes way."""
+        """`asked` is called at each request, so that background work pauses."""
         self._workspace, self._meaning, self._asked = workspace, meaning, asked
         self._near_duplicates, self._map = near_duplicates, image_map
         self.entry = workspace.catalogue.get
-        """Return one image. Raises UserError for an unknown one."""
+        """Returns one image. Raises UserError for an unknown one."""
         self._held = Latest[Held | _Listed](MOST_HELD)
         self._listed = Latest[_Listed | _Alike](MOST_LISTED)
 
@@ -124,9 +124,8 @@ class Gallery:
         return coverage_table(self._workspace.catalogue, grid, find)
 
     def page(self, view: View, at: int = 0, limit: int = PAGE, held: str = "") -> CataloguePage:
-        """Images of a view from the place `at` on (0: the first), at most `limit`. `held` is what `hold` gave for it;
-        where that is forgotten by now the view is as it is. Raises UserError as `Meaning.ranked` and
-        `NearDuplicates.groups` do.
+        """Return images of a view from position `at` (0: the first), at most `limit`. `held` is a name from `hold`; if
+        it is forgotten, the view is evaluated anew. Raises UserError as `Meaning.ranked` and `NearDuplicates.groups`.
         """
         self._asked()
         known = self._held.get(held) or self._known(view)
@@ -140,27 +139,27 @@ class Gallery:
         return self._held.get(held) is not None
 
     def hold(self, view: View) -> str:
-        """Keep which images a view has now, so that what is decided about them moves none: a name for `page`."""
+        """Fix the images that a view has now, so that decisions move none. Return a name for `page`."""
         held = self._known(view) or self._workspace.catalogue.hold(view.filter, view.order)
         name = secrets.token_hex(8)
         self._held.put(name, held)
         return name
 
     def keep_picture(self, picture: bytes) -> str:
-        """Keep a person's own picture for views to name; return its SHA-256. Raises UserError for no picture."""
+        """Store a user's picture for views. Return its SHA-256. Raises UserError if it is no picture."""
         image = read_image(picture).image
         image.thumbnail((LARGEST_PICTURE, LARGEST_PICTURE))
         return self._workspace.images.add(image)
 
     def place(self, view: View, entry_id: int, held: str = "") -> int | None:
-        """Place of an image in a view, or among the images that were held for it; None where it is not in it."""
+        """Return the position of an image in a view, or among its held images; None if absent."""
         known = self._held.get(held) or self._known(view)
         if isinstance(known, _Listed):
             return known.entries.index(entry_id) if entry_id in known.entries else None
         return self._workspace.catalogue.place(view.filter, view.order, entry_id, known)
 
     def thumbnails(self, entries: Sequence[CatalogueEntry]) -> list[bytes]:
-        """The WebP files of their thumbnails, b"" for each that is not made yet."""
+        """Return the WebP files of their thumbnails, b"" for missing ones."""
         return [self._workspace.thumbnails.ready(entry.image_sha) for entry in entries]
 
     def count(self, view: View, held: str = "") -> Count:
@@ -171,12 +170,12 @@ class Gallery:
         return Count(entry_sets.size(known.bits)) if known else self._workspace.catalogue.count(view.filter)
 
     def grows(self, view: View) -> bool:
-        """Whether a batch that it shows the images of is at work, by whichever process."""
+        """Return True if a batch in the view's filter is running, in any process."""
         wanted = set(view.filter.facets.get("batch", ()))
         return any(batch.running for batch in self._workspace.batches.all() if batch.facet in wanted)
 
     def totals(self, view: View, histograms: Sequence[str] = (), held: str = "") -> Totals:
-        """Counts for the filters beside a view; with `held` of those of its images that fit the filter now."""
+        """Return counts for the filters beside a view; with `held`, for its images that match the filter now."""
         catalogue, known = self._workspace.catalogue, self._held.get(held) or self._known(view)
         within = None if known is None else self.ids(view, held)
         wanted = view.filter if within is None else view.filter.among(within)
@@ -210,7 +209,7 @@ class Gallery:
         return tuple(entry for entry, fit in zip(found, fits, strict=True) if fit)
 
     def _known(self, view: View) -> Held | _Listed | None:
-        """The images of a view that no filter can say; None of others."""
+        """Return the images of a view that is more than a filter, else None."""
         if view.is_filter:
             return None
         allowed = self._map.inside(view.region, self._workspace.catalogue.bits(view.filter), view.colours)
@@ -222,7 +221,7 @@ class Gallery:
         return self._listed.put(key, self._looked_at(view, allowed))
 
     def _looked_at(self, view: View, allowed: Bits) -> _Listed | _Alike:
-        """Of the `allowed` images, those of a view that asks what images show."""
+        """Return the images of a view by content, out of the `allowed` ones."""
         waiting = 0
         if view.alike:
             groups = self._near_duplicates.groups(allowed)
@@ -239,7 +238,7 @@ class Gallery:
         return _Listed((*first, *found.entries), max(waiting, found.waiting))
 
     def detail(self, entry_id: int) -> Detail:
-        """All that is known of one image. Raises UserError for an unknown one."""
+        """Return everything known of one image. Raises UserError for an unknown one."""
         workspace = self._workspace
         entry = workspace.catalogue.get(entry_id)
         case = workspace.test_cases.get(entry.test_case) if entry.test_case is not None else None
@@ -257,14 +256,14 @@ class Gallery:
         )
 
     def origin(self, entry_id: int) -> Mapping[StageName, StoredValue]:
-        """What each text stage of its recipe had given when an image was drawn. Raises UserError for an unknown one."""
+        """Return the value of each text stage when an image was drawn. Raises UserError for an unknown one."""
         detail = self.detail(entry_id)
         if detail.case is None:
             return {}
         case, runs = detail.case, self._workspace.runs
         found: dict[StageName, StoredValue] = {}
         for stage in recipe_of(case.lineage.recipe).names:
-            # Values are only ever added: the last one before the image was saved is the one that it was drawn from.
+            # Values are only ever added: the last one before the image was saved is the one it was drawn from.
             before = [value for value in runs.history(case.run_id, stage) if value.created <= case.created]
             if before:
                 found[stage] = max(before, key=lambda value: value.id)

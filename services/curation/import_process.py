@@ -1,4 +1,4 @@
-"""An import in a process of its own: a file that fills the memory ends the import, and not the server."""
+"""Runs an import in its own process: a file that fills the memory ends the import, not the server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ENDED = (
 
 @dataclass(frozen=True)
 class ImportOrder:
-    """What to bring in; the fields are those of `bring_in`."""
+    """An import to run; the fields are those of `bring_in`."""
 
     workspace: Path
     source: Path
@@ -41,8 +41,8 @@ class ImportOrder:
 def bring_in_apart(
     order: ImportOrder, on_progress: Callable[[Progress, int], object], begun: Callable[[int], object]
 ) -> Done:
-    """Do what `bring_in` does in another process. `on_progress` gets the number of rows of the report as well; what it
-    or `begun` raises ends the import. Raises UserError, also when the process ends.
+    """Do `bring_in` in another process. `on_progress` also gets the number of rows of the report; what it or `begun`
+    raises ends the import. Raises UserError, also if the process ends.
     """
     context = own_processes()
     ours, theirs = context.Pipe()
@@ -77,7 +77,7 @@ def bring_in_apart(
 def _bring_in(connection: Connection, order: ImportOrder) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
-    with suppress(OSError):  # Linux: where memory ends, this process goes first
+    with suppress(OSError):  # Linux: if memory runs out, this process is killed first
         Path("/proc/self/oom_score_adj").write_text("1000")
     report = Report()
 

@@ -1,8 +1,7 @@
-"""Reads a folder, a zip or a tar of any known format into a workspace.
+"""Imports a folder, a zip or a tar of any known format into a workspace.
 
-Images come in by batches, their files on the disk before their rows, so an import that was stopped or killed is
-finished by the same one again. What was read to the end once is not read again: it is known by the SHA-256 of what is
-in it.
+Images come in batches, their files on the disk before their rows, so running a stopped or killed import again completes
+it. A completed source is not read again: the SHA-256 of its content identifies it.
 """
 
 from __future__ import annotations
@@ -37,25 +36,25 @@ from storage.engine.rows import whole
 from storage.workspace import Workspace
 
 AT_ONCE = 200
-"""Images whose rows are saved together: what is killed loses no more."""
+"""Images whose rows are saved together: a kill loses no more."""
 MOST_SAID = 1_000_000
-"""Bytes of what files may say of one image."""
+"""Maximum bytes of metadata of one image."""
 _FOLDER = "importing"
-"""In the workspace: pictures that are not in yet. Each import has a folder in it, which goes with it."""
+"""Folder of the workspace for pictures that are not in yet. Each import has its own folder there and removes it."""
 _SHA = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
 class Done:
-    """What came of an import."""
+    """Result of an import."""
 
     imported: Import
     already: bool
-    """The same was brought in before: nothing was changed."""
+    """True if the same source was imported before: nothing was changed."""
 
     @property
     def words(self) -> str:
-        """In a sentence or two, for a person."""
+        """Return the result in a sentence or two, for a person."""
         held = self.imported
         if self.already:
             return f"“{held.name}” was imported already, as number {held.id}: nothing was changed."
@@ -87,14 +86,14 @@ def bring_in(
     begun: Callable[[int], None] = lambda _: None,
     at_once: int | None = None,
 ) -> Done:
-    """Bring in the images of a folder, a zip or a tar of this machine; never what a client names as a path.
+    """Import the images of a folder, a zip or a tar of this machine; never of a path from a client.
 
-    `name` is what the import is called, "" for the name of the source; `layout` a format, or "" to find out; `classes`
-    names the numbers of masks (“0 sky, 1 road”) where the files do not; `labels` are those that are known, () for any.
-    `begun` is told the number of the import once it has one, and may be told it again; the rows of `at_once`
-    images are saved together (`AT_ONCE`).
+    `name` is the import's name, "" for that of the source; `layout` a format, or "" to detect it; `classes` names the
+    numbers of masks (“0 sky, 1 road”) if the files do not; `labels` are the known ones, () for any. `begun` gets the
+    number of the import once it has one, perhaps repeatedly. The rows of `at_once` images are saved together
+    (`AT_ONCE`).
 
-    Raises UserError. What `progress` raises, such as Cancelled, stops the import; what is in by then stays in.
+    Raises UserError. What `progress` raises, such as Cancelled, stops the import; images already in stay.
     """
     require_layout(layout)
     named = parse_classes(classes) if classes.strip() else {}
@@ -139,13 +138,13 @@ def _finish(workspace: Workspace, number: int, imported: Imported) -> Import:
 
 
 def require_layout(layout: str) -> None:
-    """Raises UserError for what is no format; "" is one that has to be found out."""
+    """Raise UserError for an unknown format; "" means to detect it."""
     if layout and layout not in LAYOUTS:
         raise UserError(f"“{layout[:80]}” is no format: choose one of {', '.join(LAYOUTS)}.", field="layout")
 
 
 class _Batches:
-    """Takes examples from the reader, and saves them some at a time."""
+    """Takes examples from the reader, and saves them in groups."""
 
     def __init__(
         self, workspace: Workspace, report: Report, begin: Callable[[], int], held: frozenset[str], at_once: int
@@ -155,7 +154,7 @@ class _Batches:
         self._waiting: list[Example] = []
 
     def take(self, example: Example) -> bool:
-        """One more; whether it is kept. What cannot be kept is told, also of what an earlier try brought in."""
+        """Take one example. Return False and report why if it cannot be kept, also if imported earlier."""
         reason = _why_refused(example)
         if reason:
             self._report.refuse(example.name, reason)
@@ -170,7 +169,7 @@ class _Batches:
         return True
 
     def save(self) -> int:
-        """Save those that wait; returns the number of the import."""
+        """Save the waiting examples. Return the number of the import."""
         images, number = self._workspace.images, self._begin()
         new = []
         for example in self._waiting:
@@ -184,9 +183,9 @@ class _Batches:
 
 
 def content_of(source: Path, scratch: Path) -> str:
-    """The SHA-256 of an archive, or of the names and contents of all files of a folder that are read.
+    """Return the SHA-256 of an archive, or of the names and contents of all files read in a folder.
 
-    Raises UserError where there is nothing to read.
+    Raises UserError if there is nothing to read.
     """
     whole_hash = hashlib.sha256()
     try:
@@ -205,12 +204,12 @@ def content_of(source: Path, scratch: Path) -> str:
 def _digest(path: Path) -> str:
     try:
         return file_hash(path)
-    except OSError:  # the reader will tell of it
+    except OSError:  # the reader will report it
         return "unreadable"
 
 
 def _why_refused(example: Example) -> str:
-    """Why what the files say of an image cannot be kept; "" where it can."""
+    """Return why an image's metadata cannot be kept; "" if it can."""
     if len(example.label) > LONGEST_NAME:
         return f"Its label has {len(example.label):,} characters; at most {LONGEST_NAME} are taken."
     if any(len(name) > LONGEST_NAME for name in (*example.mask_classes.values(), *example.edit_types)):
@@ -236,7 +235,7 @@ def _new_image(example: Example, image: StoredImage, mask: StoredImage | None) -
 
 
 def _checks(told: Any) -> tuple[Check, ...]:
-    """The checks of an image that a studio exported; () for anything else that is called so."""
+    """Return the checks of an image exported by a studio; () for anything else under that name."""
     try:
         found: tuple[Check, ...] = from_plain(tuple[Check, ...], told)  # type: ignore[arg-type]
     except ValidationError:
@@ -251,7 +250,7 @@ def _known(image: ImportedImage) -> str:
 
 @contextmanager
 def room_in(workspace: Workspace) -> Iterator[Path]:
-    """A new room, which goes in the end."""
+    """Make a scratch folder that is removed at the end."""
     room = new_room(workspace)
     try:
         yield room
@@ -260,7 +259,7 @@ def room_in(workspace: Workspace) -> Iterator[Path]:
 
 
 def new_room(workspace: Workspace) -> Path:
-    """A folder on the disk of the workspace for what is not in yet; those of processes that are gone are removed."""
+    """Make a folder on the workspace's disk for images not in yet. Folders of ended processes are removed."""
     try:
         return workspace.scratch(_FOLDER)
     except OSError as error:
@@ -268,7 +267,7 @@ def new_room(workspace: Workspace) -> Path:
 
 
 def remove_room(room: Path) -> None:
-    """Remove such a folder with what is in it."""
+    """Remove such a folder with its content."""
     shutil.rmtree(room, ignore_errors=True)
-    with suppress(OSError):  # another import has its room there
+    with suppress(OSError):  # another import has its folder there
         room.parent.rmdir()

@@ -1,4 +1,4 @@
-"""Imports as a page, a script or the command line ask for them: uploads in the background, lists, into a test set."""
+"""Imports for pages, scripts and the command line: uploads in the background, lists, and into a test set."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class ImportIntoTestSet(Command, name="import-into-test-set"):
 
 @dataclass(frozen=True)
 class InSet:
-    """What came of putting an import into a test set."""
+    """Result of putting an import into a test set."""
 
     version: SetVersion
     added: int
@@ -73,7 +73,7 @@ class InSet:
 
     @property
     def words(self) -> str:
-        """In a sentence, for a person."""
+        """Return the result in a sentence, for a person."""
         if not self.added:
             return f"“{self.version.words}” has all of these images already: nothing was changed."
         already = f"; {self.already} were in it already" if self.already else ""
@@ -83,22 +83,22 @@ class InSet:
 
 @dataclass(frozen=True)
 class ImportState:
-    """How far the import of an upload is, at one moment."""
+    """Progress of the import of an upload at one moment."""
 
     name: str
     state: Literal["running", "done", "failed", "stopped"] = "running"
     done: int = 0
     total: int = 0
-    """Images that were found; 0 as long as nobody knows."""
+    """Number of images found; 0 until it is known."""
     seconds_left: float | None = None
     rows: int = 0
-    """Of its report, so far."""
+    """Number of rows of its report so far."""
     number: int = 0
-    """Of the import, once the first of its images are read; 0 before."""
+    """Number of the import, once its first images are read; 0 before."""
     message: str = ""
-    """What came of it, or why it failed: for a person."""
+    """Result, or reason of a failure, for a person."""
     upload: int = 1
-    """Which upload since the start of the studio."""
+    """Number of the upload since the studio started."""
 
 
 class ImportService:
@@ -106,7 +106,7 @@ class ImportService:
 
     def __init__(self, workspace: Workspace, changes: Changes | None = None) -> None:
         self.stored = workspace.imports
-        """The imports so far, with the reports on their files."""
+        """Stored imports, with the reports on their files."""
         self._workspace, self._changes = workspace, changes or Changes()
         self._lock = threading.Lock()
         self._state: ImportState | None = None
@@ -118,8 +118,8 @@ class ImportService:
         commands.add(StopImport, lambda _: {"stopping": self.stop()})
 
     def require_ready(self, layout: str = "", classes: str = "") -> None:
-        """Raises UserError where an upload could not be brought in, whatever is in it: while another import is going
-        on, and for fields of `import_upload` that cannot be taken.
+        """Raise UserError if no upload can be imported now: while another import runs, and for fields of
+        `import_upload` that are not allowed.
         """
         require_layout(layout)
         try:
@@ -139,11 +139,9 @@ class ImportService:
         labels: Sequence[str] = (),
         test_set: str | None = None,
     ) -> ImportState:
-        """Begin to bring in a zip or a tar that was uploaded, called `file_name` where it came from; `state` tells how
-        far it is. The file is moved, and gone when the import ends. `test_set`: put the images into the draft of that
-        set too, "" for the one that was exported. Other fields are those of `bring_in`.
-
-        Raises UserError as `require_ready` does.
+        """Begin to import an uploaded zip or tar, originally called `file_name`; `state` shows progress. The file is
+        moved, and removed when the import ends. `test_set`: also put the images into the draft of that set, "" for the
+        exported one. Other fields are those of `bring_in`. Raises UserError as `require_ready`.
         """
         shown = whole(" ".join(name.split()) or Path(file_name).stem)[:LONGEST_NAME] or "upload"
         with self._lock:
@@ -177,16 +175,16 @@ class ImportService:
             return self._state
 
     def state(self) -> ImportState | None:
-        """How far the latest upload is; None where there was none since the start of the server."""
+        """Return the progress of the latest upload, or None if there was none since the server started."""
         return self._state
 
     def stop(self) -> bool:
-        """Ask the import of an upload to stop. False where none is going on."""
+        """Ask the import of an upload to stop. Return False if none is running."""
         self._cancelled.set()
         return self._state is not None and self._state.state == "running"
 
     def close(self, seconds: float = 5.0) -> None:
-        """Stop what is going on, and wait for it at most so long."""
+        """Stop the running import, and wait for it at most this many seconds."""
         self.stop()
         if self._thread is not None:
             self._thread.join(seconds)
@@ -194,7 +192,7 @@ class ImportService:
     # Looking
 
     def listed(self) -> dict[str, Any]:
-        """The imports as plain data, how far the one is that is going on, and how far the latest upload came."""
+        """Return the imports as plain data, with the progress of a running one and of the latest upload."""
         state = self.state()
         return {
             "imports": [import_facts(held) for held in self._workspace.imports.all()],
@@ -204,7 +202,7 @@ class ImportService:
 
     @does
     def show(self, asked: ShowImport) -> dict[str, Any]:
-        """Raises UserError for an unknown number."""
+        """Raise UserError for an unknown number."""
         imports, state = self._workspace.imports, self.state()
         page = imports.rows(asked.number, asked.after, asked.limit + 1)
         shown = page[: asked.limit]
@@ -230,7 +228,7 @@ class ImportService:
             state, message = "stopped", "The import was stopped: the same one again goes on with it."
         except UserError as error:
             state, message = "failed", str(error)
-        except Exception as error:  # whoever waits must be told
+        except Exception as error:  # the waiting person must be told
             log.exception("an import failed")
             words = f"The studio itself failed ({type(error).__name__}: {error}); the terminal says more. Try again."
             state, message = "failed", words
@@ -244,9 +242,8 @@ class ImportService:
 
 
 def into_set(workspace: Workspace, number: int, test_set: str = "") -> InSet:
-    """Put the images of a finished import into the draft of a test set, which is begun where there is none.
-
-    Images that are in the set stay as they are there; where all are, nothing is changed. Raises UserError.
+    """Put the images of a finished import into the draft of a test set, which is created if needed. Images already in
+    the set stay as they are; if all are, nothing changes. Raises UserError.
     """
     imported = workspace.imports.get(number)
     if imported.state != "done":
@@ -257,7 +254,7 @@ def into_set(workspace: Workspace, number: int, test_set: str = "") -> InSet:
     if not images:
         raise UserError(f"The import “{imported.name}” has no images.")
     entries = (entry_of(image, imported.name) for image in workspace.imports.images(number))
-    # In one go, so that no draft is left with some of the images, which looks as if it had all.
+    # In one transaction, so that no draft is left with some of the images but looks complete.
     try:
         held = set_of(workspace, wanted)
     except Missing:
@@ -266,7 +263,7 @@ def into_set(workspace: Workspace, number: int, test_set: str = "") -> InSet:
     if held.draft is not None:
         added = sets.add(held.draft.number, entries)
         return InSet(sets.version(held.draft.number), added, len(images) - added)
-    assert held.latest is not None  # a set goes with its last version
+    assert held.latest is not None  # a set is removed with its last version
     if images <= {*sets.chosen(held.latest.number, ImageFilter())}:
         return InSet(held.latest, 0, len(images))
     version, added = sets.begin_draft_with(held.latest.number, entries)
@@ -274,7 +271,7 @@ def into_set(workspace: Workspace, number: int, test_set: str = "") -> InSet:
 
 
 def entry_of(image: ImportedImage, import_name: str) -> SetEntry:
-    """An image that was brought in as it stands in a test set. One whose picture was made here is that test case."""
+    """Return an imported image as an entry of a test set. An image made here is entered as that test case."""
     return SetEntry(
         **cells(image, "image label split mask mask_classes role"),
         source=image.source or image.image,
@@ -284,7 +281,7 @@ def entry_of(image: ImportedImage, import_name: str) -> SetEntry:
 
 
 def import_facts(held: Import) -> dict[str, Any]:
-    """An import as plain data, without its images and rows."""
+    """Return an import as plain data, without its images and rows."""
     return {
         **facts(held, "name source state created images sources rows"),
         "number": held.id,

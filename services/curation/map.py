@@ -1,9 +1,9 @@
-"""The map of images: each has a place in a plane, and those that look alike lie near each other.
+"""The map of images: each has a place in a plane, and similar images lie near each other.
 
-There are two maps. PCA, the plane in which the vectors differ most, is there at once and follows what is embedded.
-UMAP, which keeps neighbours together, takes minutes in a process of its own (compiling it alone takes seconds and a few
-hundred MB), and its places are kept until somebody makes it anew. Both lie in one plane, UMAP two units to the right of
-PCA, so that a region is some corners and nothing else. The same vectors give the same places.
+There are two maps. PCA, the plane in which the vectors differ most, is instant and follows the embedded images. UMAP,
+which keeps neighbours together, takes minutes in its own process (compiling alone takes seconds and a few hundred MB);
+its places are stored until somebody makes it again. Both lie in one plane, UMAP two units to the right of PCA, so that
+a region needs only corners. The same vectors give the same places.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ MapName = Literal["pca", "umap"]
 MAPS: tuple[MapName, ...] = get_args(MapName)
 SEED = 1
 FEWEST = 20
-"""Images that UMAP needs; it looks at fifteen neighbours of each."""
+"""Minimum images for UMAP, which uses fifteen neighbours of each."""
 MOST = 200_000
-"""Images that UMAP takes here: beyond it takes hours and gigabytes."""
+"""Maximum images for UMAP: more would take hours and gigabytes."""
 SAMPLE = 16_384
-"""Images from which the directions of PCA are found."""
+"""Number of images that determine the directions of PCA."""
 UMAP_RIGHT = 2.0
-"""How far UMAP lies to the right in the plane; each map is one unit wide and high."""
+"""Offset of UMAP to the right in the plane; each map is one unit wide and high."""
 COLOURED = 11
-"""Values of a facet that have a colour of their own."""
+"""Values of a facet that have their own colour."""
 Region = Sequence[tuple[float, float]]
 
 log = logging.getLogger(__name__)
@@ -55,20 +55,20 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Layout:
-    """Where images lie on one of the maps."""
+    """Places of images on one of the maps."""
 
     entries: Numbers
     places: Floats
-    """(entries, 2): x to the right, y down; from 0 to 1, of UMAP with x from 2 to 3."""
+    """(entries, 2): x to the right, y down; from 0 to 1, for UMAP with x from 2 to 3."""
 
 
 @dataclass(frozen=True)
 class Making:
-    """How far UMAP is."""
+    """Progress of UMAP."""
 
     working: bool = False
     note: str = ""
-    """What is done now, such as “placing images, 40 %”."""
+    """Current step, such as “placing images, 40 %”."""
     problem: str = ""
 
 
@@ -78,22 +78,22 @@ class Category:
 
     name: str
     value: str
-    """Which the images have; "" of the rest and of what has no value."""
+    """Value of the images; "" for the rest and for images without a value."""
     count: int
 
 
 @dataclass(frozen=True)
 class MapPoints:
-    """The points of a map that fit a filter, for a page."""
+    """The points of a map that match a filter, for a page."""
 
     entries: NDArray[np.uint32]
     places: NDArray[np.uint16]
-    """(points, 2), from 0 to 65,535 over the width and the height of the map."""
+    """(points, 2), from 0 to 65,535 across the width and height of the map."""
     categories: NDArray[np.uint8]
-    """Of each point, its place in the legend."""
+    """Index into the legend for each point."""
     legend: tuple[Category, ...]
     missing: int
-    """Images that fit the filter and are not on the map: not embedded yet, or newer than the map."""
+    """Matching images that are not on the map: not embedded yet, or newer than the map."""
 
 
 class MakeMap(Command, name="make-map"):
@@ -123,7 +123,7 @@ class ImageMap:
     # Where images lie
 
     def layout(self, name: MapName) -> Layout | None:
-        """A map; None for UMAP while there is none."""
+        """Return a map; None for UMAP before it is made."""
         table = self._meaning.table()
         return self._pca_of(table) if name == "pca" else self._umap_of(table)
 
@@ -134,7 +134,7 @@ class ImageMap:
             number = len(table.entries)
             if not number:
                 return Layout(table.entries, np.zeros((0, 2), np.float32))
-            # Found anew whenever there are twice as many, so that a region means the same while images are added.
+            # Recalculated whenever the number doubles, so that a region stays valid while images are added.
             basis = table.version[0], 1 << (number.bit_length() - 1)
             if self._axes is None or self._axes[0] != basis:
                 self._axes = basis, _axes_of(table.rows[: basis[1]])
@@ -174,9 +174,9 @@ class ImageMap:
         return allowed & entry_sets.of_entries(entries, len(allowed) // entry_sets.BYTES)
 
     def points(self, name: MapName, wanted: ImageFilter, colour: str) -> MapPoints:
-        """The points of a map that fit a filter. `colour`: a facet, or "model:" and the name of a model under test.
+        """Return the points of a map that match a filter. `colour`: a facet, or "model:" and a model's name.
 
-        Raises UserError for UMAP while there is none.
+        Raises UserError for UMAP before it is made.
         """
         layout = self.layout(name)
         if layout is None:
@@ -203,7 +203,7 @@ class ImageMap:
                 has = entry_sets.has(catalogue.bits(_having(colour, value)), entries)
                 if has.any():
                     same.setdefault(np.packbits(has).tobytes(), []).append(value)
-            # The classes that all streets protect, say, are one colour.
+            # Values with the same images, such as the classes that all streets protect, share one colour.
             named = {
                 values[0]: ", ".join(values[:3]) + (", …" if len(values) > 3 else "")
                 for values in list(same.values())[:COLOURED]
@@ -214,7 +214,7 @@ class ImageMap:
         return found, tuple(Category(*one, count=count) for one, count in zip(names, counts, strict=True))
 
     def _categories(self, entries: Numbers, colour: str, values: Sequence[str]) -> NDArray[np.uint8]:
-        """Return each entry's colour: the place of its first value, then of the rest, then of those without one."""
+        """Return each entry's colour: the index of its first value, then one for the rest, then one for none."""
         catalogue = self._workspace.catalogue
         found = np.full(len(entries), len(values) + 1, np.uint8)
         found[entry_sets.has(catalogue.bits(_having(colour)), entries)] = len(values)
@@ -226,16 +226,16 @@ class ImageMap:
 
     @property
     def available(self) -> bool:
-        """Whether UMAP is installed."""
+        """Return True if UMAP is installed."""
         return find_spec("umap") is not None
 
     def making(self) -> Making:
-        """How far UMAP is."""
+        """Return the progress of UMAP."""
         with self._lock:
             return self._making
 
     def make(self) -> None:
-        """Begin to make the UMAP map. Raises UserError where it cannot be, or is being made."""
+        """Begin to make the UMAP map. Raises UserError if it cannot be made, or is being made."""
         table = self._meaning.table()
         number = len(table.entries)
         if not FEWEST <= number <= MOST:
@@ -260,7 +260,7 @@ class ImageMap:
         threading.Thread(target=self._watch, args=(process,), name="map", daemon=True).start()
 
     def stop(self) -> None:
-        """Stop it; nothing happens where it is not being made."""
+        """Stop making the map, if it is being made."""
         with self._lock:
             process, self._process = self._process, None
             if process is not None:
@@ -296,7 +296,7 @@ _MODEL = "model:"
 
 
 def _having(colour: str, value: str = "") -> ImageFilter:
-    """The images that have a value of what the points are coloured by, "" for any."""
+    """Return the filter for images with a value of the colouring, "" for any."""
     if colour.startswith(_MODEL):
         return ImageFilter(models={colour.removeprefix(_MODEL): (value,)}) if value else ImageFilter()
     facet: Facet = colour  # type: ignore[assignment]
@@ -319,7 +319,7 @@ def _note(said: str) -> str:
 
 @dataclass(frozen=True)
 class _Axes:
-    """The two directions in which vectors differ most, and how their plane is fitted into the unit square."""
+    """The two directions in which vectors differ most, and the scaling of their plane to the unit square."""
 
     directions: Floats
     low: Floats
@@ -334,7 +334,7 @@ def _axes_of(rows: NDArray[np.float16]) -> _Axes:
     centred = sample - sample.mean(axis=0)
     _, vectors = np.linalg.eigh(centred.T @ centred)
     directions = np.ascontiguousarray(vectors[:, -2:][:, ::-1].T if rows.shape[1] > 1 else np.ones((2, 1)), np.float32)
-    # A direction and its opposite are as good: the one whose largest part is positive is taken, always the same.
+    # A direction and its opposite are equally good: choose the one whose largest part is positive.
     largest = directions[np.arange(2), np.abs(directions).argmax(axis=1)]
     directions *= np.where(largest < 0, -1, 1)[:, None]
     drawn = sample @ directions.T
@@ -342,14 +342,14 @@ def _axes_of(rows: NDArray[np.float16]) -> _Axes:
 
 
 def _in_unit(drawn: Floats, low: Floats, high: Floats) -> Floats:
-    """Fitted into the unit square with equal scales and a margin; what lies beyond is put onto its edge."""
+    """Scale places to the unit square with equal scales and a margin; outliers are clipped to its edge."""
     scale = max(float((high - low).max()), 1e-6)
     fitted = 0.5 + (drawn - (low + high) / 2) * (0.96 / scale)
     return np.clip(fitted, 0, 1).astype(np.float32)
 
 
 def _within(corners: Floats, places: Floats) -> Numbers:
-    """Which places lie inside a polygon, by how often a line from each to the right crosses its edges."""
+    """Return the places inside a polygon, by the number of its edges that a ray to the right crosses."""
     low, high = corners.min(axis=0), corners.max(axis=0)
     near = np.flatnonzero(np.all((places >= low) & (places <= high), axis=1))
     x, y = places[near, 0], places[near, 1]

@@ -1,7 +1,7 @@
-"""Images by what they show: embedded in the background, and found by a text, by another image or by a picture.
+"""Search by image content: images are embedded in the background, and found by a text, another image or a picture.
 
-The vectors are those of the profile's embedder. The worker thread works them out while nobody waits for it, some images
-at a time and the newest first; nothing is loaded before there is an image to embed or something to look for.
+The vectors come from the profile's embedder. The worker thread computes them while it is idle, in batches, the newest
+images first. Nothing is loaded before there is an image to embed or a search.
 """
 
 from __future__ import annotations
@@ -37,57 +37,57 @@ from storage.workspace import Workspace
 
 DOING = "looking at images"
 BATCH_SECONDS = 0.5
-"""What a batch should take: so long a person's job may wait for one."""
+"""Target seconds of a batch: a person's job may wait for one."""
 LARGEST_BATCH = 256
 MOST_FOUND = 2000
-"""Images that a search gives; those behind them have little to do with what was looked for."""
+"""Maximum results of a search; later ones have little to do with it."""
 REMEMBERED = 256
-"""Texts and pictures whose vectors are remembered."""
+"""Number of texts and pictures whose vectors are cached."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A person's own picture that the workspace keeps, by its SHA-256."""
+    """A user's stored picture, by its SHA-256."""
 
     sha: str
 
 
 Wanted = str | int | Picture
-"""What is looked for: a text, what looks like an entry of the catalogue, or like a picture."""
+"""Target of a search: a text, an entry of the catalogue, or a picture."""
 
 
 @dataclass(frozen=True)
 class Filling:
-    """How far the images are embedded."""
+    """Progress of embedding."""
 
     done: int
     total: int
     working: bool = False
-    """Whether more are embedded whenever nobody waits for the worker thread."""
+    """True if more are embedded whenever the worker thread is idle."""
     unreadable: int = 0
-    """Images whose files are missing or damaged: they are left out until the studio is started again."""
+    """Number of images with missing or damaged files: skipped until the studio restarts."""
     problem: str = ""
-    """Why that stopped, in one sentence."""
+    """Why embedding stopped, in one sentence."""
 
     @property
     def words(self) -> str:
-        """ "12,000 of 125,000"."""
+        """Return the progress in words: "12,000 of 125,000"."""
         return f"{self.done:,} of {self.total:,}"
 
 
 @dataclass(frozen=True)
 class Found:
-    """Images in the order of their similarity to what was looked for."""
+    """Images sorted by similarity to the target."""
 
     entries: tuple[int, ...]
     similarities: tuple[float, ...]
-    """Cosines, from -1 to 1, falling. Those of texts are lower than those of images, whatever they say."""
+    """Cosines, from -1 to 1, falling. Those of texts are always lower than those of images."""
     searched: int
-    """Images that were compared."""
+    """Number of images compared."""
     waiting: int
-    """Images that the filter allows and that are not embedded yet."""
+    """Number of images that match the filter but are not embedded yet."""
 
 
 class SearchImages(ImageQuery, name="search-images"):
@@ -114,31 +114,31 @@ class Meaning:
 
     @property
     def embedder(self) -> str:
-        """What the vectors are kept under."""
+        """Return the key of the stored vectors."""
         return embedder_key(self._section)
 
     @property
     def title(self) -> str:
-        """The name of the embedder for people."""
+        """Return the name of the embedder for people."""
         return self._section.title
 
     def table(self) -> VectorTable:
-        """The vectors that are there."""
+        """Return the stored vectors."""
         return self._workspace.vectors.of(self.embedder)
 
     def vectors_of(self, entries: Numbers) -> NDArray[np.float64]:
-        """Return the vectors of entries, NaN for those that have none."""
+        """Return the vectors of entries, NaN for missing ones."""
         return _rows(self.table(), entries)
 
     def placed(self, wanted: Sequence[str | Picture]) -> NDArray[np.float64]:
-        """Return the vectors of texts, and of pictures that are no entries such as sources, NaN for those not yet
-        placed. They are kept beside the vectors of entries.
+        """Return the vectors of texts, and of pictures that are no entries such as sources; NaN for those not yet
+        placed. They are stored apart from the vectors of entries.
         """
         keys = np.array([_key(one) for one in wanted], np.int64)
         return _rows(self._workspace.vectors.of(f"{self.embedder} (beside)"), keys)
 
     def place(self, wanted: Sequence[str | Picture]) -> None:
-        """Work out and keep the vectors of texts and pictures, apart from pictures that cannot be read.
+        """Compute and store the vectors of texts and pictures, skipping unreadable pictures.
 
         Raises UserError if the embedder cannot be loaded.
         """
@@ -156,8 +156,8 @@ class Meaning:
     # Embedding
 
     def begin(self) -> None:
-        """Have the images embedded that have no vector yet, while nobody waits. Called again, it changes nothing, but
-        tries once more to load the embedder where that could not be.
+        """Begin to embed all images without a vector, while idle. Another call only retries to load the embedder if
+        that failed.
         """
         with self._lock:
             self._problem = ""
@@ -167,7 +167,7 @@ class Meaning:
         self._jobs.when_idle(DOING, self._fill)
 
     def hash_later(self, images: Iterable[str]) -> int:
-        """Hash these images while nobody waits, before more are embedded. Return how many cannot be read."""
+        """Hash these images while idle, before more are embedded. Return the number of unreadable ones."""
         wanted = set(images)
         with self._lock:
             unreadable = wanted & self._unreadable
@@ -177,7 +177,7 @@ class Meaning:
         return len(unreadable)
 
     def filling(self) -> Filling:
-        """How far it is; for a page, in milliseconds."""
+        """Return the progress, in milliseconds, for a page."""
         there = self._workspace.catalogue.bits()
         missing = entry_sets.size(self._missing(there))
         total = entry_sets.size(there)
@@ -195,7 +195,7 @@ class Meaning:
         except UserError as error:
             with self._lock:
                 self._problem = str(error)
-        except Exception as error:  # a model may fail in any way; the page says so, and works on
+        except Exception as error:  # a model may fail in any way; the page reports it and keeps working
             log.exception("images cannot be embedded")
             with self._lock:
                 self._problem = f"The embedder failed ({type(error).__name__}); the terminal says more."
@@ -225,13 +225,13 @@ class Meaning:
         return bool(waiting)
 
     def _embed_next(self) -> bool:
-        """Whether there may be more. Raises UserError where no image can be embedded."""
+        """Return whether there may be more. Raises UserError if no image can be embedded."""
         missing = entry_sets.entries_of(self._missing(self._workspace.catalogue.bits()))
         if self._left_out:
             missing = missing[~np.isin(missing, list(self._left_out))]
         if not len(missing):
             return False
-        _ = self._models.embedder  # loading it is not what a batch takes
+        _ = self._models.embedder  # loads it now, as loading must not count as time of the batch
         began = time.monotonic()
         batch = missing[: -self._batch - 1 : -1]
         self.embed(batch.tolist())
@@ -240,7 +240,7 @@ class Meaning:
         return len(missing) > len(batch)
 
     def embed(self, entries: Sequence[int]) -> None:
-        """Embed and save these; what has no readable image is left out from then on."""
+        """Embed and save these entries; those without a readable image are skipped from now on."""
         shas = self._workspace.vectors.images_of(entries)
         images: dict[str, Image.Image] = {}
         hashed, hashes = self._workspace.test_sets.hashes(shas.values()), dict[str, ImageHashes]()
@@ -251,7 +251,7 @@ class Meaning:
                 if sha not in images:
                     picture = self._workspace.images.load(sha)
                     images[sha] = picture.convert("RGB")
-                    if sha not in hashed:  # while it is decoded: what looks alike is asked for later
+                    if sha not in hashed:  # while it is decoded, for a later search for near-duplicates
                         hashes[sha] = hashes_in(picture)
             except (UserError, OSError, ValueError):
                 log.exception("the image of entry %s cannot be embedded", entry)
@@ -285,11 +285,11 @@ class Meaning:
         return {"test_cases": rows, "searched": found.searched, "waiting": found.waiting}
 
     def ranked(self, wanted: Wanted, allowed: Bits, most: int = MOST_FOUND) -> Found:
-        """Those of the `allowed` entries that come nearest to what is wanted, at most `most`; an entry is not like
-        itself. What is not embedded yet is left out, and will be embedded.
+        """Return the `allowed` entries nearest to the target, at most `most`; an entry does not match itself. Images
+        not embedded yet are left out, and will be embedded.
 
-        Raises UserError for a text without a word, for an entry or a picture that does not exist, and where the
-        embedder cannot be loaded.
+        Raises UserError for a text without a word, for a missing entry or picture, and if the embedder cannot be
+        loaded.
         """
         vector = self.vector_of(wanted)
         table = self.table()
@@ -307,7 +307,7 @@ class Meaning:
         return Found(tuple(entries.tolist()), tuple(figures.tolist()), searched, max(waiting, 0))
 
     def vector_of(self, wanted: Wanted) -> Floats:
-        """Where it lies among the images, of length 1. That of a text or a picture is remembered."""
+        """Return the unit vector of a target. Vectors of texts and pictures are cached."""
         if isinstance(wanted, str):
             return self._text_vector(" ".join(wanted.split()))
         if isinstance(wanted, Picture):
@@ -333,13 +333,13 @@ class Meaning:
 
 
 def _key(wanted: str | Picture) -> int:
-    """The number under which the vector of a text or a picture is kept."""
+    """Return the number under which the vector of a text or a picture is stored."""
     sha = wanted.sha if isinstance(wanted, Picture) else hashlib.sha256(wanted.encode()).hexdigest()
     return int(sha[:15], 16)
 
 
 def _rows(table: VectorTable, keys: Numbers) -> NDArray[np.float64]:
-    """Return the rows of a table by their numbers, NaN for those that are not there."""
+    """Return the rows of a table by their numbers, NaN for missing ones."""
     found = np.full((len(keys), table.rows.shape[1]), np.nan)
     if len(table.entries):
         order = np.argsort(table.entries)

@@ -1,18 +1,17 @@
-"""Images that look alike: those of one, and the groups among all that a filter means.
+"""Near-duplicates of one image, and groups of near-duplicates among the images of a filter.
 
-Two images look alike where their vectors and their perceptual hashes both say so. Either alone would not do: hashes
-take the images of one source for each other, whose geometry is the same, and vectors take two streets at dusk for each
-other. Images of one source are compared more strictly: a small change of one may be all that makes it a test case.
+Two images are near-duplicates if both their vectors and their perceptual hashes are close. Neither is enough alone:
+hashes confuse images of one source, whose geometry is the same, and vectors confuse two streets at dusk. Images of one
+source are compared more strictly: a small change may be all that makes a test case.
 
-Measured with the embedded CLIP on 2,000 scenes of the drawn world, of which none is like another (`BETWEEN`): of
-999,000 pairs none is taken for alike, where the vectors alone take 12 pairs; and of 600 copies (saved as JPEG of
-quality 60 or 85, 10 % brighter, scaled to three quarters and back, cut off by 4 of 256 pixels, with noise of 4 levels)
-all are found. Of other copies of 200 scenes 98 % are found that were mirrored, 94 % saved as JPEG of quality 30, 82 %
-shifted by 3 %, 68 % with a word across them, 62 % cropped by 5 % at each edge, and 5 % cropped by 10 %; of pairs of
-scenes with the same things in the same light, 3 % are taken for alike. Between images of one source (`WITHIN`), of
-those that differ in the weather 0.1 % are taken for alike, in the time of day none, in the colour of one thing 2.4 %,
-in the ground 6.5 % (little of it shows); of the copies, all that were saved as JPEG or scaled are found, 99 % of those
-with noise, 95 % of the brighter ones, 54 % of those cut off.
+Measured with the embedded CLIP on 2,000 different scenes of the drawn world (`BETWEEN`): of 999,000 pairs, none is
+taken for a near-duplicate, while vectors alone take 12 pairs. Of 600 copies (JPEG of quality 60 or 85, 10 % brighter,
+scaled to three quarters and back, cut off by 4 of 256 pixels, with noise of 4 levels), all are found. Of other copies
+of 200 scenes, these are found: mirrored 98 %, JPEG of quality 30 94 %, shifted by 3 % 82 %, with a word across 68 %,
+cropped by 5 % at each edge 62 %, cropped by 10 % 5 %. Of pairs of scenes with the same things in the same light, 3 %
+are taken. Between images of one source (`WITHIN`), these are taken: differing in the weather 0.1 %, in the time of day
+none, in the colour of one thing 2.4 %, in the ground 6.5 % (little of it shows). Of the copies, all saved as JPEG or
+scaled are found, 99 % of those with noise, 95 % of the brighter ones, 54 % of those cut off.
 """
 
 from __future__ import annotations
@@ -43,13 +42,13 @@ log = logging.getLogger(__name__)
 
 
 WITHIN, BETWEEN = (0.98, 3), (0.97, 10)
-"""Two images of one source, or of different sources or none, look alike where the cosine of their vectors is above the
-first number, and their perceptual hashes differ in so many bits at most as the second one says.
+"""Limits for two images of one source, and for two others, to be near-duplicates: the cosine of their vectors is above
+the first number, and their perceptual hashes differ in at most the second number of bits.
 """
 MOST_OF_ONE = 200
-"""Near-duplicates of one image that are looked at."""
+"""Maximum near-duplicates of one image to check."""
 MOST_COMPARED = 20_000
-"""Images among which groups are looked for: each is compared with each."""
+"""Maximum images to search for groups: each is compared with each."""
 MOST_PAIRS = 100_000
 
 
@@ -59,25 +58,25 @@ class Alike:
 
     entry: int
     similarity: float
-    """The cosine of their vectors."""
+    """Cosine of their vectors."""
     distance: int
-    """Bits by which their perceptual hashes differ; of images of different sources also when one is mirrored."""
+    """Number of differing bits of their perceptual hashes; for different sources, also against the mirror image."""
     same_source: bool
 
 
 @dataclass(frozen=True)
 class AlikeGroups:
-    """Groups of entries that look alike, directly or through others: the largest first, each in order."""
+    """Groups of entries that look alike, directly or through others: the largest first, each sorted."""
 
     groups: tuple[tuple[int, ...], ...]
     compared: int
-    """Images that were compared with each other."""
+    """Number of images compared."""
     waiting: int
-    """Images that are not embedded yet, and those that may look like others and have no hash yet; both come."""
+    """Images that are not embedded yet, and candidates without a hash; both follow in the background."""
     complete: bool
-    """Whether all pairs were looked at; there are very many of them where it is not."""
+    """True if all pairs were checked; False if there are too many."""
     unreadable: int = 0
-    """Images that may look like others, and whose files are missing or damaged: they were left out."""
+    """Candidates whose files are missing or damaged: left out."""
 
 
 class NearDuplicatesOf(Command, name="near-duplicates", looks=True):
@@ -91,7 +90,7 @@ class NearDuplicateGroups(ImageQuery, name="near-duplicate-groups"):
 
 
 class NearDuplicates:
-    """Finds them. All methods may be called from any thread."""
+    """Finds near-duplicates. All methods may be called from any thread."""
 
     def __init__(self, workspace: Workspace, meaning: Meaning) -> None:
         self._workspace, self._meaning = workspace, meaning
@@ -113,7 +112,7 @@ class NearDuplicates:
         )
 
     def of(self, entry: int) -> tuple[Alike, ...]:
-        """Return what looks like an entry, the most similar first. Raises UserError for an unknown entry."""
+        """Return the near-duplicates of an entry, the most similar first. Raises UserError for an unknown entry."""
         vector, table = self._meaning.vector_of(entry), self._meaning.table()
         inside = entry_sets.has(self._workspace.catalogue.bits(), table.entries) & (table.entries != entry)
         rows, cosines = nearest(table.rows, vector, MOST_OF_ONE, inside)
@@ -124,7 +123,7 @@ class NearDuplicates:
         return tuple(alike for _, alike in self._judged(pairs, images, hashes))
 
     def groups(self, allowed: Bits) -> AlikeGroups:
-        """The groups among the `allowed` entries. No file is opened: what has no hash yet gets one in the background.
+        """Return the groups among the `allowed` entries. Opens no file: missing hashes are computed in the background.
 
         Raises UserError for more than `MOST_COMPARED` images.
         """

@@ -1,8 +1,8 @@
-"""A plan that fills a cell of a coverage table: runs that begin from sources which have few of its images, or none.
+"""A plan that fills a cell of a coverage table: new runs from the sources with the fewest of its images.
 
-Nothing is drawn by a plan. Its runs wait in Explore, where a person runs their text stages, sees what would be made,
-and says yes. Which edits are made is said in two ways. Edit types are a setting of the keywords' stage, so a model
-still names the keywords. A weather and a time of day are words: there keywords and alternatives are a person's edit.
+A plan draws nothing. Its runs wait in Explore, where a person runs their text stages, sees what would be made, and
+approves. The edits are set in two ways. Edit types are a setting of the keywords' stage, so a model still names the
+keywords. Weather and time of day are words: there, keywords and alternatives are a person's edit.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from storage.runs.branches import Branch, LatestRun
 
 MOST_SOURCES = 20
 BY_WORDS: tuple[EditType, ...] = ("weather", "time of day")
-"""The edit types of the table whose cells are alternatives."""
+"""Edit types of the table whose cells are alternatives."""
 _LOOKED_AT = 200
-"""Runs that are looked at for one that can be used."""
+"""Maximum runs checked for usable ones."""
 Values = Mapping[StageName, StageValue[Any]]
 
 
 class CellCommand(Command):
-    """One cell of a coverage table."""
+    """A command on one cell of a coverage table."""
 
     grid: CoverageGrid = Field(GRIDS[0], description="Which table")
     line: str = Field(max_length=1200, description="The class, or the weather; empty for no edit of the weather")
@@ -66,38 +66,38 @@ class PlanCell(CellCommand, name="plan-cell"):
 
 @dataclass(frozen=True)
 class PlannedSource:
-    """A source image of which more images are wanted."""
+    """A source image that needs more images."""
 
     run: str
-    """The id of its latest run, from which the new one begins."""
+    """Id of its latest run, from which the new one begins."""
     name: str
-    """Of that run."""
+    """Name of that run."""
     source_sha: str
     images: int
-    """What the cell has of it now."""
+    """Number of its images in the cell."""
     waiting: int
-    """Runs of an earlier plan for the same edit type that have no image yet."""
+    """Runs of an earlier plan for the same edit type without an image."""
 
 
 @dataclass(frozen=True)
 class CellPlan:
-    """What a plan begins: a run a source."""
+    """Runs that a plan begins, one for each source."""
 
     sources: tuple[PlannedSource, ...]
     available: int
-    """Sources that it could begin from, `sources` among them. Of a weather or a time of day it may be fewer, since
-    their words are looked at one after another."""
+    """Number of usable sources, including `sources`. For weather or time of day it may be too low, since their words
+    are checked one by one."""
     captions: int | None
-    """So many the new runs write at most, all together; None where their settings set no number."""
+    """Maximum captions of all new runs together; None if their settings set no number."""
     images: int | None
-    """So many they draw at most; None as for `captions`."""
+    """Maximum images; None as for `captions`."""
     seconds: float | None
-    """Drawing that takes so long at most; None where it cannot be told."""
+    """Maximum seconds of drawing; None if unknown."""
 
 
 @dataclass(frozen=True)
 class BegunPlan:
-    """The runs that a plan has begun, a source each."""
+    """Runs that a plan has begun, one for each source."""
 
     runs: tuple[str, ...]
     plan: CellPlan
@@ -119,12 +119,12 @@ class CellPlans:
 
     @does
     def describe(self, command: DescribeCellPlan) -> CellPlan:
-        """Raises UserError for a cell that no plan can fill, saying why."""
+        """Raise UserError for a cell that no plan can fill, with the reason."""
         return self._plan(command)[0]
 
     @does
     def begin(self, command: PlanCell) -> BegunPlan:
-        """Raises UserError as `describe`; then nothing is begun."""
+        """Raise UserError as `describe`; then nothing is begun."""
         with self._runs.changing:
             plan, begins = self._plan(command)
             return BegunPlan(self._workspace.runs.branch([one.branch for one in begins]), plan)
@@ -158,7 +158,7 @@ class CellPlans:
     def _begin(
         self, latest: LatestRun, wanted: Mapping[EditType, str], command: CellCommand, images: int
     ) -> _Begin | None:
-        """None for a run that cannot make the edits."""
+        """Return None for a run that cannot make the edits."""
         run = self._workspace.runs.get(latest.run)
         if task_problem(run.task):
             return None
@@ -204,7 +204,7 @@ class CellPlans:
         return self._by_person(run, settings, values, {"keywords": keywords, "alternatives": alternatives})
 
     def _by_person(self, run: Run, settings: Settings, values: Values, edited: Mapping[StageName, Any]) -> Values:
-        """With edits of a person. What is stale before them is kept, as a person can: the words that change are its."""
+        """Add a person's edits. Stale values before them are kept, as a person may: the words to change are in them."""
         recipe, pixels, stale = (
             recipe_of(run.recipe),
             self._runs.pixels(run.source_sha),
@@ -277,18 +277,18 @@ def _edits_words(recipe: Recipe) -> bool:
 
 
 def _before_keywords(run: Run) -> tuple[StageName, ...]:
-    """The stages with a value on which no edit type bears: what a person corrected there is kept."""
+    """Return the stages with a value that no edit type affects: a person's corrections there are kept."""
     names = recipe_of(run.recipe).names
     return tuple(name for name in names[: names.index("keywords")] if name in run.values)
 
 
 def _limited(settings: Settings, wanted: Mapping[EditType, str]) -> Settings:
-    """The settings of a run that makes these edits only. Where each has its word, all are made at once.
+    """Return the settings of a run that makes only these edits; given words are all applied at once.
 
-    Its seeds are new ones: with those that come next, a new run would draw again what an earlier one of its source has.
+    Its seeds are random: the next seeds would draw an earlier run's images of this source again.
     """
     captions: dict[str, Any] = {}
-    if settings.counterfactuals.combinations == "chosen":  # of edits that are not made here
+    if settings.counterfactuals.combinations == "chosen":  # these were chosen among edits that are not made here
         captions = {"combinations": "spread", "chosen": ()}
     if any(wanted.values()):
         captions = {"combinations": "spread", "chosen": (), "edits_at_once": len(wanted)}
@@ -302,8 +302,8 @@ def _limited(settings: Settings, wanted: Mapping[EditType, str]) -> Settings:
 
 
 def _captions(settings: Settings, values: Values) -> int | None:
-    """So many captions a run writes at most; None where only its alternatives say."""
-    if "alternatives" in values:  # one word for each keyword, all at once
+    """Return the maximum captions of a run; None if it depends on its alternatives."""
+    if "alternatives" in values:  # one word for each keyword, all in one caption
         return 1
     chosen = settings.counterfactuals
     return None if chosen.combinations in ("all", "one of each") else chosen.captions

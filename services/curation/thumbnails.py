@@ -1,8 +1,8 @@
-"""Makes the thumbnails that are missing, those of the newest images first, while nothing else is worked on.
+"""Makes missing thumbnails, those of the newest images first, while nothing else runs.
 
-New images have theirs already, and what a gallery shows is made as it asks for it. So only images of older workspaces,
-and of imports and restored backups, are left for here. What was looked through is kept (`storage.thumbnails.Seen`):
-each entry of the catalogue is looked at once, and a start where nothing is new costs one question and one small file.
+New images have theirs already, and the gallery makes the ones it shows. So only images of older workspaces, imports and
+restored backups are left for this. Checked ranges are stored (`storage.thumbnails.Seen`): each entry of the catalogue
+is checked once, and a start without new entries costs one query and one small file.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from core.errors import UserError
 from storage.thumbnails import Seen, Thumbnails
 
 LOOK_SECONDS = 5.0
-"""So long until it looks again whether something came in, or whether what it makes way for is done."""
+"""Seconds between two checks for new entries, or for the end of other work."""
 REST_SECONDS = 1.0
-"""So long it rests after somebody looked at the gallery: what they see is made as they ask for it."""
+"""Seconds of rest after somebody used the gallery, which makes the thumbnails it shows."""
 _AT_ONCE = 500
-"""Entries asked for together. Where all have their thumbnails that is some milliseconds of looking."""
+"""Entries per query; if all have their thumbnails, checking takes some milliseconds."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class FillProgress:
-    """How far the thumbnails are."""
+    """Progress of the thumbnails."""
 
     left: int
-    """Images of the catalogue that were not looked at yet, at most; some of them have their thumbnails."""
+    """Maximum number of unchecked images of the catalogue; some of them have thumbnails."""
     made: int
-    """Thumbnails made since the start."""
+    """Number of thumbnails made since the start."""
 
 
 class ThumbnailFill:
-    """One thread that fills in thumbnails. All methods may be called from any thread.
+    """One thread that makes missing thumbnails. All methods may be called from any thread.
 
-    It is no idle work of the job queue, since after each such piece the pages look whether anything is new, and a
-    million pieces would keep them looking. It rests as long as `idle` says that something is worked on, and while
-    somebody looks at the gallery (`give_way`); `saved` gives another number after every commit. Its priority is the
-    usual one: a thread that is rarely given a core may hold Python's lock meanwhile, and then every request waits for
-    it. Decoding and encoding, where nearly all of its time goes, hold no lock.
+    It is not idle work of the job queue: after each such piece the pages check for news, and a million pieces would
+    keep them busy. It rests while `idle` returns False, and while somebody uses the gallery (`give_way`); `saved`
+    returns another number after every commit. Its priority is normal: a thread that rarely gets a core may hold
+    Python's lock meanwhile, and then every request waits for it. Decoding and encoding, nearly all of its time, hold no
+    lock.
     """
 
     def __init__(self, thumbnails: Thumbnails, saved: Callable[[], int], idle: Callable[[], bool]) -> None:
@@ -55,28 +55,28 @@ class ThumbnailFill:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Fill in what is missing now, and what comes in later, until `close`."""
+        """Make missing thumbnails now and later, until `close`."""
         if self._thread is None and not self._closing.is_set():
             self._thread = threading.Thread(target=self._serve, name="thumbnails", daemon=True)
             self._thread.start()
 
     def close(self, seconds: float = 5.0) -> None:
-        """Make nothing more; wait for the thumbnail that is being made at most so long."""
+        """Stop, and wait at most this many seconds for the current thumbnail."""
         self._closing.set()
         if self._thread is not None:
             self._thread.join(seconds)
 
     def give_way(self) -> None:
-        """Somebody looks at the gallery now."""
+        """Rest, since somebody uses the gallery now."""
         self._rests_until = time.monotonic() + REST_SECONDS
 
     def progress(self) -> FillProgress:
-        """How far it is."""
+        """Return the progress."""
         gaps = unseen(self._seen or self._thumbnails.seen(), self._thumbnails.latest_entry()).gaps
         return FillProgress(sum(last - first + 1 for first, last in gaps), self._made)
 
     def fill(self) -> bool:
-        """Fill in what is missing while nobody needs the machine; return True if nothing is. Raises OSError."""
+        """Make missing thumbnails while the machine is idle; return True if none is left. Raises OSError."""
         seen = self._seen or self._thumbnails.seen()
         while (before := unseen(seen, self._thumbnails.latest_entry())).gaps:
             *others, (first, last) = before.gaps
@@ -90,7 +90,7 @@ class ThumbnailFill:
         return True
 
     def _look_through(self, first: int, last: int) -> tuple[int, bool]:
-        """Some entries from `last` down; the highest number that is left to be looked at, and whether to go on."""
+        """Check some entries from `last` down. Return the highest number left to check, and whether to go on."""
         pictures = self._thumbnails.pictures(first, last, _AT_ONCE)
         for number, *shas in pictures:
             while (rest := self._rests_until - time.monotonic()) > 0 and not self._closing.wait(rest):
@@ -100,7 +100,7 @@ class ThumbnailFill:
             for sha in filter(None, shas):
                 try:
                     self._made += self._thumbnails.fill(sha)
-                except UserError as error:  # whoever looks at the image is told
+                except UserError as error:  # reported when somebody looks at the image
                     log.info("there is no thumbnail of %s: %s", sha, error)
         return (pictures[-1][0] - 1 if len(pictures) == _AT_ONCE else first - 1), True
 
@@ -117,7 +117,7 @@ class ThumbnailFill:
 
 
 def unseen(seen: Seen, latest: int) -> Seen:
-    """The same with the entries that came in since as a gap, up to the latest one."""
+    """Return `seen` with a gap for new entries, up to the latest one."""
     if latest <= seen.latest:
         return seen
     gaps = seen.gaps

@@ -1,6 +1,6 @@
 """The process that makes the UMAP map: `python -m services.curation.umap_process ROWS COUNT DIMENSIONS SEED TARGET`.
 
-It says on its output how far it is. The target takes its name when all of it is there.
+It prints its progress. The target gets its name once it is complete.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ NEIGHBOURS, CLOSENESS = 15, 0.1
 
 
 def main(arguments: list[str]) -> int:
-    """The exit code."""
+    """Make the map and return the exit code."""
     rows_path, count, dimensions, seed, target = arguments
     os.nice(10)
     print("loading", flush=True)

@@ -1,6 +1,6 @@
-"""What somebody looks at in the catalogue, as the address of the gallery says it: a filter, and an order.
+"""A view of the catalogue, as in the address of the gallery: a filter, and an order.
 
-A view is a question: what fits it changes with the workspace. A test set is a list, and never changes by itself.
+A view is a query: its images change with the workspace. A test set is a list, and never changes by itself.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from core.image_filter import FACETS, FIELD, LONGEST_VALUE, ImageFilter, packed,
 from services.edit_conflicts import LARGEST_ID
 
 MOST_CORNERS = 200
-"""Corners of a region of the map."""
+"""Maximum corners of a region of the map."""
 REST = ("others", "none")
-"""What the map calls images that have only values without a colour of their own, and those that have no value."""
+"""Map names of images whose values have no own colour, and of images without a value."""
 MOST_COLOURS = 30
-"""Colours of the map that a view may name."""
+"""Maximum colours of the map in a view."""
 LONGEST_LIST = 14_000
 _ONCE = ("like", "near", "picture", "alike", "region", "sort", "falling")
 _SHA = re.compile(r"[0-9a-f]{64}")
@@ -32,26 +32,26 @@ _SHA = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class ShownColours:
-    """Colours of the map that were shown when a region was picked. An image has the colour of its first value."""
+    """Colours shown on the map when a region was picked. An image has the colour of its first value."""
 
     by: str
-    """What the points are coloured by: a facet, or "model:" and the name of a model under test."""
+    """Colouring of the points: a facet, or "model:" and the name of a model under test."""
     values: tuple[tuple[str, bool], ...] = ()
-    """Those with a colour of their own, in the order of the legend, and whether they are shown."""
+    """Values with their own colour, in legend order, each with True if it is shown."""
     others: bool = False
-    """Whether images that have only other values are shown."""
+    """True if images with only other values are shown."""
     none: bool = False
-    """Whether images that have no value are shown."""
+    """True if images without a value are shown."""
 
     @property
     def parts(self) -> list[str]:
-        """What an address says."""
+        """Return the parts for an address."""
         shown = [f"{'+' if shown else '-'}{value}" for value, shown in self.values]
         return [self.by, *shown, *(name for name in REST if getattr(self, name))]
 
     @staticmethod
     def of(parts: list[str]) -> ShownColours | None:
-        """What such parts say; None where there are none. Raises UserError for parts that mean nothing."""
+        """Return the colours in such parts; None without parts. Raises UserError for invalid parts."""
         if not parts:
             return None
         by, *shown = parts
@@ -68,34 +68,33 @@ class ShownColours:
 
 @dataclass(frozen=True)
 class View:
-    """Which images are looked at, and in which order."""
+    """Images to look at, and their order."""
 
     filter: ImageFilter = field(default_factory=ImageFilter)
     order: Order = field(default_factory=Order)
     like: str = ""
-    """Words that say what the images show; those that show it most stand first. "" for none."""
+    """Text that describes the images; the best matches come first. "" for none."""
     near: int = 0
-    """The entry that the images look like, the most alike first; 0 for none."""
+    """Entry that the images resemble, the most similar first; 0 for none."""
     picture: str = ""
-    """The SHA-256 of a person's own picture that the images look like, the most alike first; "" for none. The workspace
-    keeps it."""
+    """SHA-256 of a user's stored picture that the images resemble, the most similar first; "" for none."""
     alike: bool = False
     """Only images that look like another one of them: near-duplicates."""
     grouped: bool = False
-    """With `alike`: group by group, and `order` does not count."""
+    """With `alike`: group by group, ignoring `order`."""
     region: tuple[tuple[float, float], ...] = ()
-    """The corners of a region of the map that they lie in; () for none."""
+    """Corners of a region of the map that contains the images; () for none."""
     colours: ShownColours | None = None
-    """Those that the region means, and it goes with it; None for all."""
+    """Colours that restrict the region; None for all."""
 
     @property
     def ranked(self) -> bool:
-        """What is most like something stands first, and `order` does not count."""
+        """Return True if images are sorted by similarity, ignoring `order`."""
         return bool(self.like or self.near or self.picture)
 
     @property
     def is_filter(self) -> bool:
-        """Whether `filter` says all of it: what is near on the map, or looks alike, no filter can say."""
+        """Return True if `filter` is the whole view: map regions and similarity are no filters."""
         return not (self.ranked or self.alike or self.region)
 
     @staticmethod
@@ -105,7 +104,7 @@ class View:
 
     @staticmethod
     def of(pairs: Iterable[tuple[str, str]]) -> View:
-        """Return the view of these names and values; of a name with one value the last counts. Raises UserError."""
+        """Return the view of these names and values; the last one counts for a single-valued name. Raises UserError."""
         of_filter: list[tuple[str, str]] = []
         colours: list[str] = []
         once: dict[str, str] = {}
@@ -131,17 +130,17 @@ class View:
         )
 
     def toggled(self, name: str, value: str) -> View:
-        """The same view with a part put in, or taken out where it is in."""
+        """Return the view with a part added, or removed if present."""
         pair = name, value
         return View.of([one for one in self.pairs if one != pair] if pair in self.pairs else [*self.pairs, pair])
 
     def without(self, name: str, begin: str = "") -> View:
-        """The same view without the parts of this name whose value begins so."""
+        """Return the view without the parts of this name whose value begins with `begin`."""
         return View.of([(one, value) for one, value in self.pairs if one != name or not value.startswith(begin)])
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """Inverse of `of`: one view always gives the same pairs."""
+        """Return the inverse of `of`: equal views give equal pairs."""
         pairs = self.filter.pairs
         pairs += [("like", self.like)] if self.like else []
         pairs += [("near", str(self.near))] if self.near else []
@@ -154,7 +153,7 @@ class View:
 
     @property
     def sort_pairs(self) -> list[tuple[str, str]]:
-        """The pairs of its order. Without any, near-duplicates stand group by group, all others the newest first."""
+        """Return the pairs of its order. Without any, near-duplicates come by group, all others the newest first."""
         sort = self.order.address or ("newest" if self.alike else "")
         if self.grouped or not sort:
             return []
@@ -162,14 +161,14 @@ class View:
 
     @property
     def address(self) -> str:
-        """The query of an address; "" for all images, the newest first."""
+        """Return the query of an address; "" for all images, the newest first."""
         return urlencode(self.pairs)
 
 
 def filter_of(given: Any) -> Any:
-    """The filter in an address, or in names with a value or a list of values each. Raises UserError where it is none.
+    """Return the filter in an address, or in names with a value or a list of values each; ignores an order.
 
-    An order is passed over: an address of the gallery can be given as it is.
+    Raises UserError if it is no filter. An address of the gallery can be used unchanged.
     """
     if isinstance(given, Mapping):
         listed = {str(name): value if isinstance(value, list | tuple) else [value] for name, value in given.items()}
@@ -193,15 +192,15 @@ Filter = Annotated[
     PlainSerializer(lambda image_filter: image_filter.address),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}]}),
 ]
-"""A field of a command that takes a filter as the address of the gallery has it behind its “?”, such as
-“class=bird&review=open”, or as an object of its names and values.
+"""A command field for a filter: the part of a gallery address after “?”, such as “class=bird&review=open”, or an object
+of its names and values.
 """
 WHICH = "Which images: a filter as count_test_cases describes it, such as “class=bird&review=open”; empty for all"
-"""The description of such a field."""
+"""Description of such a field."""
 
 
 def gallery_address(shown: View | ImageFilter | None = None) -> str:
-    """Where the gallery shows a view or a filter."""
+    """Return the address at which the gallery shows a view or a filter."""
     return f"/curate/?{shown.address}" if shown is not None and shown.address else "/curate/"
 
 
