@@ -85,14 +85,16 @@ def cell_filter(grid: CoverageGrid, line: str, place: str) -> ImageFilter:
 def coverage_table(catalogue: Catalogue, grid: CoverageGrid = GRIDS[0], find: str = "") -> CoverageTable:
     """Return the table of the most common lines and places; with `find`, of the lines whose name contains it."""
     line_facet, place_facet = facets_of(grid)
-    held = catalogue.facets(names=(line_facet, place_facet), most=_ALL)
-    wanted = " ".join(find.split()).casefold()
-    lines = [Head(value, number) for value, number in held[line_facet].items() if wanted in value.casefold()]
-    places = [Head(value, number) for value, number in held[place_facet].items()]
+    facet_counts = catalogue.facets(names=(line_facet, place_facet), most=_ALL)
+    search_text = " ".join(find.split()).casefold()
+    lines = [
+        Head(value, number) for value, number in facet_counts[line_facet].items() if search_text in value.casefold()
+    ]
+    places = [Head(value, number) for value, number in facet_counts[place_facet].items()]
     if place_facet == "edit type":
-        places += [Head(value, 0) for value in EDIT_TYPES if value not in held[place_facet]]
+        places += [Head(value, 0) for value in EDIT_TYPES if value not in facet_counts[place_facet]]
     shown_lines, shown_places = lines[:MOST_LINES], places[:MOST_PLACES]
-    names = [head.value for head in shown_lines] + ([] if wanted else [""])
+    names = [head.value for head in shown_lines] + ([] if search_text else [""])
     found = catalogue.coverage(grid, lines=names, places=[head.value for head in shown_places] + [""])
     cells = {(cell.line, cell.place): cell for cell in found}
     neither = 0 if grid == GRIDS[0] else catalogue.count(cell_filter(grid, "", "")).number
@@ -137,9 +139,9 @@ def gaps(table: CoverageTable, most: int = MOST_GAPS) -> tuple[Gap, ...]:
 
 def sorted_lines(table: CoverageTable, figures: Mapping[str, float | None], falling: bool = True) -> tuple[Head, ...]:
     """Return the lines sorted by their figures; those without one last, equal ones by frequency."""
-    with_one = [head for head in table.lines if figures.get(head.value) is not None]
+    with_figure = [head for head in table.lines if figures.get(head.value) is not None]
     rest: Sequence[Head] = [head for head in table.lines if figures.get(head.value) is None]
-    return (*sorted(with_one, key=lambda head: figures[head.value] or 0.0, reverse=falling), *rest)
+    return (*sorted(with_figure, key=lambda head: figures[head.value] or 0.0, reverse=falling), *rest)
 
 
 @dataclass(frozen=True)

@@ -198,11 +198,11 @@ class CurationDecisions:
         back = self._decisions.take_back(sent.decision, sent.author, sent.key)
         what = {"review": "the verdict", "tag": "the tag", "label": "the label"}[back.kind]
         done = f"{'Done again' if back.again else 'Taken back'}: {what} “{_safe(back.what)}” on {{}}."
-        said = [done.format(count_of(back.changed, "image"))] if back.changed else ["Nothing was changed."]
+        sentences = [done.format(count_of(back.changed, "image"))] if back.changed else ["Nothing was changed."]
         if back.left:
             stay = f"{count_of(back.left, 'image', 'stays')} as {'it is' if back.left == 1 else 'they are'}"
-            said.append(f"{stay}: something else was decided since.")
-        return Decided(back.decision, back.changed, back.left, " ".join(said), entry=back.entry)
+            sentences.append(f"{stay}: something else was decided since.")
+        return Decided(back.decision, back.changed, back.left, " ".join(sentences), entry=back.entry)
 
     @does
     def listed(self, asked: ListDecisions) -> Plain:
@@ -225,26 +225,26 @@ class CurationDecisions:
     @does
     def figures(self, asked: ReviewFigures) -> Plain:
         """Raise UserError for an unknown session."""
-        held = self._decisions.session(asked.session)
-        seconds = (held.last - held.first).total_seconds() if held.first and held.last else 0.0
-        share = wilson(held.agreed, held.repeated, nothing="no image was shown once more yet")
+        session = self._decisions.session(asked.session)
+        seconds = (session.last - session.first).total_seconds() if session.first and session.last else 0.0
+        share = wilson(session.agreed, session.repeated, nothing="no image was shown once more yet")
         return {
-            **facts(held, "author decisions images"),
+            **facts(session, "author decisions images"),
             **facts(share, "low high words"),
-            "session": held.id,
+            "session": session.id,
             "seconds": seconds,
             # From the first to the last, there is one interval less than decisions.
-            "an_hour": 3600 * (held.decisions - 1) / seconds if seconds > 0 else None,
-            "repeats": held.repeated,
-            "same": held.agreed,
+            "an_hour": 3600 * (session.decisions - 1) / seconds if seconds > 0 else None,
+            "repeats": session.repeated,
+            "same": session.agreed,
             "share": share.value,
         }
 
     def _repeat(self, session: int) -> int:
         """Return the image to repeat now, 0 for none; drawn by the session and its number of decisions."""
-        held = self._decisions.session(session)
-        fate = random.Random(f"{held.id} {held.decisions}")
-        if fate.random() >= held.repeats:
+        state = self._decisions.session(session)
+        fate = random.Random(f"{state.id} {state.decisions}")
+        if fate.random() >= state.repeats:
             return 0
         known: Sequence[int] = self._decisions.repeatable(session, WAITS)
         return fate.choice(known) if known else 0
@@ -252,10 +252,10 @@ class CurationDecisions:
 
 def _told(change: Change, done: str, already: str, repeat: int = 0) -> Decided:
     """Return a change in words; `already` describes the unchanged images."""
-    said = [done.format(count_of(change.changed, "image"))] if change.changed else ["Nothing was changed."]
+    sentences = [done.format(count_of(change.changed, "image"))] if change.changed else ["Nothing was changed."]
     if change.same:
-        said.append(f"{count_of(change.same, 'image', 'was')} {already}.")
-    return Decided(change.decision, change.changed, change.same, " ".join(said), repeat)
+        sentences.append(f"{count_of(change.same, 'image', 'was')} {already}.")
+    return Decided(change.decision, change.changed, change.same, " ".join(sentences), repeat)
 
 
 def _safe(text: str) -> str:

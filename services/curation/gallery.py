@@ -140,9 +140,9 @@ class Gallery:
 
     def hold(self, view: View) -> str:
         """Fix the images that a view has now, so that decisions move none. Return a name for `page`."""
-        held = self._known(view) or self._workspace.catalogue.hold(view.filter, view.order)
+        images = self._known(view) or self._workspace.catalogue.hold(view.filter, view.order)
         name = secrets.token_hex(8)
-        self._held.put(name, held)
+        self._held.put(name, images)
         return name
 
     def keep_picture(self, picture: bytes) -> str:
@@ -171,39 +171,39 @@ class Gallery:
 
     def grows(self, view: View) -> bool:
         """Return True if a batch in the view's filter is running, in any process."""
-        wanted = set(view.filter.facets.get("batch", ()))
-        return any(batch.running for batch in self._workspace.batches.all() if batch.facet in wanted)
+        batches = set(view.filter.facets.get("batch", ()))
+        return any(batch.running for batch in self._workspace.batches.all() if batch.facet in batches)
 
     def totals(self, view: View, histograms: Sequence[str] = (), held: str = "") -> Totals:
         """Return counts for the filters beside a view; with `held`, for its images that match the filter now."""
         catalogue, known = self._workspace.catalogue, self._held.get(held) or self._known(view)
         within = None if known is None else self.ids(view, held)
-        wanted = view.filter if within is None else view.filter.among(within)
+        counted = view.filter if within is None else view.filter.among(within)
         runs = self._workspace.scores.latest()
         return Totals(
             self.count(view) if within is None else Count(len(within)),
-            catalogue.facets(wanted),
-            catalogue.checks(wanted),
-            catalogue.models(wanted),
+            catalogue.facets(counted),
+            catalogue.checks(counted),
+            catalogue.models(counted),
             {
                 check: catalogue.histogram(
-                    check, replace(view.without("range", f"{check}:").filter, entries=wanted.entries)
+                    check, replace(view.without("range", f"{check}:").filter, entries=counted.entries)
                 )
                 for check in histograms
             },
-            catalogue.scores(wanted, runs[0].agreement.threshold) if runs else None,
+            catalogue.scores(counted, runs[0].agreement.threshold) if runs else None,
             runs,
             known.waiting if isinstance(known, _Listed | _Alike) else 0,
         )
 
     def ids(self, view: View, held: str = "") -> tuple[int, ...]:
         """Return all images of a view. Of a held view, only those that still fit its filter."""
-        catalogue, kept = self._workspace.catalogue, self._held.get(held)
-        known = kept or self._known(view)
+        catalogue, held_images = self._workspace.catalogue, self._held.get(held)
+        known = held_images or self._known(view)
         if known is None:
             return catalogue.ids(view.filter)
         found = known.entries if isinstance(known, _Listed) else tuple(entry_sets.entries_of(known.bits).tolist())
-        if kept is None:
+        if held_images is None:
             return found
         fits = entry_sets.has(catalogue.bits(view.filter), np.array(found, np.int64))
         return tuple(entry for entry, fit in zip(found, fits, strict=True) if fit)
@@ -232,8 +232,8 @@ class Gallery:
             allowed = entry_sets.of_entries(alike, len(allowed) // entry_sets.BYTES)
             if not view.ranked:
                 return _Listed(alike, waiting) if view.grouped else _Alike(allowed, waiting=waiting)
-        wanted = Picture(view.picture) if view.picture else view.like or view.near
-        found = self._meaning.ranked(wanted, allowed)
+        target = Picture(view.picture) if view.picture else view.like or view.near
+        found = self._meaning.ranked(target, allowed)
         first = (view.near,) if view.near and entry_sets.has(allowed, np.array([view.near]))[0] else ()
         return _Listed((*first, *found.entries), max(waiting, found.waiting))
 
@@ -261,10 +261,10 @@ class Gallery:
         if detail.case is None:
             return {}
         case, runs = detail.case, self._workspace.runs
-        found: dict[StageName, StoredValue] = {}
+        values: dict[StageName, StoredValue] = {}
         for stage in recipe_of(case.lineage.recipe).names:
             # Values are only ever added: the last one before the image was saved is the one it was drawn from.
             before = [value for value in runs.history(case.run_id, stage) if value.created <= case.created]
             if before:
-                found[stage] = max(before, key=lambda value: value.id)
-        return found
+                values[stage] = max(before, key=lambda value: value.id)
+        return values

@@ -53,20 +53,20 @@ def bring_in_apart(
     stopped: Exception | None = None
     try:
         while True:
-            kind, *told = ours.recv()
+            kind, *values = ours.recv()
             if kind in tell:
                 try:
-                    tell[kind](*told)
+                    tell[kind](*values)
                 except Exception as error:  # noqa: BLE001 - raised below, once the process has put things in order
                     stopped = error
                 ours.send(stopped is None)
             elif kind == "done":
-                done: Done = told[0]
+                done: Done = values[0]
                 return done
             elif kind == "stopped" and stopped is not None:
                 raise stopped
             else:
-                raise UserError(told[0], field=told[1])
+                raise UserError(values[0], field=values[1])
     except (EOFError, OSError) as error:
         raise UserError(_ENDED) from error
     finally:

@@ -55,19 +55,21 @@ class Done:
     @property
     def words(self) -> str:
         """Return the result in a sentence or two, for a person."""
-        held = self.imported
+        imported = self.imported
         if self.already:
-            return f"“{held.name}” was imported already, as number {held.id}: nothing was changed."
-        known = held.rows.get("known", 0)
-        parts = [f"{count_of(held.made, 'image')} came into the workspace as “{held.name}” (import {held.id})."]
-        if held.sources:
+            return f"“{imported.name}” was imported already, as number {imported.id}: nothing was changed."
+        known = imported.rows.get("known", 0)
+        parts = [
+            f"{count_of(imported.made, 'image')} came into the workspace as “{imported.name}” (import {imported.id})."
+        ]
+        if imported.sources:
             parts.append(
-                f"{count_of(held.sources, 'image')} beside them "
-                f"{'is a source' if held.sources == 1 else 'are sources'}."
+                f"{count_of(imported.sources, 'image')} beside them "
+                f"{'is a source' if imported.sources == 1 else 'are sources'}."
             )
         if known:
             parts.append(f"{count_of(known, 'image', 'was')} in the workspace already.")
-        if refused := held.rows.get("refused", 0):
+        if refused := imported.rows.get("refused", 0):
             parts.append(
                 f"{count_of(refused, 'row')} of its report say{'s' if refused == 1 else ''} what was left out."
             )
@@ -112,8 +114,8 @@ def bring_in(
             begun(number)
             return number
 
-        held = workspace.imports.held(found.id) if found is not None else frozenset()
-        batches = _Batches(workspace, report, begin, held, at_once or AT_ONCE)
+        imported_shas = workspace.imports.held(found.id) if found is not None else frozenset()
+        batches = _Batches(workspace, report, begin, imported_shas, at_once or AT_ONCE)
         imported = read(
             source,
             room,
@@ -132,8 +134,8 @@ def _finish(workspace: Workspace, number: int, imported: Imported) -> Import:
     rows = [*imported.rows]
     rows += [ImportRow(image.name, _known(image), "known") for image in imports.images(number, linked=True)]
     header = imported.header
-    told = asdict(header) if header is not None else {}
-    imports.finish(number, imported.layout, told, rows)
+    header_facts = asdict(header) if header is not None else {}
+    imports.finish(number, imported.layout, header_facts, rows)
     return imports.get(number)
 
 
@@ -216,10 +218,10 @@ def _why_refused(example: Example) -> str:
         return f"A class of its mask or an edit type has a name of more than {LONGEST_NAME} characters."
     try:
         edits = [to_plain(edit) for edit in example.edits]
-        said = json.dumps([example.caption, example.new_caption, edits, example.facts], allow_nan=False)
+        metadata = json.dumps([example.caption, example.new_caption, edits, example.facts], allow_nan=False)
     except (ValueError, TypeError, RecursionError):
         return "What is said of it holds infinity or no number (NaN), which JSON does not have: correct it."
-    if len(said) > MOST_SAID:
+    if len(metadata) > MOST_SAID:
         return f"More is said of it than {MOST_SAID // 1000:,} kB: make that shorter."
     return ""
 
@@ -237,10 +239,10 @@ def _new_image(example: Example, image: StoredImage, mask: StoredImage | None) -
 def _checks(told: Any) -> tuple[Check, ...]:
     """Return the checks of an image exported by a studio; () for anything else under that name."""
     try:
-        found: tuple[Check, ...] = from_plain(tuple[Check, ...], told)  # type: ignore[arg-type]
+        checks: tuple[Check, ...] = from_plain(tuple[Check, ...], told)  # type: ignore[arg-type]
     except ValidationError:
         return ()
-    return found
+    return checks
 
 
 def _known(image: ImportedImage) -> str:

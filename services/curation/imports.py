@@ -147,9 +147,9 @@ class ImportService:
         with self._lock:
             self.require_ready(layout, classes)
             room = new_room(self._workspace)
-            taken = room / name_of_file(Path(file_name).name)
+            moved_file = room / name_of_file(Path(file_name).name)
             try:
-                shutil.move(file, taken)
+                shutil.move(file, moved_file)
             except OSError as error:
                 remove_room(room)
                 raise UserError(f"The upload cannot be kept. {disk_reason(error)}.") from error
@@ -162,7 +162,7 @@ class ImportService:
                     self._tell(done=at.done, total=at.total, seconds_left=at.seconds_left, rows=rows)
 
                 order = ImportOrder(
-                    self._workspace.folder, taken, shown, layout, classes, tuple(labels), import_source.AT_ONCE
+                    self._workspace.folder, moved_file, shown, layout, classes, tuple(labels), import_source.AT_ONCE
                 )
                 done = bring_in_apart(order, on_progress, lambda number: self._tell(number=number))
                 self._tell(number=done.imported.id, name=done.imported.name, rows=sum(done.imported.rows.values()))
@@ -249,24 +249,24 @@ def into_set(workspace: Workspace, number: int, test_set: str = "") -> InSet:
     if imported.state != "done":
         raise UserError(f"The import “{imported.name}” is not finished: start the same one again, then this.")
     sets, header = workspace.test_sets, imported.header
-    wanted = " ".join(test_set.split()) or str(header.get("name", "")) or imported.name
+    set_name = " ".join(test_set.split()) or str(header.get("name", "")) or imported.name
     images = workspace.imports.held(number)
     if not images:
         raise UserError(f"The import “{imported.name}” has no images.")
     entries = (entry_of(image, imported.name) for image in workspace.imports.images(number))
     # In one transaction, so that no draft is left with some of the images but looks complete.
     try:
-        held = set_of(workspace, wanted)
+        test_set_found = set_of(workspace, set_name)
     except Missing:
-        version, added = sets.create_with(wanted, str(header.get("note", ""))[:LONGEST_NOTE], entries)
+        version, added = sets.create_with(set_name, str(header.get("note", ""))[:LONGEST_NOTE], entries)
         return InSet(version, added, len(images) - added)
-    if held.draft is not None:
-        added = sets.add(held.draft.number, entries)
-        return InSet(sets.version(held.draft.number), added, len(images) - added)
-    assert held.latest is not None  # a set is removed with its last version
-    if images <= {*sets.chosen(held.latest.number, ImageFilter())}:
-        return InSet(held.latest, 0, len(images))
-    version, added = sets.begin_draft_with(held.latest.number, entries)
+    if test_set_found.draft is not None:
+        added = sets.add(test_set_found.draft.number, entries)
+        return InSet(sets.version(test_set_found.draft.number), added, len(images) - added)
+    assert test_set_found.latest is not None  # a set is removed with its last version
+    if images <= {*sets.chosen(test_set_found.latest.number, ImageFilter())}:
+        return InSet(test_set_found.latest, 0, len(images))
+    version, added = sets.begin_draft_with(test_set_found.latest.number, entries)
     return InSet(version, added, len(images) - added)
 
 

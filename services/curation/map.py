@@ -152,8 +152,8 @@ class ImageMap:
             version = table.version[0], changed
             if self._umap is not None and self._umap[0] == version:
                 return self._umap[1]
-            found = np.load(path)
-            places = _in_unit(found, found.min(axis=0), found.max(axis=0))
+            coordinates = np.load(path)
+            places = _in_unit(coordinates, coordinates.min(axis=0), coordinates.max(axis=0))
             places[:, 0] += UMAP_RIGHT
             self._umap = version, Layout(table.entries[: len(places)], places)
             return self._umap[1]
@@ -195,7 +195,7 @@ class ImageMap:
     ) -> tuple[NDArray[np.uint8], tuple[Category, ...]]:
         catalogue = self._workspace.catalogue
         if colour.startswith(_MODEL):
-            named = {standing: standing for standing in (*STANDINGS, UNREAD)}
+            names_by_value = {standing: standing for standing in (*STANDINGS, UNREAD)}
         else:
             facet: Facet = colour  # type: ignore[assignment]
             same: dict[bytes, list[str]] = {}
@@ -204,14 +204,14 @@ class ImageMap:
                 if has.any():
                     same.setdefault(np.packbits(has).tobytes(), []).append(value)
             # Values with the same images, such as the classes that all streets protect, share one colour.
-            named = {
+            names_by_value = {
                 values[0]: ", ".join(values[:3]) + (", …" if len(values) > 3 else "")
                 for values in list(same.values())[:COLOURED]
             }
-        found = self._categories(entries, colour, list(named))
-        counts = np.bincount(found, minlength=len(named) + 2).tolist()
-        names = [*((word, value) for value, word in named.items()), *((word, "") for word in REST)]
-        return found, tuple(Category(*one, count=count) for one, count in zip(names, counts, strict=True))
+        colour_of = self._categories(entries, colour, list(names_by_value))
+        counts = np.bincount(colour_of, minlength=len(names_by_value) + 2).tolist()
+        names = [*((word, value) for value, word in names_by_value.items()), *((word, "") for word in REST)]
+        return colour_of, tuple(Category(*one, count=count) for one, count in zip(names, counts, strict=True))
 
     def _categories(self, entries: Numbers, colour: str, values: Sequence[str]) -> NDArray[np.uint8]:
         """Return each entry's colour: the index of its first value, then one for the rest, then one for none."""
@@ -271,13 +271,13 @@ class ImageMap:
 
     def _watch(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None
-        said = ""
-        with process.stdout as told:
-            while read := os.read(told.fileno(), 4096):
-                said = (said + read.decode(errors="replace"))[-4000:]
+        output = ""
+        with process.stdout as stdout:
+            while read := os.read(stdout.fileno(), 4096):
+                output = (output + read.decode(errors="replace"))[-4000:]
                 with self._lock:
                     if self._process is process:
-                        self._making = Making(True, _note(said))
+                        self._making = Making(True, _note(output))
         code = process.wait()
         with self._lock:
             if self._process is not process:  # it was stopped
@@ -285,7 +285,7 @@ class ImageMap:
             self._process = None
             self._making = Making()
             if code:
-                log.error("UMAP failed (%s): %s", code, said)
+                log.error("UMAP failed (%s): %s", code, output)
                 self._making = Making(problem="UMAP failed; the terminal says more. PCA is there all the same.")
 
     def _kept(self, table: VectorTable) -> Path:

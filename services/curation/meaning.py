@@ -168,25 +168,25 @@ class Meaning:
 
     def hash_later(self, images: Iterable[str]) -> int:
         """Hash these images while idle, before more are embedded. Return the number of unreadable ones."""
-        wanted = set(images)
+        to_hash = set(images)
         with self._lock:
-            unreadable = wanted & self._unreadable
-            self._to_hash |= dict.fromkeys(sorted(wanted - unreadable))
-        if wanted - unreadable:
+            unreadable = to_hash & self._unreadable
+            self._to_hash |= dict.fromkeys(sorted(to_hash - unreadable))
+        if to_hash - unreadable:
             self.begin()
         return len(unreadable)
 
     def filling(self) -> Filling:
         """Return the progress, in milliseconds, for a page."""
-        there = self._workspace.catalogue.bits()
-        missing = entry_sets.size(self._missing(there))
-        total = entry_sets.size(there)
+        all_entries = self._workspace.catalogue.bits()
+        missing = entry_sets.size(self._missing(all_entries))
+        total = entry_sets.size(all_entries)
         with self._lock:
             return Filling(total - missing, total, self._lined_up, len(self._left_out), self._problem)
 
     def _missing(self, there: Bits) -> Bits:
-        held = entry_sets.of_entries(self.table().entries, len(there) // entry_sets.BYTES)
-        return there & ~held
+        embedded = entry_sets.of_entries(self.table().entries, len(there) // entry_sets.BYTES)
+        return there & ~embedded
 
     def _fill(self) -> None:
         more = False
@@ -206,22 +206,22 @@ class Meaning:
             self._jobs.when_idle(DOING, self._fill)
 
     def _hash_some(self) -> bool:
-        began, found = time.monotonic(), dict[str, ImageHashes]()
+        began, hashes = time.monotonic(), dict[str, ImageHashes]()
         with self._lock:
             waiting = list(self._to_hash)
         for sha in waiting:
             if self._jobs.closing or time.monotonic() - began > BATCH_SECONDS:
                 break
             try:
-                found[sha] = hashes_in(self._workspace.images.load(sha))
+                hashes[sha] = hashes_in(self._workspace.images.load(sha))
             except (UserError, OSError, ValueError):
                 log.exception("the image %s cannot be compared", sha)
                 with self._lock:
                     self._unreadable.add(sha)
             with self._lock:
                 self._to_hash.pop(sha, None)
-        if found:
-            self._workspace.test_sets.keep_hashes(found)
+        if hashes:
+            self._workspace.test_sets.keep_hashes(hashes)
         return bool(waiting)
 
     def _embed_next(self) -> bool:
@@ -259,9 +259,9 @@ class Meaning:
                     self._left_out.add(entry)
         self._workspace.test_sets.keep_hashes(hashes)
         vectors = dict(zip(images, self._vectors(list(images.values())), strict=True))
-        found = {entry: vectors[sha] for entry, sha in shas.items() if sha in vectors}
-        if found:
-            self._workspace.vectors.add(self.embedder, list(found), np.array(list(found.values()), np.float32))
+        vector_of = {entry: vectors[sha] for entry, sha in shas.items() if sha in vectors}
+        if vector_of:
+            self._workspace.vectors.add(self.embedder, list(vector_of), np.array(list(vector_of.values()), np.float32))
 
     def _vectors(self, images: list[Image.Image]) -> list[list[float]]:
         embedder = self._models.embedder
@@ -275,8 +275,8 @@ class Meaning:
     def search(self, asked: SearchImages) -> Plain:
         if bool(asked.meaning.strip()) == bool(asked.like):
             raise UserError("Say what the images should show, or which one they should look like.", field="meaning")
-        wanted = asked.meaning if asked.meaning.strip() else asked.like
-        found = self.ranked(wanted, self._workspace.catalogue.bits(asked.filter), asked.limit)
+        target = asked.meaning if asked.meaning.strip() else asked.like
+        found = self.ranked(target, self._workspace.catalogue.bits(asked.filter), asked.limit)
         listed = self._workspace.catalogue.listed(found.entries)
         rows = [
             {**entry_facts(entry), "similarity": round(similarity, 4)}
@@ -340,16 +340,16 @@ def _key(wanted: str | Picture) -> int:
 
 def _rows(table: VectorTable, keys: Numbers) -> NDArray[np.float64]:
     """Return the rows of a table by their numbers, NaN for missing ones."""
-    found = np.full((len(keys), table.rows.shape[1]), np.nan)
+    rows = np.full((len(keys), table.rows.shape[1]), np.nan)
     if len(table.entries):
         order = np.argsort(table.entries)
         at = order[np.minimum(np.searchsorted(table.entries, keys, sorter=order), len(order) - 1)]
-        there = table.entries[at] == keys
-        found[there] = table.rows[at[there]]
-    return found
+        is_stored = table.entries[at] == keys
+        rows[is_stored] = table.rows[at[is_stored]]
+    return rows
 
 
 def _unit(vector: object) -> Floats:
-    found = np.asarray(vector, np.float32)
-    unit: Floats = found / np.linalg.norm(found)
+    array = np.asarray(vector, np.float32)
+    unit: Floats = array / np.linalg.norm(array)
     return unit

@@ -144,10 +144,10 @@ class NearDuplicates:
             for entry in equal[1:]:
                 groups.join(entry, equal[0])
         first = {equal[0] for equal in by_image.values()}
-        kept = np.array([entry in first for entry in entries], bool)
-        wide = np.asarray(table.rows[rows[kept]], np.float32)
+        is_first = np.array([entry in first for entry in entries], bool)
+        wide = np.asarray(table.rows[rows[is_first]], np.float32)
         pairs = close_pairs(wide, BETWEEN[0], MOST_PAIRS)
-        shown = table.entries[rows[kept]].tolist()
+        shown = table.entries[rows[is_first]].tolist()
         close = [(shown[one], shown[other], cosine) for one, other, cosine in pairs]
         images = self._workspace.vectors.images_of({entry for pair in close for entry in pair[:2]})
         hashes = self._workspace.test_sets.hashes(images.values())
@@ -158,9 +158,11 @@ class NearDuplicates:
         members: dict[int, list[int]] = defaultdict(list)
         for entry in entries:
             members[groups.of(entry)].append(entry)
-        found = sorted((tuple(sorted(held)) for held in members.values() if len(held) > 1), key=lambda g: (-len(g), g))
+        alike_groups = sorted(
+            (tuple(sorted(held)) for held in members.values() if len(held) > 1), key=lambda g: (-len(g), g)
+        )
         waiting = entry_sets.size(allowed) - len(entries) + len(without) - unreadable
-        return AlikeGroups(tuple(found), len(entries), waiting, len(pairs) < MOST_PAIRS, unreadable)
+        return AlikeGroups(tuple(alike_groups), len(entries), waiting, len(pairs) < MOST_PAIRS, unreadable)
 
     def _hashes_now(self, images: set[str]) -> dict[str, ImageHashes]:
         hashes = self._workspace.test_sets.hashes(images)

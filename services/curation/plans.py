@@ -131,16 +131,16 @@ class CellPlans:
 
     def _plan(self, command: CellCommand) -> tuple[CellPlan, tuple[_Begin, ...]]:
         by_class = command.grid == GRIDS[0]
-        wanted = _edit_type(command) if by_class else _alternatives(command)
-        held = self._workspace.catalogue.by_source(cell_filter(command.grid, command.line, command.place))
-        found = self._sources(command, wanted)
-        found = tuple(sorted(found, key=lambda one: held.get(one.source_sha, 0) + one.waiting))
+        edits = _edit_type(command) if by_class else _alternatives(command)
+        images_by_source = self._workspace.catalogue.by_source(cell_filter(command.grid, command.line, command.place))
+        found = self._sources(command, edits)
+        found = tuple(sorted(found, key=lambda one: images_by_source.get(one.source_sha, 0) + one.waiting))
         begins: list[_Begin] = []
         unfit = 0
         for one in found[: len(found) if by_class else _LOOKED_AT]:
             if len(begins) == command.sources:
                 break
-            begin = self._begin(one, wanted, command, held.get(one.source_sha, 0))
+            begin = self._begin(one, edits, command, images_by_source.get(one.source_sha, 0))
             if begin is None:
                 unfit += 1
             else:
@@ -179,9 +179,9 @@ class CellPlans:
         if "caption" not in values or "keywords" not in run.values:
             return None
         caption = values["caption"].value.text
-        held: Sequence[Keyword] = run.values["keywords"].value.value.items
+        keywords_found: Sequence[Keyword] = run.values["keywords"].value.value.items
         chosen: dict[EditType, Keyword] = {}
-        for keyword in held:
+        for keyword in keywords_found:
             fits = keyword.edit_type in wanted and not failed(
                 (
                     *keyword_checks(keyword.text, caption, run.task, keyword.forced),
@@ -193,7 +193,9 @@ class CellPlans:
         if len(chosen) < len(wanted):
             return None
         ticked = {keyword.text for keyword in chosen.values()}
-        keywords = Keywords(tuple(Keyword(one.text, one.edit_type, one.text in ticked, one.forced) for one in held))
+        keywords = Keywords(
+            tuple(Keyword(one.text, one.edit_type, one.text in ticked, one.forced) for one in keywords_found)
+        )
         alternatives = Alternatives(
             tuple(
                 KeywordAlternatives(one.text, one.edit_type, (Alternative(wanted[one.edit_type]),), one.forced)
@@ -249,10 +251,10 @@ def _edit_type(command: CellCommand) -> dict[EditType, str]:
 
 def _alternatives(command: CellCommand) -> dict[EditType, str]:
     words = (" ".join(text.split()) for text in (command.line, command.place))
-    wanted = {edit_type: text for edit_type, text in zip(BY_WORDS, words, strict=True) if text}
-    if not wanted:
+    words_by_type = {edit_type: text for edit_type, text in zip(BY_WORDS, words, strict=True) if text}
+    if not words_by_type:
         raise UserError("Name a weather or a time of day: images without either need no plan.", field="line")
-    return wanted
+    return words_by_type
 
 
 def _nothing(command: CellCommand) -> str:
