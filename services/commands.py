@@ -1,7 +1,7 @@
-"""Commands: each thing that a person, a script or an agent can do is one pydantic model, done by one function.
+"""Commands: each act of a person, a script or an agent is one pydantic model, done by one function.
 
-A command is data: its fields, their bounds and their descriptions are the check of what comes in, and the documentation
-for scripts. Page and command line send the same ones through one `Commands`.
+A command is data: its fields, bounds and descriptions validate the input and document it for scripts. Pages and the
+command line send the same commands through one `Commands`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from core.validation_messages import reason
 from services.changes import Changes
 
 LONGEST_TEXT = 4000
-"""Characters in a text that is typed, where a command says nothing else; the longest caption is far shorter."""
+"""Default maximum characters of a typed text; the longest caption is far shorter."""
 
 
 def _known(stage: str) -> str:
@@ -30,41 +30,41 @@ def _known(stage: str) -> str:
 
 
 KnownStage = Annotated[StageName, AfterValidator(_known)]
-"""The name of a stage of any recipe, or that of the drawing."""
+"""Name of a stage of any recipe, or of the drawing."""
 
 
 def parts_of(named: Any) -> Any:
-    """A text with commas as the list of what stands between them, without what is empty; anything else as it is."""
+    """Return the non-empty parts of a text with commas; anything else unchanged."""
     return [part.strip() for part in named.split(",") if part.strip()] if isinstance(named, str) else named
 
 
 Texts = Annotated[tuple[str, ...], BeforeValidator(parts_of)]
 """Several texts, as a list or with commas between."""
 RunIds = Annotated[tuple[Annotated[str, Field(max_length=80)], ...], BeforeValidator(parts_of)]
-"""The ids of several runs, as a list or with commas between."""
+"""Ids of several runs, as a list or with commas between."""
 
 
 class Command(BaseModel):
-    """One thing to do: `class RenameRun(RunCommand, name="rename")`. The docstring of a subclass says what it does, in
-    one sentence.
+    """One act, such as `class RenameRun(RunCommand, name="rename")`. The docstring of a subclass describes it in one
+    sentence.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=LONGEST_TEXT)
 
     name: ClassVar[str]
-    """What it is sent as, such as "rename-run": letters and hyphens."""
+    """Name for sending, such as "rename-run": letters and hyphens."""
     looks: ClassVar[bool] = False
-    """It only looks: nothing is changed by it."""
+    """True if it only reads and changes nothing."""
 
     def __init_subclass__(cls, **class_values: str | bool) -> None:
-        """Set the values of a class that stand in its first line: `name`, `looks`, `stage_of_command`."""
+        """Set class values given in the class statement: `name`, `looks`, `stage_of_command`."""
         super().__init_subclass__()
         for key, value in class_values.items():
             setattr(cls, key, value)
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Self:
-        """A command of this type from plain data. Raises Malformed, naming the first field that does not fit."""
+        """Return a command of this type from plain data. Raises Malformed with the first wrong field."""
         try:
             return cls.model_validate(dict(data))
         except ValidationError as error:
@@ -72,10 +72,10 @@ class Command(BaseModel):
 
 
 class RunCommand(Command):
-    """One thing to do with a run."""
+    """An act on a run."""
 
     stage_of_command: ClassVar[str] = ""
-    """The stage that all commands of this type are about; "" where a field `stage` says it, or for the whole run."""
+    """Stage of all commands of this type; "" if a field `stage` names it, or for the whole run."""
 
     run: str = Field(max_length=80, description="The id of the run")
 
@@ -90,21 +90,21 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class Malformed(UserError):
-    """What was sent is not what a command takes: a mistake of a page or a script, or of whoever filled in a field."""
+    """Wrong input to a command: a mistake of a page, a script or a person."""
 
 
 class Missing(UserError):
-    """What a command is about does not exist, or not any more."""
+    """The object of a command does not exist, or no longer."""
 
 
 class UnknownCommand(ValueError):
-    """No command has this name: a mistake of the program that sent it."""
+    """No command has this name: a bug in the sending program."""
 
 
 def command_of(function: Callable[..., Any], base: type[C], *passed: str, **class_values: str | bool) -> type[C]:
-    """Return a command whose fields are the parameters of a function, without those that are `passed` from elsewhere.
+    """Return a command whose fields are the parameters of a function, but for those `passed` from elsewhere.
 
-    The docstring of the function, up to what it raises, says what it does. `class_values` stand in the class: its name.
+    The function's docstring, up to "Raises", describes the command. `class_values` are set on the class: its name.
     """
     hints = get_type_hints(function, include_extras=True)
     fields: dict[str, Any] = {
@@ -117,26 +117,26 @@ def command_of(function: Callable[..., Any], base: type[C], *passed: str, **clas
 
 
 def does(method: Method) -> Method:
-    """Mark a method that does what a command asks for. The command is the type of its first parameter."""
+    """Mark a method as the function of a command. The command is the type of its first parameter."""
     method.__dict__["does"] = True
     return method
 
 
 class Commands:
-    """All commands of one studio by their names. May be used from any thread once it is filled."""
+    """All commands of one studio by name. Thread-safe once it is filled."""
 
     def __init__(self, changes: Changes | None = None) -> None:
         self._known: dict[str, tuple[type[Command], Callable[[Any], Any]]] = {}
         self._changes = changes or Changes()
 
     def add(self, command: type[C], function: Callable[[C], Any]) -> None:
-        """`function` does what the commands of this type ask for. Raises ValueError for a name that is taken."""
+        """Have `function` do the commands of this type. Raises ValueError if the name is taken."""
         if command.name in self._known:
             raise ValueError(f"there is a command {command.name!r} already")
         self._known[command.name] = (command, function)
 
     def take_on(self, service: object) -> None:
-        """Add the methods of a service that are marked with `does`, and what its `register` adds."""
+        """Add the methods of a service marked with `does`, and those of its `register`."""
         for name, method in vars(type(service)).items():
             if getattr(method, "does", False):
                 command = next(iter(method.__annotations__.values()))
@@ -146,7 +146,7 @@ class Commands:
             register(self)
 
     def known(self) -> Mapping[str, type[Command]]:
-        """Every type of command by its name."""
+        """Return every type of command by name."""
         return {name: command for name, (command, _) in self._known.items()}
 
     def parse(self, name: str, data: Mapping[str, Any]) -> Command:
@@ -156,20 +156,20 @@ class Commands:
         return self._known[name][0].of(data)
 
     def do(self, command: Command) -> Any:
-        """Do it, and give what its function gives. Raises UserError for a person's mistake; nothing is changed then."""
+        """Do a command and return its function's result. Raises UserError for a person's mistake, without changes."""
         try:
             return self._known[command.name][1](command)
-        finally:  # what was refused may be told on a page as well
+        finally:  # a page may show a refusal as well
             if not command.looks:
                 self._changes.tell()
 
     def send(self, name: str, data: Mapping[str, Any]) -> Any:
-        """`parse`, then `do`."""
+        """Parse and do a command."""
         return self.do(self.parse(name, data))
 
 
 def refused(error: ValidationError, model: type[BaseModel]) -> Malformed:
-    """Say the first thing that pydantic found wrong, with its field. A sentence of our own validators stays."""
+    """Return the first error of pydantic as a sentence, with its field. Sentences of our own validators stay."""
     first = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"])
     if first["type"] == "value_error" and str(first["ctx"]["error"]).endswith("."):
@@ -188,7 +188,7 @@ def refused(error: ValidationError, model: type[BaseModel]) -> Malformed:
 
 @contextmanager
 def in_words() -> Iterator[None]:
-    """The sentences of rooms that know no UserError, such as `study`, which raise ValueError, as errors of a person."""
+    """Turn ValueErrors of rooms without UserError, such as `study`, into UserErrors with the same sentence."""
     try:
         yield
     except ValueError as error:

@@ -1,6 +1,6 @@
-"""Two pages that edit one run: what others saved since a page looked at it, and what its person is told of that.
+"""Two pages that edit one run: finds what others saved since a page read it, and words the message for its person.
 
-A change is always made to the latest version, so nothing is lost: whoever comes second is told, and both are kept.
+A change always applies to the latest version, so nothing is lost: the second person is told, and both are kept.
 """
 
 from __future__ import annotations
@@ -19,52 +19,52 @@ from core.types import StageName, stage_title
 from services.commands import RunCommand, parts_of
 
 KEPT = 2000
-"""Versions whose page is remembered."""
+"""Maximum versions whose page is remembered."""
 LARGEST_ID = 10**18
-"""More does not fit into a column of the database."""
+"""Larger numbers do not fit a database column."""
 Id = Annotated[int, Field(ge=0, le=LARGEST_ID)]
 Ids = Annotated[tuple[Id, ...], BeforeValidator(parts_of)]
 """Several numbers, as a list or with commas between."""
 
 PlainSettings = Mapping[str, Any]
-"""Settings as plain data: a section each, in it a value for each setting."""
+"""Settings as plain data: by section, a value for each setting."""
 
 
 class ValueEdit(RunCommand):
-    """An edit of the value of a text stage. It is made to the latest version, whichever one the person saw."""
+    """An edit of the value of a text stage. It applies to the latest version, whichever one the person saw."""
 
     tab: str = Field("", max_length=40, description="Which page it is, by a name of its own")
     version: int = Field(0, ge=0, le=LARGEST_ID, description="The version that the person saw; 0 when not known")
 
 
 class StateEdit(RunCommand):
-    """An edit of the settings or prompts of a run. It is made to the latest state, whichever one the person saw."""
+    """An edit of the settings or prompts of a run. It applies to the latest state, whichever one the person saw."""
 
     tab: str = Field("", max_length=40, description="Which page it is, by a name of its own")
     state: int = Field(0, ge=0, le=LARGEST_ID, description="The state of the run that the person saw; 0: not known")
 
 
 class PageWrites:
-    """Which page wrote which version, as long as the server lives. All methods may be called from any thread."""
+    """Remembers which page wrote which version, until the server stops. All methods may be called from any thread."""
 
     def __init__(self) -> None:
         self._tabs: dict[int, str] = {}
         self._lock = threading.Lock()
 
     def note(self, version: int, tab: str) -> None:
-        """A page saved a version."""
+        """Record that a page saved a version."""
         with self._lock:
             self._tabs[version] = tab
             for old in list(self._tabs)[:-KEPT]:
                 del self._tabs[old]
 
     def by(self, tab: str) -> frozenset[int]:
-        """The versions that a page wrote."""
+        """Return the versions that a page wrote."""
         with self._lock:
             return frozenset(version for version, page in self._tabs.items() if page and page == tab)
 
     def by_others(self, versions: Sequence[StoredValue], seen: int, tab: str) -> StoredValue | None:
-        """Return the latest version after `seen` (0: not known) that this page did not write, or None."""
+        """Return the latest version after `seen` (0: unknown) that this page did not write, or None."""
         mine = self.by(tab)
         others = [version for version in versions if version.id > seen and version.id not in mine]
         return others[-1] if seen and others else None
@@ -72,7 +72,7 @@ class PageWrites:
 
 @dataclass(frozen=True)
 class SettingChange:
-    """One setting that another page changed."""
+    """A setting that another page changed."""
 
     section: str
     name: str
@@ -81,7 +81,7 @@ class SettingChange:
 
 
 def settings_by_others(states: Sequence[StoredState], mine: Collection[int]) -> tuple[SettingChange, ...]:
-    """Return the settings that others changed since the first of `states`, and to what. `mine` are the page's own."""
+    """Return the settings that others changed since the first of `states`. `mine` are the page's own."""
     found: dict[tuple[str, str], SettingChange] = {}
     for before, after in _pairs(states, mine):
         for section, name in changed_settings(before.settings, after.settings):
@@ -90,7 +90,7 @@ def settings_by_others(states: Sequence[StoredState], mine: Collection[int]) -> 
 
 
 def prompt_by_others(states: Sequence[StoredState], mine: Collection[int], name: str) -> datetime | None:
-    """When others changed the prompt of a name last; None when they did not."""
+    """Return when others last changed the prompt of a name, or None."""
     moments = [
         after.created for before, after in _pairs(states, mine) if before.prompts.get(name) != after.prompts.get(name)
     ]
@@ -98,7 +98,7 @@ def prompt_by_others(states: Sequence[StoredState], mine: Collection[int], name:
 
 
 def changed_settings(before: PlainSettings, after: PlainSettings) -> tuple[tuple[str, str], ...]:
-    """The settings (section and name) that differ."""
+    """Return the settings (section and name) that differ."""
     return tuple(
         (section, name)
         for section, values in after.items()
@@ -109,7 +109,7 @@ def changed_settings(before: PlainSettings, after: PlainSettings) -> tuple[tuple
 
 
 def value_conflict(stage: StageName, other: StoredValue) -> str:
-    """What the person whose edit of a value came second is told."""
+    """Return the message for the person whose edit of a value came second."""
     when = f"changed elsewhere meanwhile ({clock(other.created)})"
     if stage not in ("keywords", "alternatives", "counterfactuals"):
         what = "The caption" if stage == "caption" else f"“{stage_title(stage)}”"
@@ -118,7 +118,7 @@ def value_conflict(stage: StageName, other: StoredValue) -> str:
 
 
 def settings_conflict(others: Sequence[SettingChange], mine: Collection[tuple[str, str]]) -> str:
-    """What the person whose change of settings came second is told: what others changed, and what became of theirs."""
+    """Return the message for the person whose settings came second: others' changes, and the outcome of their own."""
     listed = ", ".join(f"{change.name.replace('_', ' ')} to {_shown(change.value)}" for change in others)
     replaced = any((change.section, change.name) in mine for change in others)
     end = "Yours was saved on top; set that again to have theirs." if replaced else "Both changes are kept."
@@ -126,7 +126,7 @@ def settings_conflict(others: Sequence[SettingChange], mine: Collection[tuple[st
 
 
 def prompt_conflict(when: datetime) -> str:
-    """What the person whose edit of a prompt came second is told."""
+    """Return the message for the person whose edit of a prompt came second."""
     return (
         f"The prompt was changed elsewhere meanwhile ({clock(when)}). Yours was saved on top; the other one is "
         "under “Prompt and reply”, among the earlier prompts."
@@ -134,7 +134,7 @@ def prompt_conflict(when: datetime) -> str:
 
 
 def clock(moment: datetime) -> str:
-    """The time of day on this machine, such as 10:42:07."""
+    """Return the time of day on this machine, such as 10:42:07."""
     return moment.astimezone().strftime("%H:%M:%S")
 
 

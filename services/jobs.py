@@ -1,6 +1,6 @@
-"""The server's one worker thread: long work one piece at a time, whatever its page shows. Knows no stage and no page.
+"""The server's worker thread: does long work one piece at a time, whatever pages show. Knows no stage and no page.
 
-A page that is reloaded, or a second one, asks here what is going on. Closing a page stops nothing.
+A reloaded or second page asks here for running work. Closing a page stops nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from core.types import StageName
 from services.changes import Changes
 
 KEPT = 200
-"""Jobs that are over and still known, for pages that ask late."""
+"""Ended jobs that are kept for late pages."""
 
 log = logging.getLogger(__name__)
 
@@ -30,68 +30,68 @@ PartState = Literal["waiting", "running", "done", "dropped"]
 
 @dataclass(frozen=True)
 class Part:
-    """One of the things that a job makes, one after another or a few together."""
+    """One of the things that a job makes, one by one or a few together."""
 
     id: int
-    """Its place when the job was lined up, from 0."""
+    """Its original position, from 0."""
     name: str
-    """In words."""
+    """Name in words."""
     state: PartState = "waiting"
 
 
 @dataclass(frozen=True)
 class JobView:
-    """A job as it is at one moment."""
+    """A snapshot of a job."""
 
     id: int
     run_id: str
     stages: tuple[StageName, ...]
-    """What it may change."""
+    """Stages that it may change."""
     state: JobPhase
     stage: StageName | None = None
-    """What it is at now, or was when it ended."""
+    """Current stage, or the last one if it ended."""
     progress: Progress | None = None
     since: float = 0.0
-    """`time.monotonic()` when the stage that it is at began."""
+    """`time.monotonic()` at the start of the current stage."""
     stopping: bool = False
-    """The person asked to stop, and it has not yet."""
+    """True after a stop request, until it stops."""
     message: str = ""
     parts: tuple[Part, ...] = ()
-    """In the order in which they are made; empty for work that is one piece."""
+    """Parts in working order; empty for work in one piece."""
     seconds_each: float | None = None
-    """What a part is likely to take."""
+    """Expected seconds per part."""
     preview: str = ""
-    """The name of a picture of what is being made; "" when there is none."""
+    """Name of a picture of the image in progress; "" for none."""
 
     @property
     def active(self) -> bool:
-        """Whether it is not over."""
+        """Return True while it waits or runs."""
         return self.state in ("waiting", "running")
 
     @property
     def waiting(self) -> tuple[Part, ...]:
-        """The parts that are not begun."""
+        """Return the parts not begun."""
         return tuple(part for part in self.parts if part.state == "waiting")
 
     @property
     def at_parts(self) -> tuple[Part, ...]:
-        """The parts that are being made, together."""
+        """Return the parts being made, together."""
         return tuple(part for part in self.parts if part.state == "running")
 
     @property
     def at_part(self) -> Part | None:
-        """The first of them."""
+        """Return the first part being made, or None."""
         return next(iter(self.at_parts), None)
 
     def seconds_left(self) -> float | None:
-        """Until it is done, once it runs; None when that cannot be told."""
+        """Return the seconds until it is done, once it runs; None if unknown."""
         if self.progress is not None:
             return self.progress.seconds_left
         return None if self.seconds_each is None else self.seconds_each * len(self.waiting)
 
 
 def _moved_up(parts: tuple[Part, ...], part_id: int) -> tuple[Part, ...]:
-    """With a waiting part before the waiting part that it stood behind."""
+    """Return the parts with a waiting one moved before the waiting one ahead of it."""
     places = [place for place, part in enumerate(parts) if part.state == "waiting"]
     at = next((place for place in places if parts[place].id == part_id), None)
     if at is None or at == places[0]:
@@ -102,7 +102,7 @@ def _moved_up(parts: tuple[Part, ...], part_id: int) -> tuple[Part, ...]:
 
 
 class JobHandle:
-    """What the work is given: it says how far it is, and looks whether it should stop."""
+    """The work's access to its job: reports progress, and checks for cancellation."""
 
     def __init__(self, jobs: JobQueue, job_id: int, cancelled: threading.Event) -> None:
         self._jobs, self._id = jobs, job_id
@@ -111,32 +111,32 @@ class JobHandle:
 
     @property
     def closing(self) -> bool:
-        """Whether it is the server that stops, and not the person."""
+        """Return True if the server is stopping, not the person."""
         return self._jobs.closing
 
     def at(self, stage: StageName) -> None:
-        """The work begins with a stage."""
+        """Report the start of a stage."""
         self._jobs._update(self._id, stage=stage, progress=None, since=time.monotonic())
 
     def progress(self, progress: Progress) -> None:
-        """How far the stage is; fits `core.progress.OnProgress`."""
+        """Report the progress of the stage; usable as `core.progress.OnProgress`."""
         self._jobs._update(self._id, progress=progress)
 
     def preview(self, name: str) -> None:
-        """There is a picture of what is being made."""
+        """Report a picture of the image in progress."""
         self._jobs._update(self._id, preview=name)
 
     def take_parts(self, most: int) -> tuple[Part, ...]:
-        """Return the next parts, at most so many to be made together; those before are done. () when none is left."""
+        """Return at most `most` next parts to make together, and mark earlier ones done. () if none is left."""
         return self._jobs._take_parts(self._id, most)
 
     def at_parts(self) -> tuple[Part, ...]:
-        """Those of the parts that were taken last that are still wanted."""
+        """Return the parts taken last that are still wanted."""
         view = self._jobs.view(self._id)
         return () if view is None else view.at_parts
 
     def parts_waiting(self) -> int:
-        """How many are not begun."""
+        """Return the number of parts not begun."""
         view = self._jobs.view(self._id)
         return 0 if view is None else len(view.waiting)
 
@@ -175,10 +175,10 @@ class JobQueue:
         seconds_each: float | None = None,
         unbegun: Callable[[], object] = lambda: None,
     ) -> int:
-        """Line up `work`, which makes the `parts` (in words) where it makes several things.
+        """Queue `work`; `parts` (in words) are the things that it makes, if several.
 
-        `unbegun` is called instead of it when it is cancelled before it began. Raises UserError while another job is
-        on the same run.
+        `unbegun` is called instead of it if it is cancelled before it begins. Raises UserError while another job uses
+        the run.
         """
         with self._changed:
             self.require_idle(run_id)
@@ -193,19 +193,19 @@ class JobQueue:
             return job.view.id
 
     def require_idle(self, run_id: str) -> None:
-        """Raises UserError while a job is on a run."""
+        """Raise UserError while a job uses a run."""
         with self._changed:
             if any(job.view.run_id == run_id and job.view.active for job in self._jobs.values()):
                 raise UserError("This run is being worked on already: wait for it, or cancel it.")
 
     def when_idle(self, name: str, work: Callable[[], object]) -> None:
-        """Line up something that no person waits for; every job goes first. `name` says what it is, in words."""
+        """Queue background work that every job precedes. `name` describes it in words."""
         with self._changed:
             self._idle_work.append((name, work))
             self._start()
 
     def waiting_for(self) -> str:
-        """What a job that waits now waits for, in words."""
+        """Return what a waiting job waits for, in words."""
         with self._changed:
             return self._idle_name or "another run"
 
@@ -215,21 +215,21 @@ class JobQueue:
             return not any(job.view.active for job in self._jobs.values())
 
     def cancel(self, run_id: str) -> bool:
-        """Ask what is waiting or running for a run to stop. False when there is nothing."""
+        """Ask the waiting or running work of a run to stop. Return False if there is none."""
         return self._cancel(lambda view: view.run_id == run_id)
 
     def cancel_job(self, job_id: int) -> bool:
-        """Ask one job to stop. False when it is over."""
+        """Ask one job to stop. Return False if it is over."""
         return self._cancel(lambda view: view.id == job_id)
 
     def cancel_all(self) -> bool:
-        """Ask everything to stop. False when there is nothing."""
+        """Ask everything to stop. Return False if there is nothing."""
         return self._cancel(lambda _view: True)
 
     def delete_part(self, job_id: int, part_id: int) -> bool:
-        """Take a part out of a job, at once also when it is being made. False when it is made, or was dropped.
+        """Remove a part from a job at once, also while it is made. Return False if it is made or dropped already.
 
-        A job that waits and has no part left is cancelled.
+        A waiting job without parts is cancelled.
         """
         with self._changed:
             job = self._jobs.get(job_id)
@@ -241,7 +241,7 @@ class JobQueue:
         return found
 
     def move_up(self, job_id: int, part_id: int | None = None) -> bool:
-        """Let a waiting job, or a waiting part of a job, pass the one before it. False when it is the first already."""
+        """Move a waiting job, or a waiting part of a job, one place up. Return False if it is first already."""
         with self._changed:
             job = self._jobs.get(job_id)
             if job is None or not job.view.active:
@@ -262,37 +262,37 @@ class JobQueue:
             return True
 
     def view(self, job_id: int) -> JobView | None:
-        """A job by its number, as it is now."""
+        """Return the current state of a job, or None if unknown."""
         with self._changed:
             job = self._jobs.get(job_id)
             return None if job is None else job.view
 
     def wait(self, job_id: int, seconds: float) -> JobView | None:
-        """The same, once it is over or so much time has gone by."""
+        """Like `view`, but wait until the job ends or `seconds` have passed."""
         with self._changed:
             self._changed.wait_for(lambda: (job := self._jobs.get(job_id)) is None or not job.view.active, seconds)
             return self.view(job_id)
 
     def known(self, job_id: int) -> JobView:
-        """The same. Raises UserError for a number that none has had since the studio was started."""
+        """Like `view`, but raise UserError if there was no such job since the studio started."""
         view = self.view(job_id)
         if view is None:
             raise UserError(f"There is no job {job_id} since the studio was started.", field="job")
         return view
 
     def of_run(self, run_id: str) -> JobView | None:
-        """The latest job of a run since the server was started."""
+        """Return the latest job of a run since the server started, or None."""
         with self._changed:
             return next((job.view for job in reversed(self._jobs.values()) if job.view.run_id == run_id), None)
 
     def active(self) -> tuple[JobView, ...]:
-        """What is running or waiting, in its order."""
+        """Return running and waiting jobs, in order."""
         with self._changed:
             running = [job.view for job in self._jobs.values() if job.view.state == "running"]
             return (*running, *(job.view for job in self._waiting))
 
     def close(self, seconds: float = 5.0) -> None:
-        """Stop what is running, start nothing more, and wait for the thread at most so long."""
+        """Stop the running job, start no other, and wait at most this many seconds for the thread."""
         with self._changed:
             self.closing = True
             self._idle_work.clear()
@@ -366,11 +366,11 @@ class JobQueue:
             elif idle is not None:
                 try:
                     idle()
-                except Exception:  # nobody waits for it, and what is wrong shows again when it is asked for
+                except Exception:  # nobody waits for it, and the error shows again when its result is needed
                     log.exception("work that nobody waits for failed")
                 with self._changed:
                     self._idle_name = ""
-                self._changes.tell()  # of a prediction, say, or of how fast this machine draws
+                self._changes.tell()  # such as a prediction, or this machine's drawing speed
 
     def _do(self, job: _Job) -> None:
         try:
@@ -379,7 +379,7 @@ class JobQueue:
             self._update(job.view.id, state="cancelled", stopping=False)
         except UserError as error:
             self._update(job.view.id, state="failed", stopping=False, message=str(error))
-        except Exception as error:  # the worker thread must outlive a mistake in the work
+        except Exception as error:  # the worker thread must survive a bug in the work
             log.exception("a job failed")
             message = f"The studio itself failed ({type(error).__name__}: {error}); the terminal says more. Try again."
             self._update(job.view.id, state="failed", stopping=False, message=message)

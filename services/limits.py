@@ -1,7 +1,7 @@
-"""How often somebody may be wrong before they must wait: by address, and all addresses together. Knows no HTTP.
+"""Limits failed tries, by address and in all. Knows no HTTP.
 
-A wrong password or code costs nothing to try, so what stops guessing is counting. Only failures count; a failure is
-forgotten after the window. Codes and passwords are never kept here, only who failed and when.
+Trying a password or code costs nothing, so counting is what stops guessing. Only failures count, and are forgotten
+after the window. Codes and passwords are never stored here, only who failed and when.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from core.latest import Latest
 from core.words import count_of
 
 REMEMBERED = 1_000
-"""Addresses that signed in and are still known: they are not held up by the failures of others."""
+"""Addresses that signed in and are remembered: failures of others do not block them."""
 
 
 class TooMany(Exception):
-    """Somebody must wait. The text says how long in words; `seconds` is what Retry-After takes."""
+    """Raised if somebody must wait. The text names the wait in words; `seconds` is for Retry-After."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = max(1, int(seconds + 0.999))
@@ -28,11 +28,11 @@ class TooMany(Exception):
 
 
 class Limiter:
-    """Refuses who failed `attempts` times within `seconds`; and everybody new after `in_all` failures within them.
+    """Refuses an address after `attempts` failures in `seconds`, and all new addresses after `in_all` failures.
 
-    `in_all` is there against somebody with many addresses (0: thirty times `attempts`). An address that `passed` before
-    is spared it: or a stranger could keep everybody out by being wrong on purpose. Memory is bounded: no more
-    failures are counted than `in_all`, as nobody else is let in to fail. May be used from any thread.
+    `in_all` stops a person with many addresses (0: thirty times `attempts`). An address that `passed` before is exempt
+    from it: else a stranger could lock everybody out by failing on purpose. Memory is bounded: no more failures than
+    `in_all` are counted, as nobody else may then fail. Thread-safe.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Limiter:
         self._lock = threading.Lock()
 
     def check(self, key: str) -> None:
-        """Before a try. Raises TooMany for an address that must wait."""
+        """Check an address before a try. Raises TooMany if it must wait."""
         with self._lock:
             now = self._forget()
             mine = self._times.get(key)
@@ -58,21 +58,21 @@ class Limiter:
                 raise TooMany(self._failures[-self.in_all][0] + self.seconds - now)
 
     def failed(self, key: str) -> None:
-        """After a try that was wrong."""
+        """Record a failed try."""
         with self._lock:
             now = self._forget()
             self._times.setdefault(key, deque()).append(now)
             self._failures.append((now, key))
-            # Tries that were under way together may all fail after one check: the oldest make room.
+            # Concurrent tries may all fail after one check: the oldest make room.
             while len(self._failures) > 2 * self.in_all:
                 self._drop()
 
     def passed(self, key: str) -> None:
-        """After a try that was right. Its own earlier failures still count: who knows one code may guess another."""
+        """Record a successful try. Its earlier failures still count: a person with one code may guess another."""
         self._known.put(key, True)
 
     def held(self) -> int:
-        """How many failures are remembered, for tests of the bound."""
+        """Return the number of remembered failures, for tests of the bound."""
         with self._lock:
             return len(self._failures)
 
@@ -91,7 +91,7 @@ class Limiter:
 
 
 def address_key(host: str | None) -> str:
-    """What an address counts as: a whole /64 of IPv6 is one, as one person has all of it. "?" where there is none."""
+    """Return the key of an address: one for a whole /64 of IPv6, as one person has all of it. "?" without one."""
     try:
         address = ipaddress.ip_address((host or "").split("%")[0])
     except ValueError:
@@ -104,7 +104,7 @@ def address_key(host: str | None) -> str:
 
 
 def waiting(seconds: int) -> str:
-    """A wait in words, such as "2 minutes"."""
+    """Return a wait in words, such as "2 minutes"."""
     if seconds < 90:
         return count_of(seconds, "second")
     minutes = -(-seconds // 60)

@@ -1,4 +1,4 @@
-"""Processes of their own for what would hold up the server. Each begins as a copy of one that has all it needs."""
+"""Separate processes for work that would block the server. Each begins as a copy of one with everything loaded."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _NEEDED = ["services.curation.import_process", "services.studies.analyses", "sci
 
 
 def own_processes() -> ForkServerContext:
-    """Where such processes are started. The one that is copied stays as long as the server."""
+    """Return the context that starts such processes. The copied process stays as long as the server."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_NEEDED)
     return context
 
 
 def end_with_parent() -> None:
-    """End this process when the one that started it ends."""
+    """End this process when its parent ends."""
     parent = multiprocessing.parent_process()
 
     def watch() -> None:

@@ -1,7 +1,7 @@
-"""The lead's password: how it is kept, and where the studio may be opened without one. Knows no HTTP.
+"""The lead's password: how it is stored, and where the studio may run without one. Knows no HTTP.
 
-Kept is a scrypt hash (RFC 7914) with a salt of its own, written as "scrypt$n$r$p$salt$hash", the latter two in
-hexadecimal, so that each hash says itself what it costs to try a password.
+It is stored as a scrypt hash (RFC 7914) with its own salt, "scrypt$n$r$p$salt$hash", the last two in hexadecimal, so
+that each hash holds the cost of trying a password.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from dataclasses import dataclass
 from core.errors import UserError
 
 SECRET = "lead-password"
-"""The name of the hash among the secrets of a workspace."""
+"""Name of the hash among the secrets of a workspace."""
 SHORTEST, LONGEST = 8, 1024
-"""Characters of a password."""
+"""Minimum and maximum characters of a password."""
 _MEMORY = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What scrypt is to spend on a try: its parameters n, r and p."""
+    """Cost of one try with scrypt: its parameters n, r and p."""
 
     n: int
     r: int
@@ -34,11 +34,11 @@ class Cost:
 
 
 COST = Cost(2**15, 8, 3)
-"""One of the settings that OWASP's Password Storage Cheat Sheet recommends: 32 MiB and some 0.3 s a try."""
+"""A setting recommended by OWASP's Password Storage Cheat Sheet: 32 MiB and some 0.3 s a try."""
 
 
 def hashed(password: str, cost: Cost = COST) -> str:
-    """What is kept of a password. Raises UserError for one that is too short or too long."""
+    """Return the hash to store of a password. Raises UserError if it is too short or too long."""
     if len(password) < SHORTEST:
         raise UserError(f"The password is too short: take at least {SHORTEST} characters.")
     if len(password) > LONGEST:
@@ -49,7 +49,7 @@ def hashed(password: str, cost: Cost = COST) -> str:
 
 
 def matches(password: str, kept: str) -> bool:
-    """Whether a password is the one that was kept. Takes as long for a wrong one."""
+    """Return whether a password matches the stored hash. Takes equal time for a wrong one."""
     if len(password) > LONGEST:
         return False
     try:
@@ -58,14 +58,14 @@ def matches(password: str, kept: str) -> bool:
             return False
         cost = Cost(int(n), int(r), int(p))
         return hmac.compare_digest(_scrypt(password, bytes.fromhex(salt), cost), bytes.fromhex(digest))
-    except ValueError:  # what is kept is damaged: nobody gets in with it
+    except ValueError:  # the stored hash is damaged: nobody gets in with it
         return False
 
 
 def choose(ask: Callable[[str], str], twice: bool, cost: Cost = COST) -> str:
-    """The hash of a password that `ask(prompt)` gives; asked for again where a person types it unseen.
+    """Return the hash of a password from `ask(prompt)`, asked for `twice` if a person types it unseen.
 
-    Raises UserError when the two differ, or the password is too short or too long.
+    Raises UserError if the two differ, or the password is too short or too long.
     """
     kept = hashed(ask("The study lead's new password: "), cost)
     if twice and not matches(ask("The same again: "), kept):
@@ -74,7 +74,7 @@ def choose(ask: Callable[[str], str], twice: bool, cost: Cost = COST) -> str:
 
 
 def beyond_this_machine(host: str) -> bool:
-    """Whether a server on this address can be reached from another machine. A name counts by all its addresses."""
+    """Return whether another machine can reach a server on this address. A name counts by all its addresses."""
     try:
         return not ipaddress.ip_address(host.strip("[]").split("%")[0]).is_loopback
     except ValueError:
@@ -89,6 +89,6 @@ def beyond_this_machine(host: str) -> bool:
 
 
 def _scrypt(password: str, salt: bytes, cost: Cost) -> bytes:
-    # The same letters can be typed in two ways on two keyboards: as RFC 8265 has it, NFC is what counts.
+    # The same letters can be typed in two ways on two keyboards: RFC 8265 uses their NFC form.
     typed = unicodedata.normalize("NFC", password).encode("utf-8", "surrogatepass")
     return hashlib.scrypt(typed, salt=salt, n=cost.n, r=cost.r, p=cost.p, maxmem=_MEMORY, dklen=32)

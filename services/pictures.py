@@ -1,4 +1,4 @@
-"""The pictures of a workspace by their hashes, as pages show them."""
+"""The pictures of a workspace by hash, for pages."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from storage.workspace import Workspace
 
 
 class StoredPictures:
-    """Images, masks in colours, and thumbnails. All methods may be called from any thread and raise UserError."""
+    """Images, coloured masks, and thumbnails. All methods may be called from any thread and raise UserError."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._images = workspace.images
         self.png = workspace.images.read
-        """Return an image as PNG."""
+        """Returns an image as PNG."""
         self.thumbnail = workspace.thumbnails.webp
-        """Return a thumbnail as WebP. Make it if it is missing."""
+        """Returns a thumbnail as WebP, made if missing."""
         self.ready_thumbnail = workspace.thumbnails.ready
-        """Return a thumbnail if it is there already."""
+        """Returns a thumbnail if it exists."""
         self.mask_colours = lru_cache(maxsize=32)(self._mask_colours)
-        """Return a mask as PNG, its classes in colours."""
+        """Returns a mask as PNG, its classes in colours."""
 
     def _mask_colours(self, sha: str) -> bytes:
         mask = self._images.load(sha)

@@ -1,7 +1,7 @@
-"""Questions that a script asks of the studio: each a command that only looks, answered with plain JSON-ready data.
+"""Queries of scripts: read-only commands that return plain JSON-ready data.
 
-A list is given by pages: `next` of the answer is `after` of the next question, "" behind the last page. Texts that a
-person or a model wrote are given as they are; ids are those that the commands take.
+A list comes in pages: `next` of the answer is `after` of the next query, "" after the last page. Texts of people and
+models are returned unchanged; ids are those that commands take.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from storage.curation.catalogue import Catalogue
 from study.tables import result_rows
 
 MOST_LISTED = 200
-"""Lines in one page of a list."""
+"""Maximum lines in a page of a list."""
 
 Plain = dict[str, Any]
 
 
 class Query(Command, looks=True):
-    """A question."""
+    """A read-only command."""
 
 
 class RunQuery(RunCommand, looks=True):
-    """A question about a run."""
+    """A read-only command on a run."""
 
 
 class ListRuns(Query, name="list-runs"):
@@ -88,7 +88,7 @@ class ShowJob(Query, name="show-job"):
 
 
 class ImageQuery(Query):
-    """A question about the images that a filter means."""
+    """A query on the images of a filter."""
 
     filter: Filter = Field(ImageFilter(), description=WHICH)
 
@@ -151,7 +151,7 @@ class StudyOutcomes(StudyCommand, name="study-outcomes", looks=True):
 
 
 class Queries:
-    """Answers them. All methods may be called from any thread."""
+    """Answers the queries. All methods may be called from any thread."""
 
     def __init__(self, runs: RunService, states: RunStates, predictions: PredictionService) -> None:
         self._workspace, self._runs, self._jobs = runs.workspace, runs, runs.jobs
@@ -252,7 +252,7 @@ class Queries:
 
 
 def _score_facts(catalogue: Catalogue, wanted: ImageFilter, runs: Sequence[ScoreRun]) -> Plain | None:
-    """How many images have which validity score; None where none was ever scored."""
+    """Return the number of images above and below the score threshold; None if none was ever scored."""
     if not runs:
         return None
     threshold = runs[0].agreement.threshold
@@ -278,7 +278,7 @@ def entry_facts(entry: CatalogueEntry) -> Plain:
 
 
 def run_facts(state: RunState) -> Plain:
-    """All of a run but its images."""
+    """Return everything of a run but its images."""
     run, gate = state.run, state.gate
     planned = gate.plan.images if gate.plan is not None else ()
     return {
@@ -305,7 +305,7 @@ def run_facts(state: RunState) -> Plain:
 
 
 def job_facts(job: JobView) -> Plain:
-    """How far a job is."""
+    """Return the progress of a job."""
     progress = job.progress
     return {
         **facts(job, "state stopping message", job=job.id, run=job.run_id, stage=job.stage or ""),

@@ -1,4 +1,4 @@
-"""Writes down what was refused, to whom and when, so that a lead sees an attack; bounded, or it would fill the disk."""
+"""Logs refusals with address and time, so that a lead sees an attack; bounded, or it would fill the disk."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ log = logging.getLogger(__name__)
 
 
 class Refusals:
-    """At most `each` entries an address and `in_all` together in `seconds`; what is left out is counted and told.
+    """Logs at most `each` entries per address and `in_all` in total in `seconds`; the rest is counted and reported.
 
-    May be called from any thread. A log that cannot be written never lets anything through, and never stops a refusal.
+    Thread-safe. A log that cannot be written never lets anything through, and never stops a refusal.
     """
 
     def __init__(
@@ -35,9 +35,9 @@ class Refusals:
         self._lock = threading.Lock()
 
     def note(self, event: str, detail: str, address: str | None, study_id: str = "", worker: str = "") -> None:
-        """Write it down, unless this address or all of them have filled their share of this minute.
+        """Log an event, unless this address or all of them have used their share of this minute.
 
-        With a worker no address is written: annotators are promised that theirs are not kept.
+        With a worker no address is logged: annotators are promised that.
         """
         key = address_key(address)
         with self._lock:
@@ -65,5 +65,5 @@ class Refusals:
 
 
 def _plain(text: str) -> str:
-    """One line of at most 200 characters: what a stranger sent must not look like an entry of its own."""
+    """Return one line of at most 200 characters: a stranger's text must not look like an entry of its own."""
     return "".join(letter if letter.isprintable() else "�" for letter in text[:200])

@@ -1,4 +1,4 @@
-"""The lead's sign-in: who knows the password, how often it may be tried, and the sessions. Knows no HTTP."""
+"""The lead's sign-in: password check, limit of tries, and sessions. Knows no HTTP."""
 
 from __future__ import annotations
 
@@ -12,25 +12,24 @@ from storage.workspace import Workspace
 HOURS = 24 * 7
 ATTEMPTS, WINDOW_SECONDS = 10, 15 * 60
 OPENED_WITH = "sessions-password"
-"""The name of a secret of the workspace: the hash of the password that the lead's sessions were opened with."""
+"""Name of a secret of the workspace: the hash of the password that opened the lead's sessions."""
 
 
 class LeadSignIn:
-    """Lets in who knows the password: the one from the environment, else the one that the workspace keeps, if any."""
+    """Admits whoever knows the password: that of the environment, else the stored one, if any."""
 
     def __init__(self, workspace: Workspace, password: str = "", cost: Cost = COST) -> None:
-        """`password` is that of the environment, or "". Sessions that another password opened end.
-
-        Raises UserError if it is too short or too long.
+        """`password` is that of the environment, or "". Ends sessions opened with another password. Raises UserError if
+        it is too short or too long.
         """
         self.refusals = Refusals(workspace.studies.note)
         self.session = workspace.studies.sessions.get
-        """Return the session of a token, or None."""
+        """Returns the session of a token, or None."""
         self.script = workspace.tokens.get
-        """Return the script's token of a text, or None."""
+        """Returns the script's token of a text, or None."""
         self._sessions = workspace.studies.sessions
         self.sign_out = self._sessions.close
-        """End the session of a token, if there is one."""
+        """Ends the session of a token, if there is one."""
         opened_with, self._password = self._sessions.secret(OPENED_WITH) or "", ""
         if password:
             self._password = opened_with if matches(password, opened_with) else hashed(password, cost)
@@ -40,14 +39,14 @@ class LeadSignIn:
         self._one_at_a_time = threading.Lock()
 
     def kept(self) -> str:
-        """The hash that counts, read anew each time: a password that was set meanwhile counts at once. "" for none."""
+        """Return the valid hash, read each time: a new password counts at once. "" for none."""
         return self._password or self._sessions.secret(SECRET) or ""
 
     def sign_in(self, password: str, address: str | None) -> str:
-        """The token of a new session; "" when the password is wrong. Raises TooMany."""
+        """Return the token of a new session; "" if the password is wrong. Raises TooMany."""
         key = address_key(address)
-        # One at a time, from the look at the limit to the count: or many at once would all pass it. It also keeps
-        # what hashing takes of memory and processor to that of one.
+        # One at a time, from checking the limit to counting: else many at once would all pass. It also bounds memory
+        # and processor time to those of one hash.
         with self._one_at_a_time:
             self._limiter.check(key)
             kept = self.kept()

@@ -1,4 +1,4 @@
-"""The services of one workspace, put together. `app.py` hands each page the few of them that it calls."""
+"""Assembles the services of one workspace. `app.py` gives each page the few that it calls."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ from services.tokens import ScriptTokens
 from storage.workspace import Workspace
 
 DEMO = "demo"
-"""The profile whose models know drawn scenes."""
+"""Profile whose models know drawn scenes."""
 DRAWN_SCENES = "drawn-scenes"
-"""The folder of their data sets in a workspace."""
+"""Folder of drawn data sets in a workspace."""
 
 
 class Studio:
-    """What is there once for a workspace. Only whoever puts an application together holds it."""
+    """All services of a workspace, one of each. Only the assembler of an application holds it."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Studio:
         data_roots: Sequence[Path] = (),
         scenes: SceneWriter | None = None,
     ) -> None:
-        """Put a workspace's services together. Scripts plan batches below `data_roots`; the demo offers what `scenes`
+        """Assemble a workspace's services. Scripts plan batches below `data_roots`; the demo offers what `scenes`
         draws. Raises UserError.
         """
         self.profile, self.workspace = profile, workspace
@@ -101,13 +101,13 @@ class Studio:
         self.image_map = ImageMap(workspace, self.meaning)
         drawn = DrawnScenes(workspace.folder / DRAWN_SCENES, scenes) if scenes and profile.name == DEMO else None
         self.batches = BatchRuns(workspace, changes, roots, drawn)
-        """Whole data sets on their way to test cases."""
+        """Batches over whole data sets."""
         self.evaluations = EvaluationService(profile, workspace, self.predictions.require_known, changes, execution)
-        """What test sets say of models under test."""
+        """Evaluations of models under test on test sets."""
         self.likeness = Likeness(workspace, self.evaluations, self.meaning, models, changes)
         self.retrainings = Retrainings(workspace, self.evaluations, changes)
         self.example = ExampleWorkspace(workspace, profile, commands, jobs, self.batches, self.evaluations, changes)
-        """An example of everything, made by one press."""
+        """Makes an example of everything at one press."""
         for service in (
             runs,
             editing,
@@ -133,17 +133,17 @@ class Studio:
             commands.take_on(service)
         commands.add(ScoreImages, lambda _: scoring_facts(score_workspace(workspace)))
         self.thumbnails = ThumbnailFill(workspace.thumbnails, workspace.saved, jobs.idle)
-        """Makes those that are missing, once it is started."""
+        """Makes missing thumbnails, once started."""
         give_way = self.thumbnails.give_way
         self.gallery = Gallery(workspace, self.meaning, self.near_duplicates, self.image_map, give_way)
         self.exchange = Exchange(runs, self.predictions)
         self.studies = StudyServices(workspace, commands, model_asker(workspace, runs.settings, self.predictions))
         self.test_sets = TestSetServices(workspace, commands, changes)
         self.revisions = Revisions(workspace.saved, changes)
-        """Whether there is anything new to show."""
+        """Tells whether there is anything new to show."""
 
     def close(self) -> None:
-        """Stop the work that is going on; the workspace stays open."""
+        """Stop running work; the workspace stays open."""
         self.example.close()
         self.batches.close()
         self.retrainings.close()

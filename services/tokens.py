@@ -1,4 +1,4 @@
-"""Tokens for scripts: a lead makes one, sees it once, and may withdraw it. A token makes no token: no endpoint does."""
+"""Tokens for scripts: a lead makes one, sees it once, and may withdraw it. No endpoint makes tokens."""
 
 from __future__ import annotations
 
@@ -31,33 +31,33 @@ class WithdrawToken(Command, name="withdraw-token"):
 
 @dataclass(frozen=True)
 class NewToken:
-    """A token that has just been made: its text is never told again."""
+    """A new token with its text, which is never shown again."""
 
     token: Token
     text: str
 
 
 class ScriptTokens:
-    """The tokens of a workspace, and the log of what is done with them. All methods may be called from any thread."""
+    """The tokens of a workspace, and the log of their use. All methods may be called from any thread."""
 
     def __init__(self, workspace: Workspace, data_roots: DataRoots) -> None:
         self._workspace, self._data_roots = workspace, data_roots
         self._tokens, self._note = workspace.tokens, workspace.studies.note
         self.all = workspace.tokens.all
-        """Return every token that was ever made, the latest first."""
+        """Returns every token ever made, the latest first."""
         self.holds = workspace.tokens.holds
-        """Return True while the token of a number may be used."""
+        """Returns True while the token of a number is valid."""
 
     def require_place(self, sent: Command) -> None:
-        """Check what a script names on this machine: a token may get lost, and whoever finds it learns nothing of
-        files elsewhere, not even which there are. What was uploaded or trained here may be named. Raises UserError.
+        """Check a path that a script names on this machine. A token may get lost, and its finder must learn nothing of
+        files elsewhere, not even whether they exist. Uploaded or trained models may be named. Raises UserError.
         """
         file = sent.file.strip() if isinstance(sent, NamesModel) else ""
         if file and not Path(self._workspace.model_file(file)).is_relative_to(self._workspace.model_files):
             self._data_roots.require_model(file)
 
     def log(self, name: str, sent: Command) -> None:
-        """Write into the log what a script did with the token of a name."""
+        """Log what a script did with the token of a name."""
         about = " ".join(
             f"{field} {getattr(sent, field)}"
             for field in ("run", "job", "case", "test_set", "batch")

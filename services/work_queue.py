@@ -1,7 +1,7 @@
-"""A queue for work that may take minutes: one thread, one piece of work at a time, with progress and cancel.
+"""A queue for work that may take minutes: one thread, one piece at a time, with progress and cancel.
 
 It is not the queue of runs (`services.jobs`), as a split must not wait behind a night of drawing. Closing a page stops
-nothing, and a page that asks late gets the result, which is kept for an hour.
+nothing, and a late page gets the result, which is kept for an hour.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KEPT_SECONDS = 3600.0
 LOOK_SECONDS = 60.0
 """Seconds between two checks for results that are kept too long."""
 MOST_WAITING = 20
-"""Maximum number of pieces of work that wait or run. More are refused."""
+"""Maximum pieces of work that wait or run. More are refused."""
 log = logging.getLogger(__name__)
 WorkState = Literal["waiting", "running", "done", "failed", "cancelled"]
 
@@ -43,7 +43,7 @@ class WorkView:
     total: int = 0
     """0 until it is known."""
     doing: str = ""
-    """The step in words, where work has several."""
+    """The step in words, if work has several."""
     seconds_left: float | None = None
     error: str = ""
     """One sentence about the failure, or ""."""
@@ -63,13 +63,13 @@ class WorkView:
 
 
 class OnWork(Protocol):
-    """Takes how much of the work is done, of how much, and the step in words where there are several."""
+    """Called with the amount done, the total, and the step in words if there are several."""
 
     def __call__(self, done: int, total: int, doing: str = "", /) -> None: ...
 
 
 Act = Callable[[OnWork], Any]
-"""The work itself. It reports its progress by calling its argument, which raises Cancelled if it has to stop."""
+"""The work. It reports progress by calling its argument, which raises Cancelled to stop it."""
 
 
 @dataclass
@@ -80,7 +80,7 @@ class _Work:
 
 
 class WorkQueue:
-    """A queue for any thread. `drop` gets each result that is no longer kept; `name` stands in the log."""
+    """A queue for any thread. `drop` gets each result that is no longer kept; `name` is used in the log."""
 
     def __init__(
         self,
@@ -112,11 +112,11 @@ class WorkQueue:
             return work.view.id
 
     def going_on(self, kind: str, about: str) -> WorkView | None:
-        """Return the work of this kind about one thing that waits or runs, or None. Work that is stopping is none."""
+        """Return the waiting or running work of this kind on one thing, or None. Stopping work does not count."""
         return next((one for one in self.of(about) if one.kind == kind and one.active and not one.stopping), None)
 
     def begin(self, kind: str, about: str, act: Act) -> WorkView:
-        """Return the work of this kind about one thing that goes on already, or queue it. Raises as `start`."""
+        """Return the work of this kind on one thing that is in progress, or queue it. Raises as `start`."""
         with self._changed:
             return self.going_on(kind, about) or self.view(self.start(kind, about, act))
 
@@ -180,7 +180,7 @@ class WorkQueue:
     def _serve(self) -> None:
         while True:
             with self._changed:
-                # Results have to be dropped after an hour even if nobody asks for anything.
+                # Results must be dropped after an hour even without requests.
                 self._changed.wait_for(lambda: self._closing or self._waiting, LOOK_SECONDS)
                 if self._closing:
                     return
@@ -207,7 +207,7 @@ class WorkQueue:
             self._update(work, state="cancelled", ended=time.monotonic())
         except UserError as error:
             self._update(work, state="failed", error=str(error), field=error.field, ended=time.monotonic())
-        except Exception as error:  # the thread must outlive a mistake in the work
+        except Exception as error:  # the thread must survive a bug in the work
             log.exception("%s failed", self._name)
             words = f"The studio itself failed ({type(error).__name__}): the terminal says more."
             self._update(work, state="failed", error=words, ended=time.monotonic())
