@@ -305,15 +305,15 @@ class JobQueue:
 
     def _cancel(self, wanted: Callable[[JobView], bool]) -> bool:
         with self._changed:
-            found = [job for job in self._jobs.values() if job.view.active and wanted(job.view)]
-            waiting = [job for job in found if job.view.state == "waiting"]
-            for job in found:
+            affected = [job for job in self._jobs.values() if job.view.active and wanted(job.view)]
+            waiting = [job for job in affected if job.view.state == "waiting"]
+            for job in affected:
                 self._stop(job)
             self._changes.tell()
             self._changed.notify_all()
         for job in waiting:
             job.unbegun()
-        return bool(found)
+        return bool(affected)
 
     def _stop(self, job: _Job) -> None:
         job.cancelled.set()
@@ -325,11 +325,11 @@ class JobQueue:
 
     @staticmethod
     def _mark(job: _Job, part_id: int, held: tuple[PartState, ...], state: PartState) -> bool:
-        found = any(part.id == part_id and part.state in held for part in job.view.parts)
+        is_marked = any(part.id == part_id and part.state in held for part in job.view.parts)
         parts = (replace(part, state=state) if part.id == part_id else part for part in job.view.parts)
-        if found:
+        if is_marked:
             job.view = replace(job.view, parts=tuple(parts))
-        return found
+        return is_marked
 
     def _take_parts(self, job_id: int, most: int) -> tuple[Part, ...]:
         with self._changed:

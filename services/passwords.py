@@ -67,10 +67,10 @@ def choose(ask: Callable[[str], str], twice: bool, cost: Cost = COST) -> str:
 
     Raises UserError if the two differ, or the password is too short or too long.
     """
-    kept = hashed(ask("The study lead's new password: "), cost)
-    if twice and not matches(ask("The same again: "), kept):
+    stored_hash = hashed(ask("The study lead's new password: "), cost)
+    if twice and not matches(ask("The same again: "), stored_hash):
         raise UserError("The two passwords differ: nothing was changed.")
-    return kept
+    return stored_hash
 
 
 def beyond_this_machine(host: str) -> bool:
@@ -82,10 +82,10 @@ def beyond_this_machine(host: str) -> bool:
     if not host:
         return True
     try:
-        found = {str(info[4][0]).split("%")[0] for info in socket.getaddrinfo(host, None)}
+        addresses = {str(info[4][0]).split("%")[0] for info in socket.getaddrinfo(host, None)}
     except OSError:
         return True
-    return not all(ipaddress.ip_address(address).is_loopback for address in found)
+    return not all(ipaddress.ip_address(address).is_loopback for address in addresses)
 
 
 def _scrypt(password: str, salt: bytes, cost: Cost) -> bytes:

@@ -232,8 +232,8 @@ class Queries:
         return {"study": data.study.id, "rows": [plain(row) for row in result_rows(data)]}
 
     def _image_facts(self, case: StoredTestCase, state: RunState) -> Plain:
-        kept = self._predictions.mask_checks(state.run, state.settings, case)
-        checks = with_mask_checks(case.checks, kept, state.run.mask_sha is not None)
+        mask_checks = self._predictions.mask_checks(state.run, state.settings, case)
+        checks = with_mask_checks(case.checks, mask_checks, state.run.mask_sha is not None)
         caption = case.lineage.counterfactual
         return {
             "case": case.id,
@@ -316,12 +316,12 @@ def job_facts(job: JobView) -> Plain:
 
 
 def _stage_facts(name: str, state: RunState) -> Plain:
-    held = state.run.values.get(name)
+    stored = state.run.values.get(name)
     facts: Plain = {"stage": name, "version": 0, "value": None, "author": "", "model": "", "stale": "", "notes": []}
-    if held is None:
+    if stored is None:
         return facts
-    trace = held.value.trace
-    facts |= {"version": held.id, "value": to_plain(held.value.value), "author": trace.author, "model": trace.model}
+    trace = stored.value.trace
+    facts |= {"version": stored.id, "value": to_plain(stored.value.value), "author": trace.author, "model": trace.model}
     return {**facts, "stale": state.stale.get(name, ""), "notes": list(trace.notes)}
 
 

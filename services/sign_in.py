@@ -49,13 +49,13 @@ class LeadSignIn:
         # and processor time to those of one hash.
         with self._one_at_a_time:
             self._limiter.check(key)
-            kept = self.kept()
-            if not matches(password, kept):
+            valid_hash = self.kept()
+            if not matches(password, valid_hash):
                 self._limiter.failed(key)
                 self.refusals.note("wrong password", "the study lead's sign-in", address)
                 return ""
-            if self._sessions.secret(OPENED_WITH) != kept:
-                self._sessions.set_secret(OPENED_WITH, kept)
+            if self._sessions.secret(OPENED_WITH) != valid_hash:
+                self._sessions.set_secret(OPENED_WITH, valid_hash)
         self._limiter.passed(key)
         self.refusals.note("signed in", "the study lead", address)
         return self._sessions.open("lead", hours=HOURS)
