@@ -1,1 +1,1 @@
-"""Runs of the explore page: their life, state, edits, execution, and files."""
+"""Runs of the Explore page: life cycle, state, edits, execution, and files."""

@@ -1,6 +1,6 @@
-"""Several runs at once: the same task and the same settings for all, their text stages, and one yes at all their gates.
+"""Acts on several runs at once: one task and settings for all, their text stages, and approval of all gates.
 
-Each run stays a run of its own; what does not fit one of them is told of that one, and the others go on.
+Each run stays independent; a refusal is reported for its run, and the others go on.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ C = TypeVar("C", bound=RunCommand)
 
 MOST_TOGETHER = 200
 SHARED = ("counterfactuals.captions", "generation.images_per_caption", "generation.steps")
-"""The settings that stand in the open where several runs are shown."""
+"""Settings shown directly for several runs."""
 
 
 class TogetherCommand(Command):
-    """One thing to do with several runs."""
+    """An act on several runs."""
 
     runs: RunIds = Field(min_length=1, max_length=MOST_TOGETHER, description="The ids of the runs")
 
@@ -82,33 +82,33 @@ class GenerateTogether(TogetherCommand, name="together-generate"):
 
 @dataclass(frozen=True)
 class DoneTogether:
-    """What became of each run."""
+    """Result for each run."""
 
     done: tuple[str, ...]
-    """The ids of those with which it was done, or begun."""
+    """Ids of the runs with which it was done, or begun."""
     refused: Mapping[str, str] = field(default_factory=dict)
-    """By its id, why it was not done with a run, in one sentence."""
+    """By run id, why it was not done, in one sentence."""
 
 
 @dataclass(frozen=True)
 class TogetherState:
-    """What a page shows of several runs."""
+    """State of several runs, for a page."""
 
     runs: tuple[RunState, ...]
-    """In the order in which they were asked for; without those that there are not, or not any more."""
+    """In the requested order, without unknown or deleted runs."""
     images: int
-    """What a yes at all their gates would make."""
+    """Number of images that approval of all gates would make."""
     seconds: float | None
-    """How long that takes; None where it cannot be told."""
+    """Seconds that it takes; None if unknown."""
     shown: str
-    """A short name of all that it would make; "" for nothing."""
+    """A short name of all that would be made; "" for nothing."""
 
     @property
     def ids(self) -> tuple[str, ...]:
         return tuple(state.run.id for state in self.runs)
 
     def ready(self) -> tuple[RunState, ...]:
-        """Those whose text stages can run, and have something to do."""
+        """Return the runs whose text stages are free and have work."""
         return tuple(state for state in self.runs if _todo(state) and not state.active)
 
 
@@ -126,7 +126,7 @@ class BulkRuns:
         commands.add(RecipeTogether, self._in_each(SetRecipe, self._runs.set_recipe))
 
     def of(self, run_ids: Sequence[str]) -> TogetherState:
-        """What a page shows of these runs. One that is not there, or deleted, is passed over."""
+        """Return the state of these runs for a page, without unknown or deleted ones."""
         known = [run_id for run_id in dict.fromkeys(run_ids[:MOST_TOGETHER]) if self._workspace.runs.exists(run_id)]
         states = tuple(state for state in map(self._states.of, known) if not state.run.removed)
         plans = [state.gate.plan for state in states if state.gate.plan is not None and _may_draw(state)]
@@ -140,7 +140,7 @@ class BulkRuns:
 
     @does
     def set_task(self, command: TaskTogether) -> DoneTogether:
-        """What is not given stays as it is in each."""
+        """Set the task; fields that are None stay as they are in each run."""
 
         def set_one(run_id: str) -> None:
             task = self._workspace.runs.get(run_id).task
@@ -160,7 +160,7 @@ class BulkRuns:
 
     @does
     def generate(self, command: GenerateTogether) -> DoneTogether:
-        """Raises UserError when the gates are closed, or show other things by now."""
+        """Raise UserError if the gates are closed, or show something else now."""
         with self._runs.changing:
             state = self.of(command.runs)
             if not state.shown:
@@ -180,7 +180,7 @@ class BulkRuns:
         return together
 
     def _each(self, run_ids: Sequence[str], do: Callable[[str], object]) -> DoneTogether:
-        """Raises UserError, the first, when it could be done with none of them."""
+        """Raise the first UserError if it succeeds with no run."""
         done, refused, first = [], {}, None
         for run_id in dict.fromkeys(run_ids):
             try:

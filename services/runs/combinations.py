@@ -1,5 +1,5 @@
-"""Which keywords become which alternatives together: what the next run of the captions' stage would write, and how a
-person chooses it.
+"""Combinations of keywords and alternatives: those that the next run of the captions' stage would write, and a person's
+choice of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from services.runs.settings import RunSettings
 
 STAGE = "counterfactuals"
 SHOWN = 100
-"""Of very many combinations, as many as a page lists."""
+"""Maximum combinations that a page lists."""
 
 
 def _from_json(edits: Any) -> Any:
@@ -58,23 +58,23 @@ class UseCombination(StateEdit, name="combination-use", stage_of_command=STAGE):
 
 @dataclass(frozen=True)
 class Grid:
-    """What becomes of the keywords and alternatives of a run."""
+    """The possible edits of a run."""
 
     pools: tuple[tuple[Edit, ...], ...]
-    """The alternatives of each keyword."""
+    """Alternatives of each keyword."""
     at_once: int
-    """How many keywords a caption changes."""
+    """Number of keywords that a caption changes."""
     total: int
-    """All combinations there are."""
+    """Number of all combinations."""
     listed: tuple[tuple[Edit, ...], ...]
-    """Those that a page lists: the first ones, and all that are planned."""
+    """Combinations that a page lists: the first ones, and all planned ones."""
     planned: tuple[tuple[Edit, ...], ...]
-    """Those that are captions, or become some when their stage is run."""
+    """Combinations that are captions, or become some when their stage is run."""
     groups: int
-    """How many “one of each” gives."""
+    """Number that “one of each” gives."""
     problem: str = ""
     at_most: int = 0
-    """So many at most are going to be chosen by the language model; 0 where `planned` says which."""
+    """Maximum number that the language model will choose; 0 if `planned` is exact."""
 
 
 def grid_of(
@@ -106,7 +106,7 @@ def grid_of(
 
 
 def pairs_of(edits: tuple[Edit, ...]) -> Combination:
-    """A combination as the settings hold it."""
+    """Return a combination in the form of the settings."""
     return tuple((edit.keyword, edit.alternative) for edit in edits)
 
 
@@ -118,7 +118,7 @@ class CombinationEdits:
 
     @does
     def choose(self, command: ChooseCombinations) -> None:
-        """Raises UserError where nothing was chosen one by one."""
+        """Raise UserError if "chosen" is asked for before any combination was chosen."""
 
         def change(plain: dict[str, Any]) -> None:
             section = plain[STAGE]
@@ -132,7 +132,7 @@ class CombinationEdits:
 
     @does
     def use(self, command: UseCombination) -> None:
-        """Raises UserError for a combination that there is not, and when none would be left."""
+        """Raise UserError for an unknown combination, or if none would be left."""
         with self._runs.changing:
             run = self._workspace.runs.get(command.run)
             settings, history = self._runs.settings(run), self._workspace.runs.history(run.id, STAGE)

@@ -1,4 +1,4 @@
-"""How many of the values of each stage people changed, by profile and stage: for the page, for scripts, in exports."""
+"""Share of the values of each stage that people changed, by profile and stage: for pages, scripts and exports."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ COLUMNS = ("profile", "stage", "values", "changed", "share")
 
 
 def edited_rows(shares: Sequence[EditedShare]) -> list[dict[str, Any]]:
-    """A row a profile and stage."""
+    """Return one row for each profile and stage."""
     return [facts(one, "profile stage values changed", share=round(one.share, 4)) for one in shares]
 
 
 def edited_csv(workspace: Workspace, run_ids: Sequence[str]) -> bytes:
-    """Those of these runs as a file, with a row of names alone where nothing is known of them."""
+    """Return the shares of these runs as CSV, with only the header if none is known."""
     return csv_text(edited_rows(workspace.runs.edited(run_ids)), COLUMNS).encode()

@@ -1,6 +1,6 @@
-"""What a person does to the values of the text stages, and to their history. The rules of each edit are `edits`.
+"""A person's changes to the values of the text stages, and to their history. The rules of each edit are in `edits`.
 
-A change is always made to the latest version of a value, whichever one the person saw: see `edit_conflicts`.
+A change always applies to the latest version of a value, whichever one the person saw: see `edit_conflicts`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from services.runs.life_cycle import RunService
 from services.runs.state import CanBeInsistedOn, StageNotes
 
 LONGEST_VALUE = 400_000
-"""Characters in the value of a stage that is written as text."""
+"""Maximum characters of a stage's value written as text."""
 
 
 class WriteValue(ValueEdit, name="value"):
@@ -62,7 +62,7 @@ class Editing:
     def __init__(self, runs: RunService, notes: StageNotes) -> None:
         self._workspace, self._runs, self._driver, self._notes = runs.workspace, runs, runs.driver, notes
         self.writes = PageWrites()
-        """Which page saved which version, so that no page is told of its own as of another one's."""
+        """Pages by saved version, so that a page is not warned of its own edits."""
 
     def register(self, commands: Commands) -> None:
         for kind, edit in edits.EDITS.items():
@@ -71,7 +71,7 @@ class Editing:
 
     @does
     def write_value(self, command: WriteValue) -> None:
-        """Raises UserError for text that is no value of the stage, and for a value that does not fit the source."""
+        """Raise UserError for text that is no value of the stage, and for a value that does not fit the source."""
         run = self._workspace.runs.get(command.run)
         stage = recipe_of(run.recipe).stage(command.stage)
         value = from_text(stage.value, command.text)
@@ -80,7 +80,7 @@ class Editing:
 
     @does
     def keep(self, command: KeepValue) -> None:
-        """A stale value is saved again, as made from what stands before it now. Raises UserError for an empty stage."""
+        """Save a stale value again, with the current inputs. Raises UserError for an empty stage."""
         with self._runs.changing:
             run = self._workspace.runs.get(command.run)
             stored = run.values.get(command.stage)
@@ -93,7 +93,7 @@ class Editing:
 
     @does
     def bring_back(self, command: BringBack) -> None:
-        """Raises UserError for a version of another run or stage."""
+        """Raise UserError for a version of another run or stage."""
         versions = self._workspace.runs.history(command.run, command.stage)
         found = next((version for version in versions if version.id == command.version), None)
         if found is None:
@@ -103,7 +103,7 @@ class Editing:
         self._notes.solved(command.run, found.stage)
 
     def append_by_model(self, run: Run, stage: StageName, value: Any, trace: Trace) -> None:
-        """Save what a model added to a stage's value. What was stale stays so."""
+        """Save a model's addition to a stage's value. A stale value stays stale."""
         settings = self._runs.settings(run)
         stored = run.values.get(stage)
         if stored is not None and stage in self._runs.stale(run, settings):
@@ -121,7 +121,7 @@ class Editing:
             raise CanBeInsistedOn(str(error), command.model_copy(update={"force": True})) from error
 
     def _change(self, command: ValueEdit, stage: StageName, change: Callable[[Run], Any]) -> None:
-        """Save what `change` makes of the latest version; the lock keeps a second page from doing so in between."""
+        """Save the result of `change` on the latest version; the lock keeps a second page from saving in between."""
         with self._runs.changing:
             run = self._workspace.runs.get(command.run)
             versions = self._workspace.runs.history(run.id, stage)

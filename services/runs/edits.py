@@ -1,6 +1,6 @@
-"""What a person can do to the values of the text stages: pure functions, each of them a command.
+"""A person's edits of the values of the text stages: pure functions, each of them a command.
 
-Each raises UserError, in one sentence that says what to do, for what would make no sense; the value is then as it was.
+Each raises UserError for an edit that makes no sense, in one sentence that says what to do; the value then stays.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from services.edit_conflicts import ValueEdit
 
 
 class ProtectedKeyword(UserError):
-    """The task protects the word: only a person who insists may have it changed."""
+    """The task protects the word: only a person who insists may allow changing it."""
 
 
 EDITS: dict[type[ValueEdit], Callable[..., Any]] = {}
@@ -54,7 +54,7 @@ _SeenText = Annotated[str, Field(description="Its text as the person saw it")]
 
 
 def edit(name: str, stage: StageName) -> Callable[[Function], Function]:
-    """Make a function the command that edits the value of a stage."""
+    """Register a function as the command that edits the value of a stage."""
 
     def add(function: Function) -> Function:
         command = command_of(function, ValueEdit, "value", "run", name=name, stage_of_command=stage)
@@ -68,7 +68,7 @@ def edit(name: str, stage: StageName) -> Callable[[Function], Function]:
 def write_caption(value: Caption, run: Run, text: _WholeCaption) -> Caption:
     """Write the caption."""
     text = " ".join(text.split())
-    require(caption_checks(text, run.task)[:1])  # one without its label is taken: the page warns of it
+    require(caption_checks(text, run.task)[:1])  # a caption without its label is accepted: the page warns of it
     return Caption(text)
 
 
@@ -101,7 +101,7 @@ def reword_keyword(
     """Give a keyword other words or another edit type. Raises ProtectedKeyword as `add_keyword` does."""
     before = _held(value, text)
     rest = Keywords(tuple(item for item in value.items if item.text != text))
-    # One that was forced stays so while only its edit type is changed.
+    # A forced keyword stays forced while only its edit type changes.
     force = force or (before.forced and tokens(new) == tokens(text))
     new = _fit_keyword(rest, new, run, force)
     reworded = replace(before, text=new, edit_type=edit_type, forced=force and is_protected(new, run.task))
@@ -134,7 +134,7 @@ def use_alternative(
 @edit("alternative-add", "alternatives")
 def add_alternative(value: Alternatives, run: Run, keyword: _KeywordText, new: _NewAlternative) -> Alternatives:
     """Add an alternative."""
-    item = _of(value, run, keyword)  # which need not have any yet
+    item = _of(value, run, keyword)  # it need not have any yet
     return _with(value, replace(item, options=(*item.options, Alternative(_fit_alternative(item, new, run.task)))))
 
 
@@ -151,7 +151,7 @@ def reword_alternative(
     _option(item, text)
     others = replace(item, options=tuple(option for option in item.options if option.text != text))
     new = _fit_alternative(others, new, run.task)
-    # How close the new words come is to be measured anew.
+    # The similarity of the new words must be measured again.
     options = tuple(Alternative(new, option.used) if option.text == text else option for option in item.options)
     return _with(value, replace(item, options=options))
 
@@ -189,7 +189,7 @@ def write_counterfactual(
 @edit("counterfactual-add", "counterfactuals")
 def add_counterfactual(value: CounterfactualCaptions, run: Run, new: _WholeCaption) -> CounterfactualCaptions:
     """Add a counterfactual caption."""
-    added, source = CounterfactualCaption(" ".join(new.split()), ()), caption_of(run)  # nothing is known of its edits
+    added, source = CounterfactualCaption(" ".join(new.split()), ()), caption_of(run)  # its edits are unknown
     require(counterfactual_checks(source, added, run.task)[:1])
     if tokens(added.text) == tokens(source):
         raise UserError("This is the caption as it was: change what the new image should show differently.")
@@ -208,7 +208,7 @@ def delete_counterfactual(
 
 
 def keyword_of(run: Run, text: str) -> Keyword:
-    """A keyword of the third or the second stage, by its text. Raises UserError when it is in neither."""
+    """Return a keyword by its text, from the alternatives or the keywords. Raises UserError if it is in neither."""
     for item in value_of(run, "alternatives").items:
         if item.keyword == text:
             return Keyword(item.keyword, item.edit_type, forced=item.forced)
@@ -219,12 +219,12 @@ def keyword_of(run: Run, text: str) -> Keyword:
 
 
 def caption_of(run: Run) -> str:
-    """The caption of a run, or ""."""
+    """Return the caption of a run, or ""."""
     return str(value_of(run, "caption").text)
 
 
 def value_of(run: Run, stage: StageName) -> Any:
-    """The latest value of a stage, or an empty one."""
+    """Return the latest value of a stage, or an empty one."""
     return run.values[stage].value.value if stage in run.values else _EMPTY[stage]
 
 
@@ -248,7 +248,7 @@ def _fit_keyword(value: Keywords, text: str, run: Run, force: bool) -> str:
 
 
 def _in_caption_order(items: tuple[Keyword, ...], caption: str) -> Keywords:
-    # A keyword that is no longer in the caption keeps to the end.
+    # A keyword that is no longer in the caption goes to the end.
     return Keywords(tuple(sorted(items, key=lambda item: (find_phrase(caption, item.text) or [(len(caption), 0)])[0])))
 
 

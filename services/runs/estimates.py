@@ -1,4 +1,4 @@
-"""How fast this machine draws: recalled from what was made in this workspace, else tried out while nobody waits."""
+"""Drawing speed of this machine: recalled from earlier jobs of this workspace, else measured while idle."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ PROBING = "seeing how fast this machine draws"
 PROBE_STEPS = 4
 RECALLED_RUNS = 20
 RECALLED_JOBS = 5
-"""Of each run, the latest ones."""
+"""Number of latest jobs of each run."""
 
 
 class Estimates:
-    """What an image is likely to take, and the work that makes the first one quick. May be called from any thread."""
+    """Estimates the time of an image, and preloads what makes the first one quick. Thread-safe."""
 
     def __init__(self, runs: RunService) -> None:
         self._workspace, self._runs, self._driver, self._jobs = runs.workspace, runs, runs.driver, runs.jobs
         self._profile = runs.profile
         self._lock = threading.Lock()
         self.warming_up = False
-        """Whether `warm_up` began: the speed of this machine is known soon."""
+        """True once `warm_up` began: the speed of this machine is known soon."""
 
     def seconds_per_image(self, run: Run, settings: Settings) -> float | None:
-        """What an image of a run is likely to take; None when nothing was measured."""
+        """Return the expected seconds for an image of a run; None if nothing was measured."""
         method = method_of(recipe_of(run.recipe).method)
         effort = method.effort(method.settings_of(settings), self._runs.size(run.source_sha))
         return self._driver.speeds.seconds(effort)
 
     def warm_up(self) -> None:
-        """Load the models, once, while nobody waits, and measure the speed, unless weights would have to be fetched."""
+        """Load the models, once, while idle, and measure the speed, unless weights would have to be fetched."""
         with self._lock:
             if self.warming_up or any(weights.local() is None for weights in self._profile.weights().values()):
                 return
             self.warming_up = True
         models = self._driver.models
         self._jobs.when_idle("recalling how fast this machine draws", self.recall)
-        # Reading a model loads it.
+        # Reading the attribute of a model loads it.
         self._jobs.when_idle("loading the captioner", lambda: models.captioner)
         self._jobs.when_idle("loading the language model", lambda: models.language)
         self._jobs.when_idle("loading the sentence model", lambda: models.sentences)
@@ -58,13 +58,13 @@ class Estimates:
         self._jobs.when_idle(PROBING, self.probe)
 
     def recall(self) -> None:
-        """Learn drawing times from the workspace's jobs, whole, with checks and saving. Recent ones weigh most."""
+        """Learn drawing times from the workspace's complete jobs, with checks and saving. Recent ones weigh most."""
         for summary in reversed(self._workspace.runs.search(RECALLED_RUNS)):
             if not summary.test_cases or summary.profile != self._profile.name:
                 continue
             run = self._workspace.runs.get(summary.id)
             size = self._runs.size(run.source_sha)
-            lineages = {case.job_id: case.lineage for case in run.test_cases}  # what a file brought is of no job here
+            lineages = {case.job_id: case.lineage for case in run.test_cases}  # imported cases belong to no job here
             for job in run.jobs[-RECALLED_JOBS:]:
                 if job.state != "done" or job.finished is None or job.id not in lineages:
                     continue
@@ -79,7 +79,7 @@ class Estimates:
             return
         size = (own.generation.short_side, own.generation.short_side)
         try:
-            # The first image also pays for what is done only once, so it is not counted.
+            # The first image also includes one-time costs, so it is not counted.
             self._try(size, 1)
             took, step = self._try(size, PROBE_STEPS)
         except Cancelled:
@@ -89,7 +89,7 @@ class Estimates:
         driver.speeds.add(effort_of(own.generation, size), step * own.generation.steps + around)
 
     def _try(self, size: tuple[int, int], steps: int) -> tuple[float, float]:
-        """Seconds of an image with all that belongs to it, its checks too, and of each of its denoising steps."""
+        """Return the seconds of an image with its checks and saving, and of each denoising step."""
         own, description = self._profile.settings, method_of(DILLEMA.method)
         prompts = self._driver.prompts(DILLEMA)
         method = description.with_models(self._driver.models, prompts, self._profile.tasks.labels)

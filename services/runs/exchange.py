@@ -1,10 +1,10 @@
-"""Files that leave the studio and come back: an image with its run inside, the same with its mask, a run restored; and
-the accepted images of runs as one ZIP file, each as it is saved alone, with its label, its mask and its story:
+"""Files that leave the studio and come back: an image with its run inside, an image with its mask, a restored run; and
+the accepted images of runs as one ZIP file, each as it is saved alone, with label, mask and history:
 
 images/NAME.png    carries its run, like any saved image
-masks/NAME.png     where the run has a mask, at the size of the image: a class number a pixel
-metadata.parquet   a row an image, as Hugging Face `datasets` reads it; in JSON it would take names for dates
-README.md          what is in here and how it is loaded; its head tells `datasets` which of the files are data
+masks/NAME.png     if the run has a mask, at the size of the image: a class number for each pixel
+metadata.parquet   one row per image, as Hugging Face `datasets` reads it; as JSON it would take names for dates
+README.md          what is in here and how to load it; its head tells `datasets` which of the files are data
 edited_values.csv  how many of the values of each stage people changed in these runs, by profile and stage
 """
 
@@ -44,29 +44,29 @@ LONGEST_NAME = 200
 METADATA = "metadata.parquet"
 CARD = "README.md"
 MOST_RUNS = 1000
-"""In one file."""
+"""Maximum runs in one file."""
 
 
 @dataclass(frozen=True)
 class Taken:
-    """What became of a picture that was given."""
+    """Result of taking a picture."""
 
     run_id: str
     case_id: int | None = None
-    """The image to look at."""
+    """Test case to show."""
     said: str = ""
-    """What a person should know, in a sentence or two."""
+    """Note for the person, in a sentence or two."""
 
 
 class Exchange:
-    """Files of one workspace. All methods may be called from any thread."""
+    """Import and export of files of one workspace. All methods may be called from any thread."""
 
     def __init__(self, runs: RunService, predictions: PredictionService) -> None:
         self._workspace, self._runs, self._predictions = runs.workspace, runs, predictions
         self._profile = runs.profile
 
     def saved_image(self, case_id: int) -> tuple[str, bytes]:
-        """The name and the bytes of a test case's image file, its run inside. Raises UserError for an unknown one."""
+        """Return name and bytes of a test case's image file, its run inside. Raises UserError for an unknown one."""
         stored = self._workspace.test_cases.get(case_id)
         run = self._workspace.runs.get(stored.run_id)
         mask = self._workspace.images.load(run.mask_sha) if run.mask_sha is not None else None
@@ -86,9 +86,9 @@ class Exchange:
         return f"{file_stem(run, stored)}.png", data
 
     def saved_with_mask(self, case_id: int) -> tuple[str, bytes]:
-        """The name and the bytes of a ZIP file: the image, its mask at the image's size, and the names of the classes.
+        """Return name and bytes of a ZIP file: the image, its mask at the image's size, and the names of the classes.
 
-        Raises UserError for an unknown test case, and where the run has no mask.
+        Raises UserError for an unknown test case, and for a run without a mask.
         """
         name, data = self.saved_image(case_id)
         stored = self._workspace.test_cases.get(case_id)
@@ -119,7 +119,7 @@ class Exchange:
         return Taken(self._runs.from_upload(data, file_name, label)) if embedded is None else self.restore(embedded)
 
     def take_run(self, data: bytes) -> Taken:
-        """The run that a picture carries, opened or restored. Raises UserError when it carries none."""
+        """Open or restore the run in a picture. Raises UserError if it contains none."""
         return self.restore(require_run_in(data))
 
     def restore(self, embedded: EmbeddedRun) -> Taken:
@@ -148,7 +148,7 @@ class Exchange:
         return Taken(run_id, cases[0].id if cases else None, message)
 
     def _case_in(self, run_id: str, embedded: EmbeddedRun) -> int | None:
-        """Return the id of the file's image in a run that is here. It is added, as reviewed, if it is missing."""
+        """Return the id of the file's image in an existing run, adding it with its review if it is missing."""
         case = embedded.case
         if case is None:
             return None
@@ -160,7 +160,7 @@ class Exchange:
 
 
 def run_record(run: Run) -> RunRecord:
-    """What of a run goes into its files."""
+    """Return the part of a run that goes into its files."""
     values = {stage: stored.value for stage, stored in run.values.items()}
     return RunRecord(
         **cells(run, "id name profile recipe task settings prompts sample notes mask_classes"), values=values
@@ -168,7 +168,7 @@ def run_record(run: Run) -> RunRecord:
 
 
 def file_stem(run: Run, case: StoredTestCase) -> str:
-    """What the files of a test case are called, such as street-snowy-12: a name that every system takes."""
+    """Return the file name stem of a test case, such as street-snowy-12: valid on every system."""
     return f"{name_of_file(f'{run.name}-{edit_words(case)}')}-{case.id}"
 
 
@@ -204,7 +204,7 @@ def write_accepted(
 
 
 def _table(lines: Sequence[dict[str, Any]]) -> bytes:
-    """Return a Parquet file with these rows. A row without a field of another one has null there."""
+    """Return a Parquet file of these rows, with null for missing fields."""
     import pyarrow
     import pyarrow.parquet
 
@@ -238,7 +238,7 @@ def _about(run: Run, case: StoredTestCase, name: str) -> dict[str, Any]:
     caption = run.values.get("caption")
     about: dict[str, Any] = {"file_name": f"images/{name}"}
     if run.mask_sha is not None:
-        # A list: runs whose masks have other classes still have one type of column.
+        # A list, so that runs with different mask classes share one column type.
         named = [{"number": number, "name": named} for number, named in sorted(run.mask_classes.items())]
         about |= {"mask_file_name": f"masks/{name}", "classes": named, "unlabelled": UNLABELLED}
     return about | {

@@ -1,6 +1,6 @@
-"""Starting and stopping work on runs: text stages, images behind the gate, control images, and the queue.
+"""Starts and stops work on runs: text stages, images behind the gate, control images, and the queue.
 
-The work itself is done by the driver of `pipeline`, in the worker thread of `jobs`, one job at a time.
+The driver of `pipeline` does the work, in the worker thread of `jobs`, one job at a time.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from services.runs.state import CanBeInsistedOn, RunStates, StageNotes
 from storage.workspace import Workspace
 
 REPLACED = "What stood before your edit was changed, so this was run again. Undo, or the history, brings yours back."
-"""What is said at a stage whose outdated value a person wrote."""
+"""Notice at a stage whose outdated value a person wrote."""
 
 
 class RunStage(RunCommand, name="run"):
@@ -117,13 +117,13 @@ class MoveUp(Command, name="queue-up"):
 
 
 class RunStore:
-    """A run of a workspace as the driver sees it. `job_id` is the job that its images belong to."""
+    """A run of a workspace for the driver. `job_id` is the job of its images."""
 
     def __init__(self, runs: RunService, run: Run, notes: StageNotes, job_id: int | None = None) -> None:
         self._workspace, self._runs, self._run_id, self._job_id = runs.workspace, runs, run.id, job_id
         self._notes = notes
         self._source = runs.source(run)
-        self._batch = secrets.token_hex(8)  # what one piece of work gives is taken back together
+        self._batch = secrets.token_hex(8)  # values of one piece of work are undone together
 
     def source(self) -> Image.Image:
         return self._source
@@ -133,7 +133,7 @@ class RunStore:
         return None if run.mask_sha is None else NamedMask(self._workspace.images.load(run.mask_sha), run.mask_classes)
 
     def latest(self, request: Request) -> Request:
-        """A person may change settings and prompts while the stages before still run."""
+        """Return the request with the latest settings and prompts, which may change during earlier stages."""
         run = self._workspace.runs.get(self._run_id)
         settings, prompts = self._runs.settings(run, request.recipe), self._runs.templates(run)
         return replace(request, task=run.task, settings=settings, prompts=prompts)
@@ -158,12 +158,12 @@ class RunStore:
         return self._notes.failures(self._run_id)
 
     def save_failure(self, failure: Failure) -> None:
-        """It is known as long as the server runs. A person says whether there is another try."""
+        """Record a failure until the server stops. A person decides on another try."""
         self._notes.not_made(self._run_id, failure)
 
 
 class _Wanted:
-    """The images of a job, in the order in which people have put them by now: a `Worklist`."""
+    """The images of a job, in the order set by people so far: a `Worklist`."""
 
     def __init__(self, images: Sequence[PlannedImage], handle: JobHandle) -> None:
         self._images, self._handle = images, handle
@@ -207,7 +207,7 @@ class Execution:
 
     @does
     def run_stage(self, command: RunStage) -> None:
-        """Raises CanBeInsistedOn where a person wrote what would be replaced, unless it is forced."""
+        """Raise CanBeInsistedOn if it would replace a person's value, unless it is forced."""
         if not command.force and self._holds_edit(self.workspace.runs.get(command.run), command.stage):
             message = (
                 "You edited this. Running the stage again puts the model's value in its place; Undo and the history"
@@ -216,7 +216,7 @@ class Execution:
         self.start(command.run, (command.stage, *self._filled_with(command)), command.stage)
 
     def _filled_with(self, command: RunStage) -> tuple[StageName, ...]:
-        """The later stages that come with a stage, as one request asks for all of them; what is fresh there stays."""
+        """Return the later stages answered by the same request as a stage; fresh ones stay as they are."""
         _require_text_stage(command.stage)
         run = self.workspace.runs.get(command.run)
         recipe, settings, prompts = recipe_of(run.recipe), self.runs.settings(run), self.runs.prompts(run)
@@ -225,7 +225,7 @@ class Execution:
 
     @does
     def run_from(self, command: RunFrom) -> None:
-        """The stage in any case but where a person wrote it; those after it where they are then empty or stale."""
+        """Run the stage unless a person wrote it, and later stages that are then empty or stale."""
         _require_text_stage(command.stage)
         run = self.workspace.runs.get(command.run)
         recipe, stale = recipe_of(run.recipe), self.runs.stale(run, self.runs.settings(run))
@@ -241,7 +241,7 @@ class Execution:
         self.start(command.run, recipe_of(self.workspace.runs.get(command.run).recipe).names)
 
     def _holds_edit(self, run: Run, stage: StageName) -> bool:
-        """Whether a person made the value of a stage what it is; one that they only kept a model gave."""
+        """Return True if a person wrote the value of a stage; a model's value that a person kept does not count."""
         stored = run.values.get(stage)
         if stored is None or stored.author != "person":
             return False
@@ -249,7 +249,7 @@ class Execution:
         return all(version.author == "person" or version.value.value != stored.value.value for version in versions)
 
     def start(self, run_id: str, stages: tuple[StageName, ...], anew: StageName = "") -> None:
-        """Line up text stages of a run; `anew` is run whatever is there."""
+        """Queue text stages of a run; `anew` is run even if it is fresh."""
         for stage in stages:
             _require_text_stage(stage)
         run = self.workspace.runs.get(run_id)
@@ -268,7 +268,7 @@ class Execution:
 
     @does
     def more_alternatives(self, command: MoreAlternatives) -> None:
-        """Raises UserError for a keyword that is no longer there too."""
+        """Raise UserError also for a keyword that is gone."""
         run = self.workspace.runs.get(command.run)
         keyword = keyword_of(run, command.keyword)
         recipe_of(run.recipe).stage("alternatives")
@@ -313,7 +313,7 @@ class Execution:
 
     @does
     def generate(self, command: Generate) -> None:
-        """Make what the gate showed. Raises UserError if the gate is closed or shows something else by now."""
+        """Make the images shown at the gate. Raises UserError if it is closed or shows something else now."""
         require_task(self.workspace.runs.get(command.run))
         with self.runs.changing:
             gate = self.states.of(command.run).gate
@@ -325,7 +325,7 @@ class Execution:
 
     @does
     def regenerate(self, command: Regenerate) -> None:
-        """Raises UserError for a test case of another run too, and if it would only be made a second time."""
+        """Raise UserError also for a test case of another run, and if it would only repeat an image."""
         lineage = case_of(self.workspace, command.run, command.case).lineage
         caption, seed = replace(lineage.counterfactual, used=True), SystemRandom().randint(0, LARGEST)
         run, recipe = self.workspace.runs.get(command.run), recipe_of(lineage.recipe)
@@ -359,7 +359,7 @@ class Execution:
             images=tuple(images),
         )
         self.jobs.require_idle(run_id)
-        # Recorded before it waits its turn: what a kill of the server takes away is then known to be missing.
+        # Recorded before it waits: a kill of the server then leaves a record of the missing images.
         job_id = self.workspace.jobs.start(run_id, len(images), key)
         try:
             return self.jobs.submit(
@@ -401,7 +401,7 @@ class Execution:
         job_id: int | None = None,
         wanted: _Wanted | None = None,
     ) -> None:
-        """Have the driver work and tell the pages. A problem is noted at its stage, `at` before any begins."""
+        """Run the driver and report to pages. A problem is noted at its stage, or at `at` before any begins."""
         failed: list[Exception] = []
 
         def tell(event: Event) -> None:
@@ -456,7 +456,7 @@ class Execution:
 
 
 def joined(run: Run, before: Alternatives, grown: Alternatives) -> Alternatives:
-    """What the run holds now with what `grown` has and `before` had not: a person may have edited meanwhile."""
+    """Return the run's current alternatives with the new ones of `grown`: a person may have edited meanwhile."""
     stored = run.values.get("alternatives")
     items: dict[str, KeywordAlternatives] = {
         item.keyword: item for item in (stored.value.value.items if stored else ())

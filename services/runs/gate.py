@@ -1,7 +1,6 @@
-"""The gate before generation: what a yes would start, or why it cannot start. Reads a run, starts nothing.
+"""The gate before generation: what approval would start, or why it cannot start. Reads a run, starts nothing.
 
-Tells too which images of a run no longer fit what stands before them, and why: another task by now, another caption,
-another mask, or another region.
+Also finds outdated images of a run, with the reason: another task, caption, mask or region since then.
 """
 
 from __future__ import annotations
@@ -32,39 +31,39 @@ from storage.workspace import Workspace
 EARLIER_CAPTION = "of an earlier caption"
 EARLIER_MASK = "of an earlier mask"
 EARLIER_SOURCE_CAPTION = "of an earlier caption of the source"
-"""Only of images that were drawn from the inverted source."""
+"""For images drawn from the inverted source only."""
 EARLIER_REGION = "of an earlier region"
-"""Only of images whose method looked at where the source may change."""
+"""For images whose method uses the region that may change only."""
 EARLIER_TASK = "made for "
-"""How the reason begins where an image was made for another task; what it was made for follows."""
+"""Prefix of the reason for an image made for another task, which follows."""
 
 
 @dataclass(frozen=True)
 class CaptionDoubt:
-    """A ticked caption that fails a check of texts, so that a person knows before it is drawn."""
+    """A ticked caption that fails a text check, to warn a person before it is drawn."""
 
     caption: str
     reasons: tuple[str, ...]
-    """The notes of the checks that it fails."""
+    """Notes of the failed checks."""
 
 
 @dataclass(frozen=True)
 class Gate:
-    """What stands before generation: what a yes would start, or why it cannot start."""
+    """State of the gate: what approval would start, or why it cannot start."""
 
     plan: Plan | None = None
     seed: int = 0
-    """What the seeds of the images are derived from; nothing hangs on it when the seed is fixed."""
+    """Seed from which the images' seeds are derived; unused if the seed is fixed."""
     made: int = 0
-    """Images of this plan that are there already, from a job that was stopped."""
+    """Images of this plan that exist already, from a stopped job."""
     measuring: bool = False
-    """No image was made on this machine yet, but its speed is about to be known."""
+    """True if no image was made on this machine yet, but its speed will soon be known."""
     shown: str = ""
-    """A short name of all that a yes would make; another one once anything of it is another. "" when it is closed."""
+    """A short name of everything that approval would make, which changes with any part; "" if closed."""
     doubts: tuple[CaptionDoubt, ...] = ()
-    """The ticked captions that fail a check, in order."""
+    """Ticked captions that fail a check, in order."""
     closed: str = ""
-    """Why nothing can be generated, in one sentence; "" when the gate waits for a yes."""
+    """Why nothing can be generated, in one sentence; "" if the gate waits for approval."""
 
 
 def gate_of(
@@ -79,9 +78,9 @@ def gate_of(
     failures: Collection[Failure] = (),
     held: InMask = NO_MASK,
 ) -> Gate:
-    """What a yes would start. `prompts` are the run's, `size` is that of the source; `warmed` says that the speed is
-    being measured, and `outdated` which test cases would be drawn on another control image now, though their settings
-    are the same. `failures` are what could not be made so far, `held` what the mask says of the protected classes.
+    """Return the gate of a run. `prompts` are the run's, `size` is that of the source. `warmed`: the speed is being
+    measured. `outdated` are test cases that would get another control image now, with the same settings. `failures` are
+    failed attempts so far, `held` describes the protected classes in the mask.
     """
     recipe, values = recipe_of(run.recipe), {name: stored.value.value for name, stored in run.values.items()}
     captions = recipe.captions(values)
@@ -107,7 +106,7 @@ def gate_of(
         if plan.images:
             before = used * drawing.images_per_caption - len(plan.images)
             texts = [method.prompt(prompts, image.counterfactual, run.task, held) for image in plan.images]
-            effort = method.effort(drawn_with, size)  # what is tried out while nobody waits is the generator
+            effort = method.effort(drawn_with, size)  # only the generator's speed is measured while idle
             measuring = warmed and plan.seconds is None and effort is not None and not effort.by
             name = _name_of(plan, run, settings, texts)
             return Gate(plan, seed, before, measuring, name, _doubts(captions, said, run.task))
@@ -122,7 +121,7 @@ def _doubts(captions: CounterfactualCaptions, source: str, task: Task) -> tuple[
 
 
 def _name_of(plan: Plan, run: Run, settings: Settings, texts: Sequence[str | None]) -> str:
-    """Name what a yes would make by its images, their prompts (`texts`), settings, and mask where one is used."""
+    """Name what approval would make by its images, their prompts (`texts`), settings, and the mask if it is used."""
     recipe, values = recipe_of(run.recipe), {name: stored.value.value for name, stored in run.values.items()}
     method = method_of(recipe.method)
     on_mask = method.needs_mask(method.settings_of(settings))
@@ -137,34 +136,34 @@ def _name_of(plan: Plan, run: Run, settings: Settings, texts: Sequence[str | Non
 
 
 def _seeds(run: Run, drawing: GenerationSettings, made: int) -> Iterable[int]:
-    """What may be tried, in this order: each one gives other images, but for a fixed seed."""
+    """Return the seeds to try, in order: each gives other images, except a fixed seed."""
     if drawing.seed_mode == "fixed":
         return (0,)
     if drawing.seed_mode == "random":
-        # Nobody can foresee it, but the page can name the images before they are made, and names the same ones at
-        # every look: it hangs on the run, whose name was drawn at random, and on how often something was made in it.
+        # Unpredictable, but the page can name the images before they are made, and gives the same names each time: the
+        # seed depends on the run, whose id is random, and on how often the run made something.
         return (derive_seed(int(run.id, 16), len(run.jobs), len(run.test_cases)),)
     return range(made + 1)
 
 
 def made_for(task: Task) -> str:
-    """What an image was made for, in a few words."""
+    """Return the task that an image was made for, in a few words."""
     if task.kind == "classification":
         return f"{EARLIER_TASK}the label {task.label}"
     return f"{EARLIER_TASK}the protected classes {', '.join(task.protected)}"
 
 
 class Outdated:
-    """Of the runs of one workspace. All methods may be called from any thread."""
+    """Finds outdated images of one workspace. All methods may be called from any thread."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        # A request asks for every image of its run: pictures are compared by hashes that are worked out once.
+        # A request checks every image of its run: hashes of pictures are computed once.
         self._wanted = lru_cache(maxsize=64)(self._wanted_shas)
         self._held = lru_cache(maxsize=1024)(lambda sha: image_sha(workspace.images.load(sha)))
 
     def reasons(self, run: Run, size: tuple[int, int]) -> dict[int, str]:
-        """The outdated test cases by their id, each with the reason in a few words. `size` is that of the source."""
+        """Return the outdated test cases by id, each with the reason in a few words. `size` is that of the source."""
         values = {name: stored.value.value for name, stored in run.values.items()}
         other_mask, found = self.of_another_mask(run, size), dict[int, str]()
         for case in run.test_cases:
@@ -182,7 +181,7 @@ class Outdated:
         return found
 
     def of_another_mask(self, run: Run, size: tuple[int, int]) -> frozenset[int]:
-        """Return the test cases whose artifacts the mask would make differently now, by their pixels."""
+        """Return the test cases whose artifacts the current mask would change, compared by pixels."""
         return frozenset(case.id for case in run.test_cases if self._redrawn(case, run, size))
 
     def _redrawn(self, case: StoredTestCase, run: Run, size: tuple[int, int]) -> bool:
@@ -198,7 +197,7 @@ class Outdated:
                 name not in case.artifacts or self._held(case.artifacts[name].sha) != sha
                 for name, sha in expected.items()
             )
-        except UserError:  # a file is missing or damaged, which the page says where it shows it
+        except UserError:  # a missing or damaged file, which the page reports where it shows it
             return True
 
     def _wanted_shas(

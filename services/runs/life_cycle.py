@@ -1,6 +1,5 @@
-"""The runs of a workspace: begin, name, list and delete them; their task and mask; and what each says of itself.
-
-What a run says of itself are its settings, its prompts, and which of its stages are stale.
+"""Runs of a workspace: creates, names, lists and deletes them; their task and mask; their settings, prompts and
+staleness.
 """
 
 from __future__ import annotations
@@ -113,26 +112,26 @@ class ReviewTestCase(RunCommand, name="review"):
 
 @dataclass(frozen=True)
 class OpenedRun:
-    """The run that a command began or put back."""
+    """The run that a command began or restored."""
 
     run_id: str
 
 
 @dataclass(frozen=True)
 class Listing:
-    """What the list of runs shows."""
+    """Content of the list of runs."""
 
     runs: tuple[RunSummary, ...]
-    """The latest that the search finds, the one that was worked on last first. Without a search a batch is one."""
+    """The latest matches of the search, last worked on first. Without a search, a batch is one line."""
     total: int
-    """All runs that are not deleted."""
+    """Number of runs that are not deleted."""
     found: int
-    """Of them, how many the search finds; as many as `total` without one."""
+    """Number of matches of the search; equals `total` without one."""
     find: str = ""
     removed: tuple[RunSummary, ...] = ()
-    """Those that were deleted, the latest first."""
+    """Deleted runs, the latest first."""
     jobs: Mapping[str, JobView] = field(default_factory=dict)
-    """What runs or waits, by its run."""
+    """Running and waiting jobs by run."""
 
 
 class RunService:
@@ -144,15 +143,15 @@ class RunService:
         self.profile, self.samples = profile, samples
         self.workspace, self.driver, self.jobs = workspace, driver, jobs
         self.changing = threading.RLock()
-        """Held from reading a value or the settings of a run to saving what a person made of them."""
+        """Held from reading a value or the settings of a run until a person's change is saved."""
         images = workspace.images
         self.pixels = lru_cache(maxsize=256)(lambda sha: image_sha(images.load(sha)))
-        """Return the sha of a stored image's pixels, by which the stages know it; that of the file is another one."""
+        """Returns the SHA-256 of a stored image's pixels, which the stages use; that of the file differs."""
         self.size = lru_cache(maxsize=256)(self._size)
         self.notice = lru_cache(maxsize=256)(lambda sha: notice_for(profile, images.load(sha)))
-        """Return what the profile says of a stored image that its models were not made for; "" if they know such."""
+        """Returns the profile's notice on a stored image that its models were not made for; "" for a known kind."""
         self.edited = workspace.runs.edited
-        """Return how many values of each stage people changed, by profile and stage. Looks at all that was saved."""
+        """Returns how many values of each stage people changed, by profile and stage. Reads everything saved."""
 
     def register(self, commands: Commands) -> None:
         commands.add(RenameRun, lambda command: self.workspace.runs.rename(command.run, command.title))
@@ -163,7 +162,7 @@ class RunService:
         commands.add(TakeSampleMask, lambda command: self.take_sample_mask(command.run))
         commands.add(DeleteMask, lambda command: self.workspace.runs.set_mask(command.run, None))
 
-    # What a run says of itself
+    # Settings, prompts and staleness of a run
 
     def settings(self, run: Run, recipe_name: str = "") -> Settings:
         """Return a run's settings for its recipe or `recipe_name`; the profile's if the stored ones do not fit."""
@@ -174,11 +173,11 @@ class RunService:
             return recipe.settings_in(self.profile)
 
     def prompts(self, run: Run) -> PromptSet:
-        """The prompts of a run; those of the profile where what was saved does not fit them any more."""
+        """Return the prompts of a run, or the profile's if the saved ones no longer fit."""
         return self.driver.prompts(recipe_of(run.recipe), self.templates(run))
 
     def templates(self, run: Run) -> Mapping[StageName, str]:
-        """The templates that a person edited for a run; none where they do not fit any more."""
+        """Return the templates that a person edited for a run; none if they no longer fit."""
         try:
             self.driver.prompts(recipe_of(run.recipe), run.prompts)
         except PromptError:
@@ -186,14 +185,14 @@ class RunService:
         return run.prompts
 
     def stale(self, run: Run, settings: Settings) -> dict[StageName, str]:
-        """The outdated stages of a run, and why."""
+        """Return the outdated stages of a run, and why."""
         values = {stage: stored.value for stage, stored in run.values.items()}
         recipe, pixels = recipe_of(run.recipe), self.pixels(run.source_sha)
         producers = self.driver.producers(recipe, self.prompts(run), settings)
         return stale_stages(recipe, run.task, pixels, values, settings, producers)
 
     def inputs_key(self, stage: StageName, run: Run, settings: Settings) -> str:
-        """The key of what a stage would read now. Raises UserError where one of the stages that it reads is empty."""
+        """Return the key of a stage's current inputs. Raises UserError if a stage that it reads is empty."""
         values = {name: stored.value.value for name, stored in run.values.items()}
         try:
             return inputs_key(recipe_of(run.recipe), stage, run.task, self.pixels(run.source_sha), values, settings)
@@ -208,7 +207,7 @@ class RunService:
         return png_of(self.source(self.workspace.runs.get(run_id)))
 
     def source(self, run: Run) -> Image.Image:
-        """The source image of a run."""
+        """Return the source image of a run."""
         return self.workspace.images.load(run.source_sha)
 
     def _size(self, source_sha: str) -> tuple[int, int]:
@@ -218,7 +217,7 @@ class RunService:
     # The list of runs
 
     def listing(self, find: str = "") -> Listing:
-        """The list of runs whose name or label contains `find`, whatever its letters' case."""
+        """List the runs whose name or label contains `find`, in any case."""
         find = " ".join(find.split())
         total = self.workspace.runs.count()
         return Listing(
@@ -231,14 +230,14 @@ class RunService:
         )
 
     def latest(self) -> tuple[RunSummary, ...]:
-        """The latest runs, the one that was worked on last first."""
+        """Return the latest runs, last worked on first."""
         return self.workspace.runs.search(LISTED_RUNS)
 
-    # New runs, and old ones
+    # New and deleted runs
 
     @does
     def from_sample(self, command: RunFromSample) -> OpenedRun:
-        """Raises UserError when there is no sample of this name."""
+        """Raise UserError if there is no sample of this name."""
         sample = sample_named(self.samples, command.sample)
         picture = read_image(sample.path)
         run_id = self._new(picture.image, sample.task, sample.name, picture.notes, sample.name)
@@ -260,7 +259,7 @@ class RunService:
         return self.workspace.runs.create(image, task, self.profile.name, name, settings, notes, sample)
 
     def delete(self, *run_ids: str) -> None:
-        """Delete runs, all or none. Raises UserError for one that is being worked on or that is not there."""
+        """Delete runs, all or none. Raises UserError for a run that is busy or unknown."""
         busy = {job.run_id for job in self.jobs.active()} & set(run_ids)
         if busy and len(run_ids) == 1:
             raise UserError("This run is being worked on: wait for it or cancel it, then delete it.")
@@ -276,7 +275,7 @@ class RunService:
 
     @does
     def review(self, command: ReviewTestCase) -> None:
-        """Raises UserError for a test case of another run."""
+        """Raise UserError for a test case of another run."""
         case = case_of(self.workspace, command.run, command.case)
         reason = " ".join(command.reason.split()) if command.verdict == "rejected" else ""
         self.workspace.test_cases.review(case.id, command.verdict, reason)
@@ -285,7 +284,7 @@ class RunService:
 
     @does
     def set_task(self, command: SetTask) -> None:
-        """A run that becomes one for segmentation gets the protected classes of the profile where none are given."""
+        """Set the task. A run that becomes a segmentation without classes gets the profile's protected classes."""
         if command.kind == "classification":
             task = Task(command.kind, label=" ".join(command.label.split()))
         else:
@@ -297,7 +296,7 @@ class RunService:
 
     @does
     def set_recipe(self, command: SetRecipe) -> None:
-        """Raises UserError for a recipe that is unknown or that the profile cannot draw, and for a busy run."""
+        """Raise UserError for a recipe that is unknown or that the profile cannot draw, and for a busy run."""
         recipe = recipe_of(command.recipe)
         if refused := recipe.cannot_draw(self.profile):
             raise UserError(refused, field="recipe")
@@ -305,14 +304,14 @@ class RunService:
         self.workspace.runs.set_recipe(command.run, recipe.name)
 
     def give_mask(self, run_id: str, data: bytes, classes: str) -> tuple[str, ...]:
-        """Give a run a mask with classes such as "0 sky, 1 road"; return what was put right. Raises UserError."""
+        """Give a run a mask with classes such as "0 sky, 1 road". Return the corrections made. Raises UserError."""
         run = self.workspace.runs.get(run_id)
         mask = read_mask(data, self.source(run).size, parse_classes(classes))
         self.workspace.runs.set_mask(run_id, mask.image, mask.classes)
         return mask.notes
 
     def take_sample_mask(self, run_id: str) -> None:
-        """Give the run the mask of its sample. Raises UserError when the sample has none."""
+        """Give the run the mask of its sample. Raises UserError if the sample has none."""
         run = self.workspace.runs.get(run_id)
         sample = sample_of(self.samples, run)
         if sample is None or sample.mask is None:
@@ -322,7 +321,7 @@ class RunService:
 
     @does
     def name_mask_classes(self, command: NameMaskClasses) -> None:
-        """Raises UserError for text that names not all, or no, classes."""
+        """Raise UserError for text that names only some, or no, classes."""
         run = self.workspace.runs.get(command.run)
         if run.mask_sha is None:
             raise UserError("There is no mask yet: give one first.")
@@ -331,7 +330,7 @@ class RunService:
 
 
 def case_of(workspace: Workspace, run_id: str, case_id: int) -> StoredTestCase:
-    """A test case of a run. Raises UserError for one of another run."""
+    """Return a test case of a run. Raises UserError for one of another run."""
     for case in workspace.runs.get(run_id).test_cases:
         if case.id == case_id:
             return case
@@ -339,11 +338,11 @@ def case_of(workspace: Workspace, run_id: str, case_id: int) -> StoredTestCase:
 
 
 def task_problem(task: Task) -> str:
-    """What the task lacks, in one sentence; "" when it is whole."""
+    """Return what the task lacks, in one sentence; "" if it is complete."""
     return next((check.note for check in failed(task_checks(task))), "")
 
 
 def require_task(run: Run) -> None:
-    """Raises UserError, saying what is missing, when the task of a run is not whole."""
+    """Raise UserError, naming what is missing, if the task of a run is incomplete."""
     if missing := task_problem(run.task):
         raise UserError(missing)

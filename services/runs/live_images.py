@@ -1,6 +1,6 @@
-"""Pictures held in memory for a moment: control images while a person moves a threshold, previews of what is drawn.
+"""Pictures in memory for a moment: control images while a person moves a threshold, and previews of images in progress.
 
-A control image is computed at once. What a model has to draw is drawn by the worker thread when it is asked for.
+Simple control images are computed at once. Those that need a model are drawn by the worker thread on request.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from pipeline.seams import Detector
 from storage.workspace import Workspace
 
 KEPT_PREVIEWS = 8
-"""So many of the latest are held: a page may ask for one a moment after the next one came."""
+"""Number of latest previews kept: a page may ask for one just after the next arrived."""
 Pixels = NDArray[np.uint8]
 
 
 class ControlImages:
-    """The control images of a workspace's runs, as PNG, at the size at which they would be drawn on."""
+    """The control images of a workspace's runs, as PNG, at their size for drawing."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -41,10 +41,10 @@ class ControlImages:
         self._drawn = Latest[Pixels](8)
 
     def png(self, run_id: str, settings: ConditioningSettings, side: int, longest: int = 0) -> bytes | None:
-        """The control image of a run's source, its short side `side`; None when a model has to draw it first.
+        """Return the control image of a run's source, its short side `side`; None if a model must draw it first.
 
-        It is computed at that size and then made smaller where a side is longer than `longest`, the pixels that a page
-        has for it. Raises UserError for an unknown run, and for a segmentation map where there is no mask.
+        It is computed at that size, then scaled down to `longest` pixels on its long side, if given. Raises UserError
+        for an unknown run, and for a segmentation map without a mask.
         """
         sha = self._sources.once(run_id, lambda: self._workspace.runs.get(run_id).source_sha)
         if settings.kind == "segmentation":
@@ -56,16 +56,16 @@ class ControlImages:
         return None if drawn is None else as_png(drawn, longest)
 
     def has(self, run: Run, settings: Settings) -> bool:
-        """Whether the control image of a kind that a model draws is there."""
+        """Return whether a control image is available, for kinds that a model draws."""
         key = _key(run.source_sha, settings.conditioning, settings.generation.short_side)
         return settings.conditioning.kind not in DRAWN_BY_MODEL or self._drawn.get(key) is not None
 
     def keep(self, run: Run, settings: ConditioningSettings, side: int, drawn: Pixels) -> None:
-        """Hold what a model drew."""
+        """Store the drawing of a model."""
         self._drawn.put(_key(run.source_sha, settings, side), drawn)
 
     def fitted(self, sha: str, side: int) -> Pixels:
-        """A source image as the generator would take it: RGB (h, w, 3)."""
+        """Return a source image as the generator gets it: RGB (h, w, 3)."""
 
         def make() -> Pixels:
             return np.asarray(fit(self._workspace.images.load(sha).convert("RGB"), side, SIDE_MULTIPLE), np.uint8)
@@ -91,7 +91,7 @@ def draw_with(
     side: int,
     detector: Callable[[ControlKind], Detector],
 ) -> None:
-    """Draw the control image of a kind that takes a model. Raises what loading the model raises."""
+    """Draw a control image with a model. Raises the errors of loading the model."""
     drawn = control_image(Image.fromarray(control_images.fitted(run.source_sha, side)), settings, detector)
     control_images.keep(run, settings, side, np.asarray(drawn, np.uint8))
 
@@ -102,15 +102,15 @@ def _key(sha: str, settings: ConditioningSettings, side: int) -> tuple[object, .
 
 
 class Previews:
-    """Pictures of images that are being drawn, each under a name nobody can guess. May be used from any thread."""
+    """Previews of images being drawn, each under an unguessable name. Thread-safe."""
 
     def __init__(self) -> None:
         self._latest = Latest[bytes](KEPT_PREVIEWS)
         self.png = self._latest.get
-        """Return the bytes of a picture by its name, or None if it is unknown or forgotten."""
+        """Returns the bytes of a preview by name, or None if it is unknown or forgotten."""
 
     def put(self, image: Image.Image) -> str:
-        """Keep an RGB image and return its name."""
+        """Store an RGB image and return its name."""
         file, name = io.BytesIO(), secrets.token_urlsafe(18)
         image.save(file, "PNG", compress_level=1)
         self._latest.put(name, file.getvalue())

@@ -1,4 +1,4 @@
-"""Loading models under test in threads of their own, so that a file that never ends holds up nobody else."""
+"""Loads models under test in separate threads, so that an endless file blocks nobody else."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from core.words import count_of
 
 T = TypeVar("T")
 LOAD_SECONDS = 300.0
-"""How long somebody waits for a model. Two gigabytes from a slow disk take a minute."""
+"""Maximum seconds to wait for a model. Two gigabytes from a slow disk take a minute."""
 LOOK_SECONDS = 0.25
-"""How long a person who cancels waits at most."""
+"""Maximum seconds until a cancellation takes effect."""
 
 
 class ModelLoading(Generic[T]):
-    """The models that are being loaded. May be used from any thread."""
+    """Models that are being loaded. Thread-safe."""
 
     def __init__(self) -> None:
         self._coming: dict[str, Future[T]] = {}
         self._lock = threading.Lock()
 
     def load(self, key: str, title: str, make: Callable[[], T], on_wait: Callable[[], object]) -> T:
-        """Return what `make` does, which is called once for all who ask for the same `key` at a time.
+        """Return the result of `make`, called once for all concurrent requests with the same `key`.
 
-        `on_wait` is called again and again meanwhile: what it raises ends the waiting. The loading itself cannot be
-        ended, and is waited for again by who asks next. Raises UserError after `LOAD_SECONDS`, and what `make` raises.
+        `on_wait` is called repeatedly; what it raises ends the waiting. The loading itself cannot be stopped, and the
+        next request waits for it again. Raises UserError after `LOAD_SECONDS`, and the errors of `make`.
         """
         with self._lock:
             coming = self._coming.get(key)

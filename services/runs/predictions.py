@@ -1,6 +1,6 @@
-"""What the model under test predicts for a run's images: asked in the worker thread while nobody waits, and kept.
+"""Predictions of the model under test for a run's images: computed by the idle worker thread, and stored.
 
-A request only looks up what is there. No model is loaded and no image read for one, but for the small class maps.
+A request only looks up stored ones. It loads no model and reads no images except the small class maps.
 """
 
 from __future__ import annotations
@@ -57,47 +57,47 @@ class Predictor(Protocol):
 
 @dataclass(frozen=True)
 class _Loaded:
-    """A model, and what its predictions are kept under."""
+    """A model, and the key of its stored predictions."""
 
     model: Predictor
     key: str
     stored: StoredModel | None
-    """None of one that only checks masks: it is no model under test."""
+    """None for a model that only checks masks: it is no model under test."""
 
 
 MaskChecks = tuple[Check, ...] | str
-"""The checks of a mask; or in words why there are none."""
+"""Checks of a mask, or words on why there are none."""
 Load = Callable[[UnderTestSettings], Predictor]
-"""Loads one; raises UserError when that cannot be."""
+"""Loads a model; raises UserError if it cannot."""
 
 
 @dataclass(frozen=True)
 class ModelComparison:
-    """The model under test on the source of one run and on its generated images, as far as that is known."""
+    """The known predictions of the model under test on the source of one run and its generated images."""
 
     wanted: UnderTestSettings | None
-    """The model; None when neither the run nor its profile names one."""
+    """Settings of the model; None if neither the run nor its profile names one."""
     problem: str = ""
     """Why it cannot be asked, in one sentence."""
     waiting: bool = False
-    """Some image has not been read yet."""
+    """True if an image has not been read yet."""
     source: Prediction | None = None
     results: Mapping[int, Prediction] = field(default_factory=dict)
-    """By test case."""
+    """Predictions by test case."""
     figures: Mapping[int, tuple[ClassFigures, ...]] = field(default_factory=dict)
-    """By test case; of a segmenter only."""
+    """Figures by test case, for a segmenter only."""
     masked: bool = False
-    """Whether the figures are measured against the run's mask."""
+    """True if the figures are measured against the run's mask."""
     outcomes: Mapping[int, ModelOutcome] = field(default_factory=dict)
-    """By test case: how the model under test stands on it, in comparison with the source."""
+    """Outcomes by test case, compared with the source."""
     mask_kept: Mapping[int, MaskChecks] = field(default_factory=dict)
-    """By test case: the checks of its mask, or in words why there are none; empty where the task needs no mask."""
+    """By test case: the checks of its mask, or words on why there are none; empty if the task needs no mask."""
     classes: tuple[str, ...] = ()
-    """All classes that the model knows; () if it was not loaded yet."""
+    """All classes of the model; () if it was not loaded yet."""
 
     @property
     def newly_misclassified(self) -> frozenset[int]:
-        """The test cases on which the model under test fails, where it did not on the source."""
+        """Return the test cases on which the model under test fails, but not on the source."""
         return frozenset(case for case, outcome in self.outcomes.items() if outcome.standing == "fails here")
 
     def is_right(self, guess: str, label: str) -> bool | None:
@@ -109,11 +109,11 @@ class ModelComparison:
         return no_class_words(label, self.classes)
 
     def checks(self, case: StoredTestCase) -> tuple[Check, ...]:
-        """All checks of a test case, that of its mask last; one that came with a file counts until there is another."""
+        """Return all checks of a test case, that of its mask last; one from a file counts until a newer one exists."""
         return with_mask_checks(case.checks, self.mask_kept.get(case.id), self.masked)
 
     def unmeasured(self, case: StoredTestCase) -> str:
-        """Why there is no check of the mask, in words; "" where there is one, or none is needed."""
+        """Return why there is no check of the mask, in words; "" if there is one, or none is needed."""
         found = self.mask_kept.get(case.id)
         return found if isinstance(found, str) and all(check.name != MASK_KEPT for check in self.checks(case)) else ""
 
@@ -128,16 +128,16 @@ class PredictionService:
         self._loading = ModelLoading[Predictor]()
         self._masks = RunMasks(workspace)
         self._known: dict[tuple[str, str], Prediction] = {}
-        """By image and what the predictions of a model are stored under."""
+        """Predictions by image and key."""
         self._pending: set[tuple[str, str]] = set()
-        """By image and `model_key`."""
+        """Pending images, with `model_key`."""
         self._problems: dict[str, str] = {}
         self._lock = threading.Lock()
         self._compare = lru_cache(maxsize=512)(self._figures)
         self._keep = lru_cache(maxsize=512)(self._kept_checks)
 
     def compare(self, run: Run, settings: Settings) -> ModelComparison:
-        """All that is known; whatever is missing is asked for, while nobody waits."""
+        """Return everything known, and request what is missing from the idle worker thread."""
         chosen = self.model_of(run, settings)
         if chosen is None:
             kept, measuring = self._masks_kept(run, None, "", None, {})
@@ -150,7 +150,7 @@ class PredictionService:
         source = self._look_up(run.source_sha, key)
         tasks = {case.id: case.task for case in run.test_cases}
         results = {case.id: found for case in run.test_cases if (found := self._look_up(case.image_sha, key))}
-        # The newest first: it is the one that is looked at.
+        # The newest first: people look at it.
         missing = [case.image_sha for case in reversed(run.test_cases) if case.id not in results]
         if source is None:
             missing.insert(0, run.source_sha)
@@ -173,7 +173,7 @@ class PredictionService:
         return ModelComparison(chosen, problem, waiting, source, results, figures, masked, outcomes, kept, classes)
 
     def mask_checks(self, run: Run, settings: Settings, case: StoredTestCase) -> tuple[Check, ...]:
-        """The checks of a test case's mask, from what is known already; none where it is not, and nothing is asked."""
+        """Return known checks of a test case's mask, without requesting missing ones."""
         if run.mask_sha is None or case.task.kind != "segmentation":
             return ()
         checker = self._profile.checks.own_segmenter()
@@ -196,9 +196,9 @@ class PredictionService:
         source: Prediction | None,
         figures: Mapping[int, tuple[ClassFigures, ...]],
     ) -> tuple[dict[int, MaskChecks], bool]:
-        """By test case of a segmentation, the checks of its mask, or in words why there are none; and whether some are
-        still measured. They are the profile's segmenter's, else those of the model under test (`wanted`), of which
-        `problem` says why it cannot be asked, and `figures` how well it finds the mask.
+        """Return, by test case of a segmentation, the checks of its mask or words on why there are none; and whether
+        some are still measured. They come from the profile's segmenter, else from the model under test (`wanted`):
+        `problem` is why that cannot be asked, and `figures` how well it finds the mask.
         """
         checker = self._profile.checks.own_segmenter()
         cases = [case for case in run.test_cases if case.task.kind == "segmentation"]
@@ -249,7 +249,7 @@ class PredictionService:
         try:
             before, after = decode_map(source.class_map), decode_map(found.class_map)
             mask = resized(self._workspace.images.load(mask_sha), before.size)
-        except (UserError, OSError, ValueError):  # a file is missing or damaged: the page says so where it shows it
+        except (UserError, OSError, ValueError):  # a missing or damaged file: the page reports it where it shows it
             log.exception("the mask cannot be checked")
             return ()
         after = after if after.size == before.size else resized(after, before.size)
@@ -259,7 +259,7 @@ class PredictionService:
         return kept_checks(kept, settings.bands)
 
     def model_of(self, run: Run, settings: Settings) -> UnderTestSettings | None:
-        """The model of the run's settings, or that of the profile for this kind of task."""
+        """Return the settings of the run's model, or of the profile's for this kind of task."""
         chosen = settings.under_test
         if chosen.source == "profile":
             return self._profile.model_under_test.of(run.task.kind)
@@ -270,7 +270,7 @@ class PredictionService:
         return self._workspace.models_under_test.key_of(model_key(chosen))
 
     def try_again(self, chosen: UnderTestSettings) -> None:
-        """Forget that a model could not be asked."""
+        """Forget the problem of a model, so that it is asked again."""
         with self._lock:
             self._problems.pop(model_key(chosen), None)
 
@@ -308,11 +308,11 @@ class PredictionService:
         model, key = model_key(chosen), self.key_of(chosen)
         for sha in dict.fromkeys(shas):
             with self._lock:
-                # Known by now where the worker thread was done with it since it was looked up.
+                # The worker thread may have finished it since the look-up.
                 if (sha, model) in self._pending or (sha, key) in self._known:
                     continue
                 self._pending.add((sha, model))
-            # An image at a time: a person's job may come between any two.
+            # One image at a time, so that a person's job may come between any two.
             self._jobs.when_idle(DOING, lambda sha=sha: self._predict(chosen, model, sha))  # type: ignore[misc]
 
     def _predict(self, chosen: UnderTestSettings, model: str, sha: str) -> None:
@@ -320,17 +320,17 @@ class PredictionService:
             if self._problem(model):
                 return
             loaded = self._model(chosen, model)
-            # An evaluation may have read it meanwhile, or under the name of another file with the same model.
+            # An evaluation may have read it meanwhile, or by another file with the same model.
             prediction = self._workspace.predictions.latest(sha, loaded.key) or self._read(loaded, sha)
             measure(self._workspace, self._masks, loaded.key, sha)
             with self._lock:
                 self._known[sha, loaded.key] = prediction
-        except Cancelled:  # a person's job goes first: the page that waits for the prediction asks again
+        except Cancelled:  # a person's job goes first: the waiting page asks again
             pass
         except UserError as error:
             with self._lock:
                 self._problems[model] = str(error)
-        except Exception as error:  # a model from elsewhere may fail in any way; the page says so, and works on
+        except Exception as error:  # a foreign model may fail in any way; the page reports it and keeps working
             log.exception("the model under test failed")
             with self._lock:
                 self._problems[model] = f"The model under test failed ({type(error).__name__}): choose another one."
@@ -345,7 +345,7 @@ class PredictionService:
         return batch.predictions[0]
 
     def _model(self, chosen: UnderTestSettings, model: str) -> _Loaded:
-        # Only the one worker thread comes here. They may be large: one under test is held, and the one that checks.
+        # Only the worker thread calls this. Models may be large: one under test is held, and the one that checks.
         loaded = self._models.get(model)
         if loaded is not None and loaded.key == self.key_of(chosen):  # else an evaluation has found another one there
             return loaded
@@ -368,7 +368,7 @@ class PredictionService:
             raise Cancelled
 
     def require_known(self, chosen: UnderTestSettings) -> None:
-        """Raises UserError for a server that the profile does not name: settings may come from strangers."""
+        """Raise UserError for a server that the profile does not name: settings may come from strangers."""
         profile = self._profile
         known = (profile.model_under_test.classification, profile.model_under_test.segmentation)
         if chosen.source == "http" and chosen.address not in {one.address for one in known if one is not None}:
@@ -380,7 +380,7 @@ class PredictionService:
     def _compared(
         self, run: Run, task: Task, source: Prediction | None, found: Prediction
     ) -> tuple[ClassFigures, ...] | None:
-        """The figures of one image that was made for a task; None where they cannot be told (yet)."""
+        """Return the figures of one image made for a task; None if they are not known (yet)."""
         if source is None or "classification" in (source.kind, found.kind):
             return None
         return self._compare(source, found, run.mask_sha, _frozen(run.mask_classes), task.protected)
@@ -397,9 +397,9 @@ class PredictionService:
             before, after = decode_map(source.class_map), decode_map(generated.class_map)
             if mask_sha is None:
                 return without_mask(before, after, source.classes, protected)
-            # At the size of the map: nothing finer was predicted, and a request must not wait for millions of pixels.
+            # At the size of the map: predictions are no finer, and a request must not wait for millions of pixels.
             mask = resized(self._workspace.images.load(mask_sha), before.size)
-        except (UserError, OSError, ValueError):  # a file is missing or damaged: the page can do without these figures
+        except (UserError, OSError, ValueError):  # a missing or damaged file: the page can do without these figures
             log.exception("the figures of the model under test cannot be worked out")
             return ()
         return against_mask(before, after, source.classes, mask, dict(mask_classes), protected)
@@ -424,7 +424,7 @@ def model_key(chosen: UnderTestSettings) -> str:
     """Return the name under which a model's predictions are looked up. A changed file is another model."""
     changed = ""
     kept = kept_model(chosen.file)
-    if kept is not None:  # named by its content, so that it has the same name once the workspace is moved
+    if kept is not None:  # named by content, so that it keeps its name when the workspace is moved
         chosen, changed = chosen.model_copy(update={"file": kept[1]}), f"@{kept[0]}"
     elif chosen.source in ("file", "onnx"):
         try:
@@ -442,7 +442,7 @@ def _frozen(classes: Mapping[int, str]) -> tuple[tuple[int, str], ...]:
 
 
 def load_model(chosen: UnderTestSettings) -> Predictor:
-    """Load a model under test. Raises UserError when that cannot be."""
+    """Load a model under test. Raises UserError if it cannot."""
     from evaluation.models import ModelUnderTest
 
     return ModelUnderTest(chosen)

@@ -1,6 +1,6 @@
-"""The sample pictures of a profile: `NAME.png` with `NAME.json` beside it, which says the task and what it shows.
+"""The sample pictures of a profile: `NAME.png`, with task and caption in `NAME.json`.
 
-A mask may lie beside them as `NAME.mask.png`; `mask_classes` in the JSON then lists the names of its class numbers.
+An optional mask is in `NAME.mask.png`; `mask_classes` in the JSON then lists the names of its class numbers.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from core.types import Task, from_plain
 
 @dataclass(frozen=True)
 class Sample:
-    """One of them."""
+    """A sample picture."""
 
     name: str
     path: Path
     task: Task
     caption: str
-    """What it shows, as whoever made it says."""
+    """Caption of the sample's author."""
     mask: Path | None = None
     classes: Mapping[int, str] = field(default_factory=dict)
-    """The names of the mask's class numbers."""
+    """Names of the mask's class numbers."""
 
 
 def read_samples(folder: Path | None) -> tuple[Sample, ...]:
-    """Those of a folder, by name; none for no folder. Raises UserError, naming the file, when one cannot be used."""
+    """Return the samples of a folder, by name; none without one. Raises UserError, naming a damaged file."""
     if folder is None or not folder.is_dir():
         return ()
     return tuple(_read(path) for path in sorted(folder.glob("*.png")) if path.with_suffix(".json").is_file())
@@ -53,7 +53,7 @@ def _read(path: Path) -> Sample:
 
 
 def sample_named(samples: tuple[Sample, ...], name: str) -> Sample:
-    """A sample by its name. Raises UserError."""
+    """Return a sample by name. Raises UserError."""
     for sample in samples:
         if sample.name == name:
             return sample
@@ -61,10 +61,10 @@ def sample_named(samples: tuple[Sample, ...], name: str) -> Sample:
 
 
 def sample_of(samples: tuple[Sample, ...], run: Run) -> Sample | None:
-    """The sample that the run was begun with; None for an upload, or when the profile no longer has it."""
+    """Return the sample that the run was begun with; None for an upload, or if the profile no longer has it."""
     return next((sample for sample in samples if run.sample and sample.name == run.sample), None)
 
 
 def known_classes(samples: tuple[Sample, ...]) -> Mapping[int, str]:
-    """The classes that a mask is taken to have until a person says otherwise: those of the profile's samples."""
+    """Return the assumed classes of a mask, until a person sets others: those of the profile's samples."""
     return next((sample.classes for sample in samples if sample.classes), {})

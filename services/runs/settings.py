@@ -1,6 +1,6 @@
-"""The settings and prompts of a run: changed one by one, by a preset of the profile, or back to the profile's own.
+"""The settings and prompts of a run: changed one by one, by a preset of the profile, or back to the profile's.
 
-A change is always made to the latest state of a run, whichever one the person saw: see `edit_conflicts`.
+A change always applies to the latest state of a run, whichever one the person saw: see `edit_conflicts`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from services.runs.life_cycle import RunService, case_of
 from services.runs.state import StageNotes
 
 Plain = dict[str, Any]
-"""Settings as plain data: a section each, in it a value for each setting."""
+"""Settings as plain data: by section, a value for each setting."""
 
 
 class ChangeSetting(edit_conflicts.StateEdit, name="setting"):
@@ -33,7 +33,7 @@ class ChangeSetting(edit_conflicts.StateEdit, name="setting"):
 
     @classmethod
     def about(cls, data: Mapping[str, Any]) -> str:
-        """The stage whose card shows the setting."""
+        """Return the stage whose card shows the setting."""
         return section_card(str(data.get("setting") or "").partition(".")[0]) or ""
 
 
@@ -44,7 +44,7 @@ class DefaultSettings(edit_conflicts.StateEdit, name="default-settings"):
 
     @classmethod
     def about(cls, data: Mapping[str, Any]) -> str:
-        """The stage whose card shows the first section."""
+        """Return the stage whose card shows the first section."""
         sections = parts_of(data.get("sections"))
         return section_card(str(sections[0])) or "" if isinstance(sections, list | tuple) and sections else ""
 
@@ -86,7 +86,7 @@ class RunSettings:
 
     @does
     def change_setting(self, command: ChangeSetting) -> None:
-        """Raises UserError for a setting that is unknown or not read, and for a value that it does not take."""
+        """Raise UserError for a setting that is unknown or not read, and for a wrong value."""
         section, _, field = command.setting.partition(".")
         self._require_read(command.run, command.setting)
 
@@ -105,7 +105,7 @@ class RunSettings:
 
     @does
     def put_defaults_back(self, command: DefaultSettings) -> None:
-        """Raises UserError for a section that there is not."""
+        """Raise UserError for an unknown section."""
         recipe = recipe_of(self._workspace.runs.get(command.run).recipe)
         defaults = recipe.settings_in(self._profile).model_dump(mode="json")
         for section in command.sections:
@@ -115,7 +115,7 @@ class RunSettings:
 
     @does
     def take_preset(self, command: TakePreset) -> None:
-        """Raises UserError for a preset that the profile does not have, or that says nothing to the recipe."""
+        """Raise UserError for a preset that the profile lacks, or that does not apply to the recipe."""
         presets = self._profile.presets
         if command.preset not in presets:
             raise UserError(f"There is no preset {command.preset!r}: take {', '.join(presets) or 'none'}.")
@@ -124,7 +124,7 @@ class RunSettings:
 
     @does
     def reuse_seed(self, command: ReuseSeed) -> None:
-        """Raises UserError for a test case of another run."""
+        """Raise UserError for a test case of another run."""
         case = case_of(self._workspace, command.run, command.case)
         self._change_generation(command, {"seed_mode": "fixed", "seed": case.lineage.seed})
 
@@ -132,10 +132,10 @@ class RunSettings:
         self.change(command, lambda plain: plain["generation"].update(changes))
 
     def change(self, command: edit_conflicts.StateEdit, change: Callable[[Plain], None]) -> None:
-        """Save what `change` makes of the latest settings; the lock keeps a second page from doing so in between.
+        """Save the result of `change` on the latest settings; the lock keeps a second page from saving in between.
 
-        Whoever comes second is told what the first one changed, at the card that the own change belongs to. Raises
-        UserError, and saves nothing, for what the settings do not allow.
+        The second of two people is told what the first one changed, at the card of the second change. Raises UserError,
+        and saves nothing, for settings that are not allowed.
         """
         with self._runs.changing:
             run = self._workspace.runs.get(command.run)
@@ -149,7 +149,7 @@ class RunSettings:
             others = edit_conflicts.settings_by_others(states, self.writes.by(command.tab))
             number = self._workspace.runs.set_settings(command.run, {**run.settings, **settings})
             stages = [stage for section, _ in mine if (stage := recipe.section_card(section)) is not None]
-            # Also where what is saved is set again: what was refused before is given up by that.
+            # Also if the saved value is set again: that withdraws an earlier refused value.
             self._notes.solved(command.run, command.about(command.model_dump()), *stages)
             if number is None:
                 return
@@ -160,7 +160,7 @@ class RunSettings:
                     self._notes.tell(command.run, stage, edit_conflicts.settings_conflict(news, mine))
 
     def _valid(self, recipe: Recipe, plain: Plain, before: Settings) -> Settings:
-        """What the profile cannot draw with is refused where that is changed; elsewhere the gate says it."""
+        """Refuse a change that the profile cannot draw; unchanged settings are reported at the gate."""
         try:
             settings = recipe.settings.model_validate(plain)
         except ValidationError as error:
@@ -178,7 +178,7 @@ class RunSettings:
 
     @does
     def save_prompt(self, command: SavePrompt) -> None:
-        """A template that uses a wrong variable, or lacks one, is refused with its name."""
+        """Save a prompt template. Raises an error that names a wrong or missing variable."""
         template = command.template.replace("\r\n", "\n")
         recipe = recipe_of(self._workspace.runs.get(command.run).recipe)
         name = _prompt_name(recipe, command)
@@ -191,7 +191,7 @@ class RunSettings:
         self._set_prompt(command, "")
 
     def _set_prompt(self, command: SavePrompt | PutPromptBack, template: str) -> None:
-        """Save a template ("" for the profile's). Whoever comes second is told, and both are kept."""
+        """Save a template ("" for the profile's). The second of two people is told, and both templates are kept."""
         with self._runs.changing:
             run = self._workspace.runs.get(command.run)
             name = _prompt_name(recipe_of(run.recipe), command)
@@ -209,7 +209,7 @@ class RunSettings:
 
 
 def _prompt_name(recipe: Recipe, command: SavePrompt | PutPromptBack) -> str:
-    """The prompt that a command is about. Raises UserError where the stage has none such."""
+    """Return the name of the command's prompt. Raises UserError if the stage has no such prompt."""
     names = [slot.name for slot in recipe.stage(command.stage).prompt_slots] if recipe.has(command.stage) else []
     if not names:
         raise UserError("This stage asks no language model: there is no prompt to edit.", field="stage")

@@ -1,4 +1,4 @@
-"""How similar the alternatives that a person wrote are to their keywords: measured by the worker thread, kept here.
+"""Similarity of people's alternatives to their keywords: measured by the worker thread, cached here.
 
 An edit is saved and shown before that, so it never waits for a model.
 """
@@ -18,7 +18,7 @@ _Asked = tuple[str, str, EditType, Task]
 
 
 class Similarities:
-    """All methods may be called from any thread."""
+    """Measures and caches similarities. All methods may be called from any thread."""
 
     def __init__(self, models: Models, jobs: JobQueue) -> None:
         self._models, self._jobs = models, jobs
@@ -26,16 +26,16 @@ class Similarities:
         self._waiting: set[_Asked] = set()
         self._lock = threading.Lock()
         self.measured = 0
-        """How often something was: whoever read a value before the last time may look again."""
+        """Number of measurements: a reader of an earlier count may read again."""
 
     @property
     def waiting(self) -> bool:
-        """Whether something is being measured, or about to be."""
+        """Return True while something waits to be measured, or is measured."""
         with self._lock:
             return bool(self._waiting)
 
     def filled(self, value: Alternatives, task: Task) -> Alternatives:
-        """The same with what was measured meanwhile; what was not is lined up."""
+        """Return the value with the similarities measured so far, and request the others."""
         unmeasured = [
             (option.text, item.keyword, item.edit_type, task)
             for item in value.items
@@ -68,7 +68,7 @@ class Similarities:
             for asked in unmeasured:
                 text, keyword, edit_type, task = asked
                 found[asked] = similarities([text], keyword, edit_type, task, sentences)[0]
-        finally:  # what cannot be measured is not asked for again
+        finally:  # what cannot be measured is not requested again
             with self._lock:
                 self._known.update(found)
                 self._waiting.difference_update(unmeasured)

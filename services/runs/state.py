@@ -1,4 +1,4 @@
-"""All that a page shows of one run, as plain values: what is saved, what goes on, what went wrong, what is stale."""
+"""Everything that a page shows of one run, as plain values: saved values, jobs, problems, and staleness."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ from services.runs.similarity import Similarities
 
 @dataclass(frozen=True)
 class Problem:
-    """What could not be done at a stage, until the person tries again."""
+    """A refusal or failure at a stage, until the person tries again."""
 
     text: str
     prompt: str = ""
     raw_reply: str = ""
-    """What the model said instead, where it said something."""
+    """The model's reply, if there was one."""
     insist: RunCommand | None = None
-    """The command that does it all the same; None where nothing does."""
+    """The command that does it anyway; None if there is none."""
     of: str = ""
-    """What the run was when it was refused: once it is something else, nobody needs to know. "": whatever it is."""
+    """State of the run at the refusal: after a change it is no longer shown. "": shown in any state."""
 
 
 class CanBeInsistedOn(UserError):
-    """A person's mistake, unless they mean it: `insist` is the command that does it all the same."""
+    """A person's mistake, unless they mean it: `insist` is the command that does it anyway."""
 
     def __init__(self, text: str, insist: RunCommand) -> None:
         super().__init__(text)
@@ -70,17 +70,17 @@ class StageNotes:
         self._lock = threading.Lock()
 
     def problems(self, run_id: str) -> dict[StageName, Problem]:
-        """What went wrong in a run, by stage."""
+        """Return the problems of a run, by stage."""
         with self._lock:
             return {stage: problem for (of_run, stage), problem in self._problems.items() if of_run == run_id}
 
     def notices(self, run_id: str) -> dict[StageName, str]:
-        """What a person should know of a run, by stage."""
+        """Return the notices of a run, by stage."""
         with self._lock:
             return {stage: text for (of_run, stage), text in self._notices.items() if of_run == run_id}
 
     def failed(self, run_id: str, stage: StageName, error: UserError, of: str = "") -> None:
-        """Remember what went wrong at a stage, as long as the run is what it was (see `Problem.of`)."""
+        """Record a problem at a stage, shown while the run is unchanged (see `Problem.of`)."""
         problem = Problem(str(error), insist=error.insist if isinstance(error, CanBeInsistedOn) else None, of=of)
         if isinstance(error, UnreadableReply):
             problem = Problem(str(error), error.prompt, error.raw_reply)
@@ -88,22 +88,22 @@ class StageNotes:
             self._problems[run_id, stage] = problem
 
     def tell(self, run_id: str, stage: StageName, text: str) -> None:
-        """Say something at a stage, until it is edited again."""
+        """Show a notice at a stage until it is edited again."""
         with self._lock:
             self._notices[run_id, stage] = text
 
     def failures(self, run_id: str) -> tuple[Failure, ...]:
-        """What could not be made of a run: another try takes the next seed, whatever was dealt with since."""
+        """Return the failed attempts of a run: another try takes the next seed, even after problems are dealt with."""
         with self._lock:
             return tuple(failure for (of_run, *_), failure in self._failures.items() if of_run == run_id)
 
     def not_made(self, run_id: str, failure: Failure) -> None:
-        """Remember a seed with which something of a run could not be made."""
+        """Record a seed that failed for something of a run."""
         with self._lock:
             self._failures[run_id, *failure.what] = failure
 
     def solved(self, run_id: str, *stages: StageName) -> None:
-        """Forget what went wrong or was said there."""
+        """Forget problems and notices of these stages."""
         with self._lock:
             for stage in stages:
                 self._problems.pop((run_id, stage), None)
@@ -125,9 +125,9 @@ class ProfileOptions:
     labels: tuple[str, ...]
     """Examples of labels, for classification."""
     control_kinds: tuple[ControlKind, ...]
-    """The kinds of control image that the generator can be held to."""
+    """Kinds of control image that the generator supports."""
     conditioning: ConditioningSettings
-    """The default settings of the control image."""
+    """Default settings of the control image."""
     presets: Presets
 
 
@@ -146,14 +146,14 @@ def profile_options(profile: Profile) -> ProfileOptions:
 
 @dataclass(frozen=True)
 class RunState:
-    """All that a page shows of one run."""
+    """Everything that a page shows of one run."""
 
     run: Run
     source_size: tuple[int, int]
     """Width and height of the source image."""
     recipe: Recipe
     recipes: tuple[Recipe, ...]
-    """All that it may be given instead: those that the profile can draw."""
+    """All recipes that the profile can draw."""
     settings: Settings
     stale: dict[StageName, str]
     problems: dict[StageName, Problem]
@@ -162,29 +162,29 @@ class RunState:
     """The latest since the server was started."""
     gate: Gate
     control_there: bool
-    """Whether the control image can be shown: one that a model draws has to be asked for first."""
+    """True if the control image can be shown: one drawn by a model must be requested first."""
     outdated: Mapping[int, str]
-    """The test cases that do not fit what stands before them any more, each with the reason in a few words."""
+    """Outdated test cases, each with the reason in a few words."""
     model_names: Mapping[str, str]
-    """What a page calls the models that have no telling name of their own."""
+    """Page names of models without a telling name."""
     notices: dict[StageName, str]
-    """What a person should know of a stage, until it is edited again."""
+    """Notices by stage, until it is edited again."""
     prompts: PromptSet
-    """The prompts of the language stages of this run."""
+    """Prompts of the language stages of this run."""
     earlier_prompts: tuple[StoredState, ...]
-    """The states of the run with which its prompts became others, oldest first."""
+    """States of the run in which its prompts changed, oldest first."""
     alternatives: Alternatives
-    """Those of stage 3, with all that was measured of them."""
+    """Alternatives of stage 3, with all measured similarities."""
     generator_runs: str = ""
-    """Where the model runs that draws, and why, in plain words; "" as long as that is not known."""
+    """Where the drawing model runs, and why, in plain words; "" until it is known."""
     unknown_picture: str = ""
-    """What the profile says of a picture that its models were not made for; "" for one that they know."""
+    """Notice on a picture that the profile's models were not made for; "" for a known kind."""
     steps: RunSteps = field(default_factory=RunSteps)
-    """What was done to the run, and what of it was taken back."""
+    """Steps done to the run, and which were undone."""
 
     @property
     def current(self) -> frozenset[int]:
-        """The test cases that still fit."""
+        """Return the test cases that are not outdated."""
         return frozenset(case.id for case in self.run.test_cases if case.id not in self.outdated)
 
     @property
@@ -194,7 +194,7 @@ class RunState:
 
     @property
     def caption(self) -> str:
-        """The caption of the source, or ""."""
+        """Return the caption of the source, or ""."""
         stored = self.run.values.get("caption")
         value = stored.value.value if stored else None
         return value.text if isinstance(value, Caption) else ""
@@ -216,12 +216,12 @@ class RunState:
         return counterfactual_checks(self.caption, counterfactual, self.run.task)
 
     def can_undo(self, stage: StageName) -> bool:
-        """Whether the last thing done to the value of a stage is a person's edit."""
+        """Return True if the last change to the value of a stage is a person's edit."""
         return self.steps.edit_of(stage) is not None
 
 
 class RunStates:
-    """Reads the whole state of a run. May be called from any thread."""
+    """Reads the whole state of a run. Thread-safe."""
 
     def __init__(
         self,
@@ -238,7 +238,7 @@ class RunStates:
         self._masks = lru_cache(maxsize=64)(self._read_mask)
 
     def of(self, run_id: str) -> RunState:
-        """All of a run. Raises UserError for an unknown one."""
+        """Return the state of a run. Raises UserError for an unknown one."""
         run = self._workspace.runs.get(run_id)
         recipe, settings = recipe_of(run.recipe), self._runs.settings(run)
         stale = self._runs.stale(run, settings)
@@ -290,7 +290,7 @@ class RunStates:
             return NO_MASK
         try:
             return self._masks(run.mask_sha, tuple(sorted(run.mask_classes.items())), run.task)
-        except UserError:  # the file is missing or damaged, which the page says where it shows it
+        except UserError:  # a missing or damaged file, which the page reports where it shows it
             return NO_MASK
 
     def _read_mask(self, sha: str, classes: tuple[tuple[int, str], ...], task: Task) -> InMask:
@@ -306,12 +306,12 @@ class RunStates:
         return f"{run.state} {values} {len(run.test_cases)} {job.id if job is not None and job.active else ''}"
 
     def _histories(self, run: Run) -> dict[StageName, tuple[StoredValue, ...]]:
-        """Also of a stage that was emptied again: what it held can be brought back."""
+        """Return the histories of stages, including emptied ones, whose values can be brought back."""
         stages = dict.fromkeys((*recipe_of(run.recipe).names, *run.values))
         return {stage: self._workspace.runs.history(run.id, stage) for stage in stages}
 
 
 def model_names(profile: Profile) -> dict[str, str]:
-    """The family of each model whose weights are a path: a path says little to a person."""
+    """Return the family of each model whose weights are a path, which means little to a person."""
     held = profile.weights().values()
     return {weights.title: weights.family for weights in held if weights.family and weights.local() is not None}

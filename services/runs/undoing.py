@@ -1,6 +1,6 @@
-"""Undo and redo: the last thing that was done to a run is taken back, whatever it was, and done again.
+"""Undo and redo of the last step of a run, whatever it was.
 
-Nothing is deleted by it: what counted before is saved once more, and all of it stays in the history.
+Nothing is deleted: the earlier value is saved once more, and everything stays in the history.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from services.runs.state import StageNotes
 from storage.runs.undo import AddedRows
 
 _OF_THE_STATE = {"name": "name", "recipe": "recipe", "mask": "mask", "kind": "task", "protected": "protected classes"}
-"""What a person calls what a step changed; where this does not say, the name of the field."""
+"""People's words for what a step changed; if missing, the name of the field."""
 
 
 class Undo(RunCommand, name="undo"):
@@ -39,16 +39,16 @@ class Redo(RunCommand, name="redo"):
 
 @dataclass(frozen=True)
 class Undone:
-    """What an undo, or a redo, has done."""
+    """Result of an undo or a redo."""
 
     said: str
-    """In one sentence."""
+    """The result in one sentence."""
     again: str
-    """The command that turns it round: "undo" or "redo"."""
+    """The command that reverses it: "undo" or "redo"."""
 
 
 class Undoing:
-    """Takes back what was done in the runs of one workspace. All methods may be called from any thread."""
+    """Undoes steps in the runs of one workspace. All methods may be called from any thread."""
 
     def __init__(self, runs: RunService, notes: StageNotes, editing: Editing, settings: RunSettings) -> None:
         self._workspace, self._runs, self._jobs, self._notes = runs.workspace, runs, runs.jobs, notes
@@ -56,7 +56,7 @@ class Undoing:
 
     @does
     def undo(self, command: Undo) -> Undone:
-        """Raises UserError where there is nothing to take back, or the recipe cannot be changed now."""
+        """Raise UserError if there is nothing to undo, or the recipe cannot be changed now."""
         with self._runs.changing:
             steps = self._workspace.steps.of(command.run)
             step = steps.next_undo if command.stage is None else self._edit_of(command.run, steps, command.stage)
@@ -70,7 +70,7 @@ class Undoing:
 
     @does
     def redo(self, command: Redo) -> Undone:
-        """Raises UserError where nothing was taken back, or something else was done since."""
+        """Raise UserError if nothing was undone, or something else was done since."""
         with self._runs.changing:
             step = self._workspace.steps.of(command.run).next_redo
             if step is None:
@@ -81,7 +81,7 @@ class Undoing:
         return Undone(f"Done again: {words_of(step)}.", "undo")
 
     def _edit_of(self, run_id: str, steps: RunSteps, stage: StageName) -> UndoStep | None:
-        """Values of another recipe stay in the run, but no card shows them."""
+        """Return the last edit of a stage, None for a stage of another recipe, which no card shows."""
         return steps.edit_of(stage) if recipe_of(self._workspace.runs.get(run_id).recipe).has(stage) else None
 
     def _require_free(self, run_id: str, step: UndoStep) -> None:
@@ -89,7 +89,7 @@ class Undoing:
             self._jobs.require_idle(run_id)
 
     def _settle(self, run_id: str, tab: str, step: UndoStep, added: AddedRows) -> None:
-        """What was said of what is gone is not true any more, and the page that did it knows."""
+        """Clear notices that no longer hold, and record the page that made the change."""
         for version in added.values:
             self._editing.writes.note(version, tab)
         for state in added.states:
@@ -100,7 +100,7 @@ class Undoing:
 
 
 def words_of(step: UndoStep) -> str:
-    """What was done, in a few words."""
+    """Return the step in a few words."""
     if step.kind == "review":
         return "the verdict on an image" if len(step.rows) == 1 else f"the verdicts on {len(step.rows)} images"
     if step.kind == "value":

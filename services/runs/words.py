@@ -1,4 +1,4 @@
-"""Words of recipes and methods for a run and its test cases, as pages and files show them."""
+"""Words of recipes and methods for a run and its test cases, on pages and in files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pipeline.methods import method_of
 from pipeline.recipes import edits_in_words, known_recipes, recipe_of, section_card
 
 DEFAULT_ARTIFACTS = recipe_of(DEFAULT_RECIPE).drawing_method.artifacts
-"""The artifacts that the method of the default recipe declares."""
+"""Artifacts that the method of the default recipe declares."""
 
 
 def edit_words(case: StoredTestCase) -> str:
@@ -36,7 +36,7 @@ def section_title(section: str) -> str:
 
 
 def text_progress(run: RunSummary) -> str:
-    """Return how far the text stages of a run are, such as "keywords done"."""
+    """Return the progress of the text stages of a run, such as "keywords done"."""
     recipe = next((known for known in known_recipes() if known.name == run.recipe), None)
     done = [name for name in run.stages if recipe is None or recipe.has(name)]
     if recipe is not None and recipe.last.name in done:
