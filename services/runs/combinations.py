@@ -145,16 +145,19 @@ class CombinationEdits:
                 )
             if len({keyword for keyword, _ in command.edits}) < len(command.edits):
                 raise UserError("A keyword becomes one alternative at a time.", field="edits")
-            kept = [pairs_of(edits) for edits in grid.planned]
-            kept = [pairs for pairs in kept if set(pairs) != set(command.edits)] + [command.edits] * command.used
-            if not kept:
+            chosen = [pairs_of(edits) for edits in grid.planned]
+            chosen = [pairs for pairs in chosen if set(pairs) != set(command.edits)] + [command.edits] * command.used
+            if not chosen:
                 raise UserError("One combination has to be left: tick another one first.", field="used")
-            if len(kept) > MOST_COMBINATIONS:
+            if len(chosen) > MOST_COMBINATIONS:
                 raise UserError(f"At most {MOST_COMBINATIONS} captions are written: untick one first.", field="used")
             order = {pairs_of(edits): place for place, edits in enumerate(grid.listed)}
-            kept.sort(key=lambda pairs: order.get(pairs, len(order)))
+            chosen.sort(key=lambda pairs: order.get(pairs, len(order)))
 
             def change(plain: dict[str, Any]) -> None:
-                plain[STAGE] |= {"combinations": "chosen", "chosen": [[list(pair) for pair in pairs] for pairs in kept]}
+                plain[STAGE] |= {
+                    "combinations": "chosen",
+                    "chosen": [[list(pair) for pair in pairs] for pairs in chosen],
+                }
 
             self._settings.change(command, change)

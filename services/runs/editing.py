@@ -87,20 +87,20 @@ class Editing:
             if stored is None:
                 raise UserError("There is nothing to keep at this stage yet: run it first.")
             key = self._runs.inputs_key(command.stage, run, self._runs.settings(run))
-            kept = StageValue(stored.value.value, Trace(author="person"), key)
-            self._workspace.runs.append_value(run.id, command.stage, kept)
+            value = StageValue(stored.value.value, Trace(author="person"), key)
+            self._workspace.runs.append_value(run.id, command.stage, value)
             self._notes.solved(run.id, command.stage)
 
     @does
     def bring_back(self, command: BringBack) -> None:
         """Raise UserError for a version of another run or stage."""
         versions = self._workspace.runs.history(command.run, command.stage)
-        found = next((version for version in versions if version.id == command.version), None)
-        if found is None:
+        chosen = next((version for version in versions if version.id == command.version), None)
+        if chosen is None:
             raise UserError("This version belongs to another run: pick one from the history.")
         with self._runs.changing:
-            self.writes.note(self._workspace.runs.bring_back(found.id), command.tab)
-        self._notes.solved(command.run, found.stage)
+            self.writes.note(self._workspace.runs.bring_back(chosen.id), command.tab)
+        self._notes.solved(command.run, chosen.stage)
 
     def append_by_model(self, run: Run, stage: StageName, value: Any, trace: Trace) -> None:
         """Save a model's addition to a stage's value. A stale value stays stale."""

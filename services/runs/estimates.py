@@ -68,16 +68,16 @@ class Estimates:
             for job in run.jobs[-RECALLED_JOBS:]:
                 if job.state != "done" or job.finished is None or job.id not in lineages:
                     continue
-                made = lineages[job.id]
+                lineage = lineages[job.id]
                 each = (job.finished - job.started).total_seconds() / job.done
-                self._driver.speeds.add(method_of(made.method).effort(made.settings, size), each)
+                self._driver.speeds.add(method_of(lineage.method).effort(lineage.settings, size), each)
 
     def probe(self) -> None:
         """Draw noise in a few steps for a first estimate, unless there is one. A person's work goes first."""
-        driver, own = self._driver, self._profile.settings
+        driver, settings = self._driver, self._profile.settings
         if driver.speeds:
             return
-        size = (own.generation.short_side, own.generation.short_side)
+        size = (settings.generation.short_side, settings.generation.short_side)
         try:
             # The first image also includes one-time costs, so it is not counted.
             self._try(size, 1)
@@ -86,11 +86,11 @@ class Estimates:
             self._jobs.when_idle(PROBING, self.probe)
             return
         around = max(0.0, took - step * PROBE_STEPS)
-        driver.speeds.add(effort_of(own.generation, size), step * own.generation.steps + around)
+        driver.speeds.add(effort_of(settings.generation, size), step * settings.generation.steps + around)
 
     def _try(self, size: tuple[int, int], steps: int) -> tuple[float, float]:
         """Return the seconds of an image with its checks and saving, and of each denoising step."""
-        own, description = self._profile.settings, method_of(DILLEMA.method)
+        settings, description = self._profile.settings, method_of(DILLEMA.method)
         prompts = self._driver.prompts(DILLEMA)
         method = description.with_models(self._driver.models, prompts, self._profile.tasks.labels)
         task = Task("classification", label=next(iter(self._profile.tasks.labels), "thing"))
@@ -102,8 +102,8 @@ class Estimates:
                 raise Cancelled
 
         start = time.monotonic()
-        drawing = own.generation.model_copy(update={"steps": steps, "start": "noise"})
-        few = own.model_copy(update={"generation": drawing})
+        drawing = settings.generation.model_copy(update={"steps": steps, "start": "noise"})
+        few = settings.model_copy(update={"generation": drawing})
         noise = Image.effect_noise(size, 60).convert("RGB")
         source = Source(noise, task, task.label, NamedMask(Image.new("L", size)))
         prepared = method.prepare(source, description.settings_of(few))

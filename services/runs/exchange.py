@@ -70,14 +70,14 @@ class Exchange:
         stored = self._workspace.test_cases.get(case_id)
         run = self._workspace.runs.get(stored.run_id)
         mask = self._workspace.images.load(run.mask_sha) if run.mask_sha is not None else None
-        kept = self._predictions.mask_checks(run, self._runs.settings(run), stored)
+        mask_checks = self._predictions.mask_checks(run, self._runs.settings(run), stored)
         case = self._workspace.test_cases.load(case_id)
         ours = run.profile == self._profile.name
         with_weights = made_with(self._profile, case.lineage.method, case.lineage.settings) if ours else None
         data = with_run(
             stored.image_path.read_bytes(),
             replace(run_record(run), task=stored.task),
-            replace(case, checks=with_mask_checks(case.checks, kept, run.mask_sha is not None)),
+            replace(case, checks=with_mask_checks(case.checks, mask_checks, run.mask_sha is not None)),
             self._runs.source(run),
             mask,
             with_weights,
@@ -239,8 +239,8 @@ def _about(run: Run, case: StoredTestCase, name: str) -> dict[str, Any]:
     about: dict[str, Any] = {"file_name": f"images/{name}"}
     if run.mask_sha is not None:
         # A list, so that runs with different mask classes share one column type.
-        named = [{"number": number, "name": named} for number, named in sorted(run.mask_classes.items())]
-        about |= {"mask_file_name": f"masks/{name}", "classes": named, "unlabelled": UNLABELLED}
+        classes = [{"number": number, "name": classes} for number, classes in sorted(run.mask_classes.items())]
+        about |= {"mask_file_name": f"masks/{name}", "classes": classes, "unlabelled": UNLABELLED}
     return about | {
         **facts(task, "label protected"),
         "task": task.kind,

@@ -286,7 +286,7 @@ class Execution:
         try:
             if "caption" not in run.values:
                 raise UserError(recipe_of(run.recipe).missing("caption"))
-            caption, own = run.values["caption"].value.value, self.runs.settings(run).alternatives
+            caption, settings = run.values["caption"].value.value, self.runs.settings(run).alternatives
             with stoppable(handle.cancelled):
                 grown, trace = alternatives.more(
                     caption,
@@ -295,7 +295,7 @@ class Execution:
                     run.task,
                     models.language,
                     prompt,
-                    own,
+                    settings,
                     seed,
                     models.sentences,
                     handle.cancelled,
@@ -332,9 +332,9 @@ class Execution:
         settings, method = self.runs.settings(run, recipe.name), recipe.drawing_method
         if equal := method.equal_images(method.settings_of(settings)):
             store, seed = RunStore(self.runs, run, self.notes), method.planning(settings).seed
-            prompts, held = self.driver.prompts(recipe, self.runs.templates(run)), in_mask(store.mask(), run.task)
-            own = recipe.drawn_with(settings, {name: value.value for name, value in store.values().items()})
-            if (caption, seed) in self.driver.made(recipe, store.drawn(), own, run.task, prompts, held):
+            prompts, mask_facts = self.driver.prompts(recipe, self.runs.templates(run)), in_mask(store.mask(), run.task)
+            drawn_with = recipe.drawn_with(settings, {name: value.value for name, value in store.values().items()})
+            if (caption, seed) in self.driver.made(recipe, store.drawn(), drawn_with, run.task, prompts, mask_facts):
                 raise UserError(equal)
         self.start_images(command.run, (PlannedImage(caption, seed),), lineage.recipe)
 

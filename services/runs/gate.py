@@ -98,7 +98,7 @@ def gate_of(
     hindrance = method.refused(driver.profile, drawn_with) or method.lacks(drawn_with, run.mask_sha is not None)
     if hindrance:
         return Gate(closed=hindrance)
-    drawing, said = method.planning(settings), recipe.source_caption(values)
+    drawing, source_caption = method.planning(settings), recipe.source_caption(values)
     drawn = (case.lineage for case in run.test_cases if case.id not in outdated)
     made = driver.made(recipe, drawn, drawn_with, run.task, prompts, held)
     for seed in _seeds(run, drawing, len(made)):
@@ -109,7 +109,7 @@ def gate_of(
             effort = method.effort(drawn_with, size)  # only the generator's speed is measured while idle
             measuring = warmed and plan.seconds is None and effort is not None and not effort.by
             name = _name_of(plan, run, settings, texts)
-            return Gate(plan, seed, before, measuring, name, _doubts(captions, said, run.task))
+            return Gate(plan, seed, before, measuring, name, _doubts(captions, source_caption, run.task))
     if equal := method.equal_images(drawn_with):
         return Gate(closed=f"All images of these captions are made. {equal}")
     return Gate(closed=f"All images of the seed {drawing.seed} are made: take another seed, or change something else.")
@@ -165,20 +165,20 @@ class Outdated:
     def reasons(self, run: Run, size: tuple[int, int]) -> dict[int, str]:
         """Return the outdated test cases by id, each with the reason in a few words. `size` is that of the source."""
         values = {name: stored.value.value for name, stored in run.values.items()}
-        other_mask, found = self.of_another_mask(run, size), dict[int, str]()
+        other_mask, reasons_by_case = self.of_another_mask(run, size), dict[int, str]()
         for case in run.test_cases:
             drawn_with = case.lineage.settings
             if case.task != run.task:
-                found[case.id] = made_for(case.task)
+                reasons_by_case[case.id] = made_for(case.task)
             elif not is_drawn_from(case.lineage.recipe, case.lineage.counterfactual, values):
-                found[case.id] = EARLIER_CAPTION
+                reasons_by_case[case.id] = EARLIER_CAPTION
             elif case.id in other_mask:
-                found[case.id] = EARLIER_MASK
+                reasons_by_case[case.id] = EARLIER_MASK
             elif drawn_with.source_caption not in (None, recipe_of(case.lineage.recipe).source_caption(values)):
-                found[case.id] = EARLIER_SOURCE_CAPTION
+                reasons_by_case[case.id] = EARLIER_SOURCE_CAPTION
             elif drawn_with.region not in (None, recipe_of(case.lineage.recipe).region(values)):
-                found[case.id] = EARLIER_REGION
-        return found
+                reasons_by_case[case.id] = EARLIER_REGION
+        return reasons_by_case
 
     def of_another_mask(self, run: Run, size: tuple[int, int]) -> frozenset[int]:
         """Return the test cases whose artifacts the current mask would change, compared by pixels."""
@@ -209,5 +209,5 @@ class Outdated:
         settings: MethodSettings,
     ) -> dict[str, str]:
         mask = NamedMask(self._workspace.images.load(mask_sha), dict(classes))
-        made = method_of(method).mask_artifacts(settings, mask, size)
-        return {name: image_sha(image) for name, image in made.items()}
+        artifacts = method_of(method).mask_artifacts(settings, mask, size)
+        return {name: image_sha(image) for name, image in artifacts.items()}

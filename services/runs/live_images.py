@@ -97,8 +97,8 @@ def draw_with(
 
 
 def _key(sha: str, settings: ConditioningSettings, side: int) -> tuple[object, ...]:
-    own = settings.model_dump(include=set(settings.own_fields()))
-    return sha, side, settings.kind, tuple(sorted(own.items()))
+    settings_of_kind = settings.model_dump(include=set(settings.own_fields()))
+    return sha, side, settings.kind, tuple(sorted(settings_of_kind.items()))
 
 
 class Previews:

@@ -216,12 +216,12 @@ class PredictionService:
         if trouble := self._problem(model_key(checker)):
             return {case.id: f"n/a, the checking model cannot be asked: {trouble}" for case in cases}, False
         key = self.key_of(checker)
-        found = {case.id: self._kept_by(key, run, case) for case in cases}
-        missing = [case.image_sha for case in reversed(cases) if found[case.id] is None]
+        checks_by_case = {case.id: self._kept_by(key, run, case) for case in cases}
+        missing = [case.image_sha for case in reversed(cases) if checks_by_case[case.id] is None]
         if missing:
             self._ask(checker, [run.source_sha, *missing])
         kept: dict[int, MaskChecks] = {}
-        for case, checks in found.items():
+        for case, checks in checks_by_case.items():
             unknown = "n/a, the checking model knows no protected class of the mask"
             kept[case] = MASK_WAITS if checks is None else checks or unknown
         return kept, bool(missing)
@@ -354,13 +354,13 @@ class PredictionService:
         for name in [name for name in self._models if name == model or stays not in (name, model)]:
             del self._models[name]
         self.require_known(chosen)
-        made = self._loading.load(model, chosen.title, lambda: self.load(chosen), self._give_way)
+        model_loaded = self._loading.load(model, chosen.title, lambda: self.load(chosen), self._give_way)
         stored = None
         if model != stays:
             plain = chosen.model_dump(mode="json")
-            stored = self._workspace.models_under_test.record(model, made.identity, chosen.title, plain)
+            stored = self._workspace.models_under_test.record(model, model_loaded.identity, chosen.title, plain)
         key = stored.key if stored is not None else self.key_of(chosen)
-        self._models[model] = _Loaded(made, key, stored)
+        self._models[model] = _Loaded(model_loaded, key, stored)
         return self._models[model]
 
     def _give_way(self) -> None:
@@ -423,17 +423,17 @@ def _mask_check(figures: tuple[ClassFigures, ...] | None) -> MaskChecks:
 def model_key(chosen: UnderTestSettings) -> str:
     """Return the name under which a model's predictions are looked up. A changed file is another model."""
     changed = ""
-    kept = kept_model(chosen.file)
-    if kept is not None:  # named by content, so that it keeps its name when the workspace is moved
-        chosen, changed = chosen.model_copy(update={"file": kept[1]}), f"@{kept[0]}"
+    stored = kept_model(chosen.file)
+    if stored is not None:  # named by content, so that it keeps its name when the workspace is moved
+        chosen, changed = chosen.model_copy(update={"file": stored[1]}), f"@{stored[0]}"
     elif chosen.source in ("file", "onnx"):
         try:
             changed = f"@{checkpoint_path(chosen.file).stat().st_mtime_ns:x}"
         except (UserError, OSError):
             changed = ""
-    said = [one for one in (chosen.classes, chosen.size, chosen.mean, chosen.std) if one]
-    said += [chosen.layout] if chosen.source == "onnx" else []
-    details = "; ".join(said)
+    parts = [one for one in (chosen.classes, chosen.size, chosen.mean, chosen.std) if one]
+    parts += [chosen.layout] if chosen.source == "onnx" else []
+    details = "; ".join(parts)
     return f"{chosen.title}{changed}{f' ({details})' if details else ''}"
 
 

@@ -183,8 +183,10 @@ class RunSettings:
         recipe = recipe_of(self._workspace.runs.get(command.run).recipe)
         name = _prompt_name(recipe, command)
         self._driver.prompts(recipe, {name: template})
-        own = self._driver.prompts(recipe).get(name)
-        self._set_prompt(command, "" if own is not None and template.strip() == own.template.strip() else template)
+        default = self._driver.prompts(recipe).get(name)
+        self._set_prompt(
+            command, "" if default is not None and template.strip() == default.template.strip() else template
+        )
 
     @does
     def put_prompt_back(self, command: PutPromptBack) -> None:

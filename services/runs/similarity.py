@@ -62,14 +62,14 @@ class Similarities:
         return replace(item, options=tuple(map(measured, item.options)))
 
     def _measure(self, unmeasured: list[_Asked]) -> None:
-        found: dict[_Asked, tuple[float, str] | None] = dict.fromkeys(unmeasured)
+        measured: dict[_Asked, tuple[float, str] | None] = dict.fromkeys(unmeasured)
         try:
             sentences = self._models.sentences
             for asked in unmeasured:
                 text, keyword, edit_type, task = asked
-                found[asked] = similarities([text], keyword, edit_type, task, sentences)[0]
+                measured[asked] = similarities([text], keyword, edit_type, task, sentences)[0]
         finally:  # what cannot be measured is not requested again
             with self._lock:
-                self._known.update(found)
+                self._known.update(measured)
                 self._waiting.difference_update(unmeasured)
                 self.measured += 1

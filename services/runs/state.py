@@ -313,5 +313,5 @@ class RunStates:
 
 def model_names(profile: Profile) -> dict[str, str]:
     """Return the family of each model whose weights are a path, which means little to a person."""
-    held = profile.weights().values()
-    return {weights.title: weights.family for weights in held if weights.family and weights.local() is not None}
+    used = profile.weights().values()
+    return {weights.title: weights.family for weights in used if weights.family and weights.local() is not None}
