@@ -1,1 +1,1 @@
-"""Validity studies without a page: drafts, their items, the life of a study, annotating, results, files in and out."""
+"""Validity studies without pages: drafts, items, life cycle, annotation, results, import and export."""

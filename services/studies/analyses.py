@@ -1,4 +1,4 @@
-"""Analyses of studies, kept until something changes: a page that watches a study must not analyse it every time."""
+"""Analyses of studies, cached until something changes: a page that watches a study must not analyse it every time."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from study.methods import paragraph
 from study.results import analyse
 
 MANY_VOTES = 2_000
-"""A study with more votes is analysed in a process of its own: in the server it would hold up all answers."""
+"""A study with more votes is analysed in another process: in the server it would delay all answers."""
 KEPT = 8
 """Studies whose analysis is in memory."""
 QUICK_SECONDS = 0.1
-"""An analysis that takes less is made anew whenever something has changed."""
+"""A faster analysis is repeated at every change."""
 SHARE, LONGEST_SECONDS = 0.05, 20.0
-"""One that takes longer is made anew so rarely that it takes such a share of the time, and shows an older state
-meanwhile, but never for longer."""
+"""A slower analysis is repeated only so often that it takes this share of the time. In between it shows an older state,
+but never for longer than the second value."""
 Stamp = tuple[object, object]
-"""What must never be shown late (whether the study runs), and what may; equal as long as nothing has changed."""
+"""State that must never be shown late (whether the study runs), and state that may; equal until a change."""
 
 
 @dataclass(frozen=True)
@@ -38,34 +38,34 @@ class Analysis:
     data: StudyData
     report: StudyReport
     stamp: Stamp
-    """What they were computed from."""
+    """State that the figures were computed from."""
     at: float
-    """When, on the monotonic clock."""
+    """Time of the analysis, on the monotonic clock."""
     seconds: float
-    """Of computing that it took, not counting what else the machine did."""
+    """Computing time that it took, without other work of the machine."""
     shown: dict[str, Mapping[str, Any]] = field(default_factory=dict, compare=False)
-    """What pages have made of it, by their names: drawn once for all who look."""
+    """Renderings by page, made once for all viewers."""
 
     @property
     def methods(self) -> str:
-        """The methods paragraph for a paper."""
+        """Return the methods paragraph for a paper."""
         return paragraph(self.report)
 
 
 class Analyses:
-    """The analyses. `load` gives all data of a study, `stamp` something cheap that differs once any of it does."""
+    """Cached analyses. `load` returns all data of a study, `stamp` something cheap that differs once any of it does."""
 
     def __init__(self, load: Callable[[str], StudyData], stamp: Callable[[str], Stamp]) -> None:
         self._load, self._stamp = load, stamp
         self._locks: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
-        """Around all that follows, and around the locks of the studies."""
+        """Guards the attributes below, and the locks of the studies."""
         self._kept: OrderedDict[str, Analysis] = OrderedDict()
         self._changes = 0
-        """How often something was changed that has to be seen: an analysis that was begun before is not kept."""
+        """Number of changes that must be seen: an analysis begun before one is not cached."""
 
     def of(self, study_id: str) -> Analysis:
-        """The figures as they are, or a moment old where they take long. Computed once, however many ask for them."""
+        """Return current figures, or slightly older ones if they take long. Concurrent requests share one analysis."""
         with self._lock_of(study_id):
             with self._lock:
                 kept, changes = self._kept.get(study_id), self._changes
@@ -79,18 +79,18 @@ class Analyses:
             return found
 
     def is_current(self, found: Analysis) -> bool:
-        """Whether it shows its study as it is, and not a moment old."""
+        """Return True if it shows the current state of its study."""
         return found.stamp == self._stamp(found.data.study.id)
 
     def changed(self) -> None:
-        """A person has just changed something, and wants to see it: the next analysis is a new one, of every study,
-        because a worker's record counts in all of them."""
+        """Discard all cached analyses after a person's change, which they want to see. A worker's record counts in
+        every study."""
         with self._lock:
             self._changes += 1
             self._kept.clear()
 
     def adjudicated(self, study_id: str, decision: Adjudication) -> None:
-        """Puts a decision into what is kept, so that a person who decides one after another need not wait."""
+        """Apply a decision to the cached analysis, so that a person who decides one after another need not wait."""
         with self._lock_of(study_id), self._lock:
             kept = self._kept.get(study_id)
             if kept is None or kept.seconds <= QUICK_SECONDS:
@@ -111,8 +111,8 @@ class Analyses:
         return slow and kept.stamp[0] == stamp[0] and age < min(kept.seconds / SHARE, LONGEST_SECONDS)
 
     def _analysed(self, study_id: str, stamp: Stamp) -> Analysis:
-        wilson(1, 2)  # the first one ever loads scipy, which says nothing of how long an analysis takes
-        # The stamp was taken before the data: a vote in between makes the analysis look older than it is, never newer.
+        wilson(1, 2)  # its first call ever loads scipy, which must not count as time of the analysis
+        # The stamp is taken before the data: a vote in between makes the analysis look older than it is, never newer.
         started = time.thread_time()
         data = self._load(study_id)
         seconds = time.thread_time() - started
@@ -124,7 +124,7 @@ class Analyses:
         return Analysis(data, report, stamp, time.monotonic(), seconds + more)
 
     def _keep(self, study_id: str, found: Analysis) -> None:
-        """Under the lock."""
+        """Cache an analysis; requires the lock."""
         self._kept[study_id] = found
         self._kept.move_to_end(study_id)
         while len(self._kept) > KEPT:
@@ -136,14 +136,14 @@ class Analyses:
 
 
 def _timed(data: StudyData) -> tuple[StudyReport, float]:
-    """The report, and the seconds of computing that it took."""
+    """Return the report and the seconds of computing it."""
     started = time.thread_time()
     report = analyse(data)
     return report, time.thread_time() - started
 
 
 def analyses_of(studies: Studies) -> Analyses:
-    """The analyses of the studies of a workspace: one for all pages, so that none is made twice."""
+    """Return the analyses of a workspace's studies, shared by all pages so that none is made twice."""
 
     def stamp(study_id: str) -> Stamp:
         return studies.get(study_id).state, studies.revision(study_id)

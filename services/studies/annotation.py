@@ -1,6 +1,6 @@
-"""The annotation service: what comes next for a worker, and what becomes of an answer. Rules and storage together.
+"""The annotation service: gives a worker the next item and takes answers, by the rules, with storage.
 
-Every method looks at the workspace anew: two pages of one worker, a reload and a restart of the server change nothing.
+Every method reads the workspace again: two pages of one worker, a reload and a restart of the server change nothing.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ Status = Literal[
     "excluded",
 ]
 LONGEST_COMMENT = 2000
-"""Characters."""
+"""Maximum characters of a comment."""
 LONGEST_NAME = 200
-"""Characters of a code, a link or an id: all of ours are far shorter."""
+"""Maximum characters of a code, a link or an id: all real ones are far shorter."""
 MOST_ANSWERS = 40
 _MISSING = "There is no such thing, or it is not yours. Please reload the page."
 log = logging.getLogger(__name__)
 
 
 class NotYours(UserError):
-    """It does not exist or belongs to somebody else: the same words for both, so that nothing is learnt."""
+    """It does not exist or belongs to somebody else: the same words for both, so that nothing is revealed."""
 
     def __init__(self) -> None:
         super().__init__(_MISSING)
@@ -65,33 +65,33 @@ class UnfitAnswers(UserError):
 
 
 class Over(UserError):
-    """The study does not take this any more."""
+    """The study no longer accepts this."""
 
 
 @dataclass(frozen=True)
 class AnnotationStep:
-    """What a worker sees next, and how far they are."""
+    """The next view of a worker, with their progress."""
 
     status: Status
     text: str
-    """A sentence for the worker; "" where the item says it all."""
+    """A sentence for the worker; "" if the item is enough."""
     study: Study
     done: int
-    """Answered, control items included, so that nobody can tell them by the count; in a quiz or a training, of that."""
+    """Number answered, including control items so that the count reveals none; within a quiz or a training, of that."""
     left: int
-    """Still to come for this worker as things stand, control items included; in a quiz or a training, of that."""
+    """Number to come for this worker now, including control items; within a quiz or a training, of that."""
     assignment: Assignment | None = None
-    """With the status "item", "training", "feedback" or "quiz", and with no other."""
+    """Set with the status "item", "training", "feedback" or "quiz" only."""
     feedback: Feedback | None = None
-    """With the status "feedback", and with no other: what is told of the answer that was saved."""
+    """Set with the status "feedback" only: feedback on the saved answer."""
     ahead: Item | None = None
-    """What would come after this one, as things stand: its picture can be on its way meanwhile."""
+    """The item that would come next now, so that its picture can be loaded early."""
     undo: bool = False
-    """Whether the last answer can be taken back."""
+    """True if the last answer can be undone."""
     person: tuple[PersonQuestion, ...] = ()
-    """With the status "person": what the worker is asked of themselves, once; all of it may be left open."""
+    """With the status "person": questions about the worker, asked once; all are optional."""
     completion: tuple[str, str] = ("", "")
-    """With the status "done" or "closed", for people of a panel: the completion code and where they go back to."""
+    """With the status "done" or "closed", for people of a panel: the completion code and their return address."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def _seconds(value: object) -> float:
 
 
 def without_signs(text: str) -> str:
-    """The text without what no keyboard writes: control characters but line ends and tabs, and halves of letters."""
+    """Return the text without what no keyboard writes: control characters but line ends and tabs, and surrogates."""
     kept = "".join(letter for letter in text if (letter >= " " and letter != "\x7f") or letter in "\n\t")
     return kept.encode("utf-8", "ignore").decode("utf-8")
 
@@ -139,11 +139,11 @@ def without_signs(text: str) -> str:
 Name = Annotated[str, _line(LONGEST_NAME)]
 """A code, a link or an id as a page sends it."""
 Key = Annotated[str, _line(LONGEST_KEY)]
-"""The name of a try, as long as the storage keeps it."""
+"""The name of a try, no longer than the storage keeps."""
 
 
 class WorkerCommand(Command):
-    """One thing that a worker does. Who it is comes from the session, never from what was sent."""
+    """An act of a worker. The session, never the request, identifies the worker."""
 
     worker: str = Field(description="The pseudonym of the worker")
 
@@ -206,18 +206,17 @@ class Pause(WorkerCommand, name="pause"):
 
 
 class AnnotationService:
-    """Hands out items and takes answers. All methods may be called from any thread.
-
-    `picture` gives a stored image, or raises UserError where it is missing or damaged.
+    """Hands out items and takes answers. All methods may be called from any thread. `picture` returns a stored image,
+    or raises UserError if it is missing or damaged.
     """
 
     def __init__(self, studies: Studies, picture: Callable[[str], object]) -> None:
         self._studies, self._picture = studies, picture
         self.judging = studies.assignments.judging
-        """Return the stored images that are a worker's to judge now, by study."""
+        """Returns the stored images that a worker may judge now, by study."""
 
     def places(self, worker: str) -> tuple[ListedStudy, ...]:
-        """The studies of a worker that have begun or will, what can be worked on first."""
+        """Return the studies of a worker, those with work first."""
         found = []
         for study_id in self._studies.workers.enrolled(worker):
             study = self._studies.get(study_id)
@@ -228,11 +227,11 @@ class AnnotationService:
         return tuple(sorted(found, key=lambda place: (order.index(place.study.state), not place.left)))
 
     def study(self, study_id: str, worker: str) -> Study:
-        """A study that this worker belongs to. Raises NotYours for any other."""
+        """Return a study of this worker. Raises NotYours for any other."""
         return self._of(study_id, worker)[0]
 
     def commands(self) -> Commands:
-        """What a worker can do, by name."""
+        """Return a worker's commands by name."""
         commands = Commands()
         commands.take_on(self)
         commands.add(NextItem, lambda command: self.next(command.study, command.worker))
@@ -242,7 +241,7 @@ class AnnotationService:
         return commands
 
     def next(self, study_id: str, worker: str) -> AnnotationStep:
-        """What comes next: an item, leased to this worker, or why there is none. Raises NotYours."""
+        """Return the next step: an item, leased to this worker, or why there is none. Raises NotYours."""
         study, enrolment = self._judged(*self._of(study_id, worker))
         now = self._standing(study, worker, enrolment)
         if study.state == "closed":
@@ -267,14 +266,14 @@ class AnnotationService:
         return self._item(study, worker, enrolment)
 
     def consent(self, study_id: str, worker: str) -> AnnotationStep:
-        """The worker agrees to take part; then what comes next. Raises NotYours."""
+        """Record the worker's consent. Return the next step. Raises NotYours."""
         self._of(study_id, worker)
         self._studies.workers.consent(study_id, worker)
         return self.next(study_id, worker)
 
     @does
     def about(self, sent: AboutYou) -> AnnotationStep:
-        """Keep what a worker says of themselves, the first time; then what comes next. Raises NotYours, Unfit."""
+        """Save a worker's first answers about themselves. Return the next step. Raises NotYours, UnfitAnswers."""
         study, _ = self._of(sent.study, sent.worker)
         kept = {}
         for question in self._studies.panels.get(study.id).questions:
@@ -293,10 +292,10 @@ class AnnotationService:
 
     @does
     def submit(self, sent: Submit) -> AnnotationStep:
-        """Save an answer and, after the commit, say what comes next: of a training item, what is right.
+        """Save an answer and, after the commit, return the next step: for a training item, its feedback.
 
-        Raises NotYours; NotAllowed for a worker who may not vote; Over for a closed study; Unfit for answers that do
-        not fit the questions; VoteRefused for an item that is full or a study that is paused.
+        Raises NotYours; WorkerNotAllowed for a worker who may not vote; Over for a closed study; UnfitAnswers for ones
+        that do not fit the questions; VoteRefused for a full item or a paused study.
         """
         worker = sent.worker
         assignment = self.assignment(sent.assignment, worker)
@@ -307,7 +306,7 @@ class AnnotationService:
             kept = check_answers(study.rules, assignment.item, sent.answers)
         except ValueError as error:
             raise UnfitAnswers(str(error)) from error
-        # What was saved already may be sent again whatever has become of worker and study: the storage knows the key.
+        # A saved answer may be sent again in any state of worker and study: the storage knows the key.
         if assignment.state != "submitted":
             self._require(study, worker, enrolment, assignment)
         item = assignment.item
@@ -319,7 +318,7 @@ class AnnotationService:
 
     @does
     def keep_draft(self, sent: KeepDraft) -> bool:
-        """Keep what is filled in, whatever the state of the study; whether it was. Raises NotYours and Unfit."""
+        """Save unsent answers in any state of the study. Return True if saved. Raises NotYours and UnfitAnswers."""
         assignment = self.assignment(sent.assignment, sent.worker)
         study, _ = self._of(assignment.study_id, sent.worker)
         texts = [sent.comment, *(answer for answer in sent.answers.values() if isinstance(answer, str))]
@@ -332,7 +331,7 @@ class AnnotationService:
 
     @does
     def go_on(self, sent: GoOn) -> AnnotationStep:
-        """What was told of a training answer was read; then what comes next. Raises NotYours."""
+        """Record that training feedback was read. Return the next step. Raises NotYours."""
         assignment = self.assignment(sent.assignment, sent.worker)
         if assignment.item.kind != "training":
             raise NotYours
@@ -340,7 +339,7 @@ class AnnotationService:
         return self.next(assignment.study_id, sent.worker)
 
     def undo(self, study_id: str, worker: str) -> AnnotationStep:
-        """Take the last answer back, but not of the training. Raises NotYours, WorkerNotAllowed, Over or UserError."""
+        """Undo the last answer, except in training. Raises NotYours, WorkerNotAllowed, Over or UserError."""
         study, enrolment = self._of(study_id, worker)
         if study.state == "closed":
             raise Over("This study is closed: answers can no longer be taken back.")
@@ -353,26 +352,26 @@ class AnnotationService:
         return self._with(self._of(study_id, worker), worker, assignment)
 
     def pause(self, study_id: str, worker: str) -> None:
-        """Give back what the worker holds, so that nobody waits for it; they get it first when they come back."""
+        """Release the worker's items, so that nobody waits for them. They come first when the worker returns."""
         self._of(study_id, worker)
         self._studies.assignments.release(study_id, worker)
 
     def assignment(self, public: str, worker: str) -> Assignment:
-        """An assignment of this worker. Raises NotYours for any other."""
+        """Return an assignment of this worker. Raises NotYours for any other."""
         assignment = self._studies.assignments.get(public)
         if assignment is None or assignment.worker != worker:
             raise NotYours
         return assignment
 
     def image(self, token: str, worker: str) -> str:
-        """The stored image behind a token of an assignment that this worker holds. Raises NotYours for any other."""
+        """Return the stored image behind a token of this worker's assignment. Raises NotYours for any other."""
         sha = self._studies.assignments.image_of(token, worker)
         if sha is None:
             raise NotYours
         return sha
 
     def example(self, study_id: str, number: int, worker: str) -> str:
-        """The stored image of an example of a study that this worker belongs to, from 0. Raises NotYours."""
+        """Return the image of an example of a study that this worker belongs to, from 0. Raises NotYours."""
         examples = self.study(study_id, worker).rules.examples
         if not 0 <= number < len(examples):
             raise NotYours
@@ -385,12 +384,12 @@ class AnnotationService:
         return self._studies.get(study_id), enrolment
 
     def _standing(self, study: Study, worker: str, enrolment: Enrolment) -> Standing:
-        # A study that has fewer training items than were asked for gives those that it has.
+        # A study with fewer training items than its rules ask for gives those that it has.
         rules = replace(study.rules, training=_training(study))
         return standing(self._studies.workers.get(worker), enrolment, rules)
 
     def _require(self, study: Study, worker: str, enrolment: Enrolment, assignment: Assignment) -> None:
-        """A vote needs an open study and a worker who may give it: a lease may be older than an exclusion."""
+        """Raise unless the study is open and the worker may vote: a lease may be older than an exclusion."""
         if study.state == "closed":
             raise Over("This study is closed: it takes no more answers. Those that you have sent are kept.")
         if self._lost(assignment.item):
@@ -412,7 +411,7 @@ class AnnotationService:
     def _first(self, study: Study, worker: str, enrolment: Enrolment, now: Standing) -> AnnotationStep:
         kind: ItemKind = "training" if now.kind == "training" else "quiz"
         assignment = self._claim(study, worker, kind)
-        if assignment is not None and assignment.item.kind != kind:  # from before the quiz was asked for again
+        if assignment is not None and assignment.item.kind != kind:  # from before the quiz was required again
             self._studies.assignments.release(study.id, worker)
             assignment = self._claim(study, worker, kind)
         if assignment is not None and assignment.item.kind == kind:
@@ -424,7 +423,7 @@ class AnnotationService:
     def _item(self, study: Study, worker: str, enrolment: Enrolment) -> AnnotationStep:
         kind = next_kind(study.rules, worker, enrolment.items_seen, enrolment.controls_seen)
         assignment = self._claim(study, worker, kind)
-        if assignment is None and kind == "control":  # this worker has had all there are
+        if assignment is None and kind == "control":  # this worker has had all of them
             assignment = self._claim(study, worker, "item")
         if assignment is not None:
             return self._with((study, enrolment), worker, assignment)
@@ -456,7 +455,7 @@ class AnnotationService:
         return self._without(study, worker, enrolment, "done", text)
 
     def _claim(self, study: Study, worker: str, kind: ItemKind) -> Assignment | None:
-        """The next assignment whose pictures are there; one whose picture is not is set aside, and the lead is told."""
+        """Claim the next assignment whose pictures can be read. Others are set aside and reported to the lead."""
         assignments = self._studies.assignments
         assignments.lost = frozenset(sha for sha in assignments.lost if not self._is_whole(sha))
         while (given := assignments.claim(study.id, worker, kind)) is not None and (lost := self._lost(given.item)):
@@ -464,7 +463,7 @@ class AnnotationService:
         return given
 
     def _lost(self, item: Item) -> list[str]:
-        """The pictures of an item that cannot be read."""
+        """Return the pictures of an item that cannot be read."""
         return [sha for sha in (item.image_sha, item.source_sha) if sha and not self._is_whole(sha)]
 
     def _is_whole(self, sha: str) -> bool:
@@ -494,7 +493,7 @@ class AnnotationService:
         return AnnotationStep("item", text, study, done, max(1, left), assignment, ahead=ahead, undo=undo)
 
     def _ahead(self, study: Study, worker: str, enrolment: Enrolment, assignment: Assignment) -> Item | None:
-        """What `next` would give after this assignment; None where there is none."""
+        """Return the item that `next` would give after this assignment, or None."""
         items, controls = enrolment.items_seen, enrolment.controls_seen
         if assignment.item.kind == "training":
             seen = enrolment.training_seen + (assignment.state != "submitted")
@@ -526,11 +525,11 @@ class AnnotationService:
         return AnnotationStep(status, text, study, *progress, undo=undo, completion=ended)
 
     def _progress(self, study: Study, worker: str, enrolment: Enrolment) -> tuple[int, int]:
-        """Answered and still to come, control items included: the sum must not change when one was a control item."""
+        """Return answered and remaining items, with control items: the sum must not change after a control item."""
         items = enrolment.items_seen
         _, left = self._studies.assignments.progress(study.id, worker)
         controls = enrolment.controls_seen
-        # A control item comes as soon as next_kind says so, at the latest when all items were seen.
+        # A control item comes when next_kind says so, at the latest after all items.
         most = controls + (self._studies.assignments.controls_left(study.id, worker) if study.controls else 0)
         while controls < most and next_kind(study.rules, worker, items + left, controls) == "control":
             controls += 1
@@ -538,7 +537,7 @@ class AnnotationService:
 
 
 def _begins(enrolment: Enrolment) -> str:
-    """Return what a worker is told with the first image after quiz or training; "" with any other."""
+    """Return the message with the first image after quiz or training; "" with any other."""
     if enrolment.items_seen or enrolment.controls_seen or not (enrolment.quiz_seen or enrolment.training_seen):
         return ""
     over = "You have passed the quiz" if enrolment.quiz_seen else "The training is over"

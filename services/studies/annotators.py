@@ -1,9 +1,9 @@
-"""What an annotator comes with and is given: sessions, the tokens of pictures, and pictures of bare pixels.
+"""Annotators' sessions, and their pictures: tokens, and files of bare pixels.
 
-Sessions end guessing: wrong codes and invitations are counted, each by itself and all of an address. A token is drawn
-from worker and picture with a secret of this process: nobody can guess it, it says nothing, and the same picture has
-the same address before its item is given out and after, so that the browser need not fetch it again. A picture goes out
-without any chunk of its file that could tell where it comes from.
+Sessions stop guessing: wrong codes and invitations are counted, each alone and all of an address. A token is derived
+from worker and picture with a secret of this process: nobody can guess it, it reveals nothing, and a picture keeps its
+address before and after its item is assigned, so that the browser need not fetch it again. A picture is sent without
+any file chunk that could reveal its origin.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ from storage.studies.studies import Studies
 
 _OPEN = ("running", "paused")
 MOST_PARAMETERS = 20
-"""Of a link that a panel has made."""
+"""Maximum parameters in a link of a panel."""
 MOST_TOKENS = 20_000
-"""Tokens that are known at a time, of all workers; the ones that were not used for longest go."""
+"""Maximum known tokens of all workers; the least recently used are dropped."""
 MEDIA_TYPE = "image/png"
 MAX_HELD = 96 * 2**20
-"""Bytes of encoded pictures that are kept: several annotators get the same ones within minutes."""
+"""Bytes of cached encoded pictures: several annotators get the same ones within minutes."""
 
 
 class NotSignedIn(UserError):
-    """There is no session, or it has ended, or what was given opens none."""
+    """There is no valid session, or the code or link opens none."""
 
 
 @dataclass(frozen=True)
 class Joined:
-    """What an invitation has led to."""
+    """Result of an invitation."""
 
     study_id: str
     worker: str
     code: str
-    """Of a new worker, shown this once; "" for one who was there before."""
+    """Code of a new worker, shown only now; "" for a known one."""
     token: str
-    """Of a new session; "" for a worker who was signed in."""
+    """Token of a new session; "" for a worker who was signed in."""
     earlier: bool = False
-    """Another worker has taken part in this study from this browser: perhaps the same person."""
+    """True if another worker has taken part in this study from this browser: perhaps the same person."""
 
 
 class SignIn(Command, name="sign-in"):
@@ -81,8 +81,8 @@ class Join(Command, name="join"):
 
 
 class _Tries:
-    """Wrong codes, or wrong links: who types the same one again and again waits, and the class behind the same address
-    does not. Of an address more are taken than people mistype: a code has 80 random bits, so that these lead nowhere.
+    """Limits wrong codes, or wrong links. Each wrong text has its own limit, so that a class behind one address is not
+    blocked. An address's limit is above what people mistype: a code has 80 random bits, so guessing is hopeless.
     """
 
     def __init__(self) -> None:
@@ -90,21 +90,21 @@ class _Tries:
         self._all = Limiter(attempts=200, seconds=300, in_all=5000)
 
     def check(self, key: str, typed: str) -> None:
-        """Before a try from an address. Raises TooMany."""
+        """Check before a try from an address. Raises TooMany."""
         self._all.check(key)
         self._same.check(self._one(key, typed))
 
     def failed(self, key: str, typed: str) -> None:
-        """After a try that was wrong."""
+        """Record a failed try."""
         self._all.failed(key)
         self._same.failed(self._one(key, typed))
 
     def passed(self, key: str) -> None:
-        """After a try that was right: the failures of other addresses do not hold this one up."""
+        """Record a successful try: failures of other addresses do not block this one."""
         self._all.passed(key)
 
     def _one(self, key: str, typed: str) -> str:
-        # A code is kept nowhere as it is, a mistyped one neither.
+        # No code is stored in plain text, not even a mistyped one.
         return f"{key} {hashlib.sha256(typed.strip().upper().encode()).hexdigest()}"
 
 
@@ -117,31 +117,31 @@ class AnnotatorSessions:
     def __init__(self, studies: Studies) -> None:
         self._studies = studies
         self.code_again = studies.workers.code_of_browser
-        """Return the code of a worker who has just joined from a browser, for a page that was loaded again; else ""."""
+        """Returns the code of a worker who has just joined from a browser, for a reloaded page; else ""."""
         self._codes, self._links = _Tries(), _Tries()
-        # A link lets in as many workers as it likes: so many from one address in an hour are a class, more a script.
+        # A link admits any number of workers: this many from one address in an hour are a class, more are a script.
         self._joins = Limiter(attempts=500, seconds=3600, in_all=5000)
         self._one_at_a_time = threading.Lock()
 
     def worker(self, token: str) -> str:
-        """Whose session this is; "" for a token that opens none of a worker."""
+        """Return the worker of a session; "" for a token that opens no worker's session."""
         session = self._studies.sessions.get(token) if token else None
         return session.worker if session is not None and session.role == "worker" else ""
 
     def require(self, token: str) -> str:
-        """Whose session this is. Raises NotSignedIn for nobody's."""
+        """Return the worker of a session. Raises NotSignedIn if there is none."""
         worker = self.worker(token)
         if not worker:
             raise NotSignedIn("Please sign in with your code, or open the link of your invitation.")
         return worker
 
     def sign_in(self, sent: SignIn, address: str | None, browser: str = "") -> tuple[str, str]:
-        """Worker and the token of a new session; `browser` is the secret of the browser that it is in.
+        """Return the worker and the token of a new session; `browser` is the secret of its browser.
 
         Raises NotSignedIn for a wrong code, TooMany after too many.
         """
         key = address_key(address)
-        with self._one_at_a_time:  # from the look at the limit to the count, or many at once would all pass it
+        with self._one_at_a_time:  # from checking the limit to counting, or many at once would all pass it
             self._codes.check(key, sent.code)
             worker = self._studies.workers.of_code(sent.code)
             if worker is None:
@@ -152,10 +152,10 @@ class AnnotatorSessions:
         return worker, self._studies.sessions.open("worker", worker, self.HOURS)
 
     def join(self, sent: Join, there: str, address: str | None, browser: str = "") -> Joined:
-        """By an invitation: a new worker, or for `there`, who is signed in, another study. Who joins twice from one
-        browser, whose secret is `browser`, before they begin is one worker.
+        """Accept an invitation: create a worker, or enrol `there`, who is signed in. Joining twice from one browser,
+        whose secret is `browser`, before beginning gives one worker.
 
-        Raises NotSignedIn for a link that leads nowhere, TooMany after too many of them.
+        Raises NotSignedIn for an invalid link, TooMany after too many of them.
         """
         key = address_key(address)
         with self._one_at_a_time:
@@ -183,8 +183,8 @@ class AnnotatorSessions:
         return Joined(study_id, worker.id, code, token, earlier)
 
     def _of_panel(self, sent: Join, key: str, browser: str) -> Joined | None:
-        """Who comes from a panel is the worker that its participant is, whoever is signed in; None for a link of no
-        study that takes the people of a panel. Raises NotSignedIn for a link that names nobody, TooMany like `join`.
+        """Join as the worker of a panel's participant, whoever is signed in. Return None if the link's study takes no
+        people of a panel. Raises NotSignedIn for a link that names nobody, TooMany like `join`.
         """
         study = next((one for one in self._studies.all() if one.state in _OPEN and _same(one.link, sent.link)), None)
         panel = self._studies.panels.get(study.id) if study is not None else Panel()
@@ -219,20 +219,20 @@ def _same(link: str, given: str) -> bool:
 
 
 class PictureTokens:
-    """May be used from any thread. What it knows is gone with the process: then an assignment's own tokens serve."""
+    """Tokens of pictures. Thread-safe. They end with the process: after that, an assignment's own tokens serve."""
 
     def __init__(self, most: int = MOST_TOKENS) -> None:
         self._secret = secrets.token_bytes(32)
         self._known, self._ahead = Latest[tuple[str, str]](most), Latest[frozenset[str]](most)
 
     def give(self, worker: str, sha: str) -> str:
-        """The token of this picture for this worker, known from now on."""
+        """Return the token of this picture for this worker, valid from now on."""
         token = self._token(worker, sha)
         self._known.put(token, (worker, sha))
         return token
 
     def expect(self, worker: str, study_id: str, shas: Sequence[str]) -> list[str]:
-        """The tokens of what may come next for this worker in this study; what was expected before no longer is."""
+        """Return the tokens of a worker's next pictures in this study, replacing those expected before."""
         self._ahead.put((worker, study_id), frozenset(shas))
         return [self.give(worker, sha) for sha in shas]
 
@@ -245,12 +245,12 @@ class PictureTokens:
         return sha if expected or any(sha in shas for shas in judging.values()) else None
 
     def known(self, worker: str, sha: str) -> str:
-        """The token of this picture for this worker, if it was given before; else ""."""
+        """Return the token of this picture for this worker if it was given before; else ""."""
         token = self._token(worker, sha)
         return token if self._known.get(token) else ""
 
     def image(self, token: str, worker: str) -> str | None:
-        """The picture behind a token of this worker; None for any other."""
+        """Return the picture behind a token of this worker; None for any other."""
         found = self._known.get(token)
         return found[1] if found is not None and found[0] == worker else None
 
@@ -260,7 +260,7 @@ class PictureTokens:
 
 
 class Pictures:
-    """Gives stored images without metadata and keeps the latest. `read` returns the bytes of a file, if given."""
+    """Returns stored images without metadata and caches the latest. `read` returns the bytes of a file, if given."""
 
     def __init__(
         self,
@@ -274,12 +274,12 @@ class Pictures:
         self._lock = threading.Lock()
 
     def png(self, sha: str) -> bytes:
-        """A file with these very pixels. Raises UserError where the image is missing or damaged."""
+        """Return a file with exactly these pixels. Raises UserError if the image is missing or damaged."""
         with self._lock:
             if sha in self._kept:
                 self._kept.move_to_end(sha)
                 return self._kept[sha]
-        data = self._made(sha)  # unlocked: two that ask at once may both do it, and none waits for another
+        data = self._made(sha)  # unlocked: two concurrent requests may both do it, and none waits for another
         with self._lock:
             if sha not in self._kept and len(data) <= self._most:
                 self._kept[sha] = data

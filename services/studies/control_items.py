@@ -1,11 +1,10 @@
-"""Control, quiz and training items that are made of source images: kept in step with the draft that they belong to.
+"""Control, quiz and training items made from source images, kept up to date with their draft.
 
-Those that a person gave stay as they are. As long as there are only given ones, none are made beside them. What a
-person removed or marked is not made again. No two of them show equal pictures, or an annotator could tell by what
-returns that the answer is known: where there are fewer sources than control and quiz items, a source comes again in
-another light, as the images that were generated of it do. Where the source is shown beside an item, it is disguised the
-first time already. Only light and colour change, everywhere by as much: what the picture shows, and where, stays.
-What is told of in the training is in none of the others.
+A person's items stay unchanged. While there are only those of a kind, none are made. Items that a person removed or
+marked are not made again. No two of them show equal pictures, or an annotator could recognise known answers by the
+repetition: if there are fewer sources than control and quiz items, a source is repeated in another light, like images
+generated from it. If the source is shown beside an item, its first use is disguised already. Only light and colour
+change, by the same amount everywhere: content and positions stay. Training pictures are in none of the other kinds.
 """
 
 from __future__ import annotations
@@ -24,29 +23,29 @@ from study.control_items import PICTURE, IsLeftOut, made_controls, pictures_of, 
 from study.training import made_quiz, made_training
 
 _KNOWN: tuple[ItemKind, ...] = ("control", "quiz", "training")
-"""The kinds of item with a known answer."""
+"""Kinds of item with a known answer."""
 MADE = "made"
-"""The key of `NewItem.origin` that says that an item was made, and of what."""
+"""Key of `NewItem.origin` for a made item; its value names its source."""
 LOOK = "look"
-"""The key of `NewItem.origin` with the number of the disguise that an item wears."""
+"""Key of `NewItem.origin` for the number of an item's disguise."""
 LOOKS = (
     ((0.72, 0.88), (0.55, 0.85), 0.0),
     ((1.06, 1.16), (0.80, 1.00), 0.10),
     ((0.84, 0.96), (0.95, 1.15), -0.10),
     ((0.60, 0.70), (0.60, 0.80), 0.06),
 )
-"""Of disguise 1, 2, ...: brightness and saturation, each from and to as a share of the source's; and how much warmer,
-as the share that red gains and blue loses."""
+"""For disguise 1, 2, ...: ranges of brightness and saturation, as shares of the source's; and warmth, as the share that
+red gains and blue loses."""
 Disguise = Callable[[str, int], str]
-"""Gives the hash of an image that stands in for the one with this hash: another one for every number from 1 on."""
+"""Returns the hash of an image that replaces the one with this hash, a different one for every number from 1."""
 _STEPPING = threading.Lock()
 
 
 def keep_in_step(studies: Studies, study_id: str, disguise: Disguise) -> bool:
-    """Make the control, quiz and training items of a draft anew if its rules or images changed. Return whether they
-    are others now. Whoever adds images to a draft calls this; a study that has started stays as it is.
+    """Make the control, quiz and training items of a draft again if its rules or images changed. Return True if they
+    differ now. Call this after adding images to a draft; a started study stays as it is.
     """
-    # Two threads at once would each add what the other one has added.
+    # Two concurrent threads would each add the other's items again.
     with _STEPPING:
         study = studies.get(study_id)
         return study.state == "draft" and _make_anew(studies, study, disguise)
@@ -68,7 +67,7 @@ def _make_anew(studies: Studies, study: Study, disguise: Disguise) -> bool:
     if rules.eligibility.quiz and (_made(items, "quiz") or not quiz):
         quiz = (*quiz, *made_quiz(plain, rules, controls, left_out, of_training))
     others = [item for item in items if item.kind == "item" or MADE not in item.origin]
-    # Those of the training first: theirs are the pictures as they are.
+    # Training items first: they get the unchanged pictures.
     needed = _shown([item for item in (*training, *controls, *quiz) if MADE in item.origin], rules, disguise, others)
     there = [item for item in items if item.kind != "item" and MADE in item.origin]
     if sorted(map(_signature, needed)) == sorted(map(_signature, there)):
@@ -81,7 +80,7 @@ def _make_anew(studies: Studies, study: Study, disguise: Disguise) -> bool:
 
 
 def leave_out(studies: Studies, study_id: str, gone: Sequence[Item], stay: Sequence[Item] = ()) -> None:
-    """Remember that the made items of `gone` are not made again, of any kind; but what is among `stay` stays."""
+    """Record that the made items of `gone` are not made again, of any kind, except those in `stay`."""
     rules = studies.get(study_id).rules
     staying = {what_it_shows(item) for item in stay}
     new = [what_it_shows(replace(item, kind=kind)) for item in gone if MADE in item.origin for kind in _KNOWN]
@@ -91,7 +90,7 @@ def leave_out(studies: Studies, study_id: str, gone: Sequence[Item], stay: Seque
 
 
 def _left_out(rules: Rules, there: Sequence[NewItem]) -> IsLeftOut:
-    """What is left out by the rules, or is `there`: with the same kind, or as another kind with another answer."""
+    """Return a test for items left out by the rules, or `there`: of the same kind, or of another with other answers."""
     gone = frozenset(rules.left_out)
     by_picture: dict[LeftOutItem, NewItem] = {what_it_shows(item): item for item in there}
 
@@ -119,7 +118,7 @@ def for_more(study: Study, there: Sequence[Item], new: Sequence[NewItem], disgui
 
 
 def _shown(made: Sequence[NewItem], rules: Rules, disguise: Disguise, there: Sequence[NewItem]) -> list[NewItem]:
-    """The items so that nobody sees that they were made: no picture is that of another one, or of what is `there`."""
+    """Disguise made items: no picture equals that of another one, or of what is `there`."""
     taken = {(what_it_shows(item).image_sha, _look(item)) for item in there}
     shown = []
     for item in made:
@@ -136,7 +135,7 @@ def _shown(made: Sequence[NewItem], rules: Rules, disguise: Disguise, there: Seq
 
 
 def _look(item: NewItem) -> int:
-    """The number of the disguise that an item wears; 0 for its picture as it is."""
+    """Return the number of an item's disguise; 0 for its unchanged picture."""
     return int(item.origin.get(LOOK, item.image_sha != what_it_shows(item).image_sha))
 
 
@@ -153,7 +152,7 @@ def _signature(item: NewItem) -> tuple[str, str, str, str, str]:
 
 
 class Disguises:
-    """The images of one workspace and their disguises. May be called from any thread."""
+    """The images of one workspace and their disguises. Thread-safe."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -161,7 +160,7 @@ class Disguises:
         self._lock = threading.Lock()
 
     def __call__(self, sha: str, number: int) -> str:
-        """The hash of a disguise of an image; the same whenever it is asked for. Raises UserError for no image."""
+        """Return the hash of a disguise of an image, always the same. Raises UserError for a missing image."""
         with self._lock:
             if (sha, number) not in self._made:
                 picture = disguised(self._workspace.images.load(sha), sha, number)
@@ -170,7 +169,7 @@ class Disguises:
 
 
 def disguised(image: Image.Image, seed: str, number: int = 1) -> Image.Image:
-    """An RGB image of the same size in another light, by amounts drawn with `seed`; `number` says in which."""
+    """Return an RGB image of the same size in another light: of the kind `number`, by amounts drawn with `seed`."""
     drawn = random.Random(f"disguise\0{seed}" + (f"\0{number}" if number > 1 else ""))
     light, colour, warmer = LOOKS[(number - 1) % len(LOOKS)]
     lit = ImageEnhance.Brightness(image.convert("RGB")).enhance(drawn.uniform(*light))

@@ -1,7 +1,7 @@
-"""What a lead decides in a study that runs or is over: of workers, and of questions that the workers left open.
+"""A lead's decisions in a running or ended study: on workers, and on questions without a consensus.
 
-Approving and rejecting makes a worker's record; excluding takes their votes out of the result. Adjudication is kept
-apart from the votes and never overrules a consensus.
+Approvals and rejections make a worker's record; exclusion removes their votes from the result. Adjudications are stored
+apart from the votes and never override a consensus.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from storage.studies.studies import Studies
 
 LONGEST_REASON = 500
 UNDECIDED = ("no consensus", "too few votes")
-"""What a person may decide: all votes that come are in, and they are no consensus."""
+"""Outcomes that a person may decide: all votes are in, without a consensus."""
 FAR = 2
-"""Points of a scale from which on two ratings differ in earnest."""
+"""Minimum difference of ratings on a scale that counts as a disagreement."""
 
 
 Reason = Annotated[str, typed_text(LONGEST_REASON)]
 
 
 class WorkerDecision(StudyCommand):
-    """One thing that is decided of a worker of a study."""
+    """A decision on a worker of a study."""
 
     worker: Annotated[str, typed_text(100)] = Field(description="The pseudonym of the worker")
     reason: Reason = Field("", description="Why; a worker is told why work was rejected, and the log keeps it")
@@ -79,20 +79,20 @@ class Adjudicate(StudyCommand, name="adjudicate"):
 
 @dataclass(frozen=True)
 class Adjudicated:
-    """What was decided, and the case that comes next; None when all are decided."""
+    """The state after a decision, with the next case; None if all are decided."""
 
     report: StudyReport
     next: Disagreement | None
 
 
 def undecided(report: StudyReport) -> tuple[Disagreement, ...]:
-    """What is left to a person: without a consensus, and not waiting for votes. Not ratings: their result is a mean."""
+    """Return the cases for a person: no consensus, and no missing votes. Not ratings: their result is a mean."""
     scales = _scales(report)
     return tuple(case for case in report.disagreements if case.status in UNDECIDED and case.question not in scales)
 
 
 def disagreements(report: StudyReport) -> tuple[Disagreement, ...]:
-    """What is worth a look, the most divided first: on a scale, 4 against 5 is no disagreement; these come last."""
+    """Return the disagreements, the most divided first: 4 against 5 on a scale is none; scales come last."""
     scales = _scales(report)
     others = [case for case in report.disagreements if case.question not in scales]
     far = [case for case in report.disagreements if case.question in scales and _spread(case) >= FAR]
@@ -100,13 +100,13 @@ def disagreements(report: StudyReport) -> tuple[Disagreement, ...]:
 
 
 def cases(report: StudyReport) -> tuple[Disagreement, ...]:
-    """What a person may decide, image by image, those of one image in the order of the questions."""
+    """Return the cases for a person, image by image, in the order of the questions."""
     order = {result.question.id: place for place, result in enumerate(report.questions)}
     return tuple(sorted(undecided(report), key=lambda case: (case.item, order[case.question])))
 
 
 def chosen(found: Sequence[Disagreement], item: int | None, question: str) -> int | None:
-    """The place of the case that was asked for; else of the first that nobody decided; None when all are decided."""
+    """Return the position of the requested case; else of the first undecided one; None if all are decided."""
     for place, case in enumerate(found):
         if item is not None and (case.item, case.question) == (item, question):
             return place
@@ -114,7 +114,7 @@ def chosen(found: Sequence[Disagreement], item: int | None, question: str) -> in
 
 
 def following(found: Sequence[Disagreement], place: int) -> int | None:
-    """The next case that nobody decided, from the beginning again at the end; None when there is none."""
+    """Return the next undecided case, wrapping at the end; None if there is none."""
     around = [*range(place + 1, len(found)), *range(place)]
     return next((n for n in around if found[n].adjudication is None), None)
 
@@ -127,7 +127,7 @@ class StudyDecisions:
 
     @does
     def decide(self, sent: DecideAssignments) -> None:
-        """A rejection needs a reason, which the worker is told."""
+        """Decide assignments. A rejection needs a reason, which the worker is told."""
         worker = self._worker(sent)
         reason = _reason(sent) if sent.verdict == "rejected" else sent.reason
         self._studies.workers.decide(sent.study, worker.id, sent.verdict, reason)
@@ -157,7 +157,7 @@ class StudyDecisions:
 
     @does
     def renew_code(self, sent: RenewCode) -> NewCode:
-        """The new code, which is shown this once."""
+        """Make a new code, which is shown only now."""
         worker = self._worker(sent)
         code = self._studies.workers.new_code(worker.id)
         self._studies.sessions.close_all("worker", worker.id)
@@ -165,7 +165,7 @@ class StudyDecisions:
 
     @does
     def adjudicate(self, sent: Adjudicate) -> Adjudicated:
-        """Only what has no consensus and waits for no vote can be decided."""
+        """Decide a case. Only cases without a consensus or missing votes can be decided."""
         study = self._studies.get(sent.study)
         report = self._analyses.of(study.id).report
         found = cases(report)
@@ -200,7 +200,7 @@ def _spread(case: Disagreement) -> int:
 
 
 def _reason(sent: WorkerDecision) -> str:
-    """A reason, which has to be given: it stands in the methods paragraph or is told to the worker."""
+    """Return the reason, which is required: the methods paragraph or the worker is given it."""
     if not sent.reason:
         raise UserError("Please give the reason in a few words.", field="reason")
     return sent.reason

@@ -1,7 +1,7 @@
-"""The set-up form as data: rules from what was typed, and what is wrong, by field. No HTML, and nothing is saved.
+"""The set-up form as data: typed values to rules, with problems by field. No HTML; saves nothing.
 
-Every field that can be read counts at once, the others keep their last good value: nothing that is right gets lost
-because something else is wrong. What is right by itself may still not go together; that is said, and stops the start.
+Every readable field counts at once, the others keep their last good value: a mistake in one loses nothing in others.
+Fields that are valid alone may still conflict; that is reported, and prevents the start.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _Part = TypeVar("_Part", Rules, ControlPolicy, Eligibility)
 
 
 def read_name(data: Mapping[str, Any]) -> str:
-    """The name of a study. Raises ValueError with a sentence."""
+    """Return the name of a study. Raises ValueError with a sentence."""
     value = data.get("name")
     name = " ".join(value.split()) if isinstance(value, str) else ""
     if not name:
@@ -44,7 +44,7 @@ def read_name(data: Mapping[str, Any]) -> str:
 
 
 def read_draft_name(data: Mapping[str, Any], before: str) -> tuple[str, tuple[RuleProblem, ...]]:
-    """The name after what was typed, and what is wrong with it."""
+    """Return the typed name, or the one before, and its problems."""
     if "name" not in data:
         return before, ()
     try:
@@ -54,7 +54,7 @@ def read_draft_name(data: Mapping[str, Any], before: str) -> tuple[str, tuple[Ru
 
 
 def read_rules(data: Mapping[str, Any], rules: Rules) -> tuple[Rules, tuple[RuleProblem, ...]]:
-    """Return the rules after what was typed, and what could not be read. A field missing in `data` stays as it is."""
+    """Return the rules as typed, and the unreadable fields. A field missing in `data` stays as it is."""
     problems: list[RuleProblem] = []
 
     def with_numbers(part: _Part) -> _Part:
@@ -86,12 +86,12 @@ def read_rules(data: Mapping[str, Any], rules: Rules) -> tuple[Rules, tuple[Rule
 
 
 def typed_number(number: FormNumber) -> BeforeValidator:
-    """Return the validator of a field of a command whose number comes as it was typed."""
+    """Return the validator of a command field with a typed number."""
     return BeforeValidator(number.read)
 
 
 def typed_text(longest: int, one_line: bool = False) -> BeforeValidator:
-    """The validator of a text as it was typed: trimmed, at most `longest` characters, spaces of any kind as one."""
+    """Return the validator of a typed text: trimmed, at most `longest` characters, `one_line` joins lines."""
 
     def read(value: object) -> str:
         if not isinstance(value, str):
@@ -105,7 +105,7 @@ def typed_text(longest: int, one_line: bool = False) -> BeforeValidator:
 
 
 def _questions(sent: Sequence[object]) -> tuple[Question, ...]:
-    """The questions as they were typed; a missing short name is made of the text, `follows` is a place from 0."""
+    """Return the typed questions; a missing short name is made from the text, `follows` is a position from 0."""
     questions: list[Question] = []
     for entry in sent[:40]:
         if isinstance(entry, Mapping):
@@ -142,7 +142,7 @@ def _question(entry: Mapping[str, Any], before: Sequence[Question]) -> Question:
 
 
 def short_name(text: str, taken: Sequence[str]) -> str:
-    """A short name for a question, of its first words, that no other has."""
+    """Return a unique short name for a question, from its first words."""
     words = [word for word in re.findall(r"[a-z0-9]+", text.casefold()) if word not in _SMALL]
     name = "-".join(words[:3])[:30].strip("-") or "question"
     return next(
@@ -156,7 +156,7 @@ _SMALL = frozenset("a an and are as at be do does how in is it of on or still th
 
 
 def _examples(sent: Sequence[object], before: Sequence[InstructionExample]) -> tuple[InstructionExample, ...]:
-    """The examples with what was typed; only pictures that are examples already: they are added elsewhere."""
+    """Return the examples as typed, only for pictures that are examples already: new ones are added elsewhere."""
     known = {example.sha for example in before}
     return tuple(
         InstructionExample(str(entry["sha"]), _text(entry.get("answer"))[:400], _text(entry.get("why"))[:1000])
@@ -170,7 +170,7 @@ def _text(value: object) -> str:
 
 
 def moved(questions: Sequence[Question], act: str, place: int) -> tuple[Question, ...]:
-    """The questions after one of the buttons of question `place`: "up", "down", "remove", or "add" at the end."""
+    """Return the questions after a button of question `place`: "up", "down", "remove", or "add" at the end."""
     after = list(questions)
     if act == "add":
         after.append(Question(short_name("", [question.id for question in after]), "", "yes-no", valid=("yes",)))
@@ -185,7 +185,7 @@ def moved(questions: Sequence[Question], act: str, place: int) -> tuple[Question
     known: set[str] = set()
     sound: list[Question] = []
     for question in after:
-        # What it followed may be gone, or stand behind it now.
+        # The question that it followed may be gone, or come later now.
         sound.append(question if not question.follows or question.follows in known else _alone(question))
         known.add(question.id)
     return tuple(sound)
@@ -196,5 +196,5 @@ def _alone(question: Question) -> Question:
 
 
 def default_rules(template_rules: Rules, quiz: int, seed: int) -> Rules:
-    """What a new draft begins with: the paper's, with a quiz for those who have no record yet."""
+    """Return the rules of a new draft: the paper's, with a quiz for people without a record."""
     return replace(template_rules, eligibility=replace(template_rules.eligibility, quiz=quiz), seed=seed)

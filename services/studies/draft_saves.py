@@ -1,7 +1,7 @@
-"""Which page saved what of a draft: no save overwrites what another page saved, comes twice, or comes too late.
+"""Tracks which page saved what of a draft: no save overwrites another page's, repeats, or comes too late.
 
-Each page counts what it sends, for what it sends as it is left may come twice, or before what it sent earlier. This is
-remembered as long as the server lives; afterwards a page may work on the state that is saved, and on no earlier one.
+Each page counts its requests: one sent while the page closes may come twice, or before an earlier one. This is
+remembered until the server stops; after that a page may continue from the saved state, and from no earlier one.
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ from core.studies import Study
 TABS_KEPT = 2000
 """Pages whose count is remembered."""
 STATES_KEPT = 20
-"""States that a page may still work on, as long as only it has changed the draft since."""
+"""States that a page may continue from, as long as only it has changed the draft since."""
 
 
 def form_state(study: Study) -> str:
-    """The state of what the form of a draft holds, as a short text; items are no part of it: no save replaces them."""
+    """Return the state of a draft's form, as a short text. Items are no part of it: no save replaces them."""
     return hashlib.sha256(repr((study.name, replace(study.rules, left_out=()))).encode()).hexdigest()[:24]
 
 
 @dataclass(frozen=True)
 class _TabSaves:
-    """What one page has saved of a draft, without another one in between."""
+    """Saves of one page on a draft, without another page's in between."""
 
     tab: str
     now: str
-    """The state of the form after the last of them."""
+    """State of the form after its last save."""
     earlier: tuple[str, ...]
-    """States before, on which the page may still work: all that was in them, it has sent again since."""
+    """Earlier states that the page may still continue from: it has sent everything in them again."""
 
 
 class DraftSaves:
-    """What pages saved last, of all drafts. Not for several threads at once: its owner holds a lock."""
+    """Pages' latest saves of all drafts. Not thread-safe: its owner holds a lock."""
 
     def __init__(self) -> None:
         self._last: dict[str, _TabSaves] = {}
         self._taken: dict[tuple[str, str], int] = {}
 
     def is_late(self, study_id: str, tab: str, number: int) -> bool:
-        """Whether this, or what its page sent later, was taken already."""
+        """Return True if this request, or a later one of its page, was handled already."""
         return bool(tab) and number <= self._taken.get((study_id, tab), -1)
 
     def refuse_overwriting(self, study: Study, based: str, tab: str) -> None:
-        """Raises UserError when another page has changed the form since the state that this one shows."""
+        """Raise UserError if another page has changed the form since the state that this one shows."""
         now, last = form_state(study), self._last.get(study.id)
         if based in ("", now):
             return
@@ -58,7 +58,7 @@ class DraftSaves:
         )
 
     def note(self, before: Study, after: Study, tab: str, number: int, as_typed: bool) -> None:
-        """Remember what a page saved. `as_typed`: the state is all that its form said, and no more."""
+        """Record a page's save. `as_typed`: the state equals the form, without further changes."""
         if not tab:
             return
         self._taken[before.id, tab] = number
@@ -66,6 +66,6 @@ class DraftSaves:
             del self._taken[old]
         last = self._last.get(before.id)
         own = last.earlier if last and last.tab == tab and last.now == form_state(before) else ()
-        # A form that was typed before a question was added does not know it: it must not take it away again.
+        # A form typed before a question was added lacks it, and must not remove it again.
         earlier = (*own, form_state(before))[-STATES_KEPT:] if as_typed else ()
         self._last[before.id] = _TabSaves(tab, form_state(after), earlier)

@@ -1,8 +1,8 @@
-"""Drafts of studies: what a lead does before a study starts, from its name to its items. Each thing is a command.
+"""Drafts of studies: commands for the lead's work before the start, from name to items.
 
-A draft is saved as it is typed. What stands in the form at that moment comes with every command and is saved first; a
-page says on which state of the form it works (`based`), so that two windows never overwrite each other. It also counts
-what it sends, for a save that is sent as the page is left may come twice, or before one that was sent earlier.
+A draft is saved as it is typed. Every command brings the current form, which is saved first. A page names the state of
+the form that it shows (`based`), so that two windows never overwrite each other. It also counts its requests: one sent
+while the page closes may come twice, or before an earlier one.
 """
 
 from __future__ import annotations
@@ -52,22 +52,22 @@ from study.questions import problems_of
 from study.readiness import findings
 
 QUIZ = 5
-"""Questions of the quiz of a new draft: without one nobody who is new could vote."""
+"""Quiz questions of a new draft: without a quiz nobody new could vote."""
 MEASURING_SECONDS = 0.05
-"""So long a change of the filter compares class maps that nobody has compared yet; what is left is said."""
+"""Seconds spent comparing class maps after a filter change. The page reports how many remain."""
 PICKABLE = 60
-"""Pictures of a group that are offered as examples."""
+"""Pictures of a group offered as examples."""
 AskModel = Callable[[str, str], str | None]
-"""Has the model under test with this key ("" for any) look at the images of a run, while nobody waits.
+"""Asks the model under test with this key ("" for any) about the images of a run, while idle.
 
-Gives "" when it was asked, why it cannot be asked, or None where the run has another model under test.
+Returns "" if it was asked, or why it cannot be asked, or None if the run has another model under test.
 """
 _OTHER_MODEL = "These images belong to runs with another model under test: choose that one, or change it there."
 _NO_TEMPLATE = "There is no such template. Please reload the page."
 
 
 class StudyCommand(Command):
-    """One thing to do with a study."""
+    """A command on a study."""
 
     study: str = Field(max_length=80, description="The id of the study")
 
@@ -88,7 +88,7 @@ class CopyRules(StudyCommand, name="copy-rules"):
 
 
 class DraftCommand(StudyCommand):
-    """One thing to do with a draft."""
+    """A command on a draft."""
 
     based: str = Field("", description="The state of the form that the page shows; another one is not overwritten")
     tab: str = Field("", max_length=40, description="Which page it is, by a name of its own")
@@ -168,28 +168,28 @@ class AskModelUnderTest(StudyCommand, ItemDraw, name="ask-model"):
 
 @dataclass(frozen=True)
 class DraftState:
-    """A draft with all that there is to say of it."""
+    """A draft with everything to report on it."""
 
     study: Study
     items: tuple[Item, ...]
     troubles: tuple[RuleProblem, ...]
-    """What is wrong with the form: first what was typed and could not be read, then what does not go together."""
+    """Problems of the form: first unreadable fields, then conflicts."""
     unread: int
-    """How many of the troubles are of what could not be read."""
+    """Number of the problems that are unreadable fields."""
     findings: tuple[Finding, ...]
     models: tuple[str, ...] = ()
-    """Models under test that have looked at images of this workspace, the one that looked at most first."""
+    """Models under test that have read images of this workspace, the most used first."""
     recipes: tuple[tuple[str, str], ...] = ()
-    """Names and titles of the recipes that test cases of this workspace were made by."""
+    """Names and titles of the recipes of this workspace's test cases."""
 
     @property
     def form_state(self) -> str:
-        """What to send as `based`."""
+        """Return the value to send as `based`."""
         return form_state(self.study)
 
     @property
     def problems(self) -> Mapping[str, str]:
-        """What is wrong, by field."""
+        """Return the problems by field."""
         problems: dict[str, str] = {}
         stops: list[RuleProblem | Finding] = [*self.troubles, *(finding for finding in self.findings if finding.stops)]
         for entry in stops:
@@ -198,7 +198,7 @@ class DraftState:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """What the images show."""
+        """Return the classes in the images."""
         return tuple(sorted({name for item in self.items for name in item.classes}))
 
 
@@ -212,12 +212,12 @@ class DrawnItems:
 
 @dataclass(frozen=True)
 class FilterNote:
-    """What a filter can draw."""
+    """Result of a filter for drawing."""
 
     words: str
     free: int
     unread: int
-    """Test cases that fit and that the model under test has not looked at."""
+    """Matching test cases that the model under test has not read."""
 
 
 class StudyDrafts:
@@ -226,9 +226,9 @@ class StudyDrafts:
     def __init__(self, workspace: Workspace, ask_model: AskModel) -> None:
         self._workspace, self._studies, self._ask_model = workspace, workspace.studies, ask_model
         self.recipes = partial(recipes_in, workspace.catalogue)
-        """Return names and titles of the recipes that test cases of this workspace were made by."""
+        """Returns names and titles of the recipes of this workspace's test cases."""
         self.items = workspace.studies.items
-        """Return the items of a study, of all kinds."""
+        """Returns the items of a study, of all kinds."""
         self._lock = threading.RLock()
         self._masks = RunMasks(workspace)
         self.disguise = Disguises(workspace)
@@ -242,39 +242,39 @@ class StudyDrafts:
             lambda sent: self._remove(sent, lambda item: item.kind == "item" and item.group == sent.sample),
         )
 
-    # What there is
+    # Queries
 
     def state(self, study_id: str, unread: Sequence[RuleProblem] = ()) -> DraftState:
-        """Bring a draft's control, quiz and training items in step, and return all there is to say of it. `unread`:
-        what was typed and could not be read.
+        """Bring a draft's control, quiz and training items up to date. Return everything to report. `unread` are
+        unreadable fields.
         """
         keep_in_step(self._studies, study_id, self.disguise)
         study, items = self._studies.get(study_id), self.items(study_id)
         troubles = (*unread, *problems_of(study.rules))
-        # `findings` says what is missing of sound rules only.
+        # `findings` reports what is missing only for valid rules.
         found = findings(study.rules, items, self.known_workers())
         return DraftState(study, items, troubles, len(unread), found, self.models(), self.recipes())
 
     def known_workers(self) -> tuple[Worker, ...]:
-        """All who ever took part in a study of this workspace."""
+        """Return everybody who ever took part in a study of this workspace."""
         studies = self._studies
         known = {worker.id: worker for study in studies.all() for worker in studies.workers.of_study(study.id)}
         return tuple(known.values())
 
     def item(self, study_id: str, item_id: int) -> Item:
-        """One of them. Raises Missing."""
+        """Return an item of a study. Raises Missing."""
         for item in self.items(study_id):
             if item.id == item_id:
                 return item
         raise Missing("This image is not in the study any more. Please reload the page.")
 
     def models(self) -> tuple[str, ...]:
-        """Models under test that have looked at a test case; the one that has looked at most first."""
+        """Return the models under test that have read a test case, the most used first."""
         first = self._workspace.catalogue.most_read()
         return (first, *sorted(set(self._workspace.catalogue.models()) - {first})) if first else ()
 
     def possible_examples(self, study_id: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Pictures that can be examples, as (words, shas): source images, and test cases that are not judged here."""
+        """Return possible example pictures, as (words, shas): source images, and test cases not judged here."""
         items = self.items(study_id)
         taken = {item.image_sha for item in items}
         sources = dict.fromkeys(item.source_sha for item in items if item.source_sha)
@@ -291,7 +291,7 @@ class StudyDrafts:
             ("Generated images that are not in this study", tuple(others)[:PICKABLE]),
         )
 
-    # What is done
+    # Commands
 
     @does
     def create(self, sent: CreateStudy) -> str:
@@ -323,7 +323,7 @@ class StudyDrafts:
         of_rules: Callable[[Rules], Rules] = lambda rules: rules,
         of_items: Callable[[], None] = lambda: None,
     ) -> DraftState:
-        """Save the form with a change of rules or items. What was saved already or comes too late changes nothing."""
+        """Save the form with a change of rules or items. Repeated or late requests change nothing."""
         with self._lock:
             study = self._draft(sent)
             if self._saves.is_late(sent.study, sent.tab, sent.number):
@@ -335,7 +335,7 @@ class StudyDrafts:
 
     @does
     def refresh(self, sent: RefreshDraft) -> DraftState:
-        """What is typed is looked at and not saved: others may have changed the draft while the files came in."""
+        """Read the typed form without saving it: others may have changed the draft while the files came in."""
         with self._lock:
             study = self._draft(sent)
             self._saves.refuse_overwriting(study, sent.based, sent.tab)
@@ -350,7 +350,7 @@ class StudyDrafts:
 
     @does
     def take_template(self, sent: TakeTemplate) -> DraftState:
-        """Questions and texts of a template; votes, control items and eligibility stay."""
+        """Take questions and texts of a template; votes, control items and eligibility stay."""
         template = TEMPLATES.get(sent.template)
         if template is None:
             raise UserError(_NO_TEMPLATE)
@@ -366,7 +366,7 @@ class StudyDrafts:
 
     @does
     def delete_example(self, sent: DeleteExample) -> DraftState:
-        """One that is gone already changes nothing."""
+        """Delete an example; a missing one changes nothing."""
 
         def without(rules: Rules) -> Rules:
             left = (example for number, example in enumerate(rules.examples) if number != sent.place)
@@ -376,7 +376,7 @@ class StudyDrafts:
 
     @does
     def mark_item(self, sent: MarkItem) -> DraftState:
-        """It is taken out and put in anew: an item never changes."""
+        """Replace the item by a marked one, as items never change."""
 
         def mark() -> None:
             item = self.item(sent.study, sent.item)
@@ -413,7 +413,7 @@ class StudyDrafts:
         return DrawnItems(draft, f"{words[:1].upper()}{words[1:]}." if words else "")
 
     def drawn(self, study: Study, asked: ItemDraw) -> tuple[tuple[NewItem, ...], str]:
-        """New items of a draw, and in words how they were drawn; nothing is saved. Raises UserError for none."""
+        """Return new items of a draw, and a description of it. Saves nothing. Raises UserError if there are none."""
         catalogue = self._workspace.catalogue
         pool = pool_of(catalogue, asked, study.id)
         if pool.unmeasured and measure(self._workspace, self._masks, pool.model):
@@ -444,11 +444,11 @@ class StudyDrafts:
 
     @does
     def ask_model(self, sent: AskModelUnderTest) -> int:
-        """Have the model under test look at what it has not seen yet: at how many runs."""
+        """Have the model under test read unread images. Return the number of runs."""
         catalogue, named = self._workspace.catalogue, next(filter(None, sent.filter.models), "")
         pool = pool_of(catalogue, sent)
         runs = sorted(catalogue.runs(replace(pool.selection, models={pool.model: (UNREAD,)})))
-        # A run's images are for the model under test of that run; another one is chosen on the explore page.
+        # A run's images are for that run's model under test; it is changed on the Explore page.
         answers = [answer for run in runs if (answer := self._ask_model(run, named)) is not None]
         if not answers:
             answers = [_OTHER_MODEL]
@@ -468,7 +468,7 @@ class StudyDrafts:
         return self.change(sent, of_items=remove)
 
     def _save(self, sent: DraftCommand, study: Study, change: Callable[[Rules], Rules]) -> tuple[RuleProblem, ...]:
-        """Save what can be read of the form, and a change of the rules; gives what could not be read."""
+        """Save the readable fields of the form, and a change of the rules. Return the unreadable fields."""
         name, typed, unread = _read(sent.form, study)
         rules = change(typed)
         if rules != study.rules:
@@ -480,7 +480,7 @@ class StudyDrafts:
         return unread
 
     def _draft(self, sent: DraftCommand) -> Study:
-        """The draft that is meant. Raises UserError."""
+        """Return the draft of a command. Raises UserError."""
         study = self._studies.get(sent.study)
         if study.state != "draft":
             raise UserError("This study has started, so its set-up is frozen. Please reload the page.")
@@ -490,10 +490,10 @@ class StudyDrafts:
 def power_of(
     rules: Rules, items: int, width: float, valid: float, accuracy: float, minutes: float
 ) -> tuple[int, PowerPlan | None]:
-    """Images that an interval of this width needs, and what `items` images will be able to say; None without images.
+    """Return how many images an interval of this width needs, and a plan for `items` images, None without images.
 
-    `valid` and `accuracy` are the shares of valid images and of right votes to expect, `minutes` those of a vote.
-    Raises ValueError with a sentence if there can be no plan.
+    `valid` and `accuracy` are the expected shares of valid images and of right votes, `minutes` the time of a vote.
+    Raises ValueError with a sentence if no plan is possible.
     """
     needed = items_for(width, rules, valid, accuracy)
     return needed, plan(items, rules, valid, accuracy, minutes) if items else None
@@ -502,7 +502,7 @@ def power_of(
 def model_asker(
     workspace: Workspace, settings_of: Callable[[Run], Settings], predictions: PredictionService
 ) -> AskModel:
-    """Asks the model under test that a run's settings name."""
+    """Return a function that asks the model under test of a run's settings."""
 
     def ask(run_id: str, model: str) -> str | None:
         run = workspace.runs.get(run_id)

@@ -1,8 +1,8 @@
-"""Exports of a study: tables, Mechanical Turk's file, the figures, the whole study as one zip; and a study out of it.
+"""Exports of a study (tables, Mechanical Turk's file, figures, the whole study as a zip), and restoring a zip.
 
-The zip is sent as it is packed, so its size costs no memory; its manifest goes in last: a zip with one is whole. One
-that comes back is a stranger's: it is read like any other, every file that counts is checked against the manifest, and
-what comes of it has to be a study that can be analysed. All or nothing, but for pictures, which belong to nothing then.
+The zip is sent while it is packed, so its size costs no memory. Its manifest comes last: a zip with one is complete. A
+zip to restore may be anybody's: it is read like any other, every needed file is checked against the manifest, and the
+result must be a study that can be analysed. All or nothing, except unused pictures.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 LEFT_OUT = "left_out.csv"
 RECORDS = "records.json"
-"""All that is kept of the study: what it is restored from."""
+"""All records of the study, from which it is restored."""
 _CSV, _JSON, _PARQUET = "text/csv; charset=utf-8", "application/json", "application/vnd.apache.parquet"
 MOST_RECORDS = 10 * MOST_LIST
-"""Bytes: a vote takes some hundreds."""
+"""Bytes; a vote takes some hundreds."""
 _NO_STUDY = (
     "This is no study.zip that can be restored: it has no {missing}. A zip of anything else "
     "can be given to a new study as its images."
@@ -57,7 +57,7 @@ _NO_STUDY = (
 
 @dataclass
 class StudyExport:
-    """A study while it is exported: everything from the same moment, the analysis made once and only if needed."""
+    """A study during export: everything from the same moment, analysed once and only if needed."""
 
     workspace: Workspace
     data: StudyData
@@ -71,7 +71,7 @@ class StudyExport:
 
 
 def results_json(study: StudyExport) -> bytes:
-    """The whole report, nested, and the methods paragraph."""
+    """Return the whole report, nested, with the methods paragraph."""
     report = {
         "format": FORMAT,
         "program": version(),
@@ -79,12 +79,12 @@ def results_json(study: StudyExport) -> bytes:
         "methods": paragraph(study.report),
         **plain(study.report),
     }
-    report["study"].pop("link", None)  # who has it can join
+    report["study"].pop("link", None)  # a person with the link can join
     return _dumped(report)
 
 
 def truth_csv(study: StudyExport) -> bytes:
-    """For simulated annotators: what they will see, the right answers filled in where they are known."""
+    """Return the views and known right answers for simulated annotators."""
     seen: dict[str, str] = {}
 
     def pixels(sha: str | None) -> str:
@@ -108,13 +108,13 @@ def truth_csv(study: StudyExport) -> bytes:
 
 
 def payment_csv(study: StudyExport) -> bytes:
-    """For a panel: who did how much, and what was decided of it."""
+    """Return each worker's work and decisions, for a panel."""
     participants = study.workspace.studies.panels.participants(study.data.study.id)
     return _csv(payment_rows(study.data, participants), PAYMENT_COLUMNS)
 
 
 def people_csv(study: StudyExport) -> bytes:
-    """What the workers said of themselves, by pseudonym."""
+    """Return the workers' answers about themselves, by pseudonym."""
     panels, study_id = study.workspace.studies.panels, study.data.study.id
     answers = panels.people(study_id)
     columns = people_columns(panels.get(study_id), answers)
@@ -134,20 +134,20 @@ EXPORTS: Mapping[str, tuple[str, Callable[[StudyExport], bytes]]] = {
     "payment.csv": (_CSV, payment_csv),
     "people.csv": (_CSV, people_csv),
 }
-"""File name to media type and maker; the README below says what each holds."""
+"""Media type and function by file name; the README below describes each file."""
 ZIP = "study.zip"
 OF_PERSONS = frozenset({"payment.csv", "people.csv"})
-"""What is known of persons: in no file that is passed on with the study, and for no token that only looks."""
+"""Personal data: in no file passed on with the study, and not for read-only tokens."""
 IN_ZIP = tuple(name for name in EXPORTS if name not in OF_PERSONS and name != "truth.csv")
 
 
 def opened(workspace: Workspace, study_id: str) -> StudyExport:
-    """A study as it is now. Raises UserError for an unknown one."""
+    """Open a study for export. Raises UserError for an unknown one."""
     return StudyExport(workspace, workspace.studies.data(study_id))
 
 
 def zipped(workspace: Workspace, study_id: str) -> tuple[str, Iterator[bytes]]:
-    """The name of the zip, and its bytes as they come. Raises UserError for an unknown study, before any of them."""
+    """Return the name of the zip, and its bytes in pieces. Raises UserError for an unknown study before any piece."""
     data, records = workspace.studies.whole(study_id)
     study = StudyExport(workspace, data)
     history = workspace.studies.rules_history(study_id)
@@ -166,7 +166,7 @@ def zipped(workspace: Workspace, study_id: str) -> tuple[str, Iterator[bytes]]:
 
 
 def _zip(study: StudyExport, more: Mapping[str, bytes]) -> Iterator[bytes]:
-    """The zip, piece by piece. An exception in between leaves a file without an end, which nothing opens as a zip."""
+    """Yield the zip in pieces. After an exception the file has no end, so that nothing opens it as a zip."""
     pictures, image_of, source_of = _pictures(study.data)
     sink, made = _Sink(), []
     with zipfile.ZipFile(sink, "w") as archive:
@@ -215,7 +215,7 @@ def _zip(study: StudyExport, more: Mapping[str, bytes]) -> Iterator[bytes]:
 
 
 def _pictures(data: StudyData) -> tuple[dict[str, str], dict[int, str], dict[int, str]]:
-    """Files to hashes, and the files of each item's image and source. A source that several items have is one file."""
+    """Return files with hashes, and the files of each item's image and source. Items share the file of a source."""
     files: dict[str, str] = {}
     image_of: dict[int, str] = {}
     source_of: dict[int, str] = {}
@@ -244,7 +244,7 @@ def _about(data: StudyData, history: Sequence[tuple[Any, datetime]]) -> dict[str
 
 
 def parquet(rows: Iterable[Mapping[str, Cell]], columns: Mapping[str, Kind]) -> bytes:
-    """The rows as a Parquet file whose columns have the types they are said to have, also when there is no row."""
+    """Return the rows as a Parquet file with the given column types, also without rows."""
     import pyarrow
     from pyarrow.parquet import write_table
 
@@ -263,13 +263,13 @@ def parquet(rows: Iterable[Mapping[str, Cell]], columns: Mapping[str, Kind]) -> 
 
 
 def stem(data: StudyData) -> str:
-    """What the files of a study are called: a name that every system takes."""
+    """Return the file name stem of a study, valid on every system."""
     words = re.sub(r"[^\w.-]+", "-", data.study.name).strip("-.")
     return words[:80] or "study"
 
 
 class _Sink(io.RawIOBase):
-    """Where a zip is written to; it cannot go back, so the zip is one that can be sent as it grows."""
+    """Output of a zip without seeking, so that the zip can be sent while it is packed."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -282,7 +282,7 @@ class _Sink(io.RawIOBase):
         return len(data)
 
     def taken(self) -> bytes:
-        """All that was written since the last time."""
+        """Return everything written since the last call."""
         parts, self._parts = self._parts, []
         return b"".join(parts)
 
@@ -300,11 +300,11 @@ def _now() -> str:
 
 
 _README = Path(__file__).with_name("exported-study.txt")
-"""What the zip of a study holds, for whoever unpacks it."""
+"""Description of the zip of a study, included in it."""
 
 
 def restore_study(workspace: Workspace, file: Path | bytes) -> tuple[str, str]:
-    """The id of the study that is back, and what a person should know. Raises UserError."""
+    """Restore a study. Return its id, and a note for the person. Raises UserError."""
     files = ZipFiles(file)
     for name in (MANIFEST, RECORDS):
         if name not in files.names:
@@ -354,7 +354,7 @@ def restore_study(workspace: Workspace, file: Path | bytes) -> tuple[str, str]:
 
 
 def _check(data: StudyData) -> None:
-    """Whether it is a study that pages and exports can show. Raises what they would."""
+    """Check that pages and exports can show the study. Raises their errors."""
     check_rules(data.study.rules)
     paragraph(analyse(data))
     answer_rows(data)

@@ -1,7 +1,7 @@
-"""Import of items and votes that were made elsewhere: a zip, a list, images, a folder; Mechanical Turk's results.
+"""Imports items and votes made elsewhere: from a zip, a list, images, a folder, or Mechanical Turk's results.
 
-All of it is a stranger's: names are never used as paths, sizes are bounded before anything is unpacked, pictures go
-through the one reader. A study gets all items or votes of a file, or none.
+The files may be anybody's: names are never used as paths, sizes are limited before unpacking, and all pictures go
+through the same reader. A study gets all items or votes of a file, or none.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from study.turk import TurkVotes, turk_votes
 
 MOST_FILES = 20_000
 MOST_UNPACKED = 8_000_000_000
-"""Bytes that all files of a zip may say they have."""
+"""Maximum declared bytes of all files of a zip."""
 MOST_LIST = 50_000_000
-"""Bytes of a list or a file of votes."""
+"""Maximum bytes of a list or a file of votes."""
 LISTS = ("items.csv", "metadata.csv")
-"""The list of a zip or folder, if there are several CSV files."""
+"""Name of the list in a zip or folder with several CSV files."""
 _SHA = re.compile(r"[0-9a-f]{64}")
 
 
 class ZipFiles:
-    """The files of a zip. Raises UserError for what is none, and for one that would unpack to too much."""
+    """The files of a zip. Raises UserError if it is no zip, or unpacks to too much."""
 
     any_name = False
 
@@ -69,7 +69,7 @@ class ZipFiles:
 
 
 class FolderFiles:
-    """The files below a folder of this machine: for the command line only. `only_list`: the CSV that lists them."""
+    """The files in a folder of this machine: for the command line only. `only_list`: the CSV that lists them."""
 
     any_name = False
 
@@ -106,13 +106,13 @@ class OneFile:
 
 
 ImportFiles = ZipFiles | FolderFiles | OneFile
-"""Files from outside by their `names`, with "/" between folders. `any_name`: a file may be an image whatever it is
-called. `read` returns the bytes of one, and raises UserError if they are more than `most`, or damaged.
+"""External files by their `names`, with "/" between folders. `any_name`: a file with any name may be an image. `read`
+returns the bytes of one, and raises UserError if they are more than `most`, or damaged.
 """
 
 
 def files_of(name: str, file: Path | bytes) -> ImportFiles:
-    """The files in what was sent under a name: a zip, or the one file that it is."""
+    """Return the files of an upload: a zip, or a single file."""
     data = file if isinstance(file, bytes) else b""
     if isinstance(file, Path):
         with file.open("rb") as opened:
@@ -127,11 +127,11 @@ def files_of(name: str, file: Path | bytes) -> ImportFiles:
 
 
 def read_items(workspace: Workspace, rules: Rules, files: ImportFiles) -> tuple[tuple[NewItem, ...], tuple[str, ...]]:
-    """The pictures into the workspace, and the items, ready for `Studies.add_items`, with what a person should know.
+    """Store the pictures. Return the items, ready for `Studies.add_items`, and notes for the person.
 
-    A CSV among the files lists the items (`study.listed_items`); an image that it names is one of the files or, by its
-    hash, of the workspace. Without a list every image is an item, and its folder its label if there are several.
-    Raises UserError with one sentence; pictures that were read before it stay, and belong to nothing.
+    A CSV among the files lists the items (`study.listed_items`); an image in it is one of the files or, by hash, of the
+    workspace. Without a list every image is an item, with its folder as label if there are several. Raises UserError
+    with one sentence; pictures read before it stay unused.
     """
     pictures = _Pictures(workspace, files)
     lists = [name for name in files.names if name.lower().endswith(".csv") and not hidden(name)]
@@ -166,7 +166,7 @@ def read_items(workspace: Workspace, rules: Rules, files: ImportFiles) -> tuple[
 
 
 def import_items(workspace: Workspace, study_id: str, files: ImportFiles) -> tuple[int, str]:
-    """Add what the files hold to a study: how many items, and what a person should know. Raises UserError."""
+    """Add files to a study. Return the number of items, and notes for the person. Raises UserError."""
     study = workspace.studies.get(study_id)
     if study.state == "closed":
         raise UserError("This study is closed: nothing can be added to it; make a new study.")
@@ -180,14 +180,14 @@ def import_items(workspace: Workspace, study_id: str, files: ImportFiles) -> tup
 
 
 def read_votes(workspace: Workspace, study_id: str, data: bytes) -> tuple[tuple[Item, ...], TurkVotes]:
-    """The votes that a result file of Mechanical Turk holds for a study; nothing is saved. Raises UserError."""
+    """Return the votes for a study in a result file of Mechanical Turk. Saves nothing. Raises UserError."""
     study, items = workspace.studies.get(study_id), workspace.studies.items(study_id)
     with in_words():
         return items, turk_votes(read_csv(_bounded(data, "The file", MOST_LIST)), study.rules, items)
 
 
 def preview_votes(workspace: Workspace, study_id: str, data: bytes) -> tuple[int, str, str]:
-    """How many votes such a file holds, what a person should know, and which rows cannot be votes. Nothing is saved."""
+    """Return the number of votes in such a file, notes for the person, and rows that cannot be votes. Saves nothing."""
     _, found = read_votes(workspace, study_id, data)
     return len(found.votes), " ".join((f"{_counted(found.votes)}.", *found.notes)), " ".join(found.problems)
 
@@ -223,7 +223,7 @@ def _counted(votes: Sequence[ImportedVote]) -> str:
 
 
 def _known(item: Item, rules: Rules) -> bool:
-    """Whether an answer of an item is known, so that it can be right or wrong."""
+    """Return whether an answer of an item is known, so that votes can be right or wrong."""
     return item.kind != "item" and any(q.id in item.expected for q in asked(rules.questions, item, item.expected))
 
 
@@ -255,7 +255,7 @@ def _the_list(lists: Sequence[str]) -> str:
 
 
 class _Pictures:
-    """Pictures of the files or the workspace: found, read, saved once each."""
+    """Pictures of the files or the workspace: found, read, and saved once each."""
 
     def __init__(self, workspace: Workspace, files: ImportFiles) -> None:
         self._workspace, self._files = workspace, files
@@ -268,11 +268,11 @@ class _Pictures:
         self.named: set[str] = set()
 
     def is_image(self, name: str) -> bool:
-        """Whether a name is that of an image; a single file is taken for one whatever it is called."""
+        """Return True if a name is that of an image; a single file is one under any name."""
         return (is_image(name) or self._files.any_name) and not hidden(name)
 
     def find(self, name: str, row: int) -> str:
-        """The file that a list means. Raises UserError for one that is not there."""
+        """Return the file that a list names. Raises UserError for a missing one."""
         plain = name.replace("\\", "/").removeprefix("./")
         if held := by_form(self._all, plain):
             self.named.add(held)
@@ -287,11 +287,11 @@ class _Pictures:
         raise UserError(f"Row {row} of the list names “{_short(name)}”, which is not among the images.")
 
     def save(self, listed: ListedItem, name: str = "") -> str:
-        """The hash of an item's image, or of the file `name`, once it is in the workspace. Raises UserError."""
+        """Return the hash of an item's image, or of the file `name`, saved in the workspace. Raises UserError."""
         name = name or listed.image
         if name in self._saved:
             return self._saved[name]
-        if name not in self._all:  # the hash of an image that is here already
+        if name not in self._all:  # the hash of a stored image
             self._workspace.images.path(name)
             sha = name
         else:
@@ -305,7 +305,7 @@ class _Pictures:
         return sha
 
     def notes(self) -> tuple[str, ...]:
-        """What was put right in pictures."""
+        """Return the corrections made to pictures."""
         kinds = Counter(re.sub(r"\d+x\d+ pixels", "another size", note) for note in self._noted.elements())
         return tuple(f"{note.rstrip('.')} ({count_of(count, 'time')})." for note, count in kinds.items())
 

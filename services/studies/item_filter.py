@@ -1,8 +1,7 @@
-"""Items of a study: the test cases that a filter means, drawn by a rule, with all that an analysis needs of each.
+"""Draws items of a study from the test cases that match a filter, with everything that an analysis needs of each.
 
-Reconstructions are drawn only where the filter names their recipe: a study asks whether edits went well, and they have
-none. The drawing itself is in `study.sampling`; the catalogue finds the test cases that fit, and only those drawn are
-read.
+Reconstructions are drawn only if the filter names their recipe: a study asks whether edits went well, and they have
+none. `study.sampling` draws; the catalogue finds matching test cases, and only drawn ones are read.
 """
 
 from __future__ import annotations
@@ -37,18 +36,18 @@ HOWS: tuple[How, ...] = get_args(How)
 WRONG = ("newly wrong", "wrong")
 """Standings of a model under test on images that it gets wrong."""
 NO_LABEL, NO_EDIT = "no label", "no edit"
-"""What the images are called that have none."""
+"""Names of the groups of images without a label or an edit."""
 ASKED_OF_SCENES = ("road", "vehicle", "pedestrian")
-"""Classes of questions: an image shows them also when its data set calls them by a narrower name, such as car."""
+"""Classes in questions that also include narrower names of data sets, such as car."""
 LEAST_SHARE = 0.0005
-"""Of the pixels of a mask, below which a class does not count as shown: a person could not find it."""
+"""Minimum share of a mask's pixels for a class to count as shown: people could not find less."""
 MOST_STRATA = 100_000
 MOST = 20_000
-"""Items that can be drawn at once."""
+"""Maximum items in one draw."""
 
 
 class ItemDraw(BaseModel):
-    """Test cases that become items of a study: a filter, and how items are drawn of all that fit."""
+    """Test cases that become items of a study: a filter, and a way to draw from the matches."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -64,7 +63,7 @@ class ItemDraw(BaseModel):
 
     @property
     def sample(self) -> str:
-        """The name of the sample."""
+        """Return the name of the sample."""
         standings = {standing for values in self.filter.models.values() for standing in values}
         wrong = "misclassified" if standings and standings <= {*WRONG} else ""
         way = "" if wrong and self.how == "random" else self.how if self.how == "random" else f"by {self.how}"
@@ -73,27 +72,27 @@ class ItemDraw(BaseModel):
 
 @dataclass(frozen=True)
 class Pool:
-    """What a filter can draw from: of which images, and how many."""
+    """The images that a filter can draw from, with counts."""
 
     selection: ImageFilter
-    """Those that fit and are not in the study yet."""
+    """Matching images that are not in the study yet."""
     free: int
-    """How many these are."""
+    """Number of images in `selection`."""
     fitting: int
-    """All that fit, those in the study included."""
+    """Number of all matches, including those in the study."""
     unread: int
-    """Of the fitting: how many the model under test has not read."""
+    """Number of otherwise matching images that the model under test has not read."""
     unmeasured: int
-    """How many class maps of the model under test wait to be compared: nobody knows yet whether these images fit."""
+    """Number of class maps waiting to be compared: whether their images match is unknown."""
     model: str
     reconstructions: int = 0
-    """How many reconstructions would fit and are left out, since the filter does not name their recipe."""
+    """Number of matching reconstructions left out, as the filter does not name their recipe."""
     strata: Mapping[str, int] = field(default_factory=dict)
-    """How many images of each class or edit type, where it is drawn so."""
+    """Number of images by class or edit type, if drawn by that."""
 
 
 def pool_of(catalogue: Catalogue, asked: ItemDraw, study: str = "") -> Pool:
-    """The pool of a draw from the catalogue, without the items of `study`. Only counts are read."""
+    """Return the pool of a draw from the catalogue, without the items of `study`. Reads only counts."""
     rest, standings = replace(_without_reconstructions(asked.filter), models={}, test_cases=True), asked.filter.models
     model = next(filter(None, standings), "") or catalogue.most_read(rest)
     fitting = replace(rest, models={name or model: values for name, values in standings.items()})
@@ -119,7 +118,7 @@ def pool_of(catalogue: Catalogue, asked: ItemDraw, study: str = "") -> Pool:
 
 
 def draw(workspace: Workspace, pool: Pool, asked: ItemDraw, seed: int) -> tuple[Candidate, ...]:
-    """Draw candidates of the pool, all if there are fewer than asked for. Raises UserError if it is empty."""
+    """Draw candidates of the pool, all if there are fewer than requested. Raises UserError if it is empty."""
     catalogue, selection = workspace.catalogue, pool.selection
     everything = catalogue.ids(selection)
     if not everything:
@@ -142,7 +141,7 @@ def draw(workspace: Workspace, pool: Pool, asked: ItemDraw, seed: int) -> tuple[
 
 
 def _without_reconstructions(wanted: ImageFilter) -> ImageFilter:
-    """The filter without reconstructions, unless it names a recipe of theirs."""
+    """Return the filter without reconstructions, unless it names their recipe."""
     controls = [recipe.name for recipe in control_recipes()]
     if not {*controls}.isdisjoint(wanted.facets.get("recipe", ())):
         return wanted
@@ -151,7 +150,7 @@ def _without_reconstructions(wanted: ImageFilter) -> ImageFilter:
 
 
 def _reconstructions(wanted: ImageFilter) -> ImageFilter | None:
-    """The reconstructions that `_without_reconstructions` leaves out; None where the filter names recipes itself."""
+    """Return the filter of what `_without_reconstructions` removes; None if the filter names recipes itself."""
     if "recipe" in wanted.facets or "recipe" in wanted.without:
         return None
     return replace(wanted, facets={**wanted.facets, "recipe": tuple(recipe.name for recipe in control_recipes())})
@@ -175,8 +174,8 @@ def items_of(
     asked_of: Iterable[str] = (),
     known: tuple[str, ...] = (),
 ) -> tuple[NewItem, ...]:
-    """Items of drawn candidates, with all that an analysis may want. `asked_of`: classes that questions name; `known`:
-    those that the model knows.
+    """Return the items of drawn candidates, with everything for an analysis. `asked_of` are classes in questions,
+    `known` those of the model.
     """
     names = tuple(dict.fromkeys((*ASKED_OF_SCENES, *(name for name in asked_of if name))))
     shown = {run: _shown(masks.of(run), names) for run in {candidate.run_id for candidate in candidates}}
@@ -184,7 +183,7 @@ def items_of(
 
 
 def note_of(pool: Pool, asked: ItemDraw) -> str:
-    """A pool in a sentence or two."""
+    """Describe a pool in a sentence or two."""
     left_out = _left_out(pool.reconstructions)
     if not pool.fitting and not pool.unread and not pool.unmeasured:
         return f"No test case of this workspace fits.{left_out}"
@@ -206,7 +205,7 @@ def note_of(pool: Pool, asked: ItemDraw) -> str:
 
 
 def _left_out(reconstructions: int) -> str:
-    """A sentence on the reconstructions that are not drawn; "" for none."""
+    """Return a sentence on the reconstructions left out; "" for none."""
     if not reconstructions:
         return ""
     number = count_of(reconstructions, "reconstruction", "is")
@@ -214,14 +213,14 @@ def _left_out(reconstructions: int) -> str:
 
 
 def recipes_in(catalogue: Catalogue) -> tuple[tuple[str, str], ...]:
-    """Names and titles of the recipes that the test cases of the workspace were made by, the most frequent first."""
+    """Return names and titles of the recipes of the workspace's test cases, the most frequent first."""
     there = catalogue.facets(ImageFilter(test_cases=True), ("recipe",))["recipe"]
     titles = {recipe.name: recipe.title for recipe in known_recipes()}
     return tuple((name, titles.get(name, name)) for name in there if name)
 
 
 def model_name(key: str) -> str:
-    """What a model under test is called: of a file its name alone, without folder and time of its last change."""
+    """Return the name of a model under test: for a file its bare name, without folder and modification time."""
     return re.sub(r"@[0-9a-f]+(?= \(|$)", "", key).rsplit("/", 1)[-1].rsplit("\\", 1)[-1]
 
 
@@ -246,7 +245,7 @@ def _item(
 
 
 def _shown(mask: NamedMask | None, names: Sequence[str]) -> tuple[str, ...]:
-    """The classes that a mask shows, by their own names and by those of questions; () without a mask."""
+    """Return the classes in a mask, by its names and those of questions; () without a mask."""
     if mask is None:
         return ()
     there = {n: name for n, name in mask.classes.items() if share(mask.image, [n]) >= LEAST_SHARE}

@@ -1,4 +1,4 @@
-"""The life cycle of a study: start, pause, go on, extend, close, invite, delete. Each says first what it will do."""
+"""The life cycle of a study: start, pause, resume, extend, close, invite, delete. Commands describe their effects."""
 
 from __future__ import annotations
 
@@ -105,18 +105,18 @@ class SetPanel(StudyCommand, name="set-panel"):
 
 @dataclass(frozen=True)
 class Consequences:
-    """What a command will do, for a person who is asked once more."""
+    """Effects of a command, for confirmation."""
 
     title: str
     words: tuple[str, ...]
     button: str
     final: bool = False
-    """It cannot be taken back."""
+    """True if it cannot be undone."""
 
 
 @dataclass(frozen=True)
 class NewCode:
-    """A worker and the code that was made, which is shown this once."""
+    """A worker and their new code, which is shown only now."""
 
     worker: str
     code: str
@@ -124,7 +124,7 @@ class NewCode:
 
 @dataclass(frozen=True)
 class NewCodes:
-    """All codes that were made at once."""
+    """All codes made together."""
 
     study: Study
     codes: tuple[NewCode, ...]
@@ -132,12 +132,12 @@ class NewCodes:
 
 @dataclass(frozen=True)
 class _Act:
-    """A command: the states of a study in which it can be done (() for all), what it does, and a look before that."""
+    """A command: the states of a study that allow it (() for all), its action, and a check before."""
 
     states: tuple[str, ...]
     do: Callable[[Study, Any], Any]
     look: Callable[[Study, Any], Mapping[str, object]] = lambda _study, _sent: {}
-    """Raises UserError where it cannot be done; else gives what the words on its consequences need to know."""
+    """Raises UserError if the command is not possible; else returns values for the text on its effects."""
 
 
 class StudyLifeCycle:
@@ -175,22 +175,22 @@ class StudyLifeCycle:
             commands.add(kind, self.do)
 
     def knows(self, sent: StudyCommand) -> bool:
-        """Whether a command is one of the life cycle."""
+        """Return True for a command of the life cycle."""
         return type(sent) in self._acts
 
     def before(self, sent: StudyCommand) -> Consequences:
-        """What a command would do; nothing is changed. Raises UserError where it cannot be done."""
+        """Return the effects of a command, without changes. Raises UserError if it is not possible."""
         return self._before(self._studies.get(sent.study), sent)
 
     def do(self, sent: StudyCommand) -> Any:
-        """Do it; gives the codes of `MakeCodes`. Raises UserError where it cannot be done any more."""
+        """Do a command; returns the codes of `MakeCodes`. Raises UserError if it is no longer possible."""
         with self._lock:
             study = self._studies.get(sent.study)
             self._before(study, sent)
             return self._acts[type(sent)].do(study, sent)
 
     def can_be_invited(self, study_id: str) -> tuple[Worker, ...]:
-        """Workers of other studies with a code of this studio who are not blocked, the best record first."""
+        """Return unblocked workers of other studies with a code of this studio, the best record first."""
         here = {worker.id for worker in self._studies.workers.of_study(study_id)}
         known: Sequence[Worker] = self._drafts.known_workers()
         others = (one for one in known if one.id not in here and not one.blocked and not one.id.startswith(IMPORTED))
@@ -225,7 +225,7 @@ class StudyLifeCycle:
         self._studies.note("items drawn", words, study.id)
 
     def _drawn(self, study: Study, sent: AddItems) -> tuple[tuple[NewItem, ...], str]:
-        """What comes in, and how it was drawn in words. Raises UserError."""
+        """Return new items, and a description of the draw. Raises UserError."""
         new, words = self._drafts.drawn(study, sent)
         with in_words():
             check_more(study.rules, new)
@@ -276,12 +276,12 @@ def _before_votes(study: Study, sent: AskForVotes) -> Mapping[str, object]:
         raise UserError("That is what the rules ask for already.", field="votes")
     if not votes < 2 * consensus <= 2 * votes:
         raise UserError(f"The consensus is {votes // 2 + 1} to {votes} of {votes} votes.", field="consensus")
-    # The smallest consensus of so many votes that is no weaker than that of the rules.
+    # The smallest consensus of this many votes that is no weaker than the rules'.
     return {"as_strict": math.ceil(votes * rules.consensus / rules.votes - 1e-9)}
 
 
 def _panel_of(sent: SetPanel) -> Panel:
-    """The settings that were typed. Raises UserError at the field that is wrong."""
+    """Return the typed settings. Raises UserError with the wrong field."""
     questions = read_person_questions(whole(sent.questions))
     panel = Panel(sent.parameter.strip(), sent.code.strip(), whole(sent.address.strip()), questions)
     field, wrong = check_panel(panel)
@@ -291,4 +291,4 @@ def _panel_of(sent: SetPanel) -> Panel:
 
 
 _CONSEQUENCES = TextTemplates(Path(__file__).with_name("consequences"), change_words=change_words, count_of=count_of)
-"""What each command will do, a file a command: the question, the button, and what is to be known, a paragraph each."""
+"""Texts on the effects, one file per command: the question, the button, and notes, one paragraph each."""

@@ -1,4 +1,4 @@
-"""The preview: what an annotator would be given of a study, step by step. Nothing is recorded or leased."""
+"""The preview of a study: an annotator's steps, without recording or leasing anything."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from study.control_items import next_kind
 from study.training import feedback
 
 SOMEBODY = "preview"
-"""Stands where a worker's name decides when a control item comes."""
+"""Replaces a worker's name in the decision on control items."""
 MOST_STEPS = 1_000_000
 
 
@@ -48,23 +48,23 @@ class Previewed:
     item: Item | None = None
     side: Side = "left"
     feedback: Feedback | None = None
-    """With the status "feedback": what is told of the answers that were given to the training item before."""
+    """With the status "feedback": feedback on the answers to the training item before."""
     undo: bool = True
-    """Whether the step before can come again: an answer of the training, of which one was told, cannot be changed."""
+    """True if the step before can come again: a training answer with feedback cannot be changed."""
 
 
 @dataclass(frozen=True)
 class _Way:
-    """All that one annotator would see, in order."""
+    """All items of one annotator, in order."""
 
     training: tuple[Item, ...]
     quiz: tuple[Item, ...]
     items: tuple[Item, ...]
-    """Control items among them."""
+    """Includes control items."""
 
 
 def preview_step(studies: Studies, sent: PreviewStep) -> Previewed:
-    """The step with this number. Raises UserError for an unknown study."""
+    """Return the step with this number. Raises UserError for an unknown study."""
     study, number = studies.get(sent.study), sent.number
     way = _way(study, studies.items(study.id))
     if not study.rules.questions:
@@ -74,7 +74,7 @@ def preview_step(studies: Studies, sent: PreviewStep) -> Previewed:
     side: Side = random.Random(f"{study.rules.seed} {number}").choice(("left", "right"))
     place = number - 2
     if place < 2 * len(way.training):
-        # Each is asked, then told of: its side stays.
+        # Each is asked, then explained: its side stays.
         at, explains, of = place // 2, place % 2, len(way.training)
         item, side = way.training[at], random.Random(f"{study.rules.seed} training {at}").choice(("left", "right"))
         if explains:
@@ -97,7 +97,7 @@ def preview_step(studies: Studies, sent: PreviewStep) -> Previewed:
 
 
 def _way(study: Study, items: tuple[Item, ...]) -> _Way:
-    """Items in a random order that stays, with control items where `next_kind` puts them."""
+    """Return the items in a fixed random order, with control items where `next_kind` puts them."""
     drawn = random.Random(f"preview {study.rules.seed}")
     plain = [item for item in items if item.kind == "item"]
     controls = [item for item in items if item.kind == "control"]

@@ -1,4 +1,4 @@
-"""The services of a lead on the studies of one workspace, put together, and their commands."""
+"""Assembles a lead's services on the studies of one workspace, and their commands."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from storage.workspace import Workspace
 
 
 class StudyServices:
-    """What a lead's pages read from; what is done goes through the commands."""
+    """Data for a lead's pages; changes go through the commands."""
 
     def __init__(self, workspace: Workspace, commands: Commands, ask_model: AskModel) -> None:
-        """Add what can be done with studies to `commands`."""
+        """Add the commands on studies to `commands`."""
         self.stored = studies = workspace.studies
-        """The studies with their workers, panels, rules of before and log."""
+        """Studies with their workers, panels, earlier rules and log."""
         self.drafts, self.analyses = StudyDrafts(workspace, ask_model), analyses_of(studies)
         self.life_cycle = StudyLifeCycle(studies, self.drafts)
         for service in (self.drafts, self.life_cycle, StudyDecisions(studies, self.analyses)):
             commands.take_on(service)
         commands.add(PreviewStep, lambda asked: preview_step(studies, asked))
         self.picture_sizes = workspace.images.sizes
-        """Width and height of pictures by their hashes."""
+        """Returns width and height of pictures by hash."""
         self.import_items = partial(import_items, workspace)
         self.preview_votes = partial(preview_votes, workspace)
         self.import_votes = partial(import_votes, workspace)
         self.restore = partial(restore_study, workspace)
-        """Restore a study from its zip. Return its id and a sentence."""
+        """Restores a study from its zip; returns its id and a sentence."""
         self.export = partial(opened, workspace)
-        """The study for one of `EXPORTS`."""
+        """Opens a study for one of `EXPORTS`."""
         self.export_zip = partial(zipped, workspace)
-        """The name and the pieces of the zip of a study."""
+        """Returns the name and the pieces of the zip of a study."""
 
 
 class AnnotatorServices:
-    """What the annotators' application calls."""
+    """Services of the annotators' application."""
 
     def __init__(self, workspace: Workspace) -> None:
         studies, images = workspace.studies, workspace.images
