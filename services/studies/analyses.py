@@ -95,9 +95,9 @@ class Analyses:
             kept = self._kept.get(study_id)
             if kept is None or kept.seconds <= QUICK_SECONDS:
                 return
-            given = decision if decision.answer else None
+            adjudication = decision if decision.answer else None
             cases = tuple(
-                replace(case, adjudication=given)
+                replace(case, adjudication=adjudication)
                 if (case.item, case.question) == (decision.item, decision.question)
                 else case
                 for case in kept.report.disagreements
@@ -117,8 +117,8 @@ class Analyses:
         data = self._load(study_id)
         seconds = time.thread_time() - started
         if len(data.votes) > MANY_VOTES:
-            with ProcessPoolExecutor(1, own_processes(), end_with_parent) as own:
-                report, more = own.submit(_timed, data).result()
+            with ProcessPoolExecutor(1, own_processes(), end_with_parent) as pool:
+                report, more = pool.submit(_timed, data).result()
         else:
             report, more = _timed(data)
         return Analysis(data, report, stamp, time.monotonic(), seconds + more)

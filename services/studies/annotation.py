@@ -132,8 +132,8 @@ def _seconds(value: object) -> float:
 
 def without_signs(text: str) -> str:
     """Return the text without what no keyboard writes: control characters but line ends and tabs, and surrogates."""
-    kept = "".join(letter for letter in text if (letter >= " " and letter != "\x7f") or letter in "\n\t")
-    return kept.encode("utf-8", "ignore").decode("utf-8")
+    cleaned = "".join(letter for letter in text if (letter >= " " and letter != "\x7f") or letter in "\n\t")
+    return cleaned.encode("utf-8", "ignore").decode("utf-8")
 
 
 Name = Annotated[str, _line(LONGEST_NAME)]
@@ -217,14 +217,14 @@ class AnnotationService:
 
     def places(self, worker: str) -> tuple[ListedStudy, ...]:
         """Return the studies of a worker, those with work first."""
-        found = []
+        listed = []
         for study_id in self._studies.workers.enrolled(worker):
             study = self._studies.get(study_id)
             enrolment = self._studies.workers.enrolment(study_id, worker)
             if enrolment is not None:
-                found.append(ListedStudy(study, *self._progress(study, worker, enrolment)))
+                listed.append(ListedStudy(study, *self._progress(study, worker, enrolment)))
         order = ("running", "paused", "draft", "closed")
-        return tuple(sorted(found, key=lambda place: (order.index(place.study.state), not place.left)))
+        return tuple(sorted(listed, key=lambda place: (order.index(place.study.state), not place.left)))
 
     def study(self, study_id: str, worker: str) -> Study:
         """Return a study of this worker. Raises NotYours for any other."""
@@ -275,7 +275,7 @@ class AnnotationService:
     def about(self, sent: AboutYou) -> AnnotationStep:
         """Save a worker's first answers about themselves. Return the next step. Raises NotYours, UnfitAnswers."""
         study, _ = self._of(sent.study, sent.worker)
-        kept = {}
+        answers = {}
         for question in self._studies.panels.get(study.id).questions:
             answer = sent.answers.get(question.text, "")
             if not isinstance(answer, str) or (answer and question.options and answer not in question.options):
@@ -285,9 +285,9 @@ class AnnotationService:
                     f"Please answer “{question.text}” in at most {LONGEST_NAME} characters, or not at all."
                 )
             if answer.strip():
-                kept[question.text] = answer.strip()
+                answers[question.text] = answer.strip()
         if not self._studies.panels.was_asked(study.id, sent.worker):
-            self._studies.panels.answer(study.id, sent.worker, kept)
+            self._studies.panels.answer(study.id, sent.worker, answers)
         return self.next(study.id, sent.worker)
 
     @does
@@ -303,16 +303,16 @@ class AnnotationService:
         if len(sent.comment) > LONGEST_COMMENT:
             raise UnfitAnswers(f"The comment has {len(sent.comment)} characters; at most {LONGEST_COMMENT}, please.")
         try:
-            kept = check_answers(study.rules, assignment.item, sent.answers)
+            answers = check_answers(study.rules, assignment.item, sent.answers)
         except ValueError as error:
             raise UnfitAnswers(str(error)) from error
         # A saved answer may be sent again in any state of worker and study: the storage knows the key.
         if assignment.state != "submitted":
             self._require(study, worker, enrolment, assignment)
         item = assignment.item
-        was_right = None if item.kind == "item" else right(item, kept, study.rules.questions)
+        was_right = None if item.kind == "item" else right(item, answers, study.rules.questions)
         self._studies.assignments.submit(
-            assignment.public, worker, kept, sent.comment, sent.seconds, sent.key, was_right
+            assignment.public, worker, answers, sent.comment, sent.seconds, sent.key, was_right
         )
         return self.next(study.id, worker)
 
@@ -458,9 +458,9 @@ class AnnotationService:
         """Claim the next assignment whose pictures can be read. Others are set aside and reported to the lead."""
         assignments = self._studies.assignments
         assignments.lost = frozenset(sha for sha in assignments.lost if not self._is_whole(sha))
-        while (given := assignments.claim(study.id, worker, kind)) is not None and (lost := self._lost(given.item)):
+        while (claimed := assignments.claim(study.id, worker, kind)) is not None and (lost := self._lost(claimed.item)):
             assignments.set_aside(study.id, worker, lost)
-        return given
+        return claimed
 
     def _lost(self, item: Item) -> list[str]:
         """Return the pictures of an item that cannot be read."""
@@ -482,8 +482,8 @@ class AnnotationService:
             of, seen = _training(study), enrolment.training_seen
             if assignment.state != "submitted":
                 return AnnotationStep("training", text, study, seen, max(1, of - seen), assignment, ahead=ahead)
-            explained = feedback(assignment.item, assignment.answers, study.rules.questions)
-            return AnnotationStep("feedback", "", study, seen - 1, of - seen + 1, assignment, explained, ahead)
+            told = feedback(assignment.item, assignment.answers, study.rules.questions)
+            return AnnotationStep("feedback", "", study, seen - 1, of - seen + 1, assignment, told, ahead)
         undo = self._studies.assignments.can_undo(study.id, worker)
         if assignment.item.kind == "quiz":
             done, of = enrolment.quiz_seen, study.rules.eligibility.quiz
@@ -509,20 +509,20 @@ class AnnotationService:
         kind: ItemKind = next_kind(study.rules, worker, items, controls)
         if kind == "item" and study.rules.most_items and items >= study.rules.most_items:
             return None
-        found = self._studies.assignments.ahead(study.id, worker, kind, assignment.id)
-        if found is None and kind == "control":
-            found = self._studies.assignments.ahead(study.id, worker, "item", assignment.id)
-        return found
+        next_item = self._studies.assignments.ahead(study.id, worker, kind, assignment.id)
+        if next_item is None and kind == "control":
+            next_item = self._studies.assignments.ahead(study.id, worker, "item", assignment.id)
+        return next_item
 
     def _without(self, study: Study, worker: str, enrolment: Enrolment, status: Status, text: str) -> AnnotationStep:
         undo = status in ("done", "waiting") and self._studies.assignments.can_undo(study.id, worker)
-        ended = ("", "")
+        completion = ("", "")
         if status in ("done", "closed") and enrolment.items_seen:
             panel = self._studies.panels.get(study.id)
             participant = self._studies.panels.participant(study.id, worker)
-            ended = (panel.code, address_back(panel, participant)) if participant else ended
+            completion = (panel.code, address_back(panel, participant)) if participant else completion
         progress = self._progress(study, worker, enrolment)
-        return AnnotationStep(status, text, study, *progress, undo=undo, completion=ended)
+        return AnnotationStep(status, text, study, *progress, undo=undo, completion=completion)
 
     def _progress(self, study: Study, worker: str, enrolment: Enrolment) -> tuple[int, int]:
         """Return answered and remaining items, with control items: the sum must not change after a control item."""

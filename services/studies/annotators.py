@@ -251,12 +251,12 @@ class PictureTokens:
 
     def image(self, token: str, worker: str) -> str | None:
         """Return the picture behind a token of this worker; None for any other."""
-        found = self._known.get(token)
-        return found[1] if found is not None and found[0] == worker else None
+        owner_and_sha = self._known.get(token)
+        return owner_and_sha[1] if owner_and_sha is not None and owner_and_sha[0] == worker else None
 
     def _token(self, worker: str, sha: str) -> str:
-        drawn = hmac.new(self._secret, f"{worker}\0{sha}".encode(), hashlib.sha256).digest()
-        return base64.urlsafe_b64encode(drawn[:16]).rstrip(b"=").decode()
+        digest = hmac.new(self._secret, f"{worker}\0{sha}".encode(), hashlib.sha256).digest()
+        return base64.urlsafe_b64encode(digest[:16]).rstrip(b"=").decode()
 
 
 class Pictures:

@@ -69,11 +69,11 @@ def _make_anew(studies: Studies, study: Study, disguise: Disguise) -> bool:
     others = [item for item in items if item.kind == "item" or MADE not in item.origin]
     # Training items first: they get the unchanged pictures.
     needed = _shown([item for item in (*training, *controls, *quiz) if MADE in item.origin], rules, disguise, others)
-    there = [item for item in items if item.kind != "item" and MADE in item.origin]
-    if sorted(map(_signature, needed)) == sorted(map(_signature, there)):
+    made = [item for item in items if item.kind != "item" and MADE in item.origin]
+    if sorted(map(_signature, needed)) == sorted(map(_signature, made)):
         return False
-    if there:
-        studies.remove_items(study.id, [item.id for item in there])
+    if made:
+        studies.remove_items(study.id, [item.id for item in made])
     if needed:
         studies.add_items(study.id, needed)
     return True
@@ -119,17 +119,17 @@ def for_more(study: Study, there: Sequence[Item], new: Sequence[NewItem], disgui
 
 def _shown(made: Sequence[NewItem], rules: Rules, disguise: Disguise, there: Sequence[NewItem]) -> list[NewItem]:
     """Disguise made items: no picture equals that of another one, or of what is `there`."""
-    taken = {(what_it_shows(item).image_sha, _look(item)) for item in there}
+    used_looks = {(what_it_shows(item).image_sha, _look(item)) for item in there}
     shown = []
     for item in made:
         picture = item.image_sha
         look = 1 if rules.show_source and picture == item.source_sha else 0
-        while (picture, look) in taken:
+        while (picture, look) in used_looks:
             look += 1
-        taken.add((picture, look))
+        used_looks.add((picture, look))
         if look:
-            worn = {PICTURE: picture, LOOK: look}
-            item = replace(item, image_sha=disguise(picture, look), origin={**item.origin, **worn})
+            disguise_origin = {PICTURE: picture, LOOK: look}
+            item = replace(item, image_sha=disguise(picture, look), origin={**item.origin, **disguise_origin})
         shown.append(item)
     return shown
 
@@ -170,10 +170,10 @@ class Disguises:
 
 def disguised(image: Image.Image, seed: str, number: int = 1) -> Image.Image:
     """Return an RGB image of the same size in another light: of the kind `number`, by amounts drawn with `seed`."""
-    drawn = random.Random(f"disguise\0{seed}" + (f"\0{number}" if number > 1 else ""))
+    chance = random.Random(f"disguise\0{seed}" + (f"\0{number}" if number > 1 else ""))
     light, colour, warmer = LOOKS[(number - 1) % len(LOOKS)]
-    lit = ImageEnhance.Brightness(image.convert("RGB")).enhance(drawn.uniform(*light))
-    lit = ImageEnhance.Color(lit).enhance(drawn.uniform(*colour))
+    lit = ImageEnhance.Brightness(image.convert("RGB")).enhance(chance.uniform(*light))
+    lit = ImageEnhance.Color(lit).enhance(chance.uniform(*colour))
     if warmer:
         red, green, blue = lit.split()
         red = red.point([min(255, round(value * (1 + warmer))) for value in range(256)])

@@ -169,8 +169,8 @@ class StudyDecisions:
         study = self._studies.get(sent.study)
         report = self._analyses.of(study.id).report
         found = cases(report)
-        asked_for = (sent.item, sent.question)
-        place = next((n for n, case in enumerate(found) if (case.item, case.question) == asked_for), None)
+        case_key = (sent.item, sent.question)
+        place = next((n for n, case in enumerate(found) if (case.item, case.question) == case_key), None)
         if place is None:
             raise Missing("This question needs no decision any more: it has a consensus, or waits for votes.")
         question = next(one.question for one in report.questions if one.question.id == sent.question)
@@ -195,8 +195,8 @@ def _scales(report: StudyReport) -> frozenset[str]:
 
 
 def _spread(case: Disagreement) -> int:
-    given = [int(answer) for answer in case.counts]
-    return max(given, default=0) - min(given, default=0)
+    ratings = [int(answer) for answer in case.counts]
+    return max(ratings, default=0) - min(ratings, default=0)
 
 
 def _reason(sent: WorkerDecision) -> str:

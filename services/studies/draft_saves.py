@@ -65,7 +65,7 @@ class DraftSaves:
         for old in list(self._taken)[:-TABS_KEPT]:
             del self._taken[old]
         last = self._last.get(before.id)
-        own = last.earlier if last and last.tab == tab and last.now == form_state(before) else ()
+        own_states = last.earlier if last and last.tab == tab and last.now == form_state(before) else ()
         # A form typed before a question was added lacks it, and must not remove it again.
-        earlier = (*own, form_state(before))[-STATES_KEPT:] if as_typed else ()
+        earlier = (*own_states, form_state(before))[-STATES_KEPT:] if as_typed else ()
         self._last[before.id] = _TabSaves(tab, form_state(after), earlier)

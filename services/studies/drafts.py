@@ -252,8 +252,8 @@ class StudyDrafts:
         study, items = self._studies.get(study_id), self.items(study_id)
         troubles = (*unread, *problems_of(study.rules))
         # `findings` reports what is missing only for valid rules.
-        found = findings(study.rules, items, self.known_workers())
-        return DraftState(study, items, troubles, len(unread), found, self.models(), self.recipes())
+        draft_findings = findings(study.rules, items, self.known_workers())
+        return DraftState(study, items, troubles, len(unread), draft_findings, self.models(), self.recipes())
 
     def known_workers(self) -> tuple[Worker, ...]:
         """Return everybody who ever took part in a study of this workspace."""
@@ -280,9 +280,9 @@ class StudyDrafts:
         sources = dict.fromkeys(item.source_sha for item in items if item.source_sha)
         others: dict[str, None] = {}
         key: PageKey | None = None
-        wanted = ImageFilter(not_in_study=study_id, test_cases=True)
+        not_in_study = ImageFilter(not_in_study=study_id, test_cases=True)
         while len(others) < PICKABLE and (
-            page := self._workspace.catalogue.page(wanted, Order("oldest"), 2 * PICKABLE, after=key).entries
+            page := self._workspace.catalogue.page(not_in_study, Order("oldest"), 2 * PICKABLE, after=key).entries
         ):
             others |= dict.fromkeys(entry.image_sha for entry in page if entry.image_sha not in taken)
             key = page[-1].key
@@ -420,14 +420,14 @@ class StudyDrafts:
             pool = pool_of(catalogue, asked, study.id)
         with in_words():
             candidates = draw(self._workspace, pool, asked, study.rules.seed)
-        asked_of = [question.only_with for question in study.rules.questions]
+        classes = [question.only_with for question in study.rules.questions]
         known = self._workspace.models_under_test.known_classes(pool.model)
-        new = items_of(candidates, asked.sample, pool.model, self._masks, asked_of, known)
+        new = items_of(candidates, asked.sample, pool.model, self._masks, classes, known)
         way = {"random": "at random", "label": "equally of each class", "edit type": "equally of each edit type"}
         short = f" ({asked.count} were asked for)" if len(new) < asked.count else ""
         models = {model_name(name or pool.model): values for name, values in asked.filter.models.items()}
-        meant = replace(asked.filter, models=models).words
-        fitted = f"from {pool.free} that fitted{f' ({meant})' if meant else ''}, seed {study.rules.seed}"
+        filter_words = replace(asked.filter, models=models).words
+        fitted = f"from {pool.free} that fitted{f' ({filter_words})' if filter_words else ''}, seed {study.rules.seed}"
         if pool.reconstructions:
             fitted += f", without {count_of(pool.reconstructions, 'reconstruction')}"
         return new, f"{count_of(len(new), 'image')} drawn {way[asked.how]}{short}, {fitted}"
@@ -526,5 +526,5 @@ def _seed() -> int:
 
 
 def _new(item: Item, origin: Mapping[str, Any] | None = None) -> NewItem:
-    own = {column.name: getattr(item, column.name) for column in fields(NewItem)}
-    return NewItem(**own if origin is None else own | {"origin": origin})
+    values = {column.name: getattr(item, column.name) for column in fields(NewItem)}
+    return NewItem(**values if origin is None else values | {"origin": origin})

@@ -321,14 +321,14 @@ def restore_study(workspace: Workspace, file: Path | bytes) -> tuple[str, str]:
         return data
 
     records = _json(checked(RECORDS, MOST_RECORDS), RECORDS)
-    there = records.get("study")
+    record = records.get("study")
     known = {study.id: study.name for study in workspace.studies.all()}
-    if _is_map(there) and there.get("id") in known:
-        name = known[there["id"]]
+    if _is_map(record) and record.get("id") in known:
+        name = known[record["id"]]
         raise UserError(f"This study is here already, as “{name}”: a file brings back one that is missing.")
-    named = manifest.get("pictures")
+    manifest_pictures = manifest.get("pictures")
     images = {}
-    for name, sha in (named if _is_map(named) else {}).items():
+    for name, sha in (manifest_pictures if _is_map(manifest_pictures) else {}).items():
         images[str(sha)] = workspace.images.add(read_image(checked(str(name), MAX_BYTES)).image)
     left_out = manifest.get("left_out")
     for name, sha in (left_out if _is_map(left_out) else {}).items():

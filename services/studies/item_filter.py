@@ -187,11 +187,11 @@ def note_of(pool: Pool, asked: ItemDraw) -> str:
     left_out = _left_out(pool.reconstructions)
     if not pool.fitting and not pool.unread and not pool.unmeasured:
         return f"No test case of this workspace fits.{left_out}"
-    free, there = pool.free, pool.fitting - pool.free
+    free, in_study = pool.free, pool.fitting - pool.free
     words = f"{free:,} fit"
     if standings := [standing for values in asked.filter.models.values() for standing in values]:
         words += f": {model_name(pool.model) or 'the model under test'} is {' or '.join(standings)}"
-    words += f", besides {there:,} that are in the study already." if there else "."
+    words += f", besides {in_study:,} that are in the study already." if in_study else "."
     if pool.strata:
         sizes = sorted((number, name) for name, number in pool.strata.items())
         words += f" {len(sizes)} groups, from {sizes[0][0]} ({sizes[0][1]}) to {sizes[-1][0]} ({sizes[-1][1]})."
@@ -214,9 +214,9 @@ def _left_out(reconstructions: int) -> str:
 
 def recipes_in(catalogue: Catalogue) -> tuple[tuple[str, str], ...]:
     """Return names and titles of the recipes of the workspace's test cases, the most frequent first."""
-    there = catalogue.facets(ImageFilter(test_cases=True), ("recipe",))["recipe"]
+    recipe_counts = catalogue.facets(ImageFilter(test_cases=True), ("recipe",))["recipe"]
     titles = {recipe.name: recipe.title for recipe in known_recipes()}
-    return tuple((name, titles.get(name, name)) for name in there if name)
+    return tuple((name, titles.get(name, name)) for name in recipe_counts if name)
 
 
 def model_name(key: str) -> str:
@@ -248,9 +248,9 @@ def _shown(mask: NamedMask | None, names: Sequence[str]) -> tuple[str, ...]:
     """Return the classes in a mask, by its names and those of questions; () without a mask."""
     if mask is None:
         return ()
-    there = {n: name for n, name in mask.classes.items() if share(mask.image, [n]) >= LEAST_SHARE}
-    wider = [name for name in names if numbers_of(name, there)]
-    return tuple(dict.fromkeys((*wider, *there.values())))
+    visible = {n: name for n, name in mask.classes.items() if share(mask.image, [n]) >= LEAST_SHARE}
+    wider = [name for name in names if numbers_of(name, visible)]
+    return tuple(dict.fromkeys((*wider, *visible.values())))
 
 
 def _asked(names: Sequence[str]) -> Task:

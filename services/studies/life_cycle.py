@@ -232,13 +232,13 @@ class StudyLifeCycle:
         return new, words
 
     def _make_codes(self, study: Study, sent: MakeCodes) -> NewCodes:
-        made = []
+        codes = []
         for _ in range(sent.codes):
             worker, code = self._studies.workers.add()
             self._studies.workers.enrol(study.id, worker.id)
-            made.append(NewCode(worker.id, code))
-        self._studies.note("workers invited", count_of(len(made), "personal code"), study.id)
-        return NewCodes(study, tuple(made))
+            codes.append(NewCode(worker.id, code))
+        self._studies.note("workers invited", count_of(len(codes), "personal code"), study.id)
+        return NewCodes(study, tuple(codes))
 
     def _enrol(self, study: Study, sent: EnrolWorkers) -> None:
         for worker in self._chosen(sent):

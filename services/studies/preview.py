@@ -98,13 +98,13 @@ def preview_step(studies: Studies, sent: PreviewStep) -> Previewed:
 
 def _way(study: Study, items: tuple[Item, ...]) -> _Way:
     """Return the items in a fixed random order, with control items where `next_kind` puts them."""
-    drawn = random.Random(f"preview {study.rules.seed}")
+    chance = random.Random(f"preview {study.rules.seed}")
     plain = [item for item in items if item.kind == "item"]
     controls = [item for item in items if item.kind == "control"]
     training = [item for item in items if item.kind == "training" and item.expected][: study.rules.training]
     quiz = [item for item in items if item.kind == "quiz"][: study.rules.eligibility.quiz]
-    drawn.shuffle(plain)
-    drawn.shuffle(controls)
+    chance.shuffle(plain)
+    chance.shuffle(controls)
     shown: list[Item] = []
     seen = controls_seen = 0
     while seen < len(plain):
