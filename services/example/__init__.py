@@ -1,1 +1,1 @@
-"""The example workspace: one press fills the studio with drawn scenes and all that can be made of them."""
+"""The example workspace: one press fills the studio with drawn scenes and everything made from them."""

@@ -1,7 +1,7 @@
 """The example workspace: one press makes a bit of everything, so that each page has something to show.
 
-It is made by the acts that people use: batches of drawn scenes, reviews, test sets, control sets, readings of the
-models under test, and a study. Each step finds what is there already, so a stopped example goes on from there.
+It uses people's commands: batches of drawn scenes, reviews, test sets, control sets, predictions of the models under
+test, and a study. Each step finds existing results, so a stopped example resumes.
 """
 
 from __future__ import annotations
@@ -44,26 +44,26 @@ from storage.workspace import Workspace
 MAKING, REMOVING = "making", "removing"
 ABOUT = "example"
 PROFILE = "demo"
-"""The profile whose models know drawn scenes."""
+"""Profile whose models know drawn scenes."""
 LOOK_SECONDS = 0.2
-"""Seconds between two looks at work that the example waits for."""
+"""Seconds between two checks of work that the example waits for."""
 STOP_SECONDS = 60.0
-"""Seconds that work has to come to rest once the example was stopped."""
+"""Maximum seconds for work to end after the example was stopped."""
 SURE = 0.1
-"""Share of the work after which the time that is left can be told."""
+"""Share of the work after which the remaining time can be estimated."""
 SEEDS = 10**6
 NAMES: Mapping[TaskKind, str] = {"classification": "Example: drawn things", "segmentation": "Example: drawn streets"}
-"""Of batches and test sets."""
+"""Names of batches and test sets."""
 STUDY_NAME = "Example: drawn things (simulated votes)"
 SIMULATED = "This study is an example. Its votes are simulated: no person gave them."
 NOTE = "Made by the example workspace from drawn scenes. Its reviews are no person's."
 ACCEPTED, REJECTED = 0.65, 0.15
-"""Shares of the test cases that are accepted and rejected. The others are left for whoever tries the review."""
+"""Shares of accepted and rejected test cases. The others are left for trying the review."""
 _PLAN = Path(__file__).with_name("plan.txt")
 TYPES: Mapping[TaskKind, str] = {"classification": 'types = { weather = 2, "time of day" = 1 }', "segmentation": ""}
-"""Edits that are drawn. The classifier saw fair days alone, so that its example asks where it may be weak."""
+"""Types of edits drawn. The classifier saw only fair days, so these edits test a likely weakness."""
 Tell = Callable[[float], None]
-"""Hears of the share of a step that is done, 0 to 1. What it raises ends the step."""
+"""Called with the share of a step that is done, 0 to 1. What it raises ends the step."""
 
 
 class MakeExample(Command, name="make-example"):
@@ -86,16 +86,16 @@ class ShowExample(Query, name="show-example"):
 
 @dataclass(frozen=True)
 class ExampleSize:
-    """The size of the example."""
+    """Size of the example."""
 
     scenes: int = 30
-    """Of each kind of task."""
+    """Number of scenes of each kind of task."""
     captions: int = 2
-    """Test cases of a scene."""
+    """Test cases per scene."""
     steps: int = 4
-    """Denoising steps of an image."""
+    """Denoising steps per image."""
     judged: int = 24
-    """Images of the study."""
+    """Images in the study."""
 
 
 @dataclass(frozen=True)
@@ -104,9 +104,9 @@ class ExampleSet:
 
     title: str
     version: int
-    """The number of its version."""
+    """Number of its version."""
     model: str
-    """The key of the model under test that read it."""
+    """Key of the model under test that read it."""
 
 
 State = Literal["none", "making", "removing", "unfinished", "made"]
@@ -114,29 +114,29 @@ State = Literal["none", "making", "removing", "unfinished", "made"]
 
 @dataclass(frozen=True)
 class ExampleView:
-    """The example as it is at one moment."""
+    """A snapshot of the example."""
 
     state: State
     doing: str = ""
-    """The step that is at work, in words."""
+    """Current step in words."""
     step: int = 0
     """Its number, from 1; 0 before the first."""
     steps: int = 0
     share: float | None = None
-    """Of the work that is done, 0 to 1. None if it cannot be told."""
+    """Share of the work that is done, 0 to 1; None if unknown."""
     seconds_left: float | None = None
     stopping: bool = False
     problem: str = ""
     """Why it stopped, or was not removed, in one sentence."""
     kept: str = ""
-    """What the last removal left in place and why; "" for nothing."""
+    """What the last removal kept, and why; "" for nothing."""
     sets: tuple[ExampleSet, ...] = ()
     study: str = ""
-    """The id of its study; "" for none yet."""
+    """Id of its study; "" if there is none yet."""
 
     @property
     def active(self) -> bool:
-        """Whether something is at work."""
+        """Return True while it is being made or removed."""
         return self.state in ("making", "removing")
 
 
@@ -146,10 +146,10 @@ class Step:
 
     words: str
     weight: int
-    """About how many tenths of a second it takes."""
+    """Approximate duration in tenths of a second."""
     is_done: Callable[[], bool]
     act: Callable[[Tell], None]
-    """Does the step, and tells the share that is done. What telling raises ends it."""
+    """Does the step and reports the share done. What the report raises ends it."""
 
 
 class ExampleWorkspace:
@@ -165,18 +165,18 @@ class ExampleWorkspace:
         evaluations: EvaluationService,
         changes: Changes | None = None,
     ) -> None:
-        """One can be made where `batches` draw scenes."""
+        """An example can be made if `batches` can draw scenes."""
         self._workspace, self._profile, self._commands = workspace, profile, commands
         self._jobs, self._batches, self._evaluations = jobs, batches, evaluations
         self.size = ExampleSize()
         self.new_seed: Callable[[], int] = lambda: secrets.randbelow(SEEDS)
-        """Gives the seed of the next example."""
+        """Returns the seed of the next example."""
         self.work = WorkQueue(changes, name="the example workspace")
-        """What is made or removed; at most one piece is at work."""
+        """Queue of making and removing; at most one piece is active."""
         self._at: tuple[str, int, int] = ("", 0, 0)
-        """The step that is at work in words, its number, and how many there are."""
+        """Current step in words, its number, and the number of steps."""
         self._kept = ""
-        """What the last removal left in place."""
+        """What the last removal kept."""
         self._closing = False
 
     def register(self, commands: Commands) -> None:
@@ -187,13 +187,13 @@ class ExampleWorkspace:
 
     @property
     def offered(self) -> bool:
-        """Whether this studio can make one: it takes the models of the demo, and who draws scenes for them."""
+        """Return True if this studio can make one, which requires the demo's models and a drawer of scenes."""
         return self._batches.scenes is not None
 
-    # Doing
+    # Commands
 
     def make(self) -> ExampleView:
-        """Begin to make the example, or go on with it. Raises UserError if none is offered, or it is being removed."""
+        """Begin to make the example, or resume it. Raises UserError if none is offered, or it is being removed."""
         if not self.offered:
             raise UserError("The example is drawn by the demo's own models: start the studio with the profile “demo”.")
         if self.work.going_on(REMOVING, ABOUT) is not None:
@@ -203,40 +203,40 @@ class ExampleWorkspace:
         return self.view()
 
     def stop(self) -> ExampleView:
-        """Have the making stop. Again, or where nothing is made, changes nothing."""
+        """Stop making the example, if it is being made."""
         going_on = self.work.going_on(MAKING, ABOUT)
         if going_on is not None:
             self.work.cancel(going_on.id)
         return self.view()
 
     def remove(self) -> ExampleView:
-        """Begin to remove what the example made; a making that goes on is stopped first."""
+        """Begin to remove everything that the example made; making it is stopped first."""
         self.stop()
         if self._workspace.example.record() is not None or self._at_work() is not None:
             self.work.begin(REMOVING, ABOUT, self._remove)
         return self.view()
 
     def wait(self, seconds: float) -> ExampleView:
-        """Return the view once nothing is at work, or after so many seconds."""
+        """Return the view once no work is active, or after this many seconds."""
         at_work = self._at_work()
         if at_work is not None:
             self.work.wait(at_work.id, seconds)
         return self.view()
 
     def close(self) -> None:
-        """Stop what is at work. It goes on later."""
+        """Stop the current work. It can be resumed later."""
         self._closing = True
         self.work.close()
 
-    # Looking
+    # Queries
 
     @property
     def active(self) -> bool:
-        """Whether something is made or removed now."""
+        """Return True while it is being made or removed."""
         return self._at_work() is not None
 
     def view(self) -> ExampleView:
-        """Return the example as it is now."""
+        """Return the current state of the example."""
         record, at_work = self._workspace.example.record(), self._at_work()
         latest = next(iter(self.work.of(ABOUT)), None)
         problem = latest.error if latest is not None and latest.state == "failed" else ""
@@ -276,7 +276,7 @@ class ExampleWorkspace:
         self._at = ("looking at what is there", 0, 0)
         on_count(0, 0)
         record = self._workspace.example.begin(self.new_seed())
-        if record.finished:  # what a person took out of it since is not made again
+        if record.finished:  # parts that a person removed are not made again
             return
         steps = [step for step in self._steps(record) if not step.is_done()]
         total, before = sum(step.weight for step in steps), 0
@@ -322,7 +322,7 @@ class ExampleWorkspace:
         yield Step("making a study with simulated votes", 20, self._is_voted, partial(self._vote, record.seed))
 
     def _folder(self, kind: TaskKind, seed: int) -> Path:
-        """The folder of the scenes. Its name says what is drawn there when the batch is planned."""
+        """Return the folder of the scenes, whose name determines them when the batch is planned."""
         assert self._batches.scenes is not None
         return self._batches.scenes.folder / f"{kind}-{self.size.scenes}-{seed}"
 
@@ -343,7 +343,7 @@ class ExampleWorkspace:
         )
 
     def _batch(self, kind: TaskKind) -> int | None:
-        """The number of a batch, also where it was made and not recorded yet."""
+        """Return the number of a batch, also if it was made but not yet recorded."""
         record = self._workspace.example.record()
         if record is None or not self.offered:
             return None
@@ -373,7 +373,7 @@ class ExampleWorkspace:
             tell(min(1.0, done / (sources + self.size.scenes * self.size.captions)))
 
         def stop() -> None:
-            with suppress(UserError):  # it is over by now
+            with suppress(UserError):  # already over
                 self._batches.pause(number)
 
         self._until(is_over, look, stop)
@@ -384,7 +384,7 @@ class ExampleWorkspace:
     # Reviews and test sets
 
     def _versions(self, record: ExampleRecord | None = None) -> dict[TaskKind, SetVersion]:
-        """The released versions of the example's test sets, by the kind of their task."""
+        """Return the released versions of the example's test sets, by kind of task."""
         record = record or self._workspace.example.record()
         sets = self._sets(record) if record is not None else {}
         return {kind: held.versions[0] for kind, held in sets.items() if held.latest is not None}
@@ -405,8 +405,8 @@ class ExampleWorkspace:
         self._commands.do(ReleaseTestSet(test_set=made, note=NOTE))
 
     def _review(self, kind: TaskKind) -> list[int]:
-        """Accept the test cases that fail the fewest checks and reject some that fail most, but for those that somebody
-        decided about. Return those that are accepted.
+        """Accept the test cases that fail the fewest checks and reject some that fail most, except those already
+        decided. Return the accepted ones.
         """
         number = self._batch(kind)
         assert number is not None
@@ -464,7 +464,7 @@ class ExampleWorkspace:
     def _study(self) -> Study | None:
         record = self._workspace.example.record()
         if record is not None and record.study:
-            with suppress(UserError):  # a draft that was deleted
+            with suppress(UserError):  # a deleted draft
                 return self._workspace.studies.get(record.study)
         return None
 
@@ -482,7 +482,7 @@ class ExampleWorkspace:
             study = studies.get(made)
         if not study.votes:
             items = studies.items(study.id)
-            # A check that cannot tell is doubt enough for the simulated crew to find an image invalid.
+            # An undecided check is doubt enough for the simulated crew to find an image invalid.
             cases = [item.test_case for item in items if item.test_case is not None]
             valid = {one: all(check.passed for check in checks) for one, checks in self._checks(cases).items()}
             studies.import_votes(study.id, simulated_votes(study.rules, items, valid, seed))
@@ -527,10 +527,10 @@ class ExampleWorkspace:
                 found.append(version.test_set)
         return found
 
-    # Waiting for work of others
+    # Waiting for other work
 
     def _until_over(self, queue: WorkQueue, number: int, look: Callable[[WorkView], None]) -> WorkView:
-        """Wait until work is over; look at it meanwhile. Raises UserError where it failed or was cancelled."""
+        """Wait until work is over, calling `look` meanwhile. Raises UserError if it failed or was cancelled."""
         self._until(
             lambda: not queue.view(number).active, lambda: look(queue.view(number)), lambda: queue.cancel(number)
         )
@@ -540,7 +540,7 @@ class ExampleWorkspace:
         return view
 
     def _until(self, is_over: Callable[[], bool], look: Callable[[], None], stop: Callable[[], object]) -> None:
-        """Wait until something is over. What `look` raises has it stopped, and is raised once it has come to rest."""
+        """Wait for the end of work. An error of `look` stops the work, and is raised after its end."""
         while not is_over():
             try:
                 look()
@@ -554,7 +554,7 @@ class ExampleWorkspace:
 
 
 def kept_in_words(kept: Kept) -> str:
-    """What a removal left in place, and why, in a sentence or two; "" for nothing."""
+    """Return what a removal kept, and why, in a sentence or two; "" for nothing."""
     said = []
     if kept.test_sets:
         named = few_names([f"“{name}”" for name in kept.test_sets])

@@ -1,6 +1,4 @@
-"""Simulated votes for the study of the example. They are stored as votes that came from elsewhere, under names that say
-that they are simulated.
-"""
+"""Simulated votes for the study of the example, stored as imported votes under names that call them simulated."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ def simulated_votes(
 ) -> Iterator[ImportedVote]:
     """Yield the votes of a simulated crew on the items and control items of a study, the last one given at `end`.
 
-    Each item gets as many votes as the rules ask for. `is_valid` says by test case whether an image is valid.
+    Each item gets as many votes as the rules require. `is_valid` says by test case whether an image is valid.
     """
     chance = random.Random(f"example votes {seed}")
     voted: list[tuple[int, Item]] = []

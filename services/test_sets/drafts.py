@@ -1,4 +1,4 @@
-"""Making a test set: its draft is filled, labelled, parted into splits, and released. Each thing is a command."""
+"""Commands that make a test set: fill its draft, label and split it, and release it."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from storage.test_sets.test_sets import LONGEST_NOTE, Removed, checked_note
 from storage.workspace import Workspace
 
 NEAR_DUPLICATES = "near-duplicate distance"
-"""The threshold that a release with splits adds to those that are given."""
+"""Threshold that a release with splits adds to the given ones."""
 MOST_AT_ONCE = 100_000
-"""Images that one command names."""
+"""Maximum images in one command."""
 MOST_THRESHOLDS = 100
 MOST_UNDONE = 4
-"""Removals of images that can still be undone. The latest ones are kept in memory."""
+"""Removals of images that can be undone. The latest are kept in memory."""
 
 
 Images = Annotated[
@@ -144,66 +144,66 @@ class ReleaseTestSet(SetCommand, name="release-test-set"):
 
 @dataclass(frozen=True)
 class Added:
-    """What came of adding test cases."""
+    """Result of adding test cases."""
 
     added: int
-    """Images that came new, sources among them."""
+    """Number of new images, including sources."""
     already: int
-    """Pictures that were in the draft, or there twice."""
+    """Number of pictures already in the draft, or given twice."""
     left_out: int = 0
-    """Entries that are not in the catalogue."""
+    """Number of entries that are not in the catalogue."""
 
 
 @dataclass(frozen=True)
 class SplitResult:
-    """How a draft was parted."""
+    """Result of splitting a draft."""
 
     groups: int
-    """Groups of images that stay together."""
+    """Number of groups of images that stay together."""
     splits: Mapping[str, int]
-    """Images by split."""
+    """Number of images by split."""
     labels: Mapping[str, Mapping[str, int]]
-    """Images by split and label."""
+    """Number of images by split and label."""
     compared: bool = True
-    """All sources were compared with each other. In a preview it may be False: the split itself then finds those that
-    look alike."""
+    """True if all sources were compared with each other. It may be False in a preview: the split itself then finds
+    similar ones."""
 
 
 @dataclass(frozen=True)
 class Parted:
-    """What came of parting a draft by task."""
+    """Result of dividing a draft by task."""
 
     test_set: str
-    """The id of the new set."""
+    """Id of the new set."""
     name: str
     task: TaskKind
-    """That of its images."""
+    """Task of its images."""
     moved: int
-    """Images that are in its draft, sources among them."""
+    """Number of images in its draft, including sources."""
 
 
 @dataclass(frozen=True)
 class Obstacle:
-    """One thing for which a release of a draft is refused."""
+    """A reason against the release of a draft."""
 
     kind: Literal["empty", "not accepted", "no split", "leak", "unchanged"]
     sentence: str
     images: tuple[str, ...] = ()
-    """Those that it is about, by their hashes; () for the whole draft."""
+    """Hashes of the images concerned; () for the whole draft."""
 
 
 @dataclass(frozen=True)
 class Readiness:
-    """What is known, without opening a file, of whether a draft can be released."""
+    """What is known, without opening a file, about whether a draft can be released."""
 
     obstacles: tuple[Obstacle, ...]
     """In the order in which a release would refuse them."""
     not_compared: int
-    """Sources, and images whose source is elsewhere, whose looks were not worked out yet; a release compares them with
-    the others.
+    """Number of sources, and of images with an external source, without hashes yet; a release compares them with the
+    others.
     """
     tasks: Mapping[TaskKind, tuple[str, ...]]
-    """Its images by task, where they are of two; a model is tested on one of them. Nothing is refused for it."""
+    """Its images by task, if there are two; a model is tested on one. No reason to refuse a release."""
 
 
 class TestSetDrafts:
@@ -225,12 +225,12 @@ class TestSetDrafts:
         commands.add(ReleaseTestSet, self._release)
 
     def begin(self, reference: str) -> SetVersion:
-        """A draft of the next version, with what is in this one. Raises UserError where there is a draft already."""
+        """Begin a draft of the next version from this one. Raises UserError if there is a draft already."""
         return self._sets.begin_draft(version_of(self._workspace, reference).number)
 
     @does
     def add_chosen(self, sent: AddToTestSet) -> Added:
-        """Raises UserError where nothing is named, and where a filter finds other than the expected number."""
+        """Raise UserError if nothing is named, or if the filter's number of images differs from the expected one."""
         named = [*sent.entries, *self._found(sent)]
         of_entries = self._workspace.catalogue.test_cases(named)
         brought = [entry_of(image, name) for name, image in self._workspace.imports.of_entries(named)]
@@ -256,7 +256,7 @@ class TestSetDrafts:
         return self._put(draft_of(self._workspace, test_set), self._entries(cases, sources))
 
     def _entries(self, cases: Iterable[int], sources: bool) -> list[SetEntry]:
-        """Test cases as they stand in a test set, and behind them their sources, each once."""
+        """Return test cases as entries of a test set, followed by their sources, each once."""
         found = self._sets.cases(cases)
         masks: dict[tuple[str, tuple[int, int]], str] = {}
         entries = [self._entry(case, masks) for case in found]
@@ -286,7 +286,7 @@ class TestSetDrafts:
 
     @does
     def put_back(self, sent: PutBackInTestSet) -> dict[str, int]:
-        """Raises UserError for a removal that is forgotten, or of another draft."""
+        """Raise UserError for a removal that is forgotten, or of another draft."""
         draft, held = self._draft(sent), self._removals.get(sent.removal)
         if held is None or held[0] != draft.number:
             raise UserError(
@@ -298,7 +298,7 @@ class TestSetDrafts:
 
     @does
     def part(self, sent: PartTestSet) -> Parted:
-        """Raises UserError for a draft whose images are of one task. A source of both is in both sets then."""
+        """Divide a draft by task; a source of both tasks is then in both sets. Raises UserError for one task only."""
         draft = self._draft(sent)
         tasks = self._sets.tasks(draft.number)
         if len(tasks) < 2:
@@ -315,7 +315,7 @@ class TestSetDrafts:
         return Parted(new.test_set, new.set_name, task, new.entries)
 
     def _free_name(self, name: str, task: TaskKind) -> str:
-        """A name for the images of a task of a set, such as “Birds (segmentation)”, that no set has."""
+        """Return an unused set name for the images of a task, such as “Birds (segmentation)”."""
         taken = {known.casefold() for known in self._sets.names().values()}
         ends = (f" ({task})" if number == 1 else f" ({task} {number})" for number in count(1))
         names = (f"{name[: LONGEST_NAME - len(end)].rstrip()}{end}" for end in ends)
@@ -323,24 +323,24 @@ class TestSetDrafts:
 
     @does
     def relabel(self, sent: RelabelInTestSet) -> dict[str, int]:
-        """Raises UserError for an image that is not in the draft."""
+        """Raise UserError for an image that is not in the draft."""
         return {"relabelled": self._sets.relabel(self._draft(sent).number, sent.images, sent.label)}
 
     @does
     def set_split(self, sent: SetSplitInTestSet) -> dict[str, int]:
-        """Raises UserError for an image that is not in the draft."""
+        """Raise UserError for an image that is not in the draft."""
         splits = dict.fromkeys(sent.images, sent.split)
         return {"resplit": self._sets.set_splits(self._draft(sent).number, splits)}
 
     def split(self, sent: SplitTestSet, on_count: OnCount | None = None) -> SplitResult:
-        """Raises UserError for an empty draft, without shares, and where what should be kept leaks already."""
+        """Split a draft. Raises UserError for an empty draft, without shares, or if splits to keep leak already."""
         draft, entries = self._to_split(sent)
         found, result = _split(sent, entries, self._units(entries, on_count))
         self._sets.set_splits(draft.number, found)
         return result
 
     def preview(self, sent: SplitTestSet) -> SplitResult:
-        """Return what `split` would give, as far as it is known without opening a file. Raises UserError as `split`."""
+        """Return the result of `split`, as far as it is known without opening a file. Raises UserError as `split`."""
         _, entries = self._to_split(sent)
         units, compared = self._known_units(entries)
         return replace(_split(sent, entries, units)[1], compared=compared)
@@ -353,7 +353,7 @@ class TestSetDrafts:
         return draft, entries
 
     def release(self, sent: ReleaseTestSet, on_count: OnCount | None = None) -> SetVersion:
-        """Raises UserError for what must not be released, saying what; the draft is then as it was."""
+        """Release a draft. Raises UserError with the obstacle, and leaves the draft unchanged."""
         draft = self._draft(sent)
         thresholds = {" ".join(name.split()): float(value) for name, value in sent.thresholds.items()}
         _check_thresholds(thresholds)
@@ -368,7 +368,7 @@ class TestSetDrafts:
         return self._sets.release(draft.number, expected, note, thresholds)
 
     def warning(self, version: SetVersion) -> str:
-        """A sentence about a released version with images of two tasks; "" for one of one task."""
+        """Return a sentence for a released version with images of two tasks, else ""."""
         tasks = self._sets.tasks(version.number)
         if len(tasks) < 2:
             return ""
@@ -382,7 +382,7 @@ class TestSetDrafts:
         return {**version_facts(version), "warning": self.warning(version)}
 
     def readiness(self, draft: SetVersion) -> Readiness:
-        """Whether a draft can be released, as far as it is known at once; worked out anew when anything was saved."""
+        """Return whether a draft can be released, as far as known at once; cached until something is saved."""
         saved, known = self._workspace.saved(), self._ready
         if known is not None and known[:2] == (draft.number, saved):
             return known[2]
@@ -401,7 +401,7 @@ class TestSetDrafts:
         return draft_of(self._workspace, sent.test_set)
 
     def _entry(self, case: CaseOfSet, masks: dict[tuple[str, tuple[int, int]], str]) -> SetEntry:
-        """`masks` holds those that were brought to the size of an image."""
+        """Return the entry of a test case. `masks` caches those scaled to the size of an image."""
         mask = case.mask
         if mask is not None and case.image_size != case.source_size:
             key = (mask, case.image_size)
@@ -417,15 +417,15 @@ class TestSetDrafts:
         return units_of(entries, {sha: held.perceptual for sha, held in hashes.items()}, twins)
 
     def _known_units(self, entries: Sequence[SetEntry]) -> tuple[tuple[Unit, ...], bool]:
-        """The groups as far as pictures were compared before, and whether all of them were."""
+        """Return the groups by earlier comparisons, and True if all pictures were compared."""
         compared = compared_of(self._workspace, entries)
         hashes, twins = self._sets.hashes(compared), self._twins.get(frozenset(compared))
         units = units_of(entries, {sha: held.perceptual for sha, held in hashes.items()}, twins or ())
         return units, twins is not None and len(hashes) == len(compared)
 
     def not_accepted(self, test_set: str) -> tuple[int, ...]:
-        """Return the numbers in the catalogue of those images of a draft that are not accepted. Raises UserError for an
-        unknown set and one without a draft.
+        """Return the catalogue numbers of images of a draft that are not accepted. Raises UserError for an unknown set
+        and one without a draft.
         """
         draft = draft_of(self._workspace, test_set)
         cases, brought = self._sets.not_accepted(draft.number), self._sets.brought_not_accepted(draft.number)
@@ -439,7 +439,7 @@ class TestSetDrafts:
         units: Callable[[], Sequence[Unit]],
         thresholds: Mapping[str, float] | None = None,
     ) -> Iterator[Obstacle]:
-        """Yield what stands against a release. Without `thresholds` only images are compared with the parent's."""
+        """Yield the obstacles to a release. Without `thresholds` only images are compared with the parent's."""
         if not entries:
             yield Obstacle("empty", f"“{draft.set_name}” has no images yet: add some first.")
             return
@@ -458,7 +458,7 @@ class TestSetDrafts:
 
 
 def two_tasks(tasks: Mapping[TaskKind, Sequence[str]]) -> str:
-    """Images by task in words, such as "40 images of classification and 2 of segmentation"."""
+    """Return images by task in words, such as "40 images of classification and 2 of segmentation"."""
     (first, images), (second, others) = sorted(tasks.items(), key=lambda held: (-len(held[1]), held[0]))
     return f"{count_of(len(images), 'image')} of {first} and {len(others):,} of {second}"
 
@@ -466,7 +466,7 @@ def two_tasks(tasks: Mapping[TaskKind, Sequence[str]]) -> str:
 def _split(
     sent: SplitTestSet, entries: Sequence[SetEntry], units: Sequence[Unit]
 ) -> tuple[dict[str, Split], SplitResult]:
-    """The split of each image by its hash, and that in numbers. Raises UserError as `TestSetDrafts.split` does."""
+    """Return the split of each image by hash, and the counts. Raises UserError as `TestSetDrafts.split`."""
     shares: dict[Split, float] = {"train": sent.train, "validation": sent.validation, "test": sent.test}
     if not any(shares.values()):
         raise UserError("Say how large the splits are, such as 0.8 for train and 0.2 for test.", field="train")
@@ -502,7 +502,7 @@ def _check_thresholds(thresholds: Mapping[str, float]) -> None:
 def _not_accepted(
     entries: Sequence[SetEntry], cases: Mapping[int, str], brought: Mapping[str, str]
 ) -> Iterator[Obstacle]:
-    """By test case, and by image that was brought in, what was decided instead."""
+    """Yield an obstacle for unaccepted images, given with their verdicts by test case and by imported image."""
     verdicts = [*cases.values(), *brought.values()]
     if not verdicts:
         return

@@ -1,4 +1,4 @@
-"""A version as files: its images one by one, with all that is known of each now."""
+"""The images of a version as files, one by one, with everything currently known of each."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def export_version(
     progress: OnProgress | None = None,
     licences: Mapping[str, str] | None = None,
 ) -> Path:
-    """Write a released version as files (see `formats`), and give the folder. `licences` are those of models
-    by their name in the lineage, beside those of the shipped profiles; of others the card says that none is known.
+    """Write a released version as files (see `formats`), and return the folder. `licences` are those of models by name
+    in the lineage, in addition to the shipped profiles'; the card names models without a known one.
 
-    Raises UserError for a draft, which may be another set tomorrow, and as `formats.exporting.export`.
+    Raises UserError for a draft, which may change tomorrow, and as `formats.exporting.export`.
     """
     if version.is_draft:
         raise UserError(f"“{version.words}” is a draft: release it, then export the version.", field="version")
@@ -60,8 +60,8 @@ def export_version(
 
 
 def _from_lineage(facts: Mapping[str, Any], name: str) -> str:
-    """The model or method that drew an image, or "" if its facts do not name one. Facts of an import may have any
-    shape.
+    """Return the model or method that drew an image, or "" if its facts do not name one. Facts of an import may have
+    any shape.
     """
     lineage = facts.get("lineage")
     value = lineage.get(name) if isinstance(lineage, dict) else None
@@ -69,7 +69,7 @@ def _from_lineage(facts: Mapping[str, Any], name: str) -> str:
 
 
 def _licences(models: Sequence[str], given: Mapping[str, str]) -> dict[str, str]:
-    """The licence of each model, "" where none is known."""
+    """Return the licence of each model, "" if unknown."""
     known = dict(given)
     for name in profile_names() if set(models) - known.keys() else ():
         known = {**load_profile(name).drawing_licences(), **known}
@@ -77,7 +77,7 @@ def _licences(models: Sequence[str], given: Mapping[str, str]) -> dict[str, str]
 
 
 class VersionImages:
-    """The images of a version. What is said of them is read when it is asked for."""
+    """The images of a version. Their metadata is read on request."""
 
     def __init__(self, workspace: Workspace, version: SetVersion) -> None:
         self._workspace, self._version = workspace, version
@@ -91,7 +91,7 @@ class VersionImages:
             yield from self._examples(entries[start : start + _AT_ONCE])
 
     def of(self, some: Sequence[Example]) -> Iterator[Example]:
-        """Some of them again, in their order, with all that is known of them."""
+        """Return some of them again, in their order, with all metadata."""
         return self._examples([self._entries[example.sha] for example in some])
 
     def _examples(self, entries: Sequence[SetEntry]) -> Iterator[Example]:
@@ -122,12 +122,12 @@ class VersionImages:
 
 
 _packet = lru_cache(maxsize=64)(xmp)
-"""The XMP packet of a method: one string for all images of it."""
+"""The XMP packet of a method, shared by all its images."""
 
 
 def _is_drawn(entry: SetEntry, said: Mapping[str, Any]) -> bool:
-    """True if something says that a machine drew the image: its test case, or for an imported one its original, its
-    edits or its lineage. A photograph that a person imported has none of these.
+    """Return True if a machine seems to have drawn the image: it has a test case, or an imported one has an original,
+    edits or a lineage. An imported photograph has none of these.
     """
     if entry.role == "source":
         return False
@@ -136,7 +136,7 @@ def _is_drawn(entry: SetEntry, said: Mapping[str, Any]) -> bool:
 
 
 def origin_of(image: ImportedImage, import_name: str) -> dict[str, Any]:
-    """Where an image of a test set comes from that was brought in, and all that its files said of it."""
+    """Return the origin of an imported image of a test set, with all metadata of its files."""
     said: dict[str, Any] = {"import": import_name, **cells(image, "name caption new_caption")}
     said |= {"edits": [to_plain(edit) for edit in image.edits], "edit_types": list(image.edit_types)}
     said["facts"] = dict(image.facts)
@@ -149,7 +149,7 @@ def _said_of(known: CaseFacts, captions: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _brought(origin: Mapping[str, Any], source: str, captions: Mapping[str, str]) -> dict[str, Any]:
-    """What an example says of an image that was brought in, as `origin_of` has kept it, or of a source."""
+    """Return the metadata of an imported image, as stored by `origin_of`, or of a source."""
     return {
         "caption": origin.get("caption") or captions.get(source, ""),
         "new_caption": origin.get("new_caption", ""),
@@ -160,6 +160,6 @@ def _brought(origin: Mapping[str, Any], source: str, captions: Mapping[str, str]
 
 
 def stem_of(entry: SetEntry) -> str:
-    """The name of its file without an ending: the same in every workspace, and never a path."""
+    """Return the stem of its file name: the same in every workspace, and never a path."""
     words = re.sub(r"[^a-z0-9]+", "-", entry.label.lower())[:_LONGEST_STEM].strip("-")
     return f"{words or 'image'}-{entry.image[:16]}"

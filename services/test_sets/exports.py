@@ -1,7 +1,7 @@
-"""Released versions as a zip each, for whoever sits at a browser: written in the background, and kept for an hour.
+"""Released versions as zip files for browsers: written in the background, and kept for an hour.
 
-The files are written below the workspace, where there is room for a copy of its images, and are packed without
-compression, since pictures are compressed already. The same version in the same format gives the same bytes.
+The files are written in the workspace, on a disk with room for a copy of its images, and packed without compression,
+since pictures are compressed already. The same version in the same format gives the same bytes.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from services.work_queue import WorkQueue, WorkView
 from storage.workspace import Workspace
 
 FORMAT_TITLES = {name: layout.title for name, layout in LAYOUTS.items()}
-"""The formats of images that come in, by their names in commands."""
+"""Titles of the formats of imported images, by name in commands."""
 WRITTEN = tuple(name for name, layout in LAYOUTS.items() if layout.write is not None)
-"""The formats that a test set can be written in."""
+"""Formats that a test set can be written in."""
 FOLDER = "exports"
-"""Below the workspace. No backup takes it, and nothing in it is missed."""
+"""Folder in the workspace, excluded from backups; its content can always be made again."""
 _ABOUT = "export.json"
-"""What is exported, in the folder of an export: its format and version."""
+"""File in the folder of an export with its format and version."""
 _LONGEST_STEM = 60
 _PIECE = 1 << 20
 _TIME = (1980, 1, 1, 0, 0, 0)
-"""The earliest that a zip can say: the time of an export is written nowhere, so that it can be repeated."""
+"""The earliest time that a zip can hold: no export stores its time, so that it can be repeated exactly."""
 
 
 @dataclass(frozen=True)
@@ -47,35 +47,35 @@ class ReadyExport:
     """A zip that can be fetched."""
 
     version: str
-    """Its id."""
+    """Id of the version."""
     layout: str
     file: Path
     name: str
-    """What it is called where it is saved."""
+    """Suggested file name."""
     size: int
-    """Bytes."""
+    """Size in bytes."""
 
 
 class SetExports:
-    """Exports of one workspace, one after the other. All methods may be called from any thread."""
+    """Exports of one workspace, one by one. All methods may be called from any thread."""
 
     def __init__(self, workspace: Workspace, changes: Changes | None = None) -> None:
         self._workspace = workspace
         self._queue = WorkQueue(changes, _let_go)
         self.view, self.cancel, self.close = self._queue.view, self._queue.cancel, self._queue.close
-        """Look at an export, stop it or take its zip away, or stop all and take all zips away. The first two raise
-        Missing for one that is not known any more.
+        """View an export, cancel it or delete its zip, or close all and delete all zips. The first two raise Missing
+        for an unknown one.
         """
         self._lock = threading.Lock()
         self._waited: dict[int, int] = {}
-        """How many wait for each export that nobody wants but who waits for it."""
+        """Number of waiters of each export that only they want."""
         self._tell_what_was_lost()
 
     def start(self, reference: str, layout: str, waits: bool = False) -> WorkView:
-        """Begin an export of a released version; where the same is being made or is there, that one is given.
+        """Begin an export of a released version, or return the same one in progress or finished.
 
-        Who `waits` for it calls `leave` in the end. Raises UserError for an unknown version, a draft, an unknown
-        format, and where too much waits.
+        A caller that `waits` calls `leave` at the end. Raises UserError for an unknown version, a draft, an unknown
+        format, or if too much waits.
         """
         version = version_of(self._workspace, reference)
         if version.is_draft:
@@ -96,22 +96,22 @@ class SetExports:
             return self._queue.view(number)
 
     def leave(self, number: int, wanted: bool = False) -> None:
-        """Wait for an export no longer. It is stopped where nobody else wants it, unless it is `wanted` later."""
+        """Stop waiting for an export. It is cancelled if nobody else wants it, unless it is `wanted` later."""
         with self._lock:
             left = self._waited.pop(number, 0) - 1
             if left > 0 and not wanted:
                 self._waited[number] = left
             elif left == 0 and not wanted:
-                with suppress(Missing):  # a page has taken it away
+                with suppress(Missing):  # a page has removed it
                     if self._queue.view(number).active:
                         self._queue.cancel(number)
 
     def of(self, version: SetVersion) -> Sequence[WorkView]:
-        """The exports of a version that are made, or are there; the latest first."""
+        """Return the exports of a version in progress or finished, the latest first."""
         return self._queue.of(version.id) if version.id else ()
 
     def ready(self, number: int) -> ReadyExport:
-        """The zip of an export. Raises UserError where it is not done."""
+        """Return the zip of an export. Raises UserError if it is not done."""
         view = self._queue.view(number)
         if view.state != "done":
             raise UserError("This export is not done yet, or came to nothing: look at the page of the version.")
@@ -122,13 +122,13 @@ class SetExports:
         return found
 
     def _tell_what_was_lost(self) -> None:
-        """Exports of a studio that was killed have failed; what they left is removed."""
+        """Mark exports of a killed studio as failed, and remove their files."""
 
         def lost(_: OnCount) -> None:
             raise UserError("The studio ended before this export was fetched: export the version again.")
 
         for left in self._workspace.left_behind(FOLDER):
-            with suppress(OSError, ValueError):  # killed before it said what it is
+            with suppress(OSError, ValueError):  # killed before it wrote what it is
                 layout, version = json.loads((left / _ABOUT).read_text(encoding="utf-8"))
                 self._queue.start(layout, version, lost)
             shutil.rmtree(left, ignore_errors=True)
@@ -158,7 +158,7 @@ def _of_use(view: WorkView) -> bool:
 
 
 class _Halves:
-    """Two counts as one: the images that are written, then the files that are packed."""
+    """Combines two progress counts: the images written, then the files packed."""
 
     def __init__(self, on_count: OnCount) -> None:
         self._on_count, self._total = on_count, 1
@@ -172,8 +172,8 @@ class _Halves:
 
 
 def packed(folder: Path, file: Path, name: str, on_count: OnCount) -> None:
-    """Pack an export as a zip with one folder `name` in it, its manifest last. Each file goes once it is packed, so no
-    more than one of them is there twice.
+    """Pack an export as a zip with one folder `name` in it, its manifest last. Each file is deleted once it is packed,
+    so at most one exists twice.
     """
     files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
     files.sort(key=lambda held: held == MANIFEST)
@@ -181,7 +181,7 @@ def packed(folder: Path, file: Path, name: str, on_count: OnCount) -> None:
         for number, held in enumerate(files, start=1):
             path = folder / held
             entry = zipfile.ZipInfo(f"{name}/{held}", _TIME)
-            entry.create_system, entry.external_attr = 3, 0o644 << 16  # as Unix has it, on every system
+            entry.create_system, entry.external_attr = 3, 0o644 << 16  # as on Unix, on every system
             entry.file_size = path.stat().st_size
             with path.open("rb") as source, archive.open(entry, "w") as into:
                 shutil.copyfileobj(source, into, _PIECE)
@@ -191,11 +191,11 @@ def packed(folder: Path, file: Path, name: str, on_count: OnCount) -> None:
 
 
 def file_stem(name: str, otherwise: str) -> str:
-    """A name as every system takes it in that of a file, and every header."""
+    """Return a name that is valid in file names of every system, and in headers."""
     words = re.sub(r"[^a-z0-9]+", "-", name.lower())[:_LONGEST_STEM].strip("-")
     return words or otherwise
 
 
 def _let_go(result: ReadyExport) -> None:
-    # What is being sent stays readable for who reads it; elsewhere than on Unix it stays until the next studio.
+    # A file being sent stays readable on Unix; elsewhere it stays until the next start of the studio.
     shutil.rmtree(result.file.parent, ignore_errors=True)

@@ -1,5 +1,5 @@
-"""What pictures of the workspace are found again by: hashes, worked out from their files once and kept, and copies of
-them, which `core.twins` finds.
+"""Hashes that identify pictures of the workspace, computed once from their files and stored; and pairs of copies, found
+by `core.twins`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from core.twins import SHAPE, Looks, twins_among, twins_between
 from storage.workspace import Workspace
 
 _AT_ONCE = 200
-"""Images whose hashes are saved together: what is stopped loses no more."""
+"""Images whose hashes are saved together: an interruption loses no more."""
 MOST_TWINS = 20_000
-"""Pictures among which twins are looked for: it takes the square of their number. Beyond, hashes alone are compared."""
+"""Maximum pictures to search for twins, in quadratic time. For more, only hashes are compared."""
 Twins = tuple[tuple[str, str], ...]
 
 
 def hashes_of(workspace: Workspace, images: Iterable[str], on_count: OnCount | None = None) -> dict[str, ImageHashes]:
-    """The hashes of stored images. Raises UserError for one whose file is missing or damaged."""
+    """Return the hashes of stored images. Raises UserError for a missing or damaged file."""
     wanted = list(dict.fromkeys(images))
     found = workspace.test_sets.hashes(wanted)
     new: dict[str, ImageHashes] = {}
@@ -45,21 +45,21 @@ def hashes_in(picture: Image.Image) -> ImageHashes:
 
 
 def compared_of(workspace: Workspace, entries: Sequence[SetEntry]) -> tuple[str, ...]:
-    """Return the pictures whose looks keep images together: sources, or the image where its source is elsewhere."""
+    """Return the pictures whose looks keep images together: sources, or the image if its source is external."""
     here = images_here(workspace, (entry.source for entry in entries))
     known = frozenset(here)
     return tuple(dict.fromkeys([*here, *(entry.image for entry in entries if entry.source not in known)]))
 
 
 def images_here(workspace: Workspace, images: Iterable[str]) -> tuple[str, ...]:
-    """Return those of these images that the workspace has, in order. Sources of imports may be elsewhere."""
+    """Return those of these images that the workspace has, in order. Sources of imports may be external."""
     wanted = list(dict.fromkeys(images))
     here = workspace.images.sizes(wanted)
     return tuple(sha for sha in wanted if sha in here)
 
 
 def looks_of(workspace: Workspace, images: Sequence[str], on_count: OnCount | None = None) -> Looks:
-    """The looks of stored images, in their order. Raises UserError for one whose file is missing or damaged."""
+    """Return the looks of stored images, in their order. Raises UserError for a missing or damaged file."""
     found = np.empty((len(images), *SHAPE), np.uint8)
     for place, sha in enumerate(images):
         found[place] = workspace.thumbnails.look(sha)
@@ -69,8 +69,8 @@ def looks_of(workspace: Workspace, images: Sequence[str], on_count: OnCount | No
 
 
 def twins_of(workspace: Workspace, images: Iterable[str], on_count: OnCount | None = None) -> Twins:
-    """The pairs of twins among images; none where there are more than `MOST_TWINS`. Raises UserError as `looks_of`."""
-    wanted = sorted(set(images))  # the order decides nothing
+    """Return the pairs of twins among images; none for more than `MOST_TWINS`. Raises UserError as `looks_of`."""
+    wanted = sorted(set(images))  # sorted, so that the order of the caller does not matter
     if len(wanted) > MOST_TWINS:
         return ()
     pairs = twins_among(looks_of(workspace, wanted, on_count), on_count)
@@ -78,7 +78,7 @@ def twins_of(workspace: Workspace, images: Iterable[str], on_count: OnCount | No
 
 
 def twins_in(workspace: Workspace, images: Sequence[str], others: Sequence[str]) -> frozenset[str]:
-    """Those of the images that have a twin among the others; none where there are more than `MOST_TWINS`."""
+    """Return the images that have a twin among the others; none for more than `MOST_TWINS`."""
     if max(len(images), len(others)) > MOST_TWINS:
         return frozenset()
     pairs = twins_between(looks_of(workspace, images), looks_of(workspace, others))

@@ -1,7 +1,7 @@
-"""Whether a model was trained on images of a test set: a folder of its training images, looked through file by file.
+"""Checks whether a model was trained on images of a test set, by comparing a folder of its training images.
 
-A file that holds the pixels of an image, that looks like one, or that is a mirrored, cropped, shifted or marked copy of
-one is a row of the report; so is one that cannot be read.
+A report row is a file with the pixels of a test image, one that looks like it, or a mirrored, cropped, shifted or
+marked copy of it; or a file that cannot be read.
 """
 
 from __future__ import annotations
@@ -27,57 +27,56 @@ from storage.engine.rows import whole
 from storage.workspace import Workspace
 
 _AT_ONCE = 2000
-"""Files that are compared together with the images of a test set."""
+"""Files compared together with the images of a test set."""
 Look = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
 class LeakRow:
-    """One file of the training images that is found in the test set, or could not be compared."""
+    """A training file that is found in the test set, or could not be compared."""
 
     file: str
-    """Its path below the folder."""
+    """Path in the folder."""
     found: Literal["same", "alike", "copy", "not compared"]
     image: str = ""
-    """The SHA-256 of the image of the test set that it is, or comes closest to."""
+    """SHA-256 of the test set's image that it equals, or comes closest to."""
     role: Role = "generated"
-    """Of that image; "source": the test set holds what was made from it."""
+    """Role of that image; "source": the test set has images made from it."""
     distance: int = 0
-    """Bits by which their perceptual hashes differ; 0 of a copy, which they do not find."""
+    """Number of differing bits of their perceptual hashes; 0 for a copy, which hashes do not find."""
     reason: str = ""
     """Why it was not compared, in a sentence."""
 
 
 @dataclass(frozen=True)
 class LeakReport:
-    """What came of looking through a folder."""
+    """Result of comparing a folder."""
 
     version: SetVersion
     rows: tuple[LeakRow, ...]
-    """In the order of the files."""
+    """Sorted by file."""
     files: int
-    """Images that were looked at."""
+    """Number of images compared."""
     others: int
-    """Files with no ending of an image, which were not."""
+    """Number of files without the suffix of an image, which are skipped."""
     compared: int
-    """Images of the test set that they were compared with, and their sources."""
+    """Number of the test set's images and sources that they were compared with."""
     copies: bool
-    """Whether copies were looked for: not in a test set of more than `MOST_TWINS` images and sources."""
+    """True if copies were searched: not in a test set of more than `MOST_TWINS` images and sources."""
 
     @property
     def leaks(self) -> tuple[LeakRow, ...]:
-        """The rows of files that are in the test set."""
+        """Return the rows of files that are in the test set."""
         return tuple(row for row in self.rows if row.found != "not compared")
 
 
 def check_folder(
     workspace: Workspace, version: SetVersion, folder: Path, on_count: OnCount | None = None
 ) -> LeakReport:
-    """Compare every image below `folder`, links followed, with the images of a version and with their sources: by their
-    pixels, upright and in RGB, by how they look, and whether one is a copy of the other. What is in the split “train”
-    may be trained on, and is left out.
+    """Compare every image in `folder`, following links, with the images of a version and their sources: by pixels
+    (upright, in RGB), by looks, and as copies. Images in the split “train” may be trained on, and are left out.
 
-    Raises UserError where there is no such folder, or a file of the version is missing.
+    Raises UserError if there is no such folder, or a file of the version is missing.
     """
     if not folder.is_dir():
         raise UserError(f"{folder} is no folder: name the one that holds the training images.")
@@ -131,7 +130,7 @@ class _Index:
         return self._pixels.get(pixels)
 
     def alike(self, perceptual: int) -> tuple[str, Role, int] | None:
-        """What comes closest."""
+        """Return the closest image, its role and distance; None if none is close."""
         near = self._near.near(perceptual)
         if not near:
             return None
@@ -139,7 +138,7 @@ class _Index:
         return *self._perceptual[closest], near[closest]
 
     def copies(self, files: Sequence[tuple[str, Look]]) -> list[LeakRow]:
-        """Those of these files that are copies of an image."""
+        """Return the rows of files that are copies of an image."""
         if not files or not len(self._looks):
             return []
         shas, found = list(self._roles), dict[int, LeakRow]()
@@ -150,9 +149,9 @@ class _Index:
 
 
 def _look(path: Path, folder: Path, index: _Index) -> LeakRow | Look:
-    """The row of a file that is found by its hashes or cannot be compared; else its look."""
+    """Return the row of a file that is found by hashes or cannot be compared; else its look."""
     file = _named(path, folder)
-    if not path.is_file():  # a link to nothing, or a pipe, which would keep whoever reads it waiting
+    if not path.is_file():  # a broken link, or a pipe, which would block its reader
         return LeakRow(file, "not compared", reason="It is no file, or a link to none.")
     try:
         picture = read_image(path).image
@@ -166,7 +165,7 @@ def _look(path: Path, folder: Path, index: _Index) -> LeakRow | Look:
 
 
 def _below(folder: Path) -> Iterator[tuple[Path, str]]:
-    """Every file below a folder, each folder once, however links run; and with why, each folder that cannot be read."""
+    """Yield every file in a folder, visiting each folder once despite links; and why a folder cannot be read."""
     problems: list[tuple[Path, str]] = []
 
     def cannot(error: OSError) -> None:

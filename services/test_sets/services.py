@@ -1,4 +1,4 @@
-"""The services of test sets, put together once for a workspace."""
+"""Assembles the services of test sets, once for a workspace."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from storage.workspace import Workspace
 
 
 class TestSetServices:
-    """What the pages of test sets call."""
+    """Services of the pages of test sets."""
 
     __test__ = False  # not a pytest class
 
     def __init__(self, workspace: Workspace, commands: Commands, changes: Changes) -> None:
-        """Add what can be done with test sets to `commands`."""
+        """Add the commands on test sets to `commands`."""
         self.versions, self.drafts = Versions(workspace), TestSetDrafts(workspace)
         commands.take_on(self.versions)
         commands.take_on(self.drafts)
         self.exports, self.work = SetExports(workspace, changes), WorkQueue(changes)
-        """`work` holds splits, releases and checks of large sets; what each is about is the id of the set."""
+        """`work` queues splits, releases and checks of large sets, each under the id of its set."""
         self.stored = workspace.test_sets
-        """The sets with their versions and entries."""
+        """Stored sets with their versions and entries."""
         self.set_of, self.version_of = partial(set_of, workspace), partial(version_of, workspace)
         """Return the set of an id or name, or the version of a reference. Raise Missing."""
         self.orphans = workspace.images.orphans
-        """Image files that belong to nothing."""
+        """Returns unused image files."""
         self.workspace_folder = str(workspace.folder)
 
     def close(self) -> None:
-        """Stop what is going on."""
+        """Stop running work."""
         self.work.close()
         self.exports.close()

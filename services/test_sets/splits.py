@@ -1,7 +1,7 @@
-"""Which images of a test set have to stay together, and which split each goes to. Pure.
+"""Groups images of a test set that must stay together, and assigns them to splits. Pure.
 
-What a model learned from one image helps it with another one of the same source, and with one of a source that looks
-the same. So the sources are parted, those that look alike together, and never the images.
+Knowledge of one image helps a model with others of the same source, and with those of a similar source. So sources are
+split, similar ones together, and never single images.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from core.perceptual_hashes import Groups, join_alike
 from core.test_sets import SetEntry, Split
 
 Unit = tuple[SetEntry, ...]
-"""Images that have to be in one split."""
+"""Images that must be in one split."""
 
 
 def units_of(
     entries: Sequence[SetEntry], hashes: Mapping[str, int], twins: Iterable[tuple[str, str]] = ()
 ) -> tuple[Unit, ...]:
-    """The images in groups that have to stay together: those of one source, of sources that look alike by their
-    perceptual `hashes` (by the SHA-256 of a source, or of an image whose source is elsewhere) or are `twins` of each
-    other, and those whose source was itself made from another one here.
+    """Return the images in groups that must stay together: those of one source, of sources that look alike by their
+    perceptual `hashes` (by SHA-256 of a source, or of an image with an external source) or are `twins`, and those whose
+    source was made from another one here.
     """
     groups: Groups[str] = Groups()
     for entry in entries:
@@ -37,27 +37,26 @@ def units_of(
 
 
 def splits_of(unit: Unit) -> tuple[Split, ...]:
-    """The splits that images of a unit are in, "" left out; more than one is a leak."""
+    """Return the splits of a unit's images, without ""; more than one is a leak."""
     return tuple(sorted({entry.split for entry in unit if entry.split}))
 
 
 def leaks_in(units: Sequence[Unit]) -> tuple[Unit, ...]:
-    """The units that are in more than one split."""
+    """Return the units that are in more than one split."""
     return tuple(unit for unit in units if len(splits_of(unit)) > 1)
 
 
 def proposed(units: Sequence[Unit], shares: Mapping[Split, float], seed: int, keep: bool) -> dict[str, Split]:
-    """A split for every image, by its hash: as many as `shares` say, as far as whole units allow, and of each label
-    alike.
+    """Return a split for every image, by hash: as many as `shares` say, as far as whole units allow, equally for each
+    label.
 
-    Units go, the largest first and those of one size in an order that `seed` draws, to the split that lacks most of
-    their labels: the rule of iterative stratification (Sechidis, Tsoumakas and Vlahavas, "On the Stratification of
-    Multi-Label Data", 2011), which a unit of several labels needs. Of few images a label says little: a fifth of three
-    is less than one, so by labels alone the largest split would get all of them. Hence a unit goes only where it brings
+    Units go, the largest first and equal sizes in an order drawn by `seed`, to the split that lacks most of their
+    labels: the rule of iterative stratification (Sechidis, Tsoumakas and Vlahavas, "On the Stratification of
+    Multi-Label Data", 2011), needed for units of several labels. With few images a label says little: a fifth of three
+    is less than one, so by labels alone the largest split would get all of them. Hence a unit only goes where it brings
     the number of images closer to the share, and no split stays empty while there are units for it.
 
-    With `keep` a unit that has a split keeps it; such a unit must have one split only. Of the shares at least one is
-    above 0.
+    With `keep` a unit that has a split keeps it; such a unit must have only one. At least one share is above 0.
     """
     total = sum(shares.values())
     wanted = {split: share / total for split, share in shares.items() if share > 0}

@@ -1,4 +1,4 @@
-"""Looking at test sets: which there are, what is in a version, how two differ, and whether one is still whole."""
+"""Queries on test sets: lists, content of versions, differences, and verification."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from storage.workspace import Workspace
 
 DRAFT = "draft"
 LONGEST_REFERENCE = 260
-"""Characters in what names a version."""
+"""Maximum characters of a reference to a version."""
 _ID = re.compile(r"[0-9a-f]{8,64}")
 _VERSION = "A version: its id or the first 8 digits of it, SET@2, SET@draft, or SET for the latest"
 _SET = "The test set: its id or its name"
 
 
 class SetCommand(Command):
-    """One thing to do with a test set."""
+    """A command on a test set."""
 
     test_set: str = Field(max_length=LONGEST_REFERENCE, description=_SET)
 
@@ -66,14 +66,14 @@ class VerifyTestSet(Query, name="verify-test-set"):
 
 @dataclass(frozen=True)
 class Difference:
-    """What one version has otherwise than another one. An image may be in several of these but the first two."""
+    """Differences between two versions. An image may be in several of these, except the first two."""
 
     added: tuple[SetEntry, ...]
     removed: tuple[SetEntry, ...]
     relabelled: tuple[tuple[SetEntry, SetEntry], ...]
-    """As it was, and as it is."""
+    """Pairs of old and new entries."""
     remasked: tuple[tuple[SetEntry, SetEntry], ...]
-    """With another mask, or other names of its classes."""
+    """Pairs with another mask, or other names of its classes."""
     resplit: tuple[tuple[SetEntry, SetEntry], ...]
 
     def __bool__(self) -> bool:
@@ -82,37 +82,37 @@ class Difference:
 
 @dataclass(frozen=True)
 class Verified:
-    """Whether a version is still what it was."""
+    """Result of verifying a version."""
 
     version: SetVersion
     id_holds: bool
-    """Its id follows from what is in it. True of a draft, which has none."""
+    """True if its id follows from its content, and for a draft, which has no id."""
     files: int
-    """Images, masks and sources that were looked at."""
+    """Number of images, masks and sources checked."""
     missing: tuple[str, ...]
-    """Their hashes."""
+    """Hashes of missing files."""
     damaged: tuple[str, ...]
-    """Those whose bytes are not what their name says."""
+    """Hashes of files whose bytes do not match their name."""
 
     @property
     def whole(self) -> bool:
-        """Nothing is wrong with it."""
+        """Return True if nothing is wrong."""
         return self.id_holds and not self.missing and not self.damaged
 
 
 @dataclass(frozen=True)
 class ImageOfSet:
-    """One image of a version, with all that a person wants to see of it."""
+    """An image of a version, with everything to show of it."""
 
     shown: ShownEntry
     known: CaseFacts | None
-    """How it was made and judged; None of what is no test case."""
+    """How it was made and judged; None if it is no test case."""
     sizes: Mapping[str, tuple[int, int]]
-    """Width and height of it, of its source and of its mask, by their hashes."""
+    """Width and height of the image, its source and its mask, by hash."""
 
 
 class Versions:
-    """Answers these questions. All methods may be called from any thread."""
+    """Answers these queries. All methods may be called from any thread."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -130,7 +130,7 @@ class Versions:
 
     @does
     def show(self, asked: ShowTestSet) -> dict[str, Any]:
-        """Raises Missing for an unknown version."""
+        """Raise Missing for an unknown version."""
         version = version_of(self._workspace, asked.version)
         page = self._workspace.test_sets.page(version.number, asked.after, asked.limit + 1)
         shown = page[: asked.limit]
@@ -141,7 +141,7 @@ class Versions:
         }
 
     def image(self, reference: str, image: str) -> ImageOfSet:
-        """One image of a version. Raises Missing for an unknown version, or where the image is not in it."""
+        """Return one image of a version. Raises Missing for an unknown version, or if the image is not in it."""
         version, sets = version_of(self._workspace, reference), self._workspace.test_sets
         for shown in sets.shown(version.number, ImageFilter(images=(image,)), 0, 1):
             entry = shown.entry
@@ -150,16 +150,16 @@ class Versions:
         raise Missing("This image is not in this version; the page may be an old one.", field="image")
 
     def compare(self, old: str, new: str) -> Difference:
-        """Raises Missing for an unknown version."""
+        """Compare two versions. Raises Missing for an unknown one."""
         return self.difference(*(version_of(self._workspace, reference) for reference in (old, new)))
 
     def difference(self, old: SetVersion, new: SetVersion) -> Difference:
-        """What the new one has otherwise than the old one."""
+        """Return the changes from the old to the new version."""
         sets = self._workspace.test_sets
         return difference(sets.entries(old.number), sets.entries(new.number))
 
     def verify(self, version: SetVersion, on_count: OnCount | None = None) -> Verified:
-        """Read every file of a version."""
+        """Read and check every file of a version."""
         entries = self._workspace.test_sets.entries(version.number)
         found = version_id(version.set_name, version.parent, version.note, version.thresholds, entries)
         shas = sorted(
@@ -173,7 +173,7 @@ class Versions:
                     damaged.append(sha)
             except UserError:
                 missing.append(sha)
-            except OSError:  # such as a disk that cannot read it
+            except OSError:  # such as a disk that fails to read it
                 damaged.append(sha)
             if on_count is not None:
                 on_count(number, len(shas))
@@ -182,7 +182,7 @@ class Versions:
 
 
 def set_of(workspace: Workspace, reference: str) -> TestSet:
-    """The test set with this id or name. Raises Missing."""
+    """Return the test set with this id or name. Raises Missing."""
     sets = workspace.test_sets
     named = {name: set_id for set_id, name in sets.names().items()}
     wanted = " ".join(reference.split())
@@ -196,7 +196,7 @@ def set_of(workspace: Workspace, reference: str) -> TestSet:
 def version_of(workspace: Workspace, reference: str) -> SetVersion:
     """Return the version of an id, its first digits, or a set's latest (see `_VERSION`). Raises Missing."""
     name, at, which = reference.strip().rpartition("@")
-    named = reference.strip() in workspace.test_sets.names().values()  # a name may look like anything
+    named = reference.strip() in workspace.test_sets.names().values()  # a name may look like a reference
     if at and not named and (which == DRAFT or which.isdecimal()):
         return _of_set(set_of(workspace, name), which)
     if _ID.fullmatch(reference.strip()) and not named:
@@ -207,12 +207,12 @@ def version_of(workspace: Workspace, reference: str) -> SetVersion:
             return found[0]
     held = set_of(workspace, reference)
     latest = held.latest or held.draft
-    assert latest is not None  # a set goes with its last version
+    assert latest is not None  # a set is removed with its last version
     return latest
 
 
 def draft_of(workspace: Workspace, reference: str) -> SetVersion:
-    """The draft of a set. Raises Missing where there is no such set, and UserError where it has none."""
+    """Return the draft of a set. Raises Missing for an unknown set, and UserError for one without a draft."""
     held = set_of(workspace, reference)
     if held.draft is None:
         raise UserError(f"“{held.name}” has no draft: begin one of its next version.", field="test_set")
@@ -229,7 +229,7 @@ def _of_set(held: TestSet, which: str) -> SetVersion:
 
 
 def difference(old: Iterable[SetEntry], new: Iterable[SetEntry]) -> Difference:
-    """What came, what went, and what is otherwise, in the order of the images' hashes."""
+    """Return the differences, sorted by the images' hashes."""
     before, after = ({entry.image: entry for entry in entries} for entries in (old, new))
     both = [(before[image], after[image]) for image in sorted(before.keys() & after.keys())]
     return Difference(
@@ -242,13 +242,13 @@ def difference(old: Iterable[SetEntry], new: Iterable[SetEntry]) -> Difference:
 
 
 def set_facts(held: TestSet) -> dict[str, Any]:
-    """A test set as plain data."""
+    """Return a test set as plain data."""
     versions = [version_facts(version) for version in held.versions]
     return facts(held, "name created", test_set=held.id, versions=versions)
 
 
 def version_facts(version: SetVersion) -> dict[str, Any]:
-    """A version as plain data, without its images."""
+    """Return a version as plain data, without its images."""
     return {
         **facts(version, "test_set place parent note thresholds created"),
         "name": version.set_name,
@@ -261,12 +261,12 @@ def version_facts(version: SetVersion) -> dict[str, Any]:
 
 
 def entry_facts(entry: SetEntry) -> dict[str, Any]:
-    """An image of a version as plain data, without its origin."""
+    """Return an image of a version as plain data, without its origin."""
     return facts(entry, "image source label split mask_classes role", mask=entry.mask or "", case=entry.test_case)
 
 
 def difference_facts(found: Difference) -> dict[str, Any]:
-    """A difference as plain data, with its numbers first."""
+    """Return a difference as plain data, counts first."""
     alone, pairs = cells(found, "added removed"), cells(found, "relabelled remasked resplit")
     return {
         "counts": {name: len(held) for name, held in (alone | pairs).items()},
@@ -279,11 +279,11 @@ def difference_facts(found: Difference) -> dict[str, Any]:
 
 
 def verified_facts(found: Verified) -> dict[str, Any]:
-    """What came of a check as plain data."""
+    """Return the result of a check as plain data."""
     version = found.version.id or f"{found.version.test_set}@{DRAFT}"
     return facts(found, "whole id_holds files missing damaged", version=version)
 
 
 def shown_cases(entries: Sequence[SetEntry]) -> str:
-    """Images in a few words for a sentence: their test cases, or the beginning of their hashes."""
+    """Name images in a few words: by their test cases, or the first digits of their hashes."""
     return few_names([str(entry.test_case) if entry.test_case is not None else entry.image[:8] for entry in entries])
