@@ -399,10 +399,10 @@ class ExampleWorkspace:
         record = self._workspace.example.record()
         assert record is not None
         known = self._sets(record)
-        made = known[kind].id if kind in known else self._workspace.example.create_test_set(NAMES[kind])
-        self._commands.do(AddToTestSet(test_set=made, cases=tuple(accepted), sources=True))
-        self._commands.do(SplitTestSet(test_set=made, test=1.0))
-        self._commands.do(ReleaseTestSet(test_set=made, note=NOTE))
+        set_id = known[kind].id if kind in known else self._workspace.example.create_test_set(NAMES[kind])
+        self._commands.do(AddToTestSet(test_set=set_id, cases=tuple(accepted), sources=True))
+        self._commands.do(SplitTestSet(test_set=set_id, test=1.0))
+        self._commands.do(ReleaseTestSet(test_set=set_id, note=NOTE))
 
     def _review(self, kind: TaskKind) -> list[int]:
         """Accept the test cases that fail the fewest checks and reject some that fail most, except those already
@@ -477,9 +477,9 @@ class ExampleWorkspace:
         if study is None or study.state == "draft":
             if study is not None:  # it may lack some of its items
                 studies.delete_draft(study.id)
-            made = self._evaluations.draft_study(self._asked("classification"), self.size.judged, self._create_study)
-            self._commands.do(StartStudy(study=made))
-            study = studies.get(made)
+            new_id = self._evaluations.draft_study(self._asked("classification"), self.size.judged, self._create_study)
+            self._commands.do(StartStudy(study=new_id))
+            study = studies.get(new_id)
         if not study.votes:
             items = studies.items(study.id)
             # An undecided check is doubt enough for the simulated crew to find an image invalid.
@@ -489,8 +489,8 @@ class ExampleWorkspace:
         self._commands.do(CloseStudy(study=study.id))
 
     def _create_study(self, _title: str, rules: Rules) -> str:
-        own = replace(rules, instructions=f"{SIMULATED}\n\n{rules.instructions}")
-        return self._workspace.example.create_study(STUDY_NAME, own)
+        example_rules = replace(rules, instructions=f"{SIMULATED}\n\n{rules.instructions}")
+        return self._workspace.example.create_study(STUDY_NAME, example_rules)
 
     # Removing
 
@@ -518,14 +518,14 @@ class ExampleWorkspace:
         return {one.run for one in sources if one.run}
 
     def _trained_on(self, record: ExampleRecord) -> list[str]:
-        found = []
+        trained_sets = []
         for version in self._versions(record).values():
             subject = Subject(version.number)
             models = self._evaluations.models(subject)
-            asked = [EvaluationQuestion(subject, one.settings) for one in models]
-            if any(self._workspace.retrainings.kept(about(one)) for one in asked):
-                found.append(version.test_set)
-        return found
+            questions = [EvaluationQuestion(subject, one.settings) for one in models]
+            if any(self._workspace.retrainings.kept(about(one)) for one in questions):
+                trained_sets.append(version.test_set)
+        return trained_sets
 
     # Waiting for other work
 
@@ -555,15 +555,15 @@ class ExampleWorkspace:
 
 def kept_in_words(kept: Kept) -> str:
     """Return what a removal kept, and why, in a sentence or two; "" for nothing."""
-    said = []
+    sentences = []
     if kept.test_sets:
-        named = few_names([f"“{name}”" for name in kept.test_sets])
-        said.append(f"{count_of(len(kept.test_sets), 'test set', 'stays')}, since you worked on it: {named}.")
+        names = few_names([f"“{name}”" for name in kept.test_sets])
+        sentences.append(f"{count_of(len(kept.test_sets), 'test set', 'stays')}, since you worked on it: {names}.")
     if kept.study:
-        said.append(f"The study “{kept.study}” stays, since you worked on it.")
+        sentences.append(f"The study “{kept.study}” stays, since you worked on it.")
     for reason, number in sorted(kept.runs.items()):
-        said.append(f"{count_of(number, 'picture', 'stays')}: {_WHY[reason]}.")
-    return " ".join(said)
+        sentences.append(f"{count_of(number, 'picture', 'stays')}: {_WHY[reason]}.")
+    return " ".join(sentences)
 
 
 _WHY = {

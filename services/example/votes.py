@@ -37,25 +37,25 @@ def simulated_votes(
         voted += [(worker, item) for worker in voters]
     chance.shuffle(voted)
     habits = [habit_of(rules.questions, chance) for _ in CREW]
-    given = (end or datetime.now(UTC)) - timedelta(seconds=rules.seconds_expected * len(voted))
+    vote_end = (end or datetime.now(UTC)) - timedelta(seconds=rules.seconds_expected * len(voted))
     for worker, item in voted:
         questions = asked(rules.questions, item, item.expected)
         good = is_valid.get(item.test_case or 0, True)
-        said = judge(
+        vote = judge(
             CREW[worker],
             questions,
             lambda question, item=item, good=good: item.expected.get(question.id, "yes" if good else "no"),  # type: ignore[misc]
             habits[worker],
             chance,
         )
-        begun, given = given, given + timedelta(seconds=rules.seconds_expected)
+        begun, vote_end = vote_end, vote_end + timedelta(seconds=rules.seconds_expected)
         yield ImportedVote(
             item.id,
             f"simulated {worker + 1}",
-            said.answers,
+            vote.answers,
             "",
             begun,
-            given,
-            round(said.seconds, 2),
-            right=right(item, said.answers, rules.questions) if item.kind == "control" else None,
+            vote_end,
+            round(vote.seconds, 2),
+            right=right(item, vote.answers, rules.questions) if item.kind == "control" else None,
         )

@@ -231,14 +231,14 @@ class TestSetDrafts:
     @does
     def add_chosen(self, sent: AddToTestSet) -> Added:
         """Raise UserError if nothing is named, or if the filter's number of images differs from the expected one."""
-        named = [*sent.entries, *self._found(sent)]
-        of_entries = self._workspace.catalogue.test_cases(named)
-        brought = [entry_of(image, name) for name, image in self._workspace.imports.of_entries(named)]
+        entry_ids = [*sent.entries, *self._found(sent)]
+        of_entries = self._workspace.catalogue.test_cases(entry_ids)
+        imported = [entry_of(image, name) for name, image in self._workspace.imports.of_entries(entry_ids)]
         cases = [*sent.cases, *of_entries]
-        if not cases and not brought:
+        if not cases and not imported:
             raise _nothing(sent)
-        done = self._put(draft_of(self._workspace, sent.test_set), self._entries(cases, sent.sources) + brought)
-        return replace(done, left_out=len(named) - len(of_entries) - len(brought))
+        done = self._put(draft_of(self._workspace, sent.test_set), self._entries(cases, sent.sources) + imported)
+        return replace(done, left_out=len(entry_ids) - len(of_entries) - len(imported))
 
     def _found(self, sent: AddToTestSet) -> Sequence[int]:
         if sent.filter is None:
@@ -287,14 +287,14 @@ class TestSetDrafts:
     @does
     def put_back(self, sent: PutBackInTestSet) -> dict[str, int]:
         """Raise UserError for a removal that is forgotten, or of another draft."""
-        draft, held = self._draft(sent), self._removals.get(sent.removal)
-        if held is None or held[0] != draft.number:
+        draft, removal = self._draft(sent), self._removals.get(sent.removal)
+        if removal is None or removal[0] != draft.number:
             raise UserError(
                 "These images cannot be put back any more: only the last removals are remembered, until the studio is "
                 "stopped. Add them again from the gallery.",
                 field="removal",
             )
-        return {"put_back": self._sets.put_back(draft.number, held[1])}
+        return {"put_back": self._sets.put_back(draft.number, removal[1])}
 
     @does
     def part(self, sent: PartTestSet) -> Parted:
@@ -386,9 +386,9 @@ class TestSetDrafts:
         saved, known = self._workspace.saved(), self._ready
         if known is not None and known[:2] == (draft.number, saved):
             return known[2]
-        found = self._readiness(draft)
-        self._ready = (draft.number, saved, found)
-        return found
+        readiness = self._readiness(draft)
+        self._ready = (draft.number, saved, readiness)
+        return readiness
 
     def _readiness(self, draft: SetVersion) -> Readiness:
         entries = self._sets.entries(draft.number)
@@ -428,9 +428,9 @@ class TestSetDrafts:
         and one without a draft.
         """
         draft = draft_of(self._workspace, test_set)
-        cases, brought = self._sets.not_accepted(draft.number), self._sets.brought_not_accepted(draft.number)
+        cases, imported = self._sets.not_accepted(draft.number), self._sets.brought_not_accepted(draft.number)
         images = [entry.image for entry in self._sets.entries(draft.number) if entry.test_case in cases]
-        return self._workspace.catalogue.ids(ImageFilter(images=(*images, *brought)))
+        return self._workspace.catalogue.ids(ImageFilter(images=(*images, *imported)))
 
     def _obstacles(
         self,
@@ -443,16 +443,16 @@ class TestSetDrafts:
         if not entries:
             yield Obstacle("empty", f"“{draft.set_name}” has no images yet: add some first.")
             return
-        cases, brought = self._sets.not_accepted(draft.number), self._sets.brought_not_accepted(draft.number)
-        yield from _not_accepted(entries, cases, brought)
+        cases, imported = self._sets.not_accepted(draft.number), self._sets.brought_not_accepted(draft.number)
+        yield from _not_accepted(entries, cases, imported)
         parted = any(entry.split for entry in entries)
         if parted:
             yield from _loose(entries)
             yield from _leaks(units(), "Part the draft again, by source.")
         if draft.parent:
             parent = version_of(self._workspace, draft.parent)
-            added = {NEAR_DUPLICATES: float(DISTANCE)} if parted else {}
-            same = thresholds is None or dict(parent.thresholds) == {**thresholds, **added}
+            added_thresholds = {NEAR_DUPLICATES: float(DISTANCE)} if parted else {}
+            same = thresholds is None or dict(parent.thresholds) == {**thresholds, **added_thresholds}
             if same and not difference(self._sets.entries(parent.number), entries):
                 yield Obstacle("unchanged", f"Nothing was changed since “{parent.words}”: there is nothing to release.")
 
@@ -473,13 +473,13 @@ def _split(
     if sent.keep:
         for leak in _leaks(units, "Give the images one split, or part all anew without “keep”."):
             raise UserError(leak.sentence)
-    found = proposed(units, shares, sent.seed, sent.keep)
+    split_of = proposed(units, shares, sent.seed, sent.keep)
     labels: dict[str, dict[str, int]] = {}
     for entry in entries:
-        held = labels.setdefault(found[entry.image], {})
-        held[entry.label] = held.get(entry.label, 0) + 1
-    counts = {split: sum(held.values()) for split, held in labels.items()}
-    return found, SplitResult(len(units), counts, labels)
+        label_counts = labels.setdefault(split_of[entry.image], {})
+        label_counts[entry.label] = label_counts.get(entry.label, 0) + 1
+    counts = {split: sum(label_counts.values()) for split, label_counts in labels.items()}
+    return split_of, SplitResult(len(units), counts, labels)
 
 
 def _nothing(sent: AddToTestSet) -> UserError:
@@ -509,11 +509,11 @@ def _not_accepted(
     rejected = sum(verdict == "rejected" for verdict in verdicts)
     parts = [f"{rejected} rejected"] * bool(rejected)
     parts += [f"{len(verdicts) - rejected} that nobody reviewed"] * (rejected < len(verdicts))
-    named = [f"test cases {few_names([str(case) for case in cases])}"] * bool(cases)
-    named += [f"images {few_names([image[:8] for image in brought])}, which were brought in"] * bool(brought)
+    names = [f"test cases {few_names([str(case) for case in cases])}"] * bool(cases)
+    names += [f"images {few_names([image[:8] for image in brought])}, which were brought in"] * bool(brought)
     yield Obstacle(
         "not accepted",
-        f"The draft has images that are not accepted: {' and '.join(parts)} ({'; '.join(named)}). "
+        f"The draft has images that are not accepted: {' and '.join(parts)} ({'; '.join(names)}). "
         "Accept them, take them out, or release with “unreviewed”.",
         tuple(entry.image for entry in entries if entry.test_case in cases or entry.image in brought),
     )

@@ -137,10 +137,10 @@ def _is_drawn(entry: SetEntry, said: Mapping[str, Any]) -> bool:
 
 def origin_of(image: ImportedImage, import_name: str) -> dict[str, Any]:
     """Return the origin of an imported image of a test set, with all metadata of its files."""
-    said: dict[str, Any] = {"import": import_name, **cells(image, "name caption new_caption")}
-    said |= {"edits": [to_plain(edit) for edit in image.edits], "edit_types": list(image.edit_types)}
-    said["facts"] = dict(image.facts)
-    return {name: value for name, value in said.items() if value}
+    metadata: dict[str, Any] = {"import": import_name, **cells(image, "name caption new_caption")}
+    metadata |= {"edits": [to_plain(edit) for edit in image.edits], "edit_types": list(image.edit_types)}
+    metadata["facts"] = dict(image.facts)
+    return {name: value for name, value in metadata.items() if value}
 
 
 def _said_of(known: CaseFacts, captions: Mapping[str, str]) -> dict[str, Any]:

@@ -25,19 +25,19 @@ Twins = tuple[tuple[str, str], ...]
 
 def hashes_of(workspace: Workspace, images: Iterable[str], on_count: OnCount | None = None) -> dict[str, ImageHashes]:
     """Return the hashes of stored images. Raises UserError for a missing or damaged file."""
-    wanted = list(dict.fromkeys(images))
-    found = workspace.test_sets.hashes(wanted)
+    shas = list(dict.fromkeys(images))
+    hashes = workspace.test_sets.hashes(shas)
     new: dict[str, ImageHashes] = {}
-    missing = [sha for sha in wanted if sha not in found]
+    missing = [sha for sha in shas if sha not in hashes]
     for number, sha in enumerate(missing, start=1):
         new[sha] = hashes_in(workspace.images.load(sha))
         if len(new) == _AT_ONCE or number == len(missing):
             workspace.test_sets.keep_hashes(new)
-            found |= new
+            hashes |= new
             new = {}
         if on_count is not None:
             on_count(number, len(missing))
-    return found
+    return hashes
 
 
 def hashes_in(picture: Image.Image) -> ImageHashes:
@@ -53,9 +53,9 @@ def compared_of(workspace: Workspace, entries: Sequence[SetEntry]) -> tuple[str,
 
 def images_here(workspace: Workspace, images: Iterable[str]) -> tuple[str, ...]:
     """Return those of these images that the workspace has, in order. Sources of imports may be external."""
-    wanted = list(dict.fromkeys(images))
-    here = workspace.images.sizes(wanted)
-    return tuple(sha for sha in wanted if sha in here)
+    shas = list(dict.fromkeys(images))
+    here = workspace.images.sizes(shas)
+    return tuple(sha for sha in shas if sha in here)
 
 
 def looks_of(workspace: Workspace, images: Sequence[str], on_count: OnCount | None = None) -> Looks:
@@ -70,11 +70,11 @@ def looks_of(workspace: Workspace, images: Sequence[str], on_count: OnCount | No
 
 def twins_of(workspace: Workspace, images: Iterable[str], on_count: OnCount | None = None) -> Twins:
     """Return the pairs of twins among images; none for more than `MOST_TWINS`. Raises UserError as `looks_of`."""
-    wanted = sorted(set(images))  # sorted, so that the order of the caller does not matter
-    if len(wanted) > MOST_TWINS:
+    shas = sorted(set(images))  # sorted, so that the order of the caller does not matter
+    if len(shas) > MOST_TWINS:
         return ()
-    pairs = twins_among(looks_of(workspace, wanted, on_count), on_count)
-    return tuple((wanted[one], wanted[other]) for one, other in pairs.tolist())
+    pairs = twins_among(looks_of(workspace, shas, on_count), on_count)
+    return tuple((shas[one], shas[other]) for one, other in pairs.tolist())
 
 
 def twins_in(workspace: Workspace, images: Sequence[str], others: Sequence[str]) -> frozenset[str]:

@@ -141,11 +141,11 @@ class _Index:
         """Return the rows of files that are copies of an image."""
         if not files or not len(self._looks):
             return []
-        shas, found = list(self._roles), dict[int, LeakRow]()
+        shas, row_of = list(self._roles), dict[int, LeakRow]()
         for place, image in twins_between(np.stack([look for _, look in files]), self._looks).tolist():
             sha = shas[image]
-            found.setdefault(place, LeakRow(files[place][0], "copy", sha, self._roles[sha]))
-        return list(found.values())
+            row_of.setdefault(place, LeakRow(files[place][0], "copy", sha, self._roles[sha]))
+        return list(row_of.values())
 
 
 def _look(path: Path, folder: Path, index: _Index) -> LeakRow | Look:

@@ -59,17 +59,17 @@ def proposed(units: Sequence[Unit], shares: Mapping[Split, float], seed: int, ke
     With `keep` a unit that has a split keeps it; such a unit must have only one. At least one share is above 0.
     """
     total = sum(shares.values())
-    wanted = {split: share / total for split, share in shares.items() if share > 0}
+    share_of = {split: share / total for split, share in shares.items() if share > 0}
     labels = Counter(entry.label for unit in units for entry in unit)
-    lacking = {split: {label: share * number for label, number in labels.items()} for split, share in wanted.items()}
-    room = {split: share * labels.total() for split, share in wanted.items()}
-    empty = set(wanted)
-    found: dict[str, Split] = {}
+    lacking = {split: {label: share * number for label, number in labels.items()} for split, share in share_of.items()}
+    room = {split: share * labels.total() for split, share in share_of.items()}
+    empty = set(share_of)
+    split_of: dict[str, Split] = {}
 
     def put(unit: Unit, split: Split) -> None:
         empty.discard(split)
         for entry in unit:
-            found[entry.image] = split
+            split_of[entry.image] = split
             if split in lacking:
                 lacking[split][entry.label] -= 1
                 room[split] -= 1
@@ -80,14 +80,17 @@ def proposed(units: Sequence[Unit], shares: Mapping[Split, float], seed: int, ke
     free = [unit for unit in units if not keep or not splits_of(unit)]
     free.sort(key=lambda unit: (-len(unit), _drawn(seed, unit)))
     for place, unit in enumerate(free):
-        held = Counter(entry.label for entry in unit)
-        open_to = [split for split in wanted if split in empty and len(free) - place <= len(empty)]
-        open_to = open_to or [split for split in wanted if 2 * room[split] >= len(unit)]
+        unit_labels = Counter(entry.label for entry in unit)
+        open_to = [split for split in share_of if split in empty and len(free) - place <= len(empty)]
+        open_to = open_to or [split for split in share_of if 2 * room[split] >= len(unit)]
         put(
             unit,
-            max(open_to or [max(wanted, key=room.__getitem__)], key=lambda split: _need(lacking[split], held, labels)),
+            max(
+                open_to or [max(share_of, key=room.__getitem__)],
+                key=lambda split: _need(lacking[split], unit_labels, labels),
+            ),
         )
-    return found
+    return split_of
 
 
 def _need(lacking: Mapping[str, float], held: Mapping[str, int], labels: Mapping[str, int]) -> tuple[float, float]:

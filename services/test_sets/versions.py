@@ -161,7 +161,7 @@ class Versions:
     def verify(self, version: SetVersion, on_count: OnCount | None = None) -> Verified:
         """Read and check every file of a version."""
         entries = self._workspace.test_sets.entries(version.number)
-        found = version_id(version.set_name, version.parent, version.note, version.thresholds, entries)
+        expected_id = version_id(version.set_name, version.parent, version.note, version.thresholds, entries)
         shas = sorted(
             {sha for entry in entries for sha in (entry.image, entry.mask) if sha is not None}
             | set(images_here(self._workspace, (entry.source for entry in entries)))
@@ -177,20 +177,20 @@ class Versions:
                 damaged.append(sha)
             if on_count is not None:
                 on_count(number, len(shas))
-        holds = version.is_draft or found == version.id
+        holds = version.is_draft or expected_id == version.id
         return Verified(version, holds, len(shas), tuple(missing), tuple(damaged))
 
 
 def set_of(workspace: Workspace, reference: str) -> TestSet:
     """Return the test set with this id or name. Raises Missing."""
     sets = workspace.test_sets
-    named = {name: set_id for set_id, name in sets.names().items()}
-    wanted = " ".join(reference.split())
-    if wanted in named.values():
-        return sets.get(wanted)
-    if wanted not in named:
-        raise Missing(f"There is no test set “{wanted[:80]}”; take one from the list.", field="test_set")
-    return sets.get(named[wanted])
+    set_ids = {name: set_id for set_id, name in sets.names().items()}
+    title = " ".join(reference.split())
+    if title in set_ids.values():
+        return sets.get(title)
+    if title not in set_ids:
+        raise Missing(f"There is no test set “{title[:80]}”; take one from the list.", field="test_set")
+    return sets.get(set_ids[title])
 
 
 def version_of(workspace: Workspace, reference: str) -> SetVersion:
@@ -200,23 +200,23 @@ def version_of(workspace: Workspace, reference: str) -> SetVersion:
     if at and not named and (which == DRAFT or which.isdecimal()):
         return _of_set(set_of(workspace, name), which)
     if _ID.fullmatch(reference.strip()) and not named:
-        found = workspace.test_sets.by_id(reference.strip())
-        if len(found) > 1:
-            raise Missing(f"{len(found)} versions begin with {reference[:80]}: give more digits.", field="version")
-        if found:
-            return found[0]
-    held = set_of(workspace, reference)
-    latest = held.latest or held.draft
+        matching = workspace.test_sets.by_id(reference.strip())
+        if len(matching) > 1:
+            raise Missing(f"{len(matching)} versions begin with {reference[:80]}: give more digits.", field="version")
+        if matching:
+            return matching[0]
+    test_set = set_of(workspace, reference)
+    latest = test_set.latest or test_set.draft
     assert latest is not None  # a set is removed with its last version
     return latest
 
 
 def draft_of(workspace: Workspace, reference: str) -> SetVersion:
     """Return the draft of a set. Raises Missing for an unknown set, and UserError for one without a draft."""
-    held = set_of(workspace, reference)
-    if held.draft is None:
-        raise UserError(f"“{held.name}” has no draft: begin one of its next version.", field="test_set")
-    return held.draft
+    test_set = set_of(workspace, reference)
+    if test_set.draft is None:
+        raise UserError(f"“{test_set.name}” has no draft: begin one of its next version.", field="test_set")
+    return test_set.draft
 
 
 def _of_set(held: TestSet, which: str) -> SetVersion:
@@ -267,10 +267,10 @@ def entry_facts(entry: SetEntry) -> dict[str, Any]:
 
 def difference_facts(found: Difference) -> dict[str, Any]:
     """Return a difference as plain data, counts first."""
-    alone, pairs = cells(found, "added removed"), cells(found, "relabelled remasked resplit")
+    single, pairs = cells(found, "added removed"), cells(found, "relabelled remasked resplit")
     return {
-        "counts": {name: len(held) for name, held in (alone | pairs).items()},
-        **{name: [entry_facts(entry) for entry in held] for name, held in alone.items()},
+        "counts": {name: len(held) for name, held in (single | pairs).items()},
+        **{name: [entry_facts(entry) for entry in held] for name, held in single.items()},
         **{
             name: [{"was": entry_facts(was), "now": entry_facts(now)} for was, now in held]
             for name, held in pairs.items()
