@@ -1,4 +1,4 @@
-"""Serves the studio: arguments to settings, then storage, models and pages are put together. No logic of its own."""
+"""Serves the studio: reads the settings, then assembles storage, models and pages. No logic of its own."""
 
 from __future__ import annotations
 
@@ -35,35 +35,35 @@ if TYPE_CHECKING:
 
 SHUTDOWN_SECONDS = 3
 UPLOADS = "dillema-uploads-"
-"""What the folder of uploads is called, and a part that makes it another one each time."""
+"""Prefix of the name of the folder of uploads; a random part follows."""
 
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """What the command line and the environment say."""
+    """Settings from the command line and the environment."""
 
     profile: str = "demo"
     workspace: Path = Path("workspace")
     host: str = "127.0.0.1"
     port: int = 7860
     password: str = field(default="", repr=False)
-    """The study lead's, from the environment; "" for the one that the workspace keeps, if any."""
+    """The study lead's password from the environment; "" for the one stored in the workspace, if any."""
     set_password: bool = False
-    """Only ask for a password and keep its hash in the workspace."""
+    """Only ask for a password and store its hash in the workspace."""
     mcp: bool = False
     """Offer the endpoints to agents as MCP tools."""
     data_roots: tuple[Path, ...] = ()
-    """The folders below which scripts may plan batches; none: only the page may."""
+    """Folders in which scripts may plan batches; empty: only the page may."""
     root_path: str = ""
-    """The path below which a proxy serves the studio, as `read_root_path` returns it."""
+    """Path at which a proxy serves the studio, as `read_root_path` returns it."""
 
 
 def read_settings(
     arguments: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ
 ) -> ServerSettings:
-    """Read the arguments. They win over the environment: PROFILE, WORKSPACE, PORT, MCP, DATA_ROOTS and ROOT_PATH.
+    """Read the arguments, which override the environment: PROFILE, WORKSPACE, PORT, MCP, DATA_ROOTS and ROOT_PATH.
 
-    STUDIO_PASSWORD stands in the environment only. Raises UserError for an unusable port or root path.
+    STUDIO_PASSWORD is read from the environment only. Raises UserError for an unusable port or root path.
     """
     from ui.addresses import read_root_path
 
@@ -116,11 +116,11 @@ def read_settings(
 
 
 def build(settings: ServerSettings, models: Models | None = None) -> tuple[FastAPI, Studio]:
-    """The application, not served yet, and the studio behind it, whose workspace is open: close both at the end.
+    """Return the application, not served yet, and its studio, whose workspace is open: close both at the end.
 
-    `models` stands in for those of the profile. Raises UserError for an unknown profile, missing weights, a
-    workspace that cannot be used, a data root that is no folder, a root path below which the studio has pages of its
-    own, and a host beyond this machine without a password. Loads no model.
+    `models` replaces those of the profile. Raises UserError for an unknown profile, missing weights, an unusable
+    workspace, a data root that is no folder, a root path that the studio itself has pages below, and a host beyond this
+    machine without a password. Loads no model.
     """
     profile, models = _profile_and_models(settings, models)
     workspace = _workspace(settings)
@@ -161,7 +161,7 @@ def _annotators(workspace: Workspace) -> FastAPI:
 def _whole(
     settings: ServerSettings, profile: Profile, models: Models, workspace: Workspace, annotators: FastAPI
 ) -> tuple[FastAPI, Studio]:
-    """All that is served: seconds of importing."""
+    """Return the complete application, after seconds of importing."""
     from demo import data_set
     from services.studio import Studio
     from ui.addresses import served_below
@@ -172,7 +172,7 @@ def _whole(
 
 
 def _first(settings: ServerSettings, profile: Profile, workspace: Workspace, annotators: FastAPI) -> FastAPI:
-    """What is served until the whole is there: a second of importing."""
+    """Return the application served until the complete one is ready, after a second of importing."""
     from fastapi import FastAPI
 
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
@@ -182,7 +182,7 @@ def _first(settings: ServerSettings, profile: Profile, workspace: Workspace, ann
 
 
 def _add_first(app: FastAPI, profile: Profile, annotators: FastAPI, status: str) -> None:
-    """/healthz and the annotators' pages."""
+    """Add /healthz and the annotators' pages."""
     from core.version import version
 
     @app.api_route("/healthz", methods=["GET", "HEAD"])
@@ -193,13 +193,13 @@ def _add_first(app: FastAPI, profile: Profile, annotators: FastAPI, status: str)
 
 
 def _guarded(app: FastAPI, settings: ServerSettings, workspace: Workspace) -> str:
-    """Let the guard stand before all that was added, and return the script for the head of pages."""
+    """Put the guard in front of everything added so far. Return the script for the head of pages."""
     from services.sign_in import LeadSignIn
     from ui.security.root_path import BelowRootPath
     from ui.security.sign_in import stand_guard
 
     script = stand_guard(app, LeadSignIn(workspace, settings.password), settings.host)
-    app.add_middleware(BelowRootPath, root_path=settings.root_path)  # the outermost, as the last that is added
+    app.add_middleware(BelowRootPath, root_path=settings.root_path)  # the outermost, as it is added last
     return script
 
 
@@ -260,7 +260,7 @@ def _application(settings: ServerSettings, studio: Studio, annotators: FastAPI) 
     add_retraining_routes(app, studio.commands, studio.evaluations, studio.retrainings)
     add_scripts_page(app, studio.commands, studio.tokens, settings.mcp)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "SSR mode")  # which is off as it is
+        warnings.filterwarnings("ignore", "SSR mode")  # it is off anyway
         mounted = gr.mount_gradio_app(
             app,
             page,
@@ -278,7 +278,7 @@ def _application(settings: ServerSettings, studio: Studio, annotators: FastAPI) 
             theme=theme(),
             head=head() + for_the_signed_in,
         )
-    # Our header has the links between pages; Gradio would set a bar of its own above it, for that of the endpoints.
+    # Our header has the links between pages; Gradio would add its own bar above it, for the page of the endpoints.
     page.config["pages"] = page.config["pages"][:1]
     refuse_own_address(settings.root_path, mounted.routes)
     if settings.mcp:
@@ -289,7 +289,7 @@ def _application(settings: ServerSettings, studio: Studio, annotators: FastAPI) 
 
 
 def endpoints_of(studio: Studio) -> Services:
-    """The endpoints for scripts with the services that they call."""
+    """Return the endpoints for scripts with the services that they call."""
     from ui.scripts.endpoints import Services
 
     return Services(
@@ -307,7 +307,7 @@ def endpoints_of(studio: Studio) -> Services:
 
 
 def explorer_of(studio: Studio) -> Explorer:
-    """The explore page with the services that it calls."""
+    """Return the Explore page with the services that it calls."""
     from ui.explore.page import Explorer
 
     return Explorer(
@@ -327,9 +327,9 @@ def explorer_of(studio: Studio) -> Explorer:
 
 
 def _stay_here(profile: Profile) -> None:
-    """Before gradio and transformers are imported: no call leaves this machine that the profile does not need."""
+    """Prevent calls beyond this machine that the profile does not need, before gradio and transformers are imported."""
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
-    # Gradio sums up all the calls that it remembers whenever one fails, for a page that is not served here.
+    # Gradio sums up all remembered calls whenever one fails, for a page that is not served here.
     os.environ["GRADIO_ANALYTICS_CACHE_FREQUENCY"], os.environ["GRADIO_ANALYTICS_MAX_EVENTS"] = str(10**9), "1"
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
     os.environ.setdefault("DISABLE_TELEMETRY", "YES")
@@ -339,7 +339,7 @@ def _stay_here(profile: Profile) -> None:
 
 
 def _keep_uploads_apart() -> None:
-    """A folder of this server's own, which is emptied: Gradio's usual one is one for all servers of a machine."""
+    """Give this server its own folder of uploads, which is emptied: Gradio's default serves all of a machine."""
     given = os.environ.get("GRADIO_TEMP_DIR", "")
     if not Path(given).name.startswith(UPLOADS):
         if given:
@@ -351,25 +351,25 @@ def _keep_uploads_apart() -> None:
 
 
 def _leave_a_core(environment: MutableMapping[str, str] = os.environ, cores: int | None = None) -> None:
-    """Before torch is imported: one core is left to the page and whatever else runs, unless a person says otherwise.
+    """Leave one core to the page and other programs, unless a person sets the number. Call it before torch is imported.
 
-    Threads that compute wait for each other busily. With all cores taken, a browser on the same machine makes an image
-    of the demo take four times as long, and the estimate at the gate worthless.
+    Computing threads wait for each other busily. With all cores taken, a browser on the same machine makes an image of
+    the demo take four times as long, and the estimate at the gate worthless.
     """
     there = cores or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     environment.setdefault("OMP_NUM_THREADS", str(max(1, there - 1)))
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """A socket that is bound already, so that a port that is taken is known before anything is loaded."""
+    """Return a bound socket, so that a taken port is noticed before anything is loaded."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With the protocol named: asyncio lets small answers go at once (TCP_NODELAY) on such sockets only, and others wait
-    # 40 ms for the browser to confirm the first half.
+    # The protocol is named, as asyncio sends small answers at once (TCP_NODELAY) only on such sockets. On others they
+    # wait 40 ms for the browser to confirm the first half.
     server = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         server.bind((host, port))
-        server.listen()  # two that are bound but do not listen yet would not notice each other
+        server.listen()  # two sockets that are bound but not listening would not notice each other
     except OSError as error:
         server.close()
         if isinstance(error, socket.gaierror):
@@ -382,7 +382,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def serve(settings: ServerSettings) -> None:
-    """Serve until SIGTERM or Ctrl-C; then stop the work that is going on and close the workspace."""
+    """Serve until SIGTERM or Ctrl-C; then stop running work and close the workspace."""
     _leave_a_core()
     with _listen(settings.host, settings.port) as listening:
         from pipeline.models.machine import share_cores
@@ -407,7 +407,7 @@ def _run(
     listening: socket.socket,
     address: str,
 ) -> None:
-    """Annotators are served at once, and the whole studio when it was put together meanwhile."""
+    """Serve annotators at once, and the whole studio once it is assembled."""
     import uvicorn
 
     from ui.security.connections import BACKLOG, KEPT_SECONDS, Patience, room_for_connections
@@ -424,7 +424,7 @@ def _run(
         if remark := without_gpu(profile):
             print(remark, file=sys.stderr, flush=True)
         print(f"DILLEMA Studio, profile {profile.name}: {address} (Ctrl-C ends it)", flush=True)
-        # A full collection would look through all of this again, and hold up every answer for a fifth of a second.
+        # A full collection would scan all of this again, and delay every answer by a fifth of a second.
         gc.collect()
         gc.freeze()
         studio.thumbnails.start()
@@ -446,7 +446,8 @@ def _run(
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
     server = uvicorn.Server(config)
-    # After its own shutdown uvicorn raises the signal again, which would end us before we have closed.
+    # After its own shutdown uvicorn raises the signal again, which would end this process before the workspace is
+    # closed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with suppress(KeyboardInterrupt):
@@ -459,9 +460,9 @@ def _run(
 
 
 def set_password(settings: ServerSettings) -> None:
-    """Ask for the study lead's password and keep its hash in the workspace; whoever was signed in no longer is.
+    """Ask for the study lead's password and store its hash in the workspace. All sessions end.
 
-    A terminal is asked twice, unseen; else the first line of the input is taken. Raises UserError for one that is none.
+    A terminal is asked twice, unseen; else the first line of the input is used. Raises UserError for none.
     """
     from services.passwords import SECRET, choose
     from storage.workspace import Workspace
@@ -480,7 +481,7 @@ def set_password(settings: ServerSettings) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code: 2 for what a person can put right, told in one sentence."""
+    """Run the program. Return the exit code: 2 after one sentence for a mistake that a person can correct."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     try:
         settings = read_settings(arguments)

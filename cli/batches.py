@@ -31,11 +31,11 @@ from services.batches.shards import hand_out, merge, progress, take_back, work
 from storage.workspace import Workspace
 
 LISTED = 12
-"""Captions of a sample, and reasons for failures, that are shown."""
+"""Maximum captions of a sample, and reasons for failures, that are printed."""
 MOST_WORKERS = 256
 MOST_SHARDS = 100_000
 Act = Callable[[BatchService, Workspace, argparse.Namespace], int]
-"""What a command does; returns the exit code."""
+"""Does a command and returns the exit code."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -98,7 +98,7 @@ def run(service: BatchService, workspace: Workspace, options: argparse.Namespace
 
 
 def run_shard(options: argparse.Namespace) -> int:
-    """Do one shard of the lots that are handed out. The workspace's database is not opened."""
+    """Do one shard of the handed-out lots. Does not open the workspace's database."""
     if not options.batch.isdecimal():
         raise UserError("A shard is told the number of its batch, which `batch hand-out` says, not its plan.")
     shard, of = options.shard
@@ -228,7 +228,7 @@ def _print_sample(service: BatchService, number: int) -> None:
 
 
 def _number(service: BatchService, named: str) -> int:
-    """The batch of a number, or of a plan's file, which is planned where it is not yet."""
+    """Return the batch of a number, or of a plan's file, which is planned if needed."""
     return int(named) if named.isdecimal() else service.plan(read_plan(Path(named)))
 
 

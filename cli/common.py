@@ -18,11 +18,11 @@ from storage.workspace import DATABASE, Workspace
 DIFFERENT, WRONG, SOME_FAILED, WAITS, INTERRUPTED, PIPE_CLOSED, TERMINATED = 1, 2, 3, 4, 130, 141, 143
 """Exit codes. 0 means that all went well."""
 TEMPLATES = TextTemplates(Path(__file__).with_name("templates"))
-"""What is printed that is longer than a line."""
+"""Texts to print that are longer than a line."""
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that answers wrong options with one sentence instead of the list of all options."""
+    """A parser that reports wrong options in one sentence instead of the list of all options."""
 
     def error(self, message: str) -> NoReturn:
         sentence = message.removeprefix("argument ")
@@ -36,7 +36,7 @@ def add_workspace_option(parser: argparse.ArgumentParser) -> None:
 
 
 def whole_number(least: int, most: int, refusal: str = "") -> Callable[[str], int]:
-    """Return the reader of an option that is a whole number. `refusal` is said of another `{text}`."""
+    """Return the reader of an option with a whole number. `refusal` is the error for another `{text}`."""
 
     def read(text: str) -> int:
         if not text.isascii() or not text.isdecimal() or not least <= int(text) <= most:
@@ -48,7 +48,7 @@ def whole_number(least: int, most: int, refusal: str = "") -> Callable[[str], in
 
 
 def printable(line: str) -> str:
-    """Return a line with control characters escaped, as a file name may contain signs that a terminal obeys."""
+    """Return a line with control characters escaped: a file name may contain ones that a terminal obeys."""
     return "".join(sign if sign.isprintable() else f"\\x{ord(sign):02x}" for sign in line)
 
 
@@ -90,7 +90,7 @@ def until_pipe_closes(run: Callable[[], int]) -> int:
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
-        for stream in (sys.stdout, sys.stderr):  # or Python would try to write what is buffered once more at its end
+        for stream in (sys.stdout, sys.stderr):  # else Python would try to write the buffer again at its end
             with suppress(OSError, ValueError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         return PIPE_CLOSED

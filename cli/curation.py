@@ -1,7 +1,7 @@
-"""`python -m services.curation`: images into a workspace without a browser.
+"""`python -m services.curation`: imports images into a workspace without a browser.
 
-Folders of this machine are taken here only, never over HTTP. The server may be running meanwhile. A person's mistake
-ends with one sentence and exit code 2.
+Only this command line takes folders of this machine, never HTTP. The server may be running meanwhile. A person's
+mistake ends with one sentence and exit code 2.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def bring_in(workspace: Workspace, options: argparse.Namespace) -> Iterator[str]:
-    """Brings in a folder, a zip or a tar, and puts it into a test set where that is asked for."""
+    """Import a folder, a zip or a tar, and put it into a test set if requested."""
     labels = options.labels.split(",") if options.labels else ()
     with counting("import") as on_count:
         done = import_source.bring_in(
@@ -62,7 +62,7 @@ def show(workspace: Workspace, options: argparse.Namespace) -> Iterator[str]:
 
 
 def into_set(workspace: Workspace, options: argparse.Namespace) -> Iterator[str]:
-    """Puts a finished import into the draft of a test set."""
+    """Put a finished import into the draft of a test set."""
     yield imports.into_set(workspace, options.number, options.test_set).words
 
 

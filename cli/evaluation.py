@@ -1,9 +1,9 @@
-"""`python -m evaluation`: what a test set says of a model under test, without a browser; the same as the page Evaluate.
+"""`python -m evaluation`: evaluates a model under test on a test set, like the page Evaluate, without a browser.
 
-The report goes to stdout, as Markdown or with `--json` as data; progress to stderr. What the model has not read yet is
-read first, and kept; a training goes on where it was stopped. A person's mistake ends with one sentence and exit code
-2. When images could not be read it is 3, a Ctrl-C gives 130, SIGTERM 143, and a reader that closed the pipe 141.
-Whatever ends it, what was read and trained is kept.
+The report goes to stdout, as Markdown or with `--json` as data; progress to stderr. Images that the model has not read
+are read first, and predictions stored; a stopped training resumes. A person's mistake ends with one sentence and exit
+code 2. Unreadable images give 3, Ctrl-C 130, SIGTERM 143, and a reader that closed the pipe 141. In all cases,
+predictions and trainings are kept.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _covered(repetitions: int) -> int:
 
 
 def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threading.Event) -> tuple[str, int]:
-    """The report, and how many images could not be read."""
+    """Return the report, and the number of unreadable images."""
     profile = load_profile(options.profile)
     service = EvaluationService(profile, workspace, lambda wanted: None)  # who sits here says where images go
     try:
@@ -196,7 +196,7 @@ def _retrained(
 
 
 def _trainings(workspace: Workspace, options: argparse.Namespace) -> str:
-    """What was trained and lies in the workspace; with `--remove-old` what is left of it."""
+    """Return a list of the trainings in the workspace; with `--remove-old`, of those left."""
     removed = remove_old(workspace) if options.remove_old else ()
     found = trainings_of(workspace)
     if options.json:
@@ -214,7 +214,7 @@ def _asked(service: EvaluationService, workspace: Workspace, options: argparse.N
 
 
 def _model(service: EvaluationService, subject: Subject, options: argparse.Namespace) -> UnderTestSettings:
-    """That of the profile, or what `--model` says: torchvision:resnet50, an address, an .onnx or another file."""
+    """Return the profile's model, or that of `--model`: torchvision:resnet50, an address, an .onnx or another file."""
     said = options.model
     if not said:
         found = next((one for one in service.models(subject) if one.from_profile), None)

@@ -1,6 +1,6 @@
-"""What the command line does with models: `models` lists them, `fetch` brings their weights, `check` tries each.
+"""Model commands: `models` lists them, `fetch` downloads their weights, `check` tries each.
 
-A command line asks of all rooms below it: this module is the one of `pipeline` that knows the models under test.
+A command line may call all rooms below it: in `pipeline`'s, only this module knows the models under test.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from pipeline.profiles.profile import Profile, load_profile, profile_names
 from pipeline.seams import DrawRequest, LanguageRequest
 
 _ALONE = ("captioner", "language model", "sentence model", EDITOR, "embedder")
-"""Models that are tried alone; the others draw together, and are freed with them."""
+"""Models that are tried alone; the others draw together, and are released together."""
 Found = hub.HubListing | web_file.FileListing
 
 
 def add_to(commands: argparse._SubParsersAction[Any]) -> None:
-    """The three commands with their options."""
+    """Add the three commands with their options."""
     listing = commands.add_parser("models", help="list models: what is here, what fits", description=models.__doc__)
     listing.add_argument(
         "profiles", metavar="PROFILE", nargs="*", help="names or files (default: all that are shipped)"
@@ -93,10 +93,10 @@ def fetch(options: argparse.Namespace) -> int:
                 found.append((role, _listing(role, weights, options.verify)))
         except CannotLoad as error:
             if _no_network(error):
-                raise  # the next model would say the same
+                raise  # the next model would fail in the same way
             line.say(str(error))
             failed += 1
-    # Two roles may have the same file.
+    # Two roles may share a file.
     left = {place: size for _, listing in found for place, size in listing.left.items()}
     needed = sum(left.values())
     for role, listing in found:
@@ -144,7 +144,7 @@ def _listing(role: str, weights: Weights, verify: bool) -> Found:
 
 
 def _require_room(found: list[tuple[str, Found]], left: Mapping[Path, int]) -> None:
-    """On the disk of the hub's cache, and on that of torch's where it is another one."""
+    """Check the space on the disk of the hub's cache, and on that of torch's if it is another one."""
     files = [one.place for _, one in found if isinstance(one, web_file.FileListing) and one.missing]
     apart = {place: left[place] for place in files if hub.disk_of(place) != hub.disk_of(hub.cache_folder())}
     hub.require_room(sum(left.values()) - sum(apart.values()))
@@ -164,7 +164,7 @@ def _require_yes(needed: int, given: bool) -> None:
 
 
 def _fetch_all(found: list[tuple[str, Found]], needed: int, line: ProgressLine) -> int:
-    """Gives how many models could not be had."""
+    """Fetch all weights. Return the number of models that failed."""
     pace, came, failed = Pace(needed), 0, 0
     with stop_on_signals() as stop:
         for role, listing in found:
@@ -172,7 +172,7 @@ def _fetch_all(found: list[tuple[str, Found]], needed: int, line: ProgressLine) 
             def told(count: int, role: str = role) -> None:
                 nonlocal came
                 came += count
-                # In steps of 5 %, as each other note is a line where nobody looks at a terminal.
+                # In steps of 5 %: without a terminal, each new note is a line.
                 share = min(100, came * 100 // max(1, needed)) // 5 * 5
                 note = f"{share} % of {in_bytes(needed)}"
                 left = pace.seconds_left(came) if came * 100 >= needed else None  # the first bytes tell little
@@ -195,24 +195,24 @@ def _fetch_all(found: list[tuple[str, Found]], needed: int, line: ProgressLine) 
 
 @dataclass(frozen=True)
 class Tried:
-    """What became of one model."""
+    """Result of trying one model."""
 
     role: str
     name: str
     seconds_to_load: float = 0.0
     seconds_of_a_step: float = 0.0
     memory: int = 0
-    """Bytes that it took more than there were in use before, on the machine."""
+    """Bytes of main memory in use beyond those before."""
     gpu_memory: int = 0
-    """The most that was in use of the GPU, where there is one."""
+    """Maximum bytes of GPU memory in use, if there is a GPU."""
     problem: str = ""
 
     def in_words(self) -> str:
-        """One line."""
+        """Return the result in one line."""
         if self.problem:
             return f"{self.role:<28} {self.name}: {self.problem}"
         gpu = f", GPU {in_bytes(self.gpu_memory)}" if self.gpu_memory else ""
-        # What came with another model, as a ControlNet with its generator, was counted there.
+        # A part of another model, such as a ControlNet of its generator, was counted there.
         memory = f"memory {in_bytes(self.memory)}" if self.memory > 0 else "no more memory"
         return (
             f"{self.role:<28} works: loaded in {self.seconds_to_load:.1f} s, one step {self.seconds_of_a_step:.1f} s, "
@@ -258,7 +258,7 @@ def _tried(held: Models, profile: Profile, role: str, weights: Any, called: str)
 
 
 def _step_of(held: Models, profile: Profile, role: str) -> Callable[[], Any]:
-    """Loads the model; gives what it then does once."""
+    """Load the model. Return a function that does one step with it."""
     picture = Image.radial_gradient("L").resize((512, 512)).convert("RGB")
     task = Task("classification", label=(profile.tasks.labels or ("bird",))[0])
     if role == "captioner":

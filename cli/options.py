@@ -1,4 +1,4 @@
-"""What the options of the command line ask for: settings, task, images and masks. Each mistake is one sentence."""
+"""Reads the options of the command line: settings, task, images and masks. Each mistake gets one sentence."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ SHORTCUTS = {
     "edits_at_once": "counterfactuals.edits_at_once",
     "images_per_caption": "generation.images_per_caption",
 }
-"""Settings that have an option of their own; so have the steps, which are a setting of the method."""
+"""Settings with their own option. The steps have one too, but are a setting of the method."""
 
 
 def changed_settings(settings: Settings, changes: dict[str, str]) -> Settings:
-    """The settings with some of them set anew, such as {"generation.steps": "12"}. Raises UserError, naming the one."""
+    """Return the settings with some changed, such as {"generation.steps": "12"}. Raises UserError with the setting."""
     data = settings.model_dump()
     for name, value in changes.items():
         stage, _, field = name.partition(".")
@@ -44,7 +44,7 @@ def changed_settings(settings: Settings, changes: dict[str, str]) -> Settings:
 
 
 def asked_settings(options: argparse.Namespace, recipe: Recipe) -> dict[str, str]:
-    """Return the settings asked for, by name. Raises UserError for one that is no NAME=VALUE or is not read."""
+    """Return the given settings, by name. Raises UserError for one that is no NAME=VALUE or is not read."""
     asked = {}
     for text in options.set:
         name, separator, value = text.partition("=")
@@ -63,7 +63,7 @@ def asked_settings(options: argparse.Namespace, recipe: Recipe) -> dict[str, str
 
 
 def asked_task(options: argparse.Namespace, profile: Profile) -> Task:
-    """The task that was asked for. Raises UserError when something of it is missing or of the other task."""
+    """Return the given task. Raises UserError if a part of it is missing or belongs to the other task."""
     if options.task == "classification":
         if options.protected:
             raise UserError("--protected belongs to --task segmentation: for classification give --label.")
@@ -78,10 +78,10 @@ def asked_task(options: argparse.Namespace, profile: Profile) -> Task:
 
 
 def asked_sources(options: argparse.Namespace) -> dict[Path, Path]:
-    """The source images that were asked for, each with the folder of its run. Raises UserError when there are none.
+    """Return the given source images, each with the folder of its run. Raises UserError if there are none.
 
-    A single file has the folder that was given. Of several, or of a folder, each has one in it, named after its file:
-    of two with the same name the later one gets a number.
+    A single file gets the given folder itself. Several files, or those of a folder, get one folder each in it, named
+    after the file; a repeated name gets a number.
     """
     files = list(dict.fromkeys(file for name in options.images for file in _images_in(Path(name))))
     out = Path(options.out)
@@ -97,12 +97,12 @@ def asked_sources(options: argparse.Namespace) -> dict[Path, Path]:
 
 
 def several(options: argparse.Namespace) -> bool:
-    """Whether several source images were asked for, or a folder of them."""
+    """Return True if several source images or a folder were given."""
     return len(options.images) > 1 or Path(options.images[0]).is_dir()
 
 
 def _images_in(path: Path) -> list[Path]:
-    """A file, or the images of a folder by name, without masks that lie beside them."""
+    """Return a file, or the images of a folder by name, without the masks beside them."""
     if not path.is_dir():
         return [path]
     try:
@@ -116,7 +116,7 @@ def _images_in(path: Path) -> list[Path]:
 
 
 def asked_mask(options: argparse.Namespace, source: Path, size: tuple[int, int]) -> Mask | None:
-    """The mask that was given for a source image of `size`; None without one. Raises UserError."""
+    """Return the given mask for a source image of `size`; None without one. Raises UserError."""
     if not options.mask:
         return None
     path = Path(options.mask)
@@ -131,7 +131,7 @@ def asked_mask(options: argparse.Namespace, source: Path, size: tuple[int, int])
 
 
 def require_mask_options(options: argparse.Namespace) -> None:
-    """Raises UserError when the options of the mask do not go together."""
+    """Raise UserError if the options of the mask do not fit together."""
     if not options.mask:
         if options.classes:
             raise UserError("--classes belongs to --mask: give the mask too.")

@@ -1,9 +1,9 @@
-"""The command line: `python -m pipeline augment IMAGE ...` does the whole job, `again` repeats it, `recipes` and
-`profiles` list what there is, and `models`, `fetch` and `check` care for the models (`model_commands.py`).
+"""The command line of `pipeline`: `python -m pipeline augment IMAGE ...` does the whole job, `again` repeats it,
+`recipes` and `profiles` list them, and `models`, `fetch` and `check` manage the models (`models.py`).
 
-Results go to stdout, a path a line; progress and remarks to stderr. A person's mistake ends with one sentence and exit
-code 2. When some of the images failed it is 3, a Ctrl-C gives 130, SIGTERM 143, and a reader that closed the pipe 141.
-Whatever ends `augment`, what is finished is kept.
+Results go to stdout, one path per line; progress and remarks to stderr. A person's mistake ends with one sentence and
+exit code 2. Failed images give 3, Ctrl-C 130, SIGTERM 143, and a reader that closed the pipe 141. In all cases,
+finished images of `augment` are kept.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _augment_one(
     report: Report,
     stop: Stop,
 ) -> int:
-    """All stages for one source image, in a folder of its own. Gives how many images could not be made."""
+    """Do all stages for one source image, in its own folder. Return the number of failed images."""
     recipe, task, picture = recipe_of(request.recipe), request.task, read_image(path)
     mask = asked_for.asked_mask(options, path, picture.image.size)
     named = NamedMask(mask.image, mask.classes) if mask else None
@@ -262,7 +262,7 @@ def _report(options: argparse.Namespace) -> Report:
 
 
 def _quiet_libraries() -> None:
-    """No remarks of libraries between ours, unless somebody asks for them by `python -W` or their own variables."""
+    """Silence remarks of libraries, unless somebody asks for them by `python -W` or the libraries' own variables."""
     for name in ("TRANSFORMERS_VERBOSITY", "DIFFUSERS_VERBOSITY"):
         os.environ.setdefault(name, "error")
     if not sys.warnoptions:

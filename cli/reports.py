@@ -1,6 +1,6 @@
-"""What the command line says while it works: in words for a person, or as JSON for a program, an event a line.
+"""Output of the command line while it works: words for a person, or JSON for a program, one event per line.
 
-In words, results go to stdout, a path a line, and all else to stderr. As JSON, everything goes to stdout.
+In words, results go to stdout, one path per line, and all else to stderr. As JSON, everything goes to stdout.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from pipeline.stages.generation import PlannedImage
 
 
 class Words:
-    """Tells a person what becomes of one source image after another."""
+    """Reports on one source image after another to a person."""
 
     def __init__(self) -> None:
         self._line = ProgressLine()
         self._noted: set[str] = set()
 
     def begun(self, source: Path, number: int, total: int, folder: Path) -> None:
-        """The work on a source image begins; its files go to `folder`."""
+        """Report the start of a source image; its files go to `folder`."""
         if total > 1:
             self._line.say(f"{source} ({number} of {total})")
 
     def note(self, text: str) -> None:
-        """Something that a person should know of the source image."""
-        if text not in self._noted:  # of a hundred photos, each would get the same one
+        """Report a note on the source image, once."""
+        if text not in self._noted:  # a hundred photos would each repeat the same note
             self._noted.add(text)
             self._line.say(text)
 
     def event(self, event: Event, recipe: Recipe, task: Task, store: FolderStore) -> None:
-        """What the driver says."""
+        """Report an event of the driver."""
         match event:
             case StageBegan():
                 self._line(Progress(event.stage, 0, 1, note=f"stage {event.number} of {event.total}"))
@@ -62,11 +62,11 @@ class Words:
                 self._line.say(f"No image of “{what}” (seed {event.image.seed}): {one_line(event.error)}")
 
     def stopped(self, store: FolderStore) -> None:
-        """The work on the source image ended before its end."""
+        """Report that the work on the source image stopped early."""
         self._line.say(f"Stopped. Images kept: {store.images}, see {store.file}. The same command goes on from here.")
 
     def done(self, store: FolderStore, failed: int) -> None:
-        """All of the source image was tried; so many of its images could not be made."""
+        """Report the end of a source image, with the number of failed images."""
         self._line.clear()
         print(store.file, flush=True)
         if failed:
@@ -76,23 +76,23 @@ class Words:
             )
 
     def source_failed(self, source: Path, message: str) -> None:
-        """Nothing can be made of a source image; the next one begins."""
+        """Report that a source image failed; the next one begins."""
         self._line.say(f"{source}: {message}")
 
     def ended(self, sources: int, failed: int, images_failed: int) -> None:
-        """All source images were tried: so many of them failed, and so many images of the others."""
+        """Report the end of all source images, with the failed ones and the failed images of the others."""
         parts = [f"{failed} of {sources} source images"] if failed else []
         parts += [count_of(images_failed, "generated image")] if images_failed else []
         if sources > 1 and parts:
             self._line.say(f"Failed: {' and '.join(parts)}. The same command tries again what failed.")
 
     def error(self, message: str) -> None:
-        """The command ends with a mistake."""
+        """Report an error that ends the command."""
         self._line.say(message)
 
 
 class JsonLines:
-    """As `Words`, for a program. Every line is an object with `event` and, after the beginning, `source`."""
+    """Like `Words`, for a program. Every line is an object with `event` and, after the beginning, `source`."""
 
     def __init__(self) -> None:
         self._source = ""

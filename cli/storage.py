@@ -14,7 +14,7 @@ from storage.damage import damage
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command. Returns 0, 1 where something is damaged, or 2 after one sentence on standard error."""
+    """Run a command. Return 0, 1 if something is damaged, or 2 after one sentence on standard error."""
     parser = argparse.ArgumentParser(prog="python -m storage", description="Keep a workspace safe.")
     commands = parser.add_subparsers(dest="command", required=True)
     command = commands.add_parser("backup", help="write a workspace, also one in use, into one zip file")

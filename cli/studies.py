@@ -1,7 +1,7 @@
 """`python -m services.studies`: images and votes into a study, and a study out of a workspace, without a browser.
 
-Folders of this machine are taken here only, never over HTTP. The server may be running meanwhile. A person's mistake
-ends with one sentence and exit code 2.
+Only this command line takes folders of this machine, never HTTP. The server may be running meanwhile. A person's
+mistake ends with one sentence and exit code 2.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def list_studies(workspace: Workspace, options: argparse.Namespace) -> str:
 
 
 def images(workspace: Workspace, options: argparse.Namespace) -> str:
-    """Adds the images of a folder, a zip, a CSV with images beside it, or a single image."""
+    """Add the images of a folder, a zip, a CSV with images beside it, or a single image."""
     return import_items(workspace, options.study, _files(Path(options.path)))[1]
 
 
 def votes(workspace: Workspace, options: argparse.Namespace) -> str:
-    """Adds the votes of a result file of Mechanical Turk."""
+    """Add the votes of a result file of Mechanical Turk."""
     file = Path(options.path)
     if file.stat().st_size > MOST_LIST:
         raise UserError(f"{file} is larger than {MOST_LIST // 1_000_000} MB.")
@@ -48,7 +48,7 @@ def votes(workspace: Workspace, options: argparse.Namespace) -> str:
 
 
 def export(workspace: Workspace, options: argparse.Namespace) -> str:
-    """Writes the whole study as a zip. The file takes its name when it is whole."""
+    """Write the whole study as a zip. The file gets its name once it is complete."""
     target = Path(options.path)
     if target.exists():
         raise UserError(f"{target} exists already: name a file that does not.")
@@ -65,7 +65,7 @@ def export(workspace: Workspace, options: argparse.Namespace) -> str:
 
 
 def restore(workspace: Workspace, options: argparse.Namespace) -> str:
-    """Brings a study back from the zip that `export` wrote."""
+    """Restore a study from the zip that `export` wrote."""
     return "  ".join(restore_study(workspace, Path(options.path)))
 
 

@@ -1,6 +1,6 @@
 """`python -m study simulate`: simulated annotators on a running studio.
 
-Results go to stdout. A person's mistake ends with one sentence and exit code 2, a worker who failed with 1.
+Results go to stdout. A person's mistake ends with one sentence and exit code 2, a failed worker with 1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LARGEST_FILE = 50_000_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command and gives the exit code."""
+    """Run the command and return the exit code."""
     options = _parser().parse_args(arguments)
     try:
         return simulate(options)
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def simulate(options: argparse.Namespace) -> int:
-    """Sends the crew to work and tells what became of it."""
+    """Run the crew and print the results."""
     codes = [line.strip() for line in _text(options.codes).splitlines() if line.strip()] if options.codes else []
     if bool(options.link) == bool(codes):
         raise ValueError("Give the study's link with --link, or a file of personal codes with --codes.")
@@ -64,7 +64,7 @@ def simulate(options: argparse.Namespace) -> int:
 
 
 def told(runs: Sequence[WorkerRun]) -> str:
-    """What became of the workers, in lines for a terminal."""
+    """Return the results of the workers, in lines for a terminal."""
     votes = [vote for each in runs for vote in each.votes]
     ends = Counter(each.end for each in runs)
     lines = [

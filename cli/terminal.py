@@ -1,4 +1,4 @@
-"""A terminal's side of a long job: a progress line with the remaining time, and signals that stop in good order."""
+"""Terminal output of a long job: a progress line with the remaining time, and signals for an orderly stop."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from core.progress import Progress
 
 
 def remaining(seconds: float | None) -> str:
-    """Such as "about 11 s left" or "about 3 min left"; "" when not known, and at the end."""
+    """Return a text such as "about 11 s left" or "about 3 min left"; "" if unknown, and at the end."""
     if not seconds:
         return ""
     return f"about {max(1, round(seconds))} s left" if seconds < 90 else f"about {round(seconds / 60)} min left"
 
 
 class ProgressLine:
-    """Progress on stderr: one line that rewrites itself on a terminal, one line per thing finished elsewhere."""
+    """Progress on stderr: one line that rewrites itself on a terminal, elsewhere one line per finished thing."""
 
     def __init__(self) -> None:
         self._live = sys.stderr.isatty()
         self._last = ""
 
     def __call__(self, progress: Progress) -> None:
-        """Shows how far a stage is."""
+        """Show the progress of a stage."""
         parts = [progress.stage, progress.note]
         if self._live:
             counted = f"{progress.done}/{progress.total}" if progress.total > 1 else ""
@@ -41,24 +41,24 @@ class ProgressLine:
             sys.stderr.flush()
 
     def say(self, text: str) -> None:
-        """A sentence on a line of its own."""
+        """Print a sentence on its own line."""
         self.clear()
         sys.stderr.write(text + "\n")
         sys.stderr.flush()
 
     def clear(self) -> None:
-        """Takes the progress line away."""
+        """Remove the progress line."""
         if self._live:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
 
 
 class Terminated(KeyboardInterrupt):
-    """The program was asked to end, by SIGTERM."""
+    """SIGTERM asked the program to end."""
 
 
 class Stop:
-    """How a person, or the machine, stops long work."""
+    """Handles requests to stop long work, by a person or the machine."""
 
     def __init__(self) -> None:
         self.asked = threading.Event()
@@ -68,7 +68,7 @@ class Stop:
 
     @contextmanager
     def saving(self) -> Iterator[None]:
-        """While it holds, nothing ends the program: what would, does so afterwards."""
+        """Delay the end of the program until the context is left."""
         self._saving = True
         try:
             yield
@@ -78,7 +78,7 @@ class Stop:
             raise self._wanted
 
     def handle(self, number: int, _frame: FrameType | None) -> None:
-        """A signal came."""
+        """Handle a signal."""
         at_once = self.asked.is_set() or number == signal.SIGTERM
         self.asked.set()
         if not at_once:

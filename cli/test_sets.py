@@ -1,7 +1,7 @@
 """`python -m services.test_sets`: test sets without a browser.
 
-Folders of this machine are taken here only, never over HTTP. The server may be running meanwhile. A person's mistake
-ends with one sentence and exit code 2; a check that found something with 1.
+Only this command line takes folders of this machine, never HTTP. The server may be running meanwhile. A person's
+mistake ends with one sentence and exit code 2; a check that found something with 1.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from services.test_sets.versions import Versions, draft_of, version_of
 from storage.workspace import Workspace
 
 NO_SPLIT = "none"
-"""What a person types for it."""
+"""Word for no split on the command line."""
 FEWEST_DIGITS = 6
-"""Of a hash that names an image."""
+"""Minimum digits of a hash to name an image."""
 _SHORT = 12
-"""Digits of a hash that are shown."""
+"""Digits of a hash that are printed."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 Said = tuple[list[str], int]
-"""What is printed, a line each, and the exit code."""
+"""Lines to print, and the exit code."""
 
 
 def list_sets(workspace: Workspace, options: argparse.Namespace) -> Said:
@@ -65,7 +65,7 @@ def list_sets(workspace: Workspace, options: argparse.Namespace) -> Said:
 
 
 def show(workspace: Workspace, options: argparse.Namespace) -> Said:
-    """A version, and with --images a line for each of its images."""
+    """Describe a version, and with --images each of its images in one line."""
     version = version_of(workspace, options.version)
     lines = TEMPLATES.lines("version.txt", version=version).splitlines()
     if options.images:
@@ -129,7 +129,7 @@ def release(workspace: Workspace, options: argparse.Namespace) -> Said:
 
 
 def diff(workspace: Workspace, options: argparse.Namespace) -> Said:
-    """How two versions differ, a line an image. The exit code is 1 where they do."""
+    """Return the differences of two versions, one line per image. The exit code is 1 if there are any."""
     found = Versions(workspace).compare(options.old, options.new)
     lines = [f"added       {_image(entry)}" for entry in found.added]
     lines += [f"removed     {_image(entry)}" for entry in found.removed]
@@ -140,7 +140,7 @@ def diff(workspace: Workspace, options: argparse.Namespace) -> Said:
 
 
 def verify(workspace: Workspace, options: argparse.Namespace) -> Said:
-    """Reads every file of versions: of one, or of all that were released."""
+    """Read every file of one version, or of all released ones."""
     named = [version_of(workspace, options.version)] if options.version else _released(workspace)
     lines, fine = [], True
     for version in named:
@@ -173,7 +173,7 @@ def export(workspace: Workspace, options: argparse.Namespace) -> Said:
 
 
 def leaks(workspace: Workspace, options: argparse.Namespace) -> Said:
-    """Looks for images of a version in a folder of training images."""
+    """Look for images of a version in a folder of training images."""
     version = version_of(workspace, options.version)
     with counting("training images") as on_count:
         found = check_folder(workspace, version, Path(options.folder), on_count)
@@ -184,8 +184,8 @@ def leaks(workspace: Workspace, options: argparse.Namespace) -> Said:
 
 
 def _images(workspace: Workspace, options: argparse.Namespace) -> list[str]:
-    """The hashes of the images that are named, each by the first digits of its own, or `-` for a list on the standard
-    input. Raises UserError for one that the draft does not have, or has more than one of.
+    """Return the hashes of the named images, each given by its first digits, or `-` for a list on standard input.
+    Raises UserError for an image that the draft lacks, and for ambiguous digits.
     """
     given = [word for name in options.images for word in (sys.stdin.read().split() if name == "-" else [name])]
     held = sorted(entry.image for entry in workspace.test_sets.entries(draft_of(workspace, options.test_set).number))
