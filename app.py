@@ -100,18 +100,18 @@ def read_settings(
         default=environment.get("ROOT_PATH", ""),
         help="path below which a proxy serves the studio, such as /studio (none; or set ROOT_PATH)",
     )
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        port = int(given.port)
+        port = int(options.port)
     except ValueError:
         port = 0
     if not 1 <= port <= 65535:
-        raise UserError(f"The port {given.port!r} is no port: give a number from 1 to 65535.")
-    password, workspace = environment.get("STUDIO_PASSWORD", ""), Path(given.workspace)
-    roots = tuple(Path(folder) for folder in given.data_roots.split(os.pathsep) if folder.strip())
-    below = read_root_path(given.root_path)
+        raise UserError(f"The port {options.port!r} is no port: give a number from 1 to 65535.")
+    password, workspace = environment.get("STUDIO_PASSWORD", ""), Path(options.workspace)
+    roots = tuple(Path(folder) for folder in options.data_roots.split(os.pathsep) if folder.strip())
+    below = read_root_path(options.root_path)
     return ServerSettings(
-        given.profile, workspace, given.host, port, password, given.set_password, given.mcp, roots, below
+        options.profile, workspace, options.host, port, password, options.set_password, options.mcp, roots, below
     )
 
 
@@ -340,12 +340,12 @@ def _stay_here(profile: Profile) -> None:
 
 def _keep_uploads_apart() -> None:
     """Give this server its own folder of uploads, which is emptied: Gradio's default serves all of a machine."""
-    given = os.environ.get("GRADIO_TEMP_DIR", "")
-    if not Path(given).name.startswith(UPLOADS):
-        if given:
-            Path(given).mkdir(parents=True, exist_ok=True)
+    temp_dir = os.environ.get("GRADIO_TEMP_DIR", "")
+    if not Path(temp_dir).name.startswith(UPLOADS):
+        if temp_dir:
+            Path(temp_dir).mkdir(parents=True, exist_ok=True)
         folder = ExitStack()
-        parent = Path(given or tempfile.gettempdir())
+        parent = Path(temp_dir or tempfile.gettempdir())
         os.environ["GRADIO_TEMP_DIR"] = str(folder.enter_context(held_folder(parent, UPLOADS)))
         atexit.register(folder.close)
 
@@ -356,8 +356,8 @@ def _leave_a_core(environment: MutableMapping[str, str] = os.environ, cores: int
     Computing threads wait for each other busily. With all cores taken, a browser on the same machine makes an image of
     the demo take four times as long, and the estimate at the gate worthless.
     """
-    there = cores or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-    environment.setdefault("OMP_NUM_THREADS", str(max(1, there - 1)))
+    available = cores or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    environment.setdefault("OMP_NUM_THREADS", str(max(1, available - 1)))
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -469,11 +469,11 @@ def set_password(settings: ServerSettings) -> None:
 
     at_terminal = sys.stdin.isatty()
     try:
-        kept = choose(getpass.getpass if at_terminal else lambda _: sys.stdin.readline().rstrip("\r\n"), at_terminal)
+        stored = choose(getpass.getpass if at_terminal else lambda _: sys.stdin.readline().rstrip("\r\n"), at_terminal)
     except (EOFError, KeyboardInterrupt) as error:
         raise UserError("No password was given: nothing was changed.") from error
     with Workspace(settings.workspace) as workspace:
-        workspace.studies.sessions.set_secret(SECRET, kept)
+        workspace.studies.sessions.set_secret(SECRET, stored)
         workspace.studies.sessions.close_all("lead")
     print(f"The password of {settings.workspace} is set; a studio that is running without one asks after a new start.")
     if settings.password:

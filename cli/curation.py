@@ -68,8 +68,8 @@ def into_set(workspace: Workspace, options: argparse.Namespace) -> Iterator[str]
 
 def _line(held: Import) -> str:
     counts = ", ".join(f"{number} {kind}" for kind, number in sorted(held.rows.items()))
-    told = f" ({counts})" if counts else ""
-    return f"{held.id:5}  {held.state:10}  {held.images:7} images  {held.layout or '-':11}  {held.name}{told}"
+    suffix = f" ({counts})" if counts else ""
+    return f"{held.id:5}  {held.state:10}  {held.images:7} images  {held.layout or '-':11}  {held.name}{suffix}"
 
 
 def _report(workspace: Workspace, number: int) -> Iterator[str]:

@@ -115,8 +115,8 @@ def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threadin
     profile = load_profile(options.profile)
     service = EvaluationService(profile, workspace, lambda wanted: None)  # who sits here says where images go
     try:
-        asked = _asked(service, workspace, options)
-        cases = service.cases(asked.subject)
+        question = _asked(service, workspace, options)
+        cases = service.cases(question.subject)
         if cases.view.problem:
             raise UserError(cases.view.problem)
         line = ProgressLine()
@@ -133,29 +133,29 @@ def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threadin
             on_step(READING, done, total)
 
         if options.command == "retrain":
-            return _retrained(workspace, service, asked, options, line, on_step), 0
-        stored = service.predicting.identify(asked.model)
+            return _retrained(workspace, service, question, options, line, on_step), 0
+        stored = service.predicting.identify(question.model)
         misfit = service.misfit(cases, stored)
         if misfit:
             raise UserError(misfit)
-        if service.pending(asked).left:
+        if service.pending(question).left:
             for name, words in stored.identity.assumptions:
                 print(printable(f"{name}: {words}"), file=sys.stderr)
         try:
-            read = service.read(asked.model, cases, on_count)
+            read = service.read(question.model, cases, on_count)
         finally:
             line.clear()
         if read.note:
             print(printable(read.note), file=sys.stderr)
-        found = service.evaluate(asked)
+        found = service.evaluate(question)
         if options.command == "rank":
-            ranking = service.rank(asked, options.most)
+            ranking = service.rank(question, options.most)
             text = ranking_markdown(found.model, found.subject.title, ranking)
             report = json_text(ranking_facts(ranking)) if options.json else _plain(text)
         elif options.command == "foretell":
-            foretold = service.rank_captions(asked, options.run)
-            text = caption_ranking_markdown(found.model, found.subject.title, foretold)
-            report = json_text(caption_ranking_facts(foretold)) if options.json else _plain(text)
+            predicted = service.rank_captions(question, options.run)
+            text = caption_ranking_markdown(found.model, found.subject.title, predicted)
+            report = json_text(caption_ranking_facts(predicted)) if options.json else _plain(text)
         else:
             report = _report(found, options)
         return report, found.pending.unreadable
@@ -172,10 +172,10 @@ def _retrained(
     on_step: OnStep,
 ) -> str:
     names = ("preset", "arms", "seeds", "augmentation", "unseen", "split_seed", "updates", "batch", "rate")
-    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    values = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     if options.shift:
-        given["shift"] = version_of(workspace, options.shift).number
-    wanted = retraining_question(asked, BeginRetraining.of(given))
+        values["shift"] = version_of(workspace, options.shift).number
+    question = retraining_question(asked, BeginRetraining.of(values))
     retrainings = Retrainings(workspace, service)
     told = False
 
@@ -184,11 +184,11 @@ def _retrained(
         if what.startswith(TRAINING) and not told:
             told = True
             line.clear()
-            print(printable(retrainings.expected(wanted).words), file=sys.stderr)
+            print(printable(retrainings.expected(question).words), file=sys.stderr)
         on_step(what, done, total)
 
     try:
-        found = retrainings.retrain(wanted, before_training)
+        found = retrainings.retrain(question, before_training)
     finally:
         line.clear()
         retrainings.close()
@@ -215,28 +215,28 @@ def _asked(service: EvaluationService, workspace: Workspace, options: argparse.N
 
 def _model(service: EvaluationService, subject: Subject, options: argparse.Namespace) -> UnderTestSettings:
     """Return the profile's model, or that of `--model`: torchvision:resnet50, an address, an .onnx or another file."""
-    said = options.model
-    if not said:
+    text = options.model
+    if not text:
         found = next((one for one in service.models(subject) if one.from_profile), None)
         if found is None:
             raise UserError("The profile names no model under test for these images: say one with --model.")
         return found.settings
-    source, _, name = said.partition(":")
+    source, _, name = text.partition(":")
     if source in SOURCES and name:
-        given = {"source": source, "name": name}
-    elif said.startswith(("http://", "https://")):
-        given = {"source": "http", "address": said}
-    elif Path(said).is_dir():
-        given = {"source": "transformers", "file": said}
-    elif Path(said).is_file():
-        given = {"source": "onnx" if said.endswith(".onnx") else "file", "file": str(Path(said).absolute())}
+        values = {"source": source, "name": name}
+    elif text.startswith(("http://", "https://")):
+        values = {"source": "http", "address": text}
+    elif Path(text).is_dir():
+        values = {"source": "transformers", "file": text}
+    elif Path(text).is_file():
+        values = {"source": "onnx" if text.endswith(".onnx") else "file", "file": str(Path(text).absolute())}
     else:
-        raise UserError(f"There is no model {said[:200]!r}: say timm:NAME, torchvision:NAME, a file or an address.")
+        raise UserError(f"There is no model {text[:200]!r}: say timm:NAME, torchvision:NAME, a file or an address.")
     for pair in options.set:
         key, _, value = pair.partition("=")
-        given[key.strip()] = value.strip()
+        values[key.strip()] = value.strip()
     try:
-        return UnderTestSettings.model_validate(given)
+        return UnderTestSettings.model_validate(values)
     except ValidationError as error:
         raise UserError(f"The model cannot be asked for: {reason(error, UnderTestSettings)}.") from error
 
@@ -318,11 +318,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_training(sub: argparse.ArgumentParser) -> None:
-    said = {name: field.description or "" for name, field in BeginRetraining.model_fields.items()}
-    sub.add_argument("--preset", choices=PRESETS, help=f"{said['preset']} (short)")
-    sub.add_argument("--arms", help=f"{said['arms']}; all: {','.join(ARM_KEYS)}")
-    sub.add_argument("--seeds", help=f"{said['seeds']} ({SEEDS})")
-    sub.add_argument("--augmentation", choices=("randaugment", "augmix"), help=f"{said['augmentation']} (randaugment)")
+    words = {name: field.description or "" for name, field in BeginRetraining.model_fields.items()}
+    sub.add_argument("--preset", choices=PRESETS, help=f"{words['preset']} (short)")
+    sub.add_argument("--arms", help=f"{words['arms']}; all: {','.join(ARM_KEYS)}")
+    sub.add_argument("--seeds", help=f"{words['seeds']} ({SEEDS})")
+    sub.add_argument("--augmentation", choices=("randaugment", "augmix"), help=f"{words['augmentation']} (randaugment)")
     sub.add_argument("--shift", metavar="VERSION", help="a test set that is measured with too, as a natural shift")
     for name in ("unseen", "split-seed", "updates", "batch", "rate"):
-        sub.add_argument(f"--{name}", help=said[name.replace("-", "_")])
+        sub.add_argument(f"--{name}", help=words[name.replace("-", "_")])

@@ -139,8 +139,8 @@ def _listing(role: str, weights: Weights, verify: bool) -> Found:
     if isinstance(weights, WebFile):
         file = web_file.listing(role, weights)
         return web_file.damaged(role, file) if verify else file
-    there = hub.listing(role, weights)
-    return hub.damaged(there) if verify else there
+    listing = hub.listing(role, weights)
+    return hub.damaged(listing) if verify else listing
 
 
 def _require_room(found: list[tuple[str, Found]], left: Mapping[Path, int]) -> None:
@@ -225,15 +225,15 @@ def check(options: argparse.Namespace) -> int:
     nothing. Says what each took; one that fails stops no other. 0 when all work, 3 when one does not.
     """
     profile = load_profile(options.profile)
-    failed, held = 0, load_models(profile)
+    failed, loaded_models = 0, load_models(profile)
     with stop_on_signals() as stop:
         for role, section in {**sections(profile), **_under_test(profile)}.items():
             stop_if(stop.asked)
-            tried = _tried(held, profile, role, section, options.profile)
+            tried = _tried(loaded_models, profile, role, section, options.profile)
             failed += bool(tried.problem)
             print(json.dumps(vars(tried), ensure_ascii=False) if options.json else tried.in_words(), flush=True)
             if role in _ALONE:
-                held.release_all()
+                loaded_models.release_all()
     return SOME_FAILED if failed else 0
 
 

@@ -39,27 +39,27 @@ def changed_settings(settings: Settings, changes: dict[str, str]) -> Settings:
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
-        said = reason(error, type(settings))
-        raise UserError(f"The setting {name} cannot be {first['input']!r:.80}: {said}.") from error
+        why = reason(error, type(settings))
+        raise UserError(f"The setting {name} cannot be {first['input']!r:.80}: {why}.") from error
 
 
 def asked_settings(options: argparse.Namespace, recipe: Recipe) -> dict[str, str]:
     """Return the given settings, by name. Raises UserError for one that is no NAME=VALUE or is not read."""
-    asked = {}
+    values = {}
     for text in options.set:
         name, separator, value = text.partition("=")
         if not separator:
             raise UserError(f"--set takes STAGE.NAME=VALUE, such as generation.steps=12, and not {text!r}.")
-        asked[name.strip()] = value.strip()
+        values[name.strip()] = value.strip()
     shortcuts = {**SHORTCUTS, "steps": method_of(recipe.method).steps_setting}
-    asked |= {name: getattr(options, key) for key, name in shortcuts.items() if getattr(options, key) is not None}
-    for name in asked:
+    values |= {name: getattr(options, key) for key, name in shortcuts.items() if getattr(options, key) is not None}
+    for name in values:
         if not recipe.reads(name):
             raise UserError(
                 f"The recipe {recipe.name} does not read {name}: "
                 f"`python -m pipeline settings --recipe {recipe.name}` lists what it reads."
             )
-    return asked
+    return values
 
 
 def asked_task(options: argparse.Namespace, profile: Profile) -> Task:
@@ -71,8 +71,8 @@ def asked_task(options: argparse.Namespace, profile: Profile) -> Task:
     else:
         if options.label:
             raise UserError("--label belongs to --task classification: for segmentation give --protected.")
-        named = tuple(name.strip() for name in options.protected.split(",") if name.strip())
-        task = Task("segmentation", protected=named or profile.tasks.protected)
+        names = tuple(name.strip() for name in options.protected.split(",") if name.strip())
+        task = Task("segmentation", protected=names or profile.tasks.protected)
     require(task_checks(task))
     return task
 
@@ -106,10 +106,10 @@ def _images_in(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     try:
-        found = sorted(file for file in path.iterdir() if is_image(file.name) and file.is_file())
+        files = sorted(file for file in path.iterdir() if is_image(file.name) and file.is_file())
     except OSError as error:
         raise UserError(f"The folder {path} cannot be read: {error.strerror or error}.") from error
-    images = [file for file in found if not file.stem.endswith(".mask")]
+    images = [file for file in files if not file.stem.endswith(".mask")]
     if not images:
         raise UserError(f"There is no image in the folder {path}: give one that holds PNG, JPEG or WebP files.")
     return images

@@ -49,14 +49,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Sequence[str] | None) -> int:
     parser = _parser()
-    given = sys.argv[1:] if arguments is None else list(arguments)
-    if not given:
+    command_line = sys.argv[1:] if arguments is None else list(arguments)
+    if not command_line:
         parser.print_help(sys.stderr)
         return WRONG
-    if given[0] == BATCH:
+    if command_line[0] == BATCH:
         from cli import batches  # a single image needs nothing of it
 
-        return batches.main(given[1:])
+        return batches.main(command_line[1:])
     options = parser.parse_args(arguments)
     share_cores()
     _quiet_libraries()
@@ -118,7 +118,7 @@ def _augment_one(
     recipe, task, picture = recipe_of(request.recipe), request.task, read_image(path)
     mask = asked_for.asked_mask(options, path, picture.image.size)
     named = NamedMask(mask.image, mask.classes) if mask else None
-    asked = run_file.asked_run(
+    run_request = run_file.asked_run(
         recipe,
         task,
         driver.profile,
@@ -130,7 +130,7 @@ def _augment_one(
         picture.notes,
         named,
     )
-    store = FolderStore(folder, asked, picture.image, mask.image if mask else None, stop.saving)
+    store = FolderStore(folder, run_request, picture.image, mask.image if mask else None, stop.saving)
     drawn, failed = list[Lineage](), 0
     notice = notice_for(driver.profile, picture.image)
     for note in (*([notice] if notice else ()), *picture.notes, *(mask.notes if mask else ())):
@@ -158,18 +158,18 @@ def again(options: argparse.Namespace) -> int:
     path = Path(options.run)
     if path.is_dir():
         path = path / run_file.FILE
-    held = run_file.read(path)
-    wanted = [image for image in held.images if options.image in (None, image.file)]
-    if not held.images:
+    saved = run_file.read(path)
+    chosen = [image for image in saved.images if options.image in (None, image.file)]
+    if not saved.images:
         raise UserError(f"There is no image in {path}: nothing to make again.")
-    if not wanted:
-        there = held.images[0].file if len(held.images) == 1 else f"{held.images[0].file} to {held.images[-1].file}"
-        raise UserError(f"There is no image {options.image} in {path}: it has {there}.")
+    if not chosen:
+        names = saved.images[0].file if len(saved.images) == 1 else f"{saved.images[0].file} to {saved.images[-1].file}"
+        raise UserError(f"There is no image {options.image} in {path}: it has {names}.")
     try:
-        profile = Profile.model_validate(held.profile)
+        profile = Profile.model_validate(saved.profile)
     except ValidationError as error:
         raise UserError(f"The profile in {path} is damaged or was changed by hand: it cannot be used.") from error
-    source = run_file.load_png(path.parent / run_file.SOURCE, held.source_sha256)
+    source = run_file.load_png(path.parent / run_file.SOURCE, saved.source_sha256)
     folder = make_folder(Path(options.out))
     if folder.resolve() == path.parent.resolve():
         raise UserError("The images would replace those they are compared with: choose another --out.")
@@ -194,31 +194,31 @@ def again(options: argparse.Namespace) -> int:
             compiled.add(_compiled(event.lineage))
         elif isinstance(event, ImageFailed):
             failed += 1
-            file = next(one.file for one in wanted if one.record.lineage.seed == event.image.seed)
+            file = next(one.file for one in chosen if one.record.lineage.seed == event.image.seed)
             line.say(f"No {file}: {one_line(event.error)}")
 
-    mask = run_file.load_mask(held, path.parent)
-    store = RepeatStore(held, wanted, source, mask, folder, compared)
-    made = (image.record.lineage for image in wanted)
-    images = tuple(PlannedImage(one.counterfactual, one.seed, batch=one.settings.drawn_in) for one in made)
-    task, recipe = held.run.task, held.run.recipe
-    request = Request(task, held.settings, recipe, held.seed, stages=(), images=images, watched=False)
+    mask = run_file.load_mask(saved, path.parent)
+    store = RepeatStore(saved, chosen, source, mask, folder, compared)
+    lineages = (image.record.lineage for image in chosen)
+    images = tuple(PlannedImage(one.counterfactual, one.seed, batch=one.settings.drawn_in) for one in lineages)
+    task, recipe = saved.run.task, saved.run.recipe
+    request = Request(task, saved.settings, recipe, saved.seed, stages=(), images=images, watched=False)
     with stop_on_signals() as stop:
-        Driver(profile, models, held.prompts).run(request, store, tell, stop.asked)
+        Driver(profile, models, saved.prompts).run(request, store, tell, stop.asked)
     if differ:
         now = run_file.versions()
         changed = [
-            f"{name} {then}, now {now.get(name)}" for name, then in held.versions.items() if now.get(name) != then
+            f"{name} {then}, now {now.get(name)}" for name, then in saved.versions.items() if now.get(name) != then
         ]
         reason = (
             f"Other versions: {'; '.join(changed)}."
             if changed
             else "All versions are the same; the weights may not be."
         )
-        if compiled != {_compiled(image.record.lineage) for image in wanted}:
+        if compiled != {_compiled(image.record.lineage) for image in chosen}:
             before, after = ("without", "with") if True in compiled else ("with", "without")
             reason = f"They were drawn {before} compiled blocks, and now {after}: the last bits hang on it. {reason}"
-        line.say(f"{differ} of {len(wanted)} images differ. {reason}")
+        line.say(f"{differ} of {len(chosen)} images differ. {reason}")
     return DIFFERENT if differ else SOME_FAILED if failed else 0
 
 
@@ -249,11 +249,11 @@ def profiles(_options: argparse.Namespace) -> int:
 def settings_list(options: argparse.Namespace) -> int:
     """Every setting that a recipe reads: its value in a profile, and what it does."""
     recipe = recipe_of(options.recipe)
-    held = recipe.settings_in(load_profile(options.profile))
-    for stage in type(held).model_fields:
-        for name, field in type(getattr(held, stage)).model_fields.items():
+    settings = recipe.settings_in(load_profile(options.profile))
+    for stage in type(settings).model_fields:
+        for name, field in type(getattr(settings, stage)).model_fields.items():
             if recipe.reads(f"{stage}.{name}"):
-                print(f"{stage + '.' + name:<36} {getattr(getattr(held, stage), name)!s:<8} {field.description}")
+                print(f"{stage + '.' + name:<36} {getattr(getattr(settings, stage), name)!s:<8} {field.description}")
     return 0
 
 

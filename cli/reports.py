@@ -141,8 +141,8 @@ class JsonLines:
         sys.stderr.write(message + "\n")
 
     def _tell(self, event: str, **what: Any) -> None:
-        said = {"event": event, **({"source": self._source} if self._source else {}), **what}
-        print(json.dumps(said, ensure_ascii=False), flush=True)
+        line = {"event": event, **({"source": self._source} if self._source else {}), **what}
+        print(json.dumps(line, ensure_ascii=False), flush=True)
 
 
 Report = Words | JsonLines

@@ -34,9 +34,9 @@ class ProgressLine:
             line = " · ".join(part for part in (*parts, counted, remaining(progress.seconds_left)) if part)
             sys.stderr.write(f"\r\x1b[K{line}")
             sys.stderr.flush()
-        elif (told := " · ".join(part for part in parts if part)) != self._last:
-            self._last = told
-            line = " · ".join(part for part in (told, remaining(progress.seconds_left)) if part)
+        elif (words := " · ".join(part for part in parts if part)) != self._last:
+            self._last = words
+            line = " · ".join(part for part in (words, remaining(progress.seconds_left)) if part)
             sys.stderr.write(line + "\n")
             sys.stderr.flush()
 

@@ -130,20 +130,20 @@ def release(workspace: Workspace, options: argparse.Namespace) -> Said:
 
 def diff(workspace: Workspace, options: argparse.Namespace) -> Said:
     """Return the differences of two versions, one line per image. The exit code is 1 if there are any."""
-    found = Versions(workspace).compare(options.old, options.new)
-    lines = [f"added       {_image(entry)}" for entry in found.added]
-    lines += [f"removed     {_image(entry)}" for entry in found.removed]
-    lines += [f"relabelled  {_image(was)} -> {now.label or 'no label'}" for was, now in found.relabelled]
-    lines += [f"remasked    {_image(was)} -> {(now.mask or 'no mask')[:_SHORT]}" for was, now in found.remasked]
-    lines += [f"resplit     {_image(was)} -> {now.split or 'no split'}" for was, now in found.resplit]
-    return lines or ["They hold the same."], bool(found)
+    changes = Versions(workspace).compare(options.old, options.new)
+    lines = [f"added       {_image(entry)}" for entry in changes.added]
+    lines += [f"removed     {_image(entry)}" for entry in changes.removed]
+    lines += [f"relabelled  {_image(was)} -> {now.label or 'no label'}" for was, now in changes.relabelled]
+    lines += [f"remasked    {_image(was)} -> {(now.mask or 'no mask')[:_SHORT]}" for was, now in changes.remasked]
+    lines += [f"resplit     {_image(was)} -> {now.split or 'no split'}" for was, now in changes.resplit]
+    return lines or ["They hold the same."], bool(changes)
 
 
 def verify(workspace: Workspace, options: argparse.Namespace) -> Said:
     """Read every file of one version, or of all released ones."""
-    named = [version_of(workspace, options.version)] if options.version else _released(workspace)
+    versions = [version_of(workspace, options.version)] if options.version else _released(workspace)
     lines, fine = [], True
-    for version in named:
+    for version in versions:
         with counting(version.words) as on_count:
             found = Versions(workspace).verify(version, on_count)
         fine &= found.whole
@@ -187,22 +187,22 @@ def _images(workspace: Workspace, options: argparse.Namespace) -> list[str]:
     """Return the hashes of the named images, each given by its first digits, or `-` for a list on standard input.
     Raises UserError for an image that the draft lacks, and for ambiguous digits.
     """
-    given = [word for name in options.images for word in (sys.stdin.read().split() if name == "-" else [name])]
-    held = sorted(entry.image for entry in workspace.test_sets.entries(draft_of(workspace, options.test_set).number))
-    found = []
-    for name in given:
-        wanted = name.lower()
-        first = bisect_left(held, wanted)
-        alike = [image for image in held[first : first + 2] if image.startswith(wanted)]
-        if len(wanted) < FEWEST_DIGITS or not alike:
+    names = [word for name in options.images for word in (sys.stdin.read().split() if name == "-" else [name])]
+    hashes = sorted(entry.image for entry in workspace.test_sets.entries(draft_of(workspace, options.test_set).number))
+    images = []
+    for name in names:
+        prefix = name.lower()
+        first = bisect_left(hashes, prefix)
+        alike = [image for image in hashes[first : first + 2] if image.startswith(prefix)]
+        if len(prefix) < FEWEST_DIGITS or not alike:
             raise UserError(
                 f"The draft of “{options.test_set}” has no image {name[:80]!r}: give at least {FEWEST_DIGITS} digits "
                 "of its hash, as `show --images` prints them."
             )
         if len(alike) > 1:
             raise UserError(f"More than one image of “{options.test_set}” begins with {name}: give more digits.")
-        found.append(alike[0])
-    return found
+        images.append(alike[0])
+    return images
 
 
 def _released(workspace: Workspace) -> list[SetVersion]:
@@ -210,13 +210,13 @@ def _released(workspace: Workspace) -> list[SetVersion]:
 
 
 def _line(version: SetVersion) -> str:
-    named = "draft" if version.is_draft else version.id[:_SHORT]
-    return f"{version.test_set}  {named:{_SHORT}}  {version.entries:7} images  {version.words}"
+    short_id = "draft" if version.is_draft else version.id[:_SHORT]
+    return f"{version.test_set}  {short_id:{_SHORT}}  {version.entries:7} images  {version.words}"
 
 
 def _image(entry: SetEntry) -> str:
-    made = f"test case {entry.test_case}" if entry.test_case is not None else entry.role
-    return f"{entry.image[:_SHORT]}  {entry.split or 'no split'}  {entry.label or 'no label'}  {made}"
+    origin = f"test case {entry.test_case}" if entry.test_case is not None else entry.role
+    return f"{entry.image[:_SHORT]}  {entry.split or 'no split'}  {entry.label or 'no label'}  {origin}"
 
 
 def _leak(row: LeakRow) -> str:
