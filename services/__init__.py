@@ -1,1 +1,1 @@
-"""All that a person or a script can ask of the studio, without pages: no Gradio, no FastAPI, no markup, no SQL."""
+"""Services for people and scripts, without pages: no Gradio, no FastAPI, no markup, no SQL."""

@@ -49,7 +49,7 @@ class RunQuery(RunCommand, looks=True):
 
 
 class ListRuns(Query, name="list-runs"):
-    """List the runs, the one that was worked on last first."""
+    """List the runs, last worked on first."""
 
     find: str = Field("", max_length=200, description="Part of a name or label, in any letters' case")
     after: str = Field("", max_length=80, description="The “next” of the page before")
@@ -57,7 +57,7 @@ class ListRuns(Query, name="list-runs"):
 
 
 class ShowRun(RunQuery, name="show-run"):
-    """Tell all of a run but its images: task, values of the stages, what is stale, what waits at the gate."""
+    """Show a run without its images: task, values of the stages, stale stages, and its gate."""
 
 
 class ListImages(RunQuery, name="list-images"):
@@ -68,21 +68,21 @@ class ListImages(RunQuery, name="list-images"):
 
 
 class ShowImage(RunQuery, name="show-image"):
-    """Tell all of one test case, with how it came about."""
+    """Show a test case and its history."""
 
     case: int = Field(ge=0, le=LARGEST_ID, description="The test case")
 
 
 class EditedValues(Query, name="edited-values"):
-    """Tell how many of the values of each stage people changed, by profile and stage, in all runs that are there."""
+    """Show how many values of each stage people changed, by profile and stage, over all runs."""
 
 
 class ListJobs(Query, name="list-jobs"):
-    """List what runs or waits, in its order."""
+    """List running and waiting jobs, in order."""
 
 
 class ShowJob(Query, name="show-job"):
-    """Tell how far a job is."""
+    """Show the progress of a job."""
 
     job: int = Field(ge=0, le=LARGEST_ID, description="The job")
 
@@ -94,7 +94,7 @@ class ImageQuery(Query):
 
 
 class ListTestCases(ImageQuery, name="list-test-cases"):
-    """List the test cases of all runs, by a filter and in an order, with captions, checks, reviews and predictions."""
+    """List the test cases of all runs, by filter and order, with captions, checks, reviews and predictions."""
 
     order: str = Field(
         "newest",
@@ -108,7 +108,7 @@ class ListTestCases(ImageQuery, name="list-test-cases"):
 
 
 class CountTestCases(ImageQuery, name="count-test-cases"):
-    """Count the test cases of all runs, by a filter: how many, and how many of each value that can be filtered by."""
+    """Count the test cases of all runs by a filter, in total and by each value of each filter."""
 
     filter: Filter = Field(
         ImageFilter(),
@@ -119,19 +119,19 @@ class CountTestCases(ImageQuery, name="count-test-cases"):
 
 
 class ShowCoverage(Query, name="coverage"):
-    """Tell how many test cases there are of each class and edit type, or of each weather and time of day."""
+    """Count the test cases of each class and edit type, or of each weather and time of day."""
 
     grid: CoverageGrid = Field(GRIDS[0], description="Which table; of the hundred most common lines and places")
 
 
 class CheckHistogram(ImageQuery, name="check-histogram"):
-    """Tell how the figures of a check are spread over test cases, in steps of 0.02."""
+    """Show the distribution of a check's figures over test cases, in steps of 0.02."""
 
     check: str = Field(min_length=1, max_length=200, description="The name of the check, such as “label seen”")
 
 
 class ListSamples(Query, name="list-samples"):
-    """List the pictures that the profile brings."""
+    """List the sample pictures of the profile."""
 
 
 class ListRecipes(Query, name="list-recipes"):
@@ -143,11 +143,11 @@ class ListStudies(Query, name="list-studies"):
 
 
 class ShowStudy(StudyCommand, name="show-study", looks=True):
-    """Tell how far a study is, and its rules."""
+    """Show the progress of a study, and its rules."""
 
 
 class StudyOutcomes(StudyCommand, name="study-outcomes", looks=True):
-    """List what the votes say of every image of a study: a row an item, ready for a data frame."""
+    """List the outcome of the votes for every image of a study: one row per item, ready for a data frame."""
 
 
 class Queries:

@@ -16,7 +16,7 @@ OPENED_WITH = "sessions-password"
 
 
 class LeadSignIn:
-    """Admits whoever knows the password: that of the environment, else the stored one, if any."""
+    """Admits people with the password: that of the environment, else the stored one, if any."""
 
     def __init__(self, workspace: Workspace, password: str = "", cost: Cost = COST) -> None:
         """`password` is that of the environment, or "". Ends sessions opened with another password. Raises UserError if

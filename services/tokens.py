@@ -24,7 +24,7 @@ class MakeToken(Command, name="make-token"):
 
 
 class WithdrawToken(Command, name="withdraw-token"):
-    """End a token at once, for good."""
+    """End a token at once and for good."""
 
     token: int = Field(ge=1, le=LARGEST_ID, description="Its number in the list")
 

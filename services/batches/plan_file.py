@@ -166,7 +166,7 @@ class ChoosePart(_Part):
 
 
 class MakePart(_Part):
-    """How to make test cases."""
+    """Settings for making test cases."""
 
     profile: str = Field(min_length=1)
     """A name, or a user's own .toml file: in the file relative to the folder of the plan, here absolute."""
@@ -196,7 +196,7 @@ class ImagesPart(_Part):
     checks: Annotated[tuple[str, ...], AfterValidator(_filled), AfterValidator(_checks)] = ()
     """Checks that an image must not fail. An undecided check has not failed, as everywhere."""
     tries: int = Field(3, ge=1, le=100)
-    """How often an item is tried before it is set aside."""
+    """Maximum tries of an item before it is set aside."""
 
 
 class CostPart(_Part):
@@ -208,7 +208,7 @@ class CostPart(_Part):
 
 
 class RunPart(_Part):
-    """How to share out the work. Does not change the results."""
+    """Distribution of the work. Does not change the results."""
 
     workers: int | None = Field(None, ge=1, le=10_000)
     """Processes that make images; None for as many as suit the machine."""

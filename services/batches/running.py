@@ -47,14 +47,14 @@ log = logging.getLogger(__name__)
 
 
 class PlanBatch(Command, name="plan-any-batch"):
-    """Choose the items of a data set on this machine as a plan says, and write down what is to be made of them."""
+    """Choose the items of a data set on this machine by a plan, and record the work on them."""
 
     plan: str = Field(max_length=LONGEST_PLAN, description="The text of a plan.toml; its data.root is a whole path")
 
 
 class PlanByScript(PlanBatch, name="plan-batch"):
-    """Choose the items of a data set as a plan says, and give the batch; nothing is begun. The data set has to lie
-    below a folder that the studio was started with for that.
+    """Choose the items of a data set by a plan, and return the batch without beginning it. The data set must be in a
+    folder that the studio was started with for scripts.
     """
 
 
@@ -65,33 +65,33 @@ class BatchCommand(Command):
 
 
 class BeginBatch(BatchCommand, name="begin-batch"):
-    """Work on a batch from where it stands; where another one is at work, it waits for its turn."""
+    """Begin or resume a batch; while another one runs, it waits for its turn."""
 
 
 class PauseBatch(BatchCommand, name="pause-batch"):
-    """Stop the work on a batch; what was not finished is made when it goes on."""
+    """Pause a batch; unfinished work is done when it is resumed."""
 
 
 class CancelBatch(BatchCommand, name="cancel-batch"):
-    """End the work on a batch; what was made stays, and it can be begun again."""
+    """Cancel a batch; finished work stays, and it can be begun again."""
 
 
 class ApproveBatch(BatchCommand, name="approve-batch"):
-    """Say yes to the captions of a batch: its images are drawn from then on."""
+    """Approve the captions of a batch: its images are drawn from then on."""
 
 
 class RetryBatch(BatchCommand, name="retry-batch"):
-    """Try again what has failed in a batch, all of it or what failed for one reason."""
+    """Retry the failed work of a batch, all of it or what failed for one reason."""
 
     reason: str = Field("", description="The reason, word for word, as show_batch gives it; empty: all that failed")
 
 
 class ListBatches(Query, name="list-batches"):
-    """List the batches, the latest first, with how far each of them is."""
+    """List the batches with their progress, the latest first."""
 
 
 class ShowBatch(Query, name="show-batch"):
-    """Tell all of a batch: progress, cost, failures by reason, the captions that wait for a yes, its latest images."""
+    """Show a batch: progress, cost, failures by reason, captions waiting for approval, latest images."""
 
     batch: int = Field(ge=0, le=LARGEST_ID, description="The batch, as list_batches gives it")
 

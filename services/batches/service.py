@@ -50,7 +50,7 @@ State = Literal[
     "unplanned", "new", "waiting", "running", "stopping", "approval", "paused", "stopped", "cancelled", "done"
 ]
 Place = Literal["", "waiting", "running", "stopping"]
-"""Where this process has a batch: nowhere, queued, running, or about to stop."""
+"""State of a batch in this process: absent, queued, running, or about to stop."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ class ShippedPlan:
     title: str
     """Title of its data set."""
     note: str
-    """What it makes, in a sentence."""
+    """Description of the result, in a sentence."""
     profile: str
     text: str
     """Plan in TOML; its data.root is empty."""

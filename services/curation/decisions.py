@@ -79,7 +79,7 @@ class ImagesCommand(Command):
 
 
 class Decide(ImagesCommand, name="decide"):
-    """Accept or reject images of the catalogue, or take back what was said of them; all of them, or none."""
+    """Accept or reject images of the catalogue, or withdraw verdicts; all of the images, or none."""
 
     verdict: Verdict = Field(description="What is decided; “open” takes back what was")
     reason: str = Field("", max_length=10 * LONGEST_REASON, description="Why they are rejected")
@@ -89,20 +89,20 @@ class Decide(ImagesCommand, name="decide"):
 
 
 class TagImages(ImagesCommand, name="tag-images"):
-    """Put a tag on images of the catalogue, or take it off."""
+    """Add a tag to images of the catalogue, or remove it."""
 
     tag: str = Field(max_length=10 * LONGEST_TAG, description=f"The tag, at most {LONGEST_TAG} characters")
     put: bool = Field(True, description="Put it on; else take it off")
 
 
 class RelabelImages(ImagesCommand, name="relabel-images"):
-    """Give images of classifications another label than that of their task; models are judged by it."""
+    """Change the label of images of classifications from that of their task; models are judged by the new one."""
 
     label: str = Field(max_length=10 * LONGEST_LABEL, description=f"The label, at most {LONGEST_LABEL} characters")
 
 
 class UndoDecision(Command, name="undo-decision"):
-    """Take back a verdict, a tag or a label, of each image where nothing else was decided since; or do it again."""
+    """Undo a verdict, a tag or a label on each image without later decisions; or redo it."""
 
     decision: Id = Field(0, description="Which; one that took another back does that again; 0: your last that counts")
     author: Author = ""
@@ -110,7 +110,7 @@ class UndoDecision(Command, name="undo-decision"):
 
 
 class ListDecisions(Query, name="list-decisions"):
-    """List what was decided about images of the catalogue, the latest first."""
+    """List the decisions on images of the catalogue, the latest first."""
 
     by: str | None = Field(None, max_length=LONGEST_AUTHOR, description="Only what this person decided")
     after: Id = Field(0, description="The “next” of the page before")
@@ -118,13 +118,13 @@ class ListDecisions(Query, name="list-decisions"):
 
 
 class DecisionHistory(Query, name="decision-history"):
-    """Tell who decided what about one image, and when, the latest first."""
+    """List all decisions on one image, with person and time, the latest first."""
 
     entry: Id = Field(description="The image, by its number in the catalogue")
 
 
 class BeginReview(Command, name="begin-review"):
-    """Begin a session of decisions; on request it shows some images once more, to see how steady the person is."""
+    """Begin a session of decisions; on request it repeats some images, to measure how consistent the person is."""
 
     author: Author = ""
     repeats: float = Field(
@@ -133,7 +133,7 @@ class BeginReview(Command, name="begin-review"):
 
 
 class AnswerRepeat(Command, name="answer-repeat"):
-    """Say what is thought of an image that a session shows once more; its verdict stays what it was."""
+    """Judge an image that a session repeats; its verdict stays unchanged."""
 
     session: Id = Field(description="The session")
     entry: Id = Field(description="The image")
@@ -142,7 +142,7 @@ class AnswerRepeat(Command, name="answer-repeat"):
 
 
 class ReviewFigures(Query, name="review-figures"):
-    """Tell how many decisions a session has, how many an hour, and how often the person agreed with themselves."""
+    """Show a session's number of decisions, decisions per hour, and how often the person agreed with themselves."""
 
     session: Id = Field(description="The session")
 

@@ -39,11 +39,11 @@ log = logging.getLogger(__name__)
 
 
 class ListImports(Query, name="list-imports"):
-    """List what was brought in from folders and archives, the latest first."""
+    """List the imports of folders and archives, the latest first."""
 
 
 class ShowImport(Query, name="show-import"):
-    """Tell how far an import is, and what was told of its files."""
+    """Show the progress of an import, and the report on its files."""
 
     number: int = Field(ge=0, le=LARGEST_ID, description="The import, as list_imports gives it")
     after: int = Field(0, ge=0, le=LARGEST_ID, description="The “next” of the page before")
@@ -51,7 +51,7 @@ class ShowImport(Query, name="show-import"):
 
 
 class StopImport(Command, name="stop-import"):
-    """Stop the import that is going on; what is in stays, and the same import again goes on with it."""
+    """Stop the running import; imported images stay, and the same import again resumes it."""
 
 
 class ImportIntoTestSet(Command, name="import-into-test-set"):

@@ -97,11 +97,11 @@ class MapPoints:
 
 
 class MakeMap(Command, name="make-map"):
-    """Make the UMAP map of all images that are embedded, in the background."""
+    """Make the UMAP map of all embedded images, in the background."""
 
 
 class StopMap(Command, name="stop-map"):
-    """Stop making the UMAP map; the one before stays."""
+    """Stop making the UMAP map; the earlier one stays."""
 
 
 class ImageMap:

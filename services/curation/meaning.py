@@ -91,7 +91,7 @@ class Found:
 
 
 class SearchImages(ImageQuery, name="search-images"):
-    """Find the test cases that show what a text says, or that look like one of them, the most similar first."""
+    """Find the test cases that match a text, or that look like one of them, the most similar first."""
 
     meaning: str = Field("", max_length=400, description="What they should show, such as “a red bird in the snow”")
     like: int = Field(0, ge=0, le=LARGEST_ID, description="The entry of the catalogue that they should look like")

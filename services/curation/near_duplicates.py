@@ -80,13 +80,13 @@ class AlikeGroups:
 
 
 class NearDuplicatesOf(Command, name="near-duplicates", looks=True):
-    """List the test cases that look like one of them, near-duplicates and equal images, the most similar first."""
+    """List the near-duplicates of a test case, including equal images, the most similar first."""
 
     entry: int = Field(ge=1, le=LARGEST_ID, description="The entry of the catalogue")
 
 
 class NearDuplicateGroups(ImageQuery, name="near-duplicate-groups"):
-    """Find the groups of test cases that look alike among those of a filter: at most 20,000, in seconds."""
+    """Find groups of near-duplicates among the test cases of a filter: at most 20,000, in seconds."""
 
 
 class NearDuplicates:

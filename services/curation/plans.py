@@ -57,11 +57,11 @@ class CellCommand(Command):
 
 
 class DescribeCellPlan(CellCommand, name="describe-cell-plan", looks=True):
-    """Tell what a plan that fills a cell of a coverage table would begin, and begin nothing."""
+    """Describe what a plan that fills a cell of a coverage table would begin, without beginning it."""
 
 
 class PlanCell(CellCommand, name="plan-cell"):
-    """Begin runs that fill a cell of a coverage table; nothing is drawn before somebody says yes at their gates."""
+    """Begin runs that fill a cell of a coverage table; nothing is drawn before their gates are approved."""
 
 
 @dataclass(frozen=True)

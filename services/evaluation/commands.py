@@ -60,40 +60,40 @@ class OnModel(NamesModel, OnSubject):
 
 
 class ListEvaluationSubjects(Query, name="list-evaluation-subjects"):
-    """List the versions of test sets, with how many sources and test cases each has and why it cannot be evaluated."""
+    """List the versions of test sets, with their numbers of sources and test cases, and why one cannot be evaluated."""
 
 
 class ListModelsUnderTest(OnSubject, name="list-models-under-test", looks=True):
-    """List the models that can be asked about a test set, and how many of its images each has read."""
+    """List the models that can read a test set, and how many of its images each has read."""
 
 
 class BeginPredictions(OnModel, name="begin-predictions"):
-    """Have a model read all images of a test set that it has not read; what it has read is kept."""
+    """Have a model read all unread images of a test set; earlier predictions are reused."""
 
 
 class CancelPredictions(Command, name="cancel-predictions"):
-    """Stop a model that reads images; what it has read is kept."""
+    """Stop a model that reads images; its predictions so far stay."""
 
     work: int = Field(ge=1, le=LARGEST_ID, description="As begin_predictions gives it")
 
 
 class ShowPredictions(Query, name="show-predictions"):
-    """Tell how far a model that reads images is."""
+    """Show the progress of a model that reads images."""
 
     work: int = Field(ge=1, le=LARGEST_ID, description="As begin_predictions gives it")
 
 
 class ShowEvaluation(OnModel, name="show-evaluation", looks=True):
-    """Tell what a test set says of a model: errors, or mIoU and lost classes, with intervals, excess over
-    reconstruction, edits that hurt; and beside a second model, which of the two is better.
+    """Evaluate a model on a test set: errors, or mIoU and lost classes, with intervals, excess over reconstruction, and
+    edits that hurt; with a second model, also which of the two is better.
     """
 
     beside: str = Field("", max_length=80, description="A second model to compare: a “key” of list_models_under_test")
 
 
 class MakeControlSet(OnSubject, name="make-control-set"):
-    """Draw the reconstructions that sources of a test set lack: their own captions without an edit, and all else as
-    their test cases were drawn. What is there is not drawn again.
+    """Draw the missing reconstructions of a test set's sources: from their own captions without an edit, otherwise like
+    their test cases. Existing ones are not drawn again.
     """
 
     key: str = Field(
@@ -104,44 +104,44 @@ class MakeControlSet(OnSubject, name="make-control-set"):
 
 
 class CancelControlSet(Command, name="cancel-control-set"):
-    """Stop to draw reconstructions; what was drawn stays."""
+    """Stop drawing reconstructions; finished ones stay."""
 
     work: int = Field(ge=1, le=LARGEST_ID, description="As make_control_set gives it")
 
 
 class ShowControlSet(Query, name="show-control-set"):
-    """Tell how far the drawing of reconstructions is."""
+    """Show the progress of drawing reconstructions."""
 
     work: int = Field(ge=1, le=LARGEST_ID, description="As make_control_set gives it")
 
 
 class RankTestCases(OnModel, name="rank-test-cases", looks=True):
-    """Tell in which order to look at the test cases of a test set, so that the first ones show as many different valid
-    faults of the model as there are; and how good that order is beside random, entropy and DeepGini.
+    """Rank the test cases of a test set, so that the first ones show as many different valid faults of the model as
+    possible; compare the ranking with random, entropy and DeepGini.
     """
 
     most: int = Field(100, ge=1, le=MOST_RANKED, description="So many of them are told, the first ones")
 
 
 class ShowLikeness(OnModel, name="show-likeness", looks=True):
-    """Tell how like the originals the images of a test set are (KID, FID), which groups of edits of one meaning hurt
-    the model, and how much more perplexing the changed captions are; as far as the models have read images and words.
+    """Show how similar the images of a test set are to the originals (KID, FID), which groups of edits with one meaning
+    hurt the model, and how much more perplexing the changed captions are; for what the models have read so far.
     """
 
 
 class BeginLikeness(OnModel, name="begin-likeness"):
-    """Have the embedder read the images and edited words that show_likeness lacks, and the language model captions."""
+    """Have the embedder read images and edited words that show_likeness lacks, and the language model the captions."""
 
 
 class CancelLikeness(Command, name="cancel-likeness"):
-    """Stop to read images and words; what was read by the embedder is kept."""
+    """Stop reading images and words; the embedder's results stay."""
 
     work: int = Field(ge=1, le=LARGEST_ID, description="As begin_likeness gives it")
 
 
 class BeginRetraining(OnModel, name="begin-retraining"):
-    """Train a model further with images of a test set, arm by arm at equal updates, and measure what that gains on
-    sources that it has not learnt from. What was trained before is not trained again.
+    """Train a model further with images of a test set, arm by arm at equal updates, and measure the gain on sources
+    that it has not learnt from. Finished trainings are not repeated.
     """
 
     preset: Literal["short", "paper"] = Field(
@@ -168,18 +168,18 @@ class BeginRetraining(OnModel, name="begin-retraining"):
 
 
 class CancelRetraining(Command, name="cancel-retraining"):
-    """Stop a retraining; it goes on where it was when it is begun again."""
+    """Stop a retraining; it resumes there when begun again."""
 
     work: int = Field(ge=1, le=LARGEST_ID, description="As begin_retraining gives it")
 
 
 class ShowRetraining(OnModel, name="show-retraining", looks=True):
-    """Tell how far the retraining of a model with images of a test set is, and what the ones before have brought."""
+    """Show the progress of retraining a model with images of a test set, and the results of earlier retrainings."""
 
 
 class ForetellFaults(OnModel, name="foretell-faults", looks=True):
-    """Tell which counterfactual captions of runs are likely to show a valid fault of the model once they are drawn:
-    from what came of the same edits in a test set. The one that is to be drawn first stands in front.
+    """Rank undrawn counterfactual captions of runs by the chance that their images show a valid fault of the model,
+    learnt from the same edits in a test set. The first is to be drawn first.
     """
 
     runs: tuple[str, ...] = Field(
@@ -188,8 +188,8 @@ class ForetellFaults(OnModel, name="foretell-faults", looks=True):
 
 
 class DraftEvaluationStudy(OnModel, name="draft-evaluation-study"):
-    """Draft a validity study of images that a model gets right and wrong, or loses a class of and does not, drawn so
-    that it says how many of the faults are valid; gives the study, which nobody sees before it is started.
+    """Draft a validity study of images that a model gets right or wrong, or loses a class of or not, sampled to
+    estimate how many of the faults are valid. Returns the study, which nobody sees before its start.
     """
 
     judged: int = Field(STUDY_IMAGES, ge=10, le=5_000, description="So many images are to be judged, at most")

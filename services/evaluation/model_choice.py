@@ -1,4 +1,4 @@
-"""How commands name a model under test, and the settings that follow."""
+"""Names a model under test in any command, and turns that into its settings."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ChooseModelUnderTest(NamesModel, StateEdit, name="under-test"):
 
 
 class AskModelAgain(RunCommand, name="under-test-again"):
-    """Ask the model under test of a run again after it could not be asked."""
+    """Ask the model under test of a run again after it failed."""
 
 
 def chosen_model(command: NamesModel) -> UnderTestSettings:

@@ -38,8 +38,8 @@ NOT_JUDGED = "No score of validity is learnt: no study has judged an image."
 
 
 class ScoreImages(Command, name="score-images"):
-    """Foretell of the images of each task with enough votes how likely people find them valid, from their checks and
-    the votes of studies; from then on images are filtered by it. What was foretold before is kept, but counts no more.
+    """Predict how likely people find each image valid, for each task with enough votes, from its checks and the votes
+    of studies. Filters use the new scores; earlier ones are kept, but no longer used.
     """
 
 

@@ -201,14 +201,14 @@ def _packed(counted: SegmenterCounts, size: int, shares: Floats, absent: Flags) 
 
 @dataclass(frozen=True, eq=False)
 class MaskValidity:
-    """Which masks of test cases hold."""
+    """Test cases with masks that hold, and masks still to be checked."""
 
     holds: Flags
     """For each test case, True if its mask demonstrably holds."""
     unchecked: int = 0
     """Number of masks of test cases that wait for the segmenter of the checks."""
     why: str = ""
-    """What cannot be decided, in a sentence; "" for nothing."""
+    """Reason why masks cannot be checked, or a note on unchecked ones, in a sentence; "" for none."""
 
 
 class MaskChecks:

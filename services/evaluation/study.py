@@ -82,7 +82,7 @@ def plan_study(found: EvaluationResult, judged: int) -> StudyPlan:
     _, number, names, not_asked = _judgeable(found)
     images = np.bincount(number, minlength=len(names)).tolist()
     total = sum(images)
-    # An image that the model gets right is never wrong and valid, whatever people say of it.
+    # An image that the model gets right never counts as wrong and valid, for any votes.
     kind: TaskKind = found.cases.view.kind or "classification"
     is_wrong = [name.startswith(f"{STANDING[kind][1]}, ") for name in names]
     sizes = sample_sizes(images, judged, wrong=is_wrong)

@@ -114,7 +114,7 @@ class Cases:
     split: tuple[str, ...]
     """Split of each source; "" for none."""
     left_out: tuple[str, ...]
-    """What is not counted, one sentence each."""
+    """Sentences on what is not counted."""
     lacking: Numbers
     """Place of one test case for each source and control set without a reconstruction; one can be drawn from it."""
     way: Numbers

@@ -179,7 +179,7 @@ class ModelComparison:
 
     model: str
     answer: str
-    """Which model is better, in a few sentences."""
+    """The better model, in a few sentences."""
     paired: results.PairedDifference
 
 

@@ -67,21 +67,21 @@ Tell = Callable[[float], None]
 
 
 class MakeExample(Command, name="make-example"):
-    """Fill the workspace with an example of everything, or go on with one that was stopped: batches of drawn scenes,
-    reviews, test sets, control sets, predictions, and a study with simulated votes.
+    """Fill the workspace with an example of everything, or resume a stopped one: batches of drawn scenes, reviews, test
+    sets, control sets, predictions, and a study with simulated votes.
     """
 
 
 class StopExample(Command, name="stop-example"):
-    """Stop making the example; what was made stays, and it can go on or be removed."""
+    """Stop making the example; finished parts stay, and it can be resumed or removed."""
 
 
 class RemoveExample(Command, name="remove-example"):
-    """Remove what the example made. What a person's own work uses stays, and is told."""
+    """Remove what the example made. Parts that a person's own work uses stay, and are reported."""
 
 
 class ShowExample(Query, name="show-example"):
-    """Tell whether the workspace has an example, and how far it is."""
+    """Show whether the workspace has an example, and its progress."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class ExampleView:
     problem: str = ""
     """Why it stopped, or was not removed, in one sentence."""
     kept: str = ""
-    """What the last removal kept, and why; "" for nothing."""
+    """Parts that the last removal kept, and why; "" for none."""
     sets: tuple[ExampleSet, ...] = ()
     study: str = ""
     """Id of its study; "" if there is none yet."""
@@ -176,7 +176,7 @@ class ExampleWorkspace:
         self._at: tuple[str, int, int] = ("", 0, 0)
         """Current step in words, its number, and the number of steps."""
         self._kept = ""
-        """What the last removal kept."""
+        """Parts that the last removal kept."""
         self._closing = False
 
     def register(self, commands: Commands) -> None:

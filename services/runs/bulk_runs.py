@@ -34,7 +34,7 @@ class TogetherCommand(Command):
 
 
 class TaskTogether(TogetherCommand, name="together-task"):
-    """Say of several runs what the model under test has to do."""
+    """Set the task of the model under test for several runs."""
 
     kind: TaskKind = Field(description="What the model under test does")
     label: str | None = Field(None, description="What the pictures show; for classification; none: each keeps its own")
@@ -53,29 +53,29 @@ class SettingTogether(TogetherCommand, name="together-setting"):
 
 
 class PresetTogether(TogetherCommand, name="together-preset"):
-    """Take the settings that a preset of the profile names, in several runs; all others stay."""
+    """Apply a preset of the profile to several runs; settings outside it stay."""
 
     preset: str = Field(max_length=100, description="The name of the preset")
 
 
 class DefaultsTogether(TogetherCommand, name="together-defaults"):
-    """Put the profile's settings of some sections back in several runs."""
+    """Reset sections of the settings of several runs to the profile's."""
 
     sections: Texts = Field(max_length=20, description="The sections, as a list or with commas between")
 
 
 class RecipeTogether(TogetherCommand, name="together-recipe"):
-    """Give several runs another recipe: their values stay."""
+    """Change the recipe of several runs: their values stay."""
 
     recipe: str = Field(max_length=80, description="The name of the recipe")
 
 
 class RunTogether(TogetherCommand, name="together-run"):
-    """Run the text stages of several runs that are empty or stale, one run after another."""
+    """Run the empty or stale text stages of several runs, one run after another."""
 
 
 class GenerateTogether(TogetherCommand, name="together-generate"):
-    """Say yes at the gates of several runs: what they show is made, one run after another."""
+    """Approve the gates of several runs: their images are made, one run after another."""
 
     shown: str = Field("", max_length=40, description="What was shown, by its name; empty: whatever they show now")
 

@@ -37,7 +37,7 @@ def _from_json(edits: Any) -> Any:
 
 
 class ChooseCombinations(StateEdit, name="combinations", stage_of_command=STAGE):
-    """Say which combinations of keywords and alternatives become captions when their stage is run."""
+    """Choose which combinations of keywords and alternatives become captions when their stage is run."""
 
     how: Combinations = Field(
         description="“spread”: so many, spread evenly; “all”; “one of each” keyword, or group of keywords; "
@@ -48,7 +48,7 @@ class ChooseCombinations(StateEdit, name="combinations", stage_of_command=STAGE)
 
 
 class UseCombination(StateEdit, name="combination-use", stage_of_command=STAGE):
-    """Choose one combination of keywords and alternatives, or leave it out. The others stay as they are."""
+    """Choose one combination of keywords and alternatives, or leave it out. The others stay."""
 
     edits: Annotated[Combination, BeforeValidator(_from_json)] = Field(
         min_length=1, max_length=20, description="Keyword and alternative of each edit, such as [[“red”, “blue”]]"

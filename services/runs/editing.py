@@ -27,20 +27,20 @@ LONGEST_VALUE = 400_000
 
 
 class WriteValue(ValueEdit, name="value"):
-    """Write the value of a stage as text, whatever its type: see `core.types.from_text`."""
+    """Write the value of a stage as text, for any type: see `core.types.from_text`."""
 
     stage: KnownStage = Field(description="The stage")
     text: str = Field(max_length=LONGEST_VALUE, description="The whole value")
 
 
 class KeepValue(RunCommand, name="keep"):
-    """Say that a stale value still fits."""
+    """Confirm that a stale value still fits."""
 
     stage: KnownStage = Field(description="The stage")
 
 
 class BringBack(RunCommand, name="bring-back"):
-    """Make an earlier version of a value the latest one."""
+    """Make an earlier version of a value the latest."""
 
     stage: KnownStage = Field(description="The stage")
     version: int = Field(ge=0, le=LARGEST_ID, description="The version, from the history of the stage")
@@ -48,7 +48,7 @@ class BringBack(RunCommand, name="bring-back"):
 
 
 class Dismiss(RunCommand, name="dismiss"):
-    """Take away what is said at a stage: a refusal, or what is to be known."""
+    """Dismiss the message at a stage: a refusal or a notice."""
 
     stage: KnownStage = Field(description="The stage")
 

@@ -98,7 +98,7 @@ def reword_keyword(
     edit_type: _EditType,
     force: _Force = False,
 ) -> Keywords:
-    """Give a keyword other words or another edit type. Raises ProtectedKeyword as `add_keyword` does."""
+    """Change the words or edit type of a keyword. Raises ProtectedKeyword as `add_keyword`."""
     before = _held(value, text)
     rest = Keywords(tuple(item for item in value.items if item.text != text))
     # A forced keyword stays forced while only its edit type changes.
@@ -146,7 +146,7 @@ def reword_alternative(
     text: Annotated[str, Field(description="The alternative as it is")],
     new: _NewAlternative,
 ) -> Alternatives:
-    """Give an alternative other words."""
+    """Change the words of an alternative."""
     item = _of(value, run, keyword)
     _option(item, text)
     others = replace(item, options=tuple(option for option in item.options if option.text != text))
@@ -180,7 +180,7 @@ def use_counterfactual(
 def write_counterfactual(
     value: CounterfactualCaptions, run: Run, place: _Place, text: _SeenText, new: _WholeCaption
 ) -> CounterfactualCaptions:
-    """Write another text for a counterfactual caption."""
+    """Change the text of a counterfactual caption."""
     new, source = " ".join(new.split()), caption_of(run)
     require(counterfactual_checks(source, CounterfactualCaption(new, ()), run.task)[:1])
     return merged(_at(value, place, text, text=new, checks=()), source)

@@ -45,9 +45,9 @@ REPLACED = "What stood before your edit was changed, so this was run again. Undo
 
 
 class RunStage(RunCommand, name="run"):
-    """Run one text stage, whatever is there. What a person wrote there is replaced only where `force` says so. Where
-    one request asks for later stages too, those of them are run as well that are then empty or stale; none of them
-    where a person wrote the value of one.
+    """Run one text stage, also if it is fresh. A person's value is replaced only with `force`. If one request of the
+    model answers later stages too, those that are then empty or stale are run with it, unless a person wrote one of
+    their values.
     """
 
     stage: KnownStage = Field(description="The stage")
@@ -55,37 +55,37 @@ class RunStage(RunCommand, name="run"):
 
 
 class RunFrom(RunCommand, name="run-from"):
-    """Run a text stage, and those after it that this leaves empty or stale, up to the gate. What a person wrote at the
-    stage stays as it is, and the next one is run.
+    """Run a text stage, and later ones that become empty or stale, up to the gate. If a person wrote the stage's value,
+    it stays, and the next stage is run.
     """
 
     stage: KnownStage = Field(description="The stage")
 
 
 class RunUpToGate(RunCommand, name="run-all"):
-    """Run every text stage that is empty or stale; what is fresh is used as it is."""
+    """Run every empty or stale text stage; fresh ones are used unchanged."""
 
 
 class MoreAlternatives(RunCommand, name="alternative-more", stage_of_command="alternatives"):
-    """Ask the language model for further alternatives of one keyword; those that are there stay."""
+    """Ask the language model for further alternatives of one keyword; existing ones stay."""
 
     keyword: str = Field(description="The keyword")
 
 
 class Generate(RunCommand, name="generate", stage_of_command="generation"):
-    """Say yes at the gate: what it shows is made."""
+    """Approve the gate: the images that it shows are made."""
 
     shown: str = Field("", max_length=40, description="What the gate showed, by its name; empty: whatever it shows now")
 
 
 class Regenerate(RunCommand, name="regenerate", stage_of_command="generation"):
-    """Draw the caption of a test case once more, with a seed of its own and the run's settings as they are now."""
+    """Draw the caption of a test case again, with a new seed and the run's current settings."""
 
     case: int = Field(ge=0, le=LARGEST_ID, description="The test case")
 
 
 class DrawControlImage(RunCommand, name="draw-control", stage_of_command="generation"):
-    """Have a model draw the control image of a run: a job in the queue, which is at no stage."""
+    """Have a model draw the control image of a run, as a job in the queue that belongs to no stage."""
 
 
 class CancelRun(RunCommand, name="cancel"):
@@ -97,20 +97,20 @@ class CancelAll(Command, name="cancel-all"):
 
 
 class CancelJob(Command, name="queue-cancel"):
-    """Stop a job, or take it out of the queue."""
+    """Stop a job, or remove it from the queue."""
 
     job: int = Field(ge=0, le=LARGEST_ID, description="The job")
 
 
 class DeleteJobPart(Command, name="delete-job-part"):
-    """Take an image out of the queue; one that is being drawn stops at once, and the next one begins."""
+    """Remove an image from the queue; if it is being drawn, it stops at once, and the next one begins."""
 
     job: int = Field(ge=0, le=LARGEST_ID, description="The job")
     part: int = Field(ge=0, le=LARGEST_ID, description="The image")
 
 
 class MoveUp(Command, name="queue-up"):
-    """Let a job, or an image of a job, pass the one before it."""
+    """Move a job, or an image of a job, one place up in the queue."""
 
     job: int = Field(ge=0, le=LARGEST_ID, description="The job")
     part: int | None = Field(None, ge=0, le=LARGEST_ID, description="The image; none for the whole job")
@@ -456,7 +456,7 @@ class Execution:
 
 
 def joined(run: Run, before: Alternatives, grown: Alternatives) -> Alternatives:
-    """Return the run's current alternatives with the new ones of `grown`: a person may have edited meanwhile."""
+    """Return the run's current alternatives with the new ones of `grown`: a person may have edited since `before`."""
     stored = run.values.get("alternatives")
     items: dict[str, KeywordAlternatives] = {
         item.keyword: item for item in (stored.value.value.items if stored else ())

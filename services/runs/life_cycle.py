@@ -36,44 +36,44 @@ MOST_AT_ONCE = 1000
 
 
 class RunFromSample(Command, name="run-from-sample"):
-    """Begin a run with a sample of the profile. A sample for segmentation brings its mask."""
+    """Begin a run with a sample of the profile. A sample for segmentation has a mask."""
 
     sample: str = Field(max_length=200, description="The name of the sample")
     listed: bool = Field(True, description="Whether the list of runs has it before anything is done with it")
 
 
 class RenameRun(RunCommand, name="rename"):
-    """Give a run another name."""
+    """Rename a run."""
 
     title: str = Field(description="The new name")
 
 
 class DuplicateRun(RunCommand, name="run-duplicate"):
-    """Begin a run with the picture, the task and the texts of another one, without its images."""
+    """Begin a run with the picture, task and texts of another one, without its images."""
 
 
 class DeleteRun(RunCommand, name="delete-run"):
-    """Delete a run: it leaves the list, and nothing of it is lost."""
+    """Delete a run: it leaves the list, but can be restored in full."""
 
 
 class RestoreRun(RunCommand, name="restore-run"):
-    """Put a deleted run back."""
+    """Restore a deleted run."""
 
 
 class DeleteRuns(Command, name="delete-runs"):
-    """Delete several runs: they leave the list, and nothing of them is lost."""
+    """Delete several runs: they leave the list, but can be restored in full."""
 
     runs: RunIds = Field(min_length=1, max_length=MOST_AT_ONCE, description="The ids of the runs")
 
 
 class RestoreRuns(Command, name="restore-runs"):
-    """Put several deleted runs back."""
+    """Restore several deleted runs."""
 
     runs: RunIds = Field(min_length=1, max_length=MOST_AT_ONCE, description="The ids of the runs")
 
 
 class SetTask(RunCommand, name="task"):
-    """Say what the model under test has to do. What is still missing is saved too: the stages then refuse to run."""
+    """Set the task of the model under test. An incomplete task is saved too, but stages then refuse to run."""
 
     kind: TaskKind = Field(description="What the model under test does")
     label: str = Field("", description="What the picture shows; for classification")
@@ -83,7 +83,7 @@ class SetTask(RunCommand, name="task"):
 
 
 class SetRecipe(RunCommand, name="recipe"):
-    """Give a run another recipe: its values stay, and the stages of the recipe are shown."""
+    """Change the recipe of a run: its values stay, and the recipe's stages are shown."""
 
     recipe: str = Field(max_length=80, description="The name of the recipe")
 
@@ -93,7 +93,7 @@ class TakeSampleMask(RunCommand, name="mask-sample"):
 
 
 class NameMaskClasses(RunCommand, name="mask-classes"):
-    """Give the classes of the run's mask other names."""
+    """Rename the classes of the run's mask."""
 
     classes: str = Field(description="The number and the name of each class, such as: 0 sky, 1 road")
 
@@ -103,7 +103,7 @@ class DeleteMask(RunCommand, name="delete-mask"):
 
 
 class ReviewTestCase(RunCommand, name="review"):
-    """Accept or reject a test case, or take that back."""
+    """Accept or reject a test case, or withdraw the verdict."""
 
     case: int = Field(ge=0, le=LARGEST_ID, description="The test case")
     verdict: Verdict = Field(description="What is decided; “open” takes back what was")

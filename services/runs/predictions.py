@@ -320,7 +320,7 @@ class PredictionService:
             if self._problem(model):
                 return
             loaded = self._model(chosen, model)
-            # An evaluation may have read it meanwhile, or by another file with the same model.
+            # An evaluation may have read it by now, or by another file with the same model.
             prediction = self._workspace.predictions.latest(sha, loaded.key) or self._read(loaded, sha)
             measure(self._workspace, self._masks, loaded.key, sha)
             with self._lock:

@@ -38,7 +38,7 @@ class ChangeSetting(edit_conflicts.StateEdit, name="setting"):
 
 
 class DefaultSettings(edit_conflicts.StateEdit, name="default-settings"):
-    """Put the profile's settings of some sections back."""
+    """Reset sections of the settings to the profile's."""
 
     sections: Texts = Field(max_length=20, description="The sections, as a list or with commas between")
 
@@ -50,7 +50,7 @@ class DefaultSettings(edit_conflicts.StateEdit, name="default-settings"):
 
 
 class TakePreset(edit_conflicts.StateEdit, name="preset", stage_of_command="generation"):
-    """Take the settings that a preset of the profile names; all others stay."""
+    """Apply a preset of the profile; settings outside it stay."""
 
     preset: str = Field(max_length=100, description="The name of the preset")
 
@@ -62,7 +62,7 @@ class ReuseSeed(edit_conflicts.StateEdit, name="reuse-seed", stage_of_command="g
 
 
 class SavePrompt(edit_conflicts.StateEdit, name="prompt-save"):
-    """Give a language stage of a run a prompt template of its own."""
+    """Save an own prompt template for a language stage of a run."""
 
     stage: KnownStage = Field(description="The stage")
     prompt: str = Field("", max_length=100, description="Which of its further prompts; empty: the stage's own")
@@ -70,7 +70,7 @@ class SavePrompt(edit_conflicts.StateEdit, name="prompt-save"):
 
 
 class PutPromptBack(edit_conflicts.StateEdit, name="prompt-back"):
-    """Put the profile's prompt of a stage back."""
+    """Reset the prompt of a stage to the profile's."""
 
     stage: KnownStage = Field(description="The stage")
     prompt: str = Field("", max_length=100, description="Which of its further prompts; empty: the stage's own")

@@ -176,7 +176,7 @@ class RunState:
     alternatives: Alternatives
     """Alternatives of stage 3, with all measured similarities."""
     generator_runs: str = ""
-    """Where the drawing model runs, and why, in plain words; "" until it is known."""
+    """Device of the drawing model, and why, in plain words; "" until it is known."""
     unknown_picture: str = ""
     """Notice on a picture that the profile's models were not made for; "" for a known kind."""
     steps: RunSteps = field(default_factory=RunSteps)

@@ -25,14 +25,14 @@ _OF_THE_STATE = {"name": "name", "recipe": "recipe", "mask": "mask", "kind": "ta
 
 
 class Undo(RunCommand, name="undo"):
-    """Take back the last thing done to a run: an edit, a run of stages, task, setting, verdict or name. Images stay."""
+    """Undo the last step of a run: an edit, a run of stages, task, setting, verdict or name. Images stay."""
 
     stage: KnownStage | None = Field(None, description="Only the last edit of this stage; none for whatever was last")
     tab: str = Field("", max_length=40, description="Which page it is, by a name of its own")
 
 
 class Redo(RunCommand, name="redo"):
-    """Do again what was taken back last, as long as nothing else was done since."""
+    """Redo the last undone step, as long as nothing else was done since."""
 
     tab: str = Field("", max_length=40, description="Which page it is, by a name of its own")
 

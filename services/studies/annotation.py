@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 
 class NotYours(UserError):
-    """It does not exist or belongs to somebody else: the same words for both, so that nothing is revealed."""
+    """Raised for a missing thing, and for somebody else's: the same words for both, so that nothing is revealed."""
 
     def __init__(self) -> None:
         super().__init__(_MISSING)
@@ -149,7 +149,7 @@ class WorkerCommand(Command):
 
 
 class NextItem(WorkerCommand, name="next"):
-    """Ask what comes next: an item, leased to this worker, or why there is none."""
+    """Request the next item, leased to this worker, or why there is none."""
 
     study: Name = Field(description="The id of the study")
 
@@ -161,14 +161,14 @@ class Consent(WorkerCommand, name="consent"):
 
 
 class AboutYou(WorkerCommand, name="person"):
-    """Say something of oneself, or nothing: it stands apart from the votes."""
+    """Answer the questions about oneself, or skip them; stored apart from the votes."""
 
     study: Name = Field(description="The id of the study")
     answers: Annotated[dict[str, Any], BeforeValidator(_answers)] = Field(description="Question to answer, as worded")
 
 
 class Submit(WorkerCommand, name="submit"):
-    """Save the answers to an item. A key that was sent before saves nothing again."""
+    """Save the answers to an item. Sending the same key again saves nothing."""
 
     assignment: Name = Field(description="The id of the assignment that the item came with")
     answers: Annotated[dict[str, Any], BeforeValidator(_answers)] = Field(description="Question id to answer")
@@ -178,7 +178,7 @@ class Submit(WorkerCommand, name="submit"):
 
 
 class KeepDraft(WorkerCommand, name="draft"):
-    """Keep what is filled in and not sent yet, so that it comes back; no vote. What was sent already keeps nothing."""
+    """Save unsent answers, so that they come back; this is no vote. For a submitted item nothing is saved."""
 
     assignment: Name = Field(description="The id of the assignment that the item came with")
     answers: Annotated[dict[str, Any], BeforeValidator(_answers)] = Field(description="Question id to answer, so far")
@@ -188,19 +188,19 @@ class KeepDraft(WorkerCommand, name="draft"):
 
 
 class GoOn(WorkerCommand, name="go-on"):
-    """Say that what was told of a training answer was read, then ask what comes next. Again changes nothing."""
+    """Confirm that training feedback was read, then request the next step. Repeating it changes nothing."""
 
     assignment: Name = Field(description="The id of the assignment that the training item came with")
 
 
 class UndoAnswer(WorkerCommand, name="undo"):
-    """Take the last answer back: its item comes again."""
+    """Undo the last answer: its item comes again."""
 
     study: Name = Field(description="The id of the study")
 
 
 class Pause(WorkerCommand, name="pause"):
-    """Give back what the worker holds, so that nobody waits for it."""
+    """Release the worker's items, so that others need not wait for them."""
 
     study: Name = Field(description="The id of the study")
 

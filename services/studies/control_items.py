@@ -108,7 +108,7 @@ def _left_out(rules: Rules, there: Sequence[NewItem]) -> IsLeftOut:
 
 
 def for_more(study: Study, there: Sequence[Item], new: Sequence[NewItem], disguise: Disguise) -> tuple[NewItem, ...]:
-    """Return the control items for images added to a running study. Nothing of what is `there` is made again."""
+    """Return the control items for images added to a running study. Items in `there` are not made again."""
     rules = study.rules
     if rules.controls.share <= 0:
         return ()
@@ -118,7 +118,7 @@ def for_more(study: Study, there: Sequence[Item], new: Sequence[NewItem], disgui
 
 
 def _shown(made: Sequence[NewItem], rules: Rules, disguise: Disguise, there: Sequence[NewItem]) -> list[NewItem]:
-    """Disguise made items: no picture equals that of another one, or of what is `there`."""
+    """Disguise made items: no picture equals that of another one, or of an item in `there`."""
     used_looks = {(what_it_shows(item).image_sha, _look(item)) for item in there}
     shown = []
     for item in made:

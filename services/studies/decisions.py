@@ -41,7 +41,7 @@ class WorkerDecision(StudyCommand):
 
 
 class DecideAssignments(WorkerDecision, name="decide-assignments"):
-    """Approve or reject all assignments of a worker in this study, or make them pending again."""
+    """Approve or reject all assignments of a worker in this study, or reset them to pending."""
 
     verdict: ApprovalVerdict = Field(description="What they become")
 
@@ -51,7 +51,7 @@ class ApproveAll(StudyCommand, name="approve-all"):
 
 
 class ExcludeWorker(WorkerDecision, name="exclude-worker"):
-    """Leave all votes of a worker out of the result."""
+    """Exclude all votes of a worker from the result."""
 
 
 class ReadmitWorker(WorkerDecision, name="readmit-worker"):
@@ -59,17 +59,17 @@ class ReadmitWorker(WorkerDecision, name="readmit-worker"):
 
 
 class BlockWorker(WorkerDecision, name="block-worker"):
-    """Keep a worker from voting in every study of the workspace, or end that."""
+    """Block a worker from every study of the workspace, or unblock them."""
 
     blocked: bool = Field(description="Whether the worker is kept out from now on")
 
 
 class RenewCode(WorkerDecision, name="renew-code"):
-    """Make a new code for a worker: the old one stops working, and the worker is signed out."""
+    """Make a new code for a worker: the old one becomes invalid, and the worker is signed out."""
 
 
 class Adjudicate(StudyCommand, name="adjudicate"):
-    """Decide a question of an item that the workers did not; an empty answer takes a decision back."""
+    """Decide a question of an item without a consensus; an empty answer withdraws the decision."""
 
     item: StrictInt = Field(description="The id of the item")
     question: Annotated[str, typed_text(40)] = Field(description="The id of the question")

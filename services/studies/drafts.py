@@ -82,7 +82,7 @@ class CreateStudy(Command, name="create-study"):
 
 
 class CopyRules(StudyCommand, name="copy-rules"):
-    """Begin a draft with the rules of another study, and its images if they are wanted: to try it on a copy."""
+    """Begin a draft with the rules of another study, and with its images on request: a copy for trials."""
 
     images: bool = Field(False, description="Whether its images come too, with control, quiz and training items")
 
@@ -110,7 +110,7 @@ class EditQuestions(DraftCommand, name="edit-questions"):
 
 
 class TakeTemplate(DraftCommand, name="take-template"):
-    """Put the questions and texts of a template in place of the draft's."""
+    """Replace the draft's questions and texts by those of a template."""
 
     template: Annotated[str, typed_text(40)] = Field(description="The name of a question template")
 
@@ -122,7 +122,7 @@ class AddExample(DraftCommand, name="add-example"):
 
 
 class DeleteExample(DraftCommand, name="delete-example"):
-    """Take an example out of the instructions."""
+    """Remove an example from the instructions."""
 
     place: StrictInt = Field(ge=0, description="The place of the example, from 0")
 
@@ -132,13 +132,13 @@ class DrawItems(DraftCommand, ItemDraw, name="draw-items"):
 
 
 class DeleteItem(DraftCommand, name="delete-item"):
-    """Take one item out of the draft; one that is gone already changes nothing."""
+    """Remove one item from the draft; a missing one changes nothing."""
 
     item: StrictInt = Field(description="The id of the item")
 
 
 class DeleteSample(DraftCommand, name="delete-sample"):
-    """Take all items of a sample out of the draft."""
+    """Remove all items of a sample from the draft."""
 
     sample: str = Field(description="The name of the sample")
 
@@ -155,15 +155,15 @@ class MarkItem(DraftCommand, name="mark-item"):
 
 
 class RefreshDraft(DraftCommand, name="refresh-draft"):
-    """Bring the draft up to date after items came in as files; what is typed is not saved with it."""
+    """Update the draft after items came in as files; the typed form is not saved."""
 
 
 class DescribeFilter(StudyCommand, ItemDraw, name="describe-filter"):
-    """Tell what a filter can draw."""
+    """Describe what a filter can draw."""
 
 
 class AskModelUnderTest(StudyCommand, ItemDraw, name="ask-model"):
-    """Have the model under test look at what a filter fits and it has not seen, while nobody waits."""
+    """Have the model under test read the unread images of a filter, while idle."""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ _Count = Annotated[int, typed_number(form_numbers(Rules)["votes"])]
 
 
 class DeleteDraft(StudyCommand, name="delete-draft"):
-    """Delete a draft, for good."""
+    """Delete a draft for good."""
 
 
 class StartStudy(StudyCommand, name="start-study"):
@@ -42,19 +42,19 @@ class StartStudy(StudyCommand, name="start-study"):
 
 
 class PauseStudy(StudyCommand, name="pause-study"):
-    """Give out no item and take no vote for a while."""
+    """Stop giving out items and taking votes for a while."""
 
 
 class ResumeStudy(StudyCommand, name="resume-study"):
-    """Go on after a pause."""
+    """Resume a paused study."""
 
 
 class CloseStudy(StudyCommand, name="close-study"):
-    """Take no more votes, for good."""
+    """Close a study: it takes no more votes, for good."""
 
 
 class ArchiveStudy(StudyCommand, name="archive-study"):
-    """Put a study away: it goes to the end of the list and takes no vote until it is taken out again."""
+    """Archive a study: it moves to the end of the list and takes no votes until it is taken out again."""
 
 
 class UnarchiveStudy(StudyCommand, name="unarchive-study"):
@@ -62,14 +62,14 @@ class UnarchiveStudy(StudyCommand, name="unarchive-study"):
 
 
 class AskForVotes(StudyCommand, name="ask-for-votes"):
-    """Ask for more votes an item, or another consensus: a new version of the rules."""
+    """Ask for more votes per item, or another consensus: a new version of the rules."""
 
     votes: _Count = Field(description="Votes an image, 1 to 50; not fewer than now")
     consensus: _Count = Field(description="Equal answers that make a consensus, 1 to 50")
 
 
 class AddItems(StudyCommand, ItemDraw, name="add-items"):
-    """Draw more test cases into a study that has started, with the control items that go with them."""
+    """Draw more test cases into a started study, with their control items."""
 
 
 class OpenInvitation(StudyCommand, name="open-invitation"):
@@ -77,7 +77,7 @@ class OpenInvitation(StudyCommand, name="open-invitation"):
 
 
 class EndInvitation(StudyCommand, name="end-invitation"):
-    """End the link, for good."""
+    """End the link for good."""
 
 
 class MakeCodes(StudyCommand, name="make-codes"):
@@ -95,7 +95,7 @@ class EnrolWorkers(StudyCommand, name="enrol-workers"):
 
 
 class SetPanel(StudyCommand, name="set-panel"):
-    """Say how people of a panel, such as Prolific, are known and sent back, and what they are asked of themselves."""
+    """Set how people of a panel, such as Prolific, are recognised and sent back, and the questions about themselves."""
 
     parameter: str = Field("", max_length=200, description="The parameter of the link that names the participant")
     code: str = Field("", max_length=200, description="The completion code that a participant gets at the end")

@@ -27,7 +27,7 @@ def _number(value: object) -> int:
 
 
 class PreviewStep(StudyCommand, name="preview-step"):
-    """Look at a step of the preview, from 1: consent, the training, the quiz, then the items."""
+    """Show a step of the preview, from 1: consent, the training, the quiz, then the items."""
 
     number: Annotated[int, BeforeValidator(_number)] = Field(description="The step, from 1")
     answers: dict[str, str] = Field(

@@ -56,13 +56,13 @@ Images = Annotated[
 
 
 class CreateTestSet(Command, name="create-test-set"):
-    """Begin a test set: an empty draft with a name, which stays."""
+    """Create a test set: an empty draft with a permanent name."""
 
     title: str = Field(max_length=10 * LONGEST_NAME, description=f"Its name, at most {LONGEST_NAME} characters")
 
 
 class DraftTestSet(Command, name="draft-test-set"):
-    """Begin a draft of the next version of a test set, with what is in a released one."""
+    """Begin a draft of the next version of a test set, with the content of a released one."""
 
     version: str = Field(
         max_length=LONGEST_REFERENCE,
@@ -71,11 +71,11 @@ class DraftTestSet(Command, name="draft-test-set"):
 
 
 class DeleteTestSetDraft(SetCommand, name="delete-test-set-draft"):
-    """Delete the draft of a test set; the set goes too where no version was released."""
+    """Delete the draft of a test set, and the set itself if no version was released."""
 
 
 class AddToTestSet(SetCommand, name="add-to-test-set"):
-    """Put images into the draft of a test set, with the decided label or that of their task, and their mask."""
+    """Add images to the draft of a test set, with mask and label: the decided one, or that of their task."""
 
     cases: Ids = Field((), max_length=MOST_AT_ONCE, description="Test cases, as a list or with commas between")
     entries: Ids = Field(
@@ -89,23 +89,23 @@ class AddToTestSet(SetCommand, name="add-to-test-set"):
 
 
 class RemoveFromTestSet(SetCommand, name="remove-from-test-set"):
-    """Take images out of the draft of a test set."""
+    """Remove images from the draft of a test set."""
 
     images: Images = Field(description="The SHA-256 of each, as show-test-set gives it")
 
 
 class PutBackInTestSet(SetCommand, name="put-back-in-test-set"):
-    """Undo a remove-from-test-set: put its images back as they were. The last four removals can be undone."""
+    """Undo a remove-from-test-set: its images come back unchanged. The last four removals can be undone."""
 
     removal: str = Field(max_length=40, description="The “removal” of the answer of remove-from-test-set")
 
 
 class PartTestSet(SetCommand, name="part-test-set"):
-    """Part a draft that has images of two tasks: those of the rarer task move into the draft of a new test set."""
+    """Divide a draft with images of two tasks: those of the rarer task move to the draft of a new test set."""
 
 
 class RelabelInTestSet(SetCommand, name="relabel-in-test-set"):
-    """Give images of the draft of a test set another label."""
+    """Change the label of images in the draft of a test set."""
 
     images: Images = Field(description="The SHA-256 of each, as show-test-set gives it")
     label: str = Field(max_length=LONGEST_NAME, description="Their label; empty for none")
@@ -119,7 +119,7 @@ class SetSplitInTestSet(SetCommand, name="set-split-in-test-set"):
 
 
 class SplitTestSet(SetCommand, name="split-test-set"):
-    """Part the draft of a test set into splits: by source, sources that look alike together, so that nothing leaks."""
+    """Split the draft of a test set by source, with similar sources together, so that nothing leaks."""
 
     train: float = Field(0.0, ge=0, le=1, description="Share of the images")
     validation: float = Field(0.0, ge=0, le=1, description="Share of the images")
@@ -129,8 +129,8 @@ class SplitTestSet(SetCommand, name="split-test-set"):
 
 
 class ReleaseTestSet(SetCommand, name="release-test-set"):
-    """Make the draft of a test set final: nothing in that version changes any more, and its id says what is in it.
-    The “warning” of the answer is a sentence where the version has images of two tasks, else empty.
+    """Release the draft of a test set: the version never changes again, and its id is a hash of its content. The
+    answer's “warning” is a sentence if the version has images of two tasks, else empty.
     """
 
     note: str = Field(
@@ -194,7 +194,7 @@ class Obstacle:
 
 @dataclass(frozen=True)
 class Readiness:
-    """What is known, without opening a file, about whether a draft can be released."""
+    """Obstacles to the release of a draft that are known without opening a file."""
 
     obstacles: tuple[Obstacle, ...]
     """In the order in which a release would refuse them."""

@@ -42,7 +42,7 @@ class ListTestSets(Query, name="list-test-sets"):
 
 
 class ShowTestSet(Query, name="show-test-set"):
-    """Tell what a version of a test set is, and list its images."""
+    """Show a version of a test set, and list its images."""
 
     version: str = Field(max_length=LONGEST_REFERENCE, description=_VERSION)
     after: int = Field(0, ge=0, le=LARGEST_ID, description="The “next” of the page before")
@@ -50,15 +50,15 @@ class ShowTestSet(Query, name="show-test-set"):
 
 
 class CompareTestSets(Query, name="compare-test-sets"):
-    """Tell how two versions differ: images added, removed, relabelled, with another mask, in another split."""
+    """Compare two versions: images added, removed, relabelled, with another mask, in another split."""
 
     old: str = Field(max_length=LONGEST_REFERENCE, description=_VERSION)
     new: str = Field(max_length=LONGEST_REFERENCE, description=_VERSION)
 
 
 class VerifyTestSet(Query, name="verify-test-set"):
-    """Check that a version is what its id says, and that every file of it is there and whole; and name the files in the
-    folder of images that belong to nothing (orphans), which do no harm.
+    """Check that a version matches its id, and that all its files exist and are intact; also list unused image files
+    (orphans), which do no harm.
     """
 
     version: str = Field(max_length=LONGEST_REFERENCE, description=_VERSION)

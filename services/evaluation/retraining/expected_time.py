@@ -38,7 +38,7 @@ class ExpectedTime:
     at_least: bool = False
     """True if only the time of the updates is known."""
     measured: str = ""
-    """When the speed was measured: ISO 8601, UTC."""
+    """Time of the speed measurement: ISO 8601, UTC."""
 
     @property
     def words(self) -> str:

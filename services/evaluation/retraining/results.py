@@ -40,7 +40,7 @@ HOW_PARTED = (
     "are on one side, and so are copies: mirrored, cropped, shifted, scaled, saved again, or with a mark upon them.",
     RATES,
 )
-"""How sources are split, for people: a paragraph each."""
+"""Explanation of the split of sources, for people: a paragraph each."""
 
 
 @dataclass(frozen=True)

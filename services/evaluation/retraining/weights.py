@@ -28,7 +28,7 @@ _TRAINING = re.compile(r"[0-9a-f]{24}")
 
 @dataclass(frozen=True)
 class Marked:
-    """What a training belongs to."""
+    """The model, images, arm and seed of a training."""
 
     about: str
     """`services.evaluation.retraining.training.kept_under`."""
@@ -67,11 +67,11 @@ class KeptTraining:
     seed: int
     done: bool
     used: str
-    """When it was trained or used last: ISO 8601, UTC."""
+    """Time of its last training or use: ISO 8601, UTC."""
     size: int
     """In bytes."""
     retraining: str
-    """When the latest retraining it belongs to finished; "" for none."""
+    """End of the latest retraining that it belongs to; "" for none."""
     latest: bool
     """True if that is the latest retraining of its model with its images."""
     why_kept: str
