@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def plan(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
-    """Choose the items of a plan, and write down what is to be made of them. Nothing is made yet."""
+    """Choose the items of a plan, and record the work on them. Nothing is made yet."""
     number = service.plan(read_plan(Path(options.plan)))
     _print(service.status(number))
     _print_estimate(service, number)
@@ -66,7 +66,7 @@ def plan(service: BatchService, workspace: Workspace, options: argparse.Namespac
 
 
 def run(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
-    """Work on a batch, from where it stands to its end. The captions wait for a yes before images are drawn."""
+    """Work on a batch from its current state to its end. The captions wait for approval before images are drawn."""
     number = _number(service, options.batch)
     order, line = service.order(number), ProgressLine()
     if options.yes and service.status(number).batch.approved is None:
@@ -124,7 +124,7 @@ def hand_out_lots(service: BatchService, workspace: Workspace, options: argparse
 
 
 def merge_shards(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
-    """Record what shards have done, and hand out what is next when all of them have ended."""
+    """Record the results of shards, and hand out the next lots when all of them have ended."""
     number = _number(service, options.batch)
     found = merge(workspace, number, service.order(number))
     print(f"{found.answered:,} of {found.lots:,} lots of the shards are merged.")
@@ -135,7 +135,7 @@ def merge_shards(service: BatchService, workspace: Workspace, options: argparse.
 
 
 def take_lots_back(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
-    """Forget what was handed out, with what shards did and nobody merged: `run` can go on then."""
+    """Take handed-out lots back, with unmerged results of shards. After that, `run` can go on."""
     number = _number(service, options.batch)
     print("The lots are taken back." if take_back(workspace, number) else "No lots are handed out.")
     return 0
@@ -163,7 +163,7 @@ def _handed_out(service: BatchService, workspace: Workspace, number: int) -> int
 
 
 def status(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
-    """Tell how far a batch is, or all of them."""
+    """Show the progress of a batch, or of all."""
     if options.batch is not None:
         number = _number(service, options.batch)
         _print(service.status(number))
@@ -185,19 +185,19 @@ def sample(service: BatchService, _workspace: Workspace, options: argparse.Names
 
 
 def approve(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
-    """Say yes to the captions. The images are drawn from now on."""
+    """Approve the captions. The images are drawn from now on."""
     workspace.batches.approve(_number(service, options.batch))
     return 0
 
 
 def stop(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
-    """Have whoever works on a batch stop at the end of the lots that are out. `run` goes on."""
+    """Pause a batch in any process, once its current lots are done. `run` resumes it."""
     workspace.batches.set_wish(_number(service, options.batch), "pause")
     return 0
 
 
 def retry_failed(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
-    """Plan what failed again. `run` then tries it."""
+    """Plan failed work again. `run` then tries it."""
     number = _number(service, options.batch)
     again = workspace.batches.retry_failed(number, options.reason)
     print(f"{again:,} planned again." if again else "Nothing has failed.")
@@ -205,7 +205,7 @@ def retry_failed(service: BatchService, workspace: Workspace, options: argparse.
 
 
 def report(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
-    """Tell what was made, what it took, and all that failed, by reason."""
+    """Show the results, costs and failures of a batch, by reason."""
     number = _number(service, options.batch)
     failures = workspace.batches.failures(number)[:LISTED]
     _print(service.status(number), "batch-report.txt", failures=failures)

@@ -61,8 +61,8 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
 
 
 def models(options: argparse.Namespace) -> int:
-    """The models of the profiles: where each comes from, what of it is on this machine, how much would be fetched, what
-    memory it takes, and whether this machine can hold it. Asks no network.
+    """List the models of the profiles: origin, files on this machine, download size, memory, and whether this machine
+    can hold it. Uses no network.
     """
     machine, found = this_machine(), list[ListedProfile]()
     for name in options.profiles or profile_names():
@@ -80,8 +80,8 @@ def models(options: argparse.Namespace) -> int:
 
 
 def fetch(options: argparse.Namespace) -> int:
-    """Brings the weights of a profile from the hub: says how many bytes first and asks, goes on where an earlier try
-    stopped, and compares what came with the hub's own hashes. 0 when all is here, 3 when some could not be had.
+    """Fetch the weights of a profile from the hub: show the size and ask first, resume an earlier try, and verify the
+    files by the hub's own hashes. Exit code 0 if all is here, 3 if some failed.
     """
     profile, line = load_profile(options.profile), ProgressLine()
     found, failed = list[tuple[str, Found]](), 0
@@ -221,8 +221,8 @@ class Tried:
 
 
 def check(options: argparse.Namespace) -> int:
-    """Loads each model of a profile once and has it do one step: a few words, one denoising step, one drawing. Fetches
-    nothing. Says what each took; one that fails stops no other. 0 when all work, 3 when one does not.
+    """Load each model of a profile once and do one step: a few words, one denoising step, one drawing. Fetches nothing.
+    Prints time and memory of each; a failure stops no other. Exit code 0 if all work, 3 if one does not.
     """
     profile = load_profile(options.profile)
     failed, loaded_models = 0, load_models(profile)

@@ -72,8 +72,8 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def augment(options: argparse.Namespace) -> int:
-    """All stages of a recipe for one image, or for several one after another. What fails is named, and the rest goes
-    on: 0 when nothing did, 3 when something did, and the same command tries that again with the next seed.
+    """Run all stages of a recipe for one image, or for several one after another. A failed image is named, and the rest
+    goes on: exit code 0 without failures, else 3. The same command tries failed ones again with the next seed.
     """
     profile, recipe, report = load_profile(options.profile), recipe_of(options.recipe), _report(options)
     if refused := recipe.cannot_draw(profile):
@@ -228,7 +228,7 @@ def _compiled(lineage: Lineage) -> bool:
 
 
 def recipes(_options: argparse.Namespace) -> int:
-    """The recipes: their stages, what they make, and the profiles that can make it where not all can."""
+    """List the recipes: their stages, what they make, and the profiles that can make it if not all can."""
     shipped = [load_profile(name) for name in profile_names()]
     for recipe in known_recipes():
         print(f"{recipe.name:<16} {recipe.description}")
@@ -240,14 +240,14 @@ def recipes(_options: argparse.Namespace) -> int:
 
 
 def profiles(_options: argparse.Namespace) -> int:
-    """The profiles with their titles."""
+    """List the profiles with their titles."""
     for name in profile_names():
         print(f"{name:<10} {load_profile(name).title}")
     return 0
 
 
 def settings_list(options: argparse.Namespace) -> int:
-    """Every setting that a recipe reads: its value in a profile, and what it does."""
+    """List every setting that a recipe reads: its value in a profile, and a description."""
     recipe = recipe_of(options.recipe)
     settings = recipe.settings_in(load_profile(options.profile))
     for stage in type(settings).model_fields:
