@@ -333,7 +333,7 @@ def _stay_here(profile: Profile) -> None:
     os.environ["GRADIO_ANALYTICS_CACHE_FREQUENCY"], os.environ["GRADIO_ANALYTICS_MAX_EVENTS"] = str(10**9), "1"
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
     os.environ.setdefault("DISABLE_TELEMETRY", "YES")
-    from_hub = any(wanted.source == "timm" for wanted in profile.under_test().values())
+    from_hub = any(model.source == "timm" for model in profile.under_test().values())
     if not from_hub and all(weights.local() is not None for weights in profile.weights().values()):
         os.environ["HF_HUB_OFFLINE"] = "1"
 

@@ -107,9 +107,9 @@ def run_shard(options: argparse.Namespace) -> int:
     def tell(found: ShardProgress) -> None:
         if not pace:
             pace.append((Pace(found.left + 1), found.answered - 1))
-        own, before = pace[0]
+        pace_left, before = pace[0]
         note = f"{found.answered:,} of {found.lots:,} lots"
-        line(Progress(f"Shard {shard} of {of}", 0, 0, own.seconds_left(found.answered - before), note))
+        line(Progress(f"Shard {shard} of {of}", 0, 0, pace_left.seconds_left(found.answered - before), note))
 
     with stop_on_signals() as stop, _pools(options, options.workers) as pool:
         found = work(workspace, int(options.batch), shard, of, pool, stop.asked, tell)
@@ -126,9 +126,9 @@ def hand_out_lots(service: BatchService, workspace: Workspace, options: argparse
 def merge_shards(service: BatchService, workspace: Workspace, options: argparse.Namespace) -> int:
     """Record the results of shards, and hand out the next lots when all of them have ended."""
     number = _number(service, options.batch)
-    found = merge(workspace, number, service.order(number))
-    print(f"{found.answered:,} of {found.lots:,} lots of the shards are merged.")
-    if found.left:
+    merged = merge(workspace, number, service.order(number))
+    print(f"{merged.answered:,} of {merged.lots:,} lots of the shards are merged.")
+    if merged.left:
         print("Run the shards again that did not end, then merge again.")
         return SOME_FAILED
     return _handed_out(service, workspace, number)
@@ -152,8 +152,8 @@ def _handed_out(service: BatchService, workspace: Workspace, number: int) -> int
         )
         return WAITS
     if outcome == "shards":
-        found = progress(workspace.folder, number)
-        left = found.left if found is not None else 0
+        shared = progress(workspace.folder, number)
+        left = shared.left if shared is not None else 0
         print(
             f"{left:,} lots wait for shards: python -m pipeline batch run {number} --shard 1/N, to N/N, and then: "
             f"python -m pipeline batch merge {number}"
@@ -167,8 +167,8 @@ def status(service: BatchService, workspace: Workspace, options: argparse.Namesp
     if options.batch is not None:
         number = _number(service, options.batch)
         _print(service.status(number))
-        if (found := progress(workspace.folder, number)) is not None:
-            print(f"  With shards: {found.answered:,} of {found.lots:,} lots are done, and not merged yet")
+        if (shared := progress(workspace.folder, number)) is not None:
+            print(f"  With shards: {shared.answered:,} of {shared.lots:,} lots are done, and not merged yet")
         return 0
     batches = [service.status(batch.id) for batch in workspace.batches.all()]
     for one in batches:

@@ -50,9 +50,9 @@ def bring_in(workspace: Workspace, options: argparse.Namespace) -> Iterator[str]
 
 
 def list_imports(workspace: Workspace, options: argparse.Namespace) -> Iterator[str]:
-    found = workspace.imports.all()
-    yield from map(_line, found)
-    if not found:
+    known = workspace.imports.all()
+    yield from map(_line, known)
+    if not known:
         yield "Nothing was imported yet."
 
 

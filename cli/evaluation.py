@@ -147,18 +147,18 @@ def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threadin
             line.clear()
         if read.note:
             print(printable(read.note), file=sys.stderr)
-        found = service.evaluate(question)
+        evaluated = service.evaluate(question)
         if options.command == "rank":
             ranking = service.rank(question, options.most)
-            text = ranking_markdown(found.model, found.subject.title, ranking)
+            text = ranking_markdown(evaluated.model, evaluated.subject.title, ranking)
             report = json_text(ranking_facts(ranking)) if options.json else _plain(text)
         elif options.command == "foretell":
             predicted = service.rank_captions(question, options.run)
-            text = caption_ranking_markdown(found.model, found.subject.title, predicted)
+            text = caption_ranking_markdown(evaluated.model, evaluated.subject.title, predicted)
             report = json_text(caption_ranking_facts(predicted)) if options.json else _plain(text)
         else:
-            report = _report(found, options)
-        return report, found.pending.unreadable
+            report = _report(evaluated, options)
+        return report, evaluated.pending.unreadable
     finally:
         service.close()
 
@@ -188,20 +188,20 @@ def _retrained(
         on_step(what, done, total)
 
     try:
-        found = retrainings.retrain(question, before_training)
+        result = retrainings.retrain(question, before_training)
     finally:
         line.clear()
         retrainings.close()
-    return json_text(result_facts(found)) if options.json else _plain(result_markdown(found))
+    return json_text(result_facts(result)) if options.json else _plain(result_markdown(result))
 
 
 def _trainings(workspace: Workspace, options: argparse.Namespace) -> str:
     """Return a list of the trainings in the workspace; with `--remove-old`, of those left."""
     removed = remove_old(workspace) if options.remove_old else ()
-    found = trainings_of(workspace)
+    trainings = trainings_of(workspace)
     if options.json:
-        return json_text({"trainings": [asdict(one) for one in found], "removed": [asdict(one) for one in removed]})
-    return _plain(trainings_markdown(workspace, found, removed))
+        return json_text({"trainings": [asdict(one) for one in trainings], "removed": [asdict(one) for one in removed]})
+    return _plain(trainings_markdown(workspace, trainings, removed))
 
 
 def _asked(service: EvaluationService, workspace: Workspace, options: argparse.Namespace) -> EvaluationQuestion:
@@ -217,10 +217,10 @@ def _model(service: EvaluationService, subject: Subject, options: argparse.Names
     """Return the profile's model, or that of `--model`: torchvision:resnet50, an address, an .onnx or another file."""
     text = options.model
     if not text:
-        found = next((one for one in service.models(subject) if one.from_profile), None)
-        if found is None:
+        listed = next((one for one in service.models(subject) if one.from_profile), None)
+        if listed is None:
             raise UserError("The profile names no model under test for these images: say one with --model.")
-        return found.settings
+        return listed.settings
     source, _, name = text.partition(":")
     if source in SOURCES and name:
         values = {"source": source, "name": name}

@@ -64,16 +64,16 @@ def models(options: argparse.Namespace) -> int:
     """List the models of the profiles: origin, files on this machine, download size, memory, and whether this machine
     can hold it. Uses no network.
     """
-    machine, found = this_machine(), list[ListedProfile]()
+    machine, profiles_listed = this_machine(), list[ListedProfile]()
     for name in options.profiles or profile_names():
         profile = load_profile(name)
-        found.append(listed(profile, machine, name, _under_test(profile)))
+        profiles_listed.append(listed(profile, machine, name, _under_test(profile)))
     if options.json:
-        plain = {"machine": vars(machine), "profiles": [one.plain() for one in found]}
+        plain = {"machine": vars(machine), "profiles": [one.plain() for one in profiles_listed]}
         print(json.dumps(plain, ensure_ascii=False, indent=2))
         return 0
     print(machine.in_words())
-    for one in found:
+    for one in profiles_listed:
         print()
         print(in_table(one, origins=bool(options.profiles)))
     return 0
@@ -84,32 +84,32 @@ def fetch(options: argparse.Namespace) -> int:
     files by the hub's own hashes. Exit code 0 if all is here, 3 if some failed.
     """
     profile, line = load_profile(options.profile), ProgressLine()
-    found, failed = list[tuple[str, Found]](), 0
+    listings, failed = list[tuple[str, Found]](), 0
     for role, weights in {**profile.weights(), **_under_test(profile)}.items():
         try:
             if isinstance(weights, UserError):
                 raise CannotLoad(f"The {role}: {weights}") from weights
             if weights.hub or isinstance(weights, WebFile):
-                found.append((role, _listing(role, weights, options.verify)))
+                listings.append((role, _listing(role, weights, options.verify)))
         except CannotLoad as error:
             if _no_network(error):
                 raise  # the next model would fail in the same way
             line.say(str(error))
             failed += 1
     # Two roles may share a file.
-    left = {place: size for _, listing in found for place, size in listing.left.items()}
+    left = {place: size for _, listing in listings for place, size in listing.left.items()}
     needed = sum(left.values())
-    for role, listing in found:
+    for role, listing in listings:
         state = f"{in_bytes(listing.bytes_missing)} to fetch" if listing.missing else "here"
         licence = listing.weights.licence or "see its page"
         print(
             f"{role:<28} {listing.weights.title}  {in_bytes(listing.bytes)}, {state}  (licence: {licence})", flush=True
         )
-    if any(listing.missing for _, listing in found):
-        _require_room(found, left)
+    if any(listing.missing for _, listing in listings):
+        _require_room(listings, left)
         _require_yes(needed, options.yes)
-        failed += _fetch_all(found, needed, line)
-    for role, listing in found:
+        failed += _fetch_all(listings, needed, line)
+    for role, listing in listings:
         weights = listing.weights
         if isinstance(listing, hub.HubListing) and not weights.pinned and hub.held(weights).complete is not False:
             pin = f'revision = "{listing.commit}"'
@@ -126,13 +126,13 @@ def _no_network(error: CannotLoad) -> bool:
 
 
 def _under_test(profile: Profile) -> dict[str, Weights | UserError]:
-    found = dict[str, Weights | UserError]()
-    for role, wanted in profile.under_test().items():
+    by_role = dict[str, Weights | UserError]()
+    for role, settings in profile.under_test().items():
         try:
-            found[role] = weights_of(wanted)
+            by_role[role] = weights_of(settings)
         except UserError as error:
-            found[role] = error
-    return found
+            by_role[role] = error
+    return by_role
 
 
 def _listing(role: str, weights: Weights, verify: bool) -> Found:

@@ -114,7 +114,7 @@ def split(workspace: Workspace, options: argparse.Namespace) -> Said:
         done = TestSetDrafts(workspace).split(sent, on_count)
     lines = [f"{done.groups} groups of images that stay together."]
     for name, number in done.splits.items():
-        labels = ", ".join(f"{label or 'no label'} {held}" for label, held in sorted(done.labels[name].items()))
+        labels = ", ".join(f"{label or 'no label'} {count}" for label, count in sorted(done.labels[name].items()))
         lines.append(f"{name:10}  {number:7}  {labels}")
     return lines, 0
 
@@ -145,11 +145,11 @@ def verify(workspace: Workspace, options: argparse.Namespace) -> Said:
     lines, fine = [], True
     for version in versions:
         with counting(version.words) as on_count:
-            found = Versions(workspace).verify(version, on_count)
-        fine &= found.whole
-        lines.append(f"{version.words}: {found.files} files, {'all whole' if found.whole else 'not whole'}")
-        lines += [] if found.id_holds else ["  the id does not follow from what is in it"]
-        lines += [f"  missing  {sha}" for sha in found.missing] + [f"  damaged  {sha}" for sha in found.damaged]
+            verified = Versions(workspace).verify(version, on_count)
+        fine &= verified.whole
+        lines.append(f"{version.words}: {verified.files} files, {'all whole' if verified.whole else 'not whole'}")
+        lines += [] if verified.id_holds else ["  the id does not follow from what is in it"]
+        lines += [f"  missing  {sha}" for sha in verified.missing] + [f"  damaged  {sha}" for sha in verified.damaged]
     orphans = workspace.images.orphans()
     lines += [f"orphan  {name}" for name in orphans]
     lines.append(f"{len(orphans)} files in the folder of images belong to nothing; that does no harm.")
@@ -159,7 +159,7 @@ def verify(workspace: Workspace, options: argparse.Namespace) -> Said:
 def export(workspace: Workspace, options: argparse.Namespace) -> Said:
     version, into = version_of(workspace, options.version), Path(options.into)
     licences = {
-        model: said for name in options.profile for model, said in load_profile(name).drawing_licences().items()
+        model: text for name in options.profile for model, text in load_profile(name).drawing_licences().items()
     }
     with counting(version.words) as on_count:
 
@@ -176,11 +176,11 @@ def leaks(workspace: Workspace, options: argparse.Namespace) -> Said:
     """Look for images of a version in a folder of training images."""
     version = version_of(workspace, options.version)
     with counting("training images") as on_count:
-        found = check_folder(workspace, version, Path(options.folder), on_count)
-    lines = [_leak(row) for row in found.rows]
-    same, copies = (sum(row.found == kind for row in found.leaks) for kind in ("same", "copy"))
-    lines += TEMPLATES.paragraphs("leaks.txt", found=found, version=version, same=same, copies=copies)
-    return lines, bool(found.leaks)
+        report = check_folder(workspace, version, Path(options.folder), on_count)
+    lines = [_leak(row) for row in report.rows]
+    same, copies = (sum(row.found == kind for row in report.leaks) for kind in ("same", "copy"))
+    lines += TEMPLATES.paragraphs("leaks.txt", found=report, version=version, same=same, copies=copies)
+    return lines, bool(report.leaks)
 
 
 def _images(workspace: Workspace, options: argparse.Namespace) -> list[str]:

@@ -82,11 +82,11 @@ class SettingChange:
 
 def settings_by_others(states: Sequence[StoredState], mine: Collection[int]) -> tuple[SettingChange, ...]:
     """Return the settings that others changed since the first of `states`. `mine` are the page's own."""
-    found: dict[tuple[str, str], SettingChange] = {}
+    changes: dict[tuple[str, str], SettingChange] = {}
     for before, after in _pairs(states, mine):
         for section, name in changed_settings(before.settings, after.settings):
-            found[section, name] = SettingChange(section, name, after.settings[section][name], after.created)
-    return tuple(found.values())
+            changes[section, name] = SettingChange(section, name, after.settings[section][name], after.created)
+    return tuple(changes.values())
 
 
 def prompt_by_others(states: Sequence[StoredState], mine: Collection[int], name: str) -> datetime | None:

@@ -175,8 +175,8 @@ class Queries:
 
     @does
     def list_runs(self, asked: ListRuns) -> Plain:
-        found = self._workspace.runs.search(asked.limit, find=asked.find.strip(), after=asked.after)
-        return {"runs": [_summary_facts(run) for run in found], "next": _next(found, asked.limit)}
+        runs = self._workspace.runs.search(asked.limit, find=asked.find.strip(), after=asked.after)
+        return {"runs": [_summary_facts(run) for run in runs], "next": _next(runs, asked.limit)}
 
     @does
     def list_images(self, asked: ListImages) -> Plain:
@@ -204,16 +204,16 @@ class Queries:
 
     @does
     def count_test_cases(self, asked: CountTestCases) -> Plain:
-        catalogue, wanted = self._workspace.catalogue, asked.filter
-        count = catalogue.count(wanted)
-        facets = catalogue.facets(wanted)
+        catalogue, image_filter = self._workspace.catalogue, asked.filter
+        count = catalogue.count(image_filter)
+        facets = catalogue.facets(image_filter)
         return {
             "count": count.number,
             "exact": count.exact,
-            "facets": {name: {value: n for value, n in held.items() if n} for name, held in facets.items()},
-            "checks": catalogue.checks(wanted),
-            "models": catalogue.models(wanted),
-            "scores": _score_facts(catalogue, wanted, self._workspace.scores.latest()),
+            "facets": {name: {value: n for value, n in counts.items() if n} for name, counts in facets.items()},
+            "checks": catalogue.checks(image_filter),
+            "models": catalogue.models(image_filter),
+            "scores": _score_facts(catalogue, image_filter, self._workspace.scores.latest()),
         }
 
     @does

@@ -143,16 +143,16 @@ class RayPool(WorkerPool[ActorSlot]):
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         look = self._ray.remote(_problem_here)
-        asked = {}
+        address_of = {}
         for node in self._ray.nodes():
             if node["Alive"]:
                 here = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
                 reference = look.options(num_cpus=0, scheduling_strategy=here, max_retries=0).remote(
                     order, self._token, version()
                 )
-                asked[reference] = node["NodeManagerAddress"]
+                address_of[reference] = node["NodeManagerAddress"]
         until = time.monotonic() + ANSWERS_WITHIN
-        for reference, address in asked.items():
+        for reference, address in address_of.items():
             try:
                 wrong = self._ray.get(reference, timeout=max(0.0, until - time.monotonic()))
             except self._ray.exceptions.GetTimeoutError as error:

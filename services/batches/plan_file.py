@@ -305,13 +305,13 @@ def named_paths(text: str) -> Mapping[str, str]:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError:
         return {}
-    found = {}
+    paths = {}
     for section, key in (("data", "root"), ("make", "profile"), ("choose", "keys")):
         part = data.get(section)
         named = part.get(key) if isinstance(part, dict) else None
         if isinstance(named, str) and (key != "profile" or named.endswith(".toml")):
-            found[f"{section}.{key}"] = named
-    return found
+            paths[f"{section}.{key}"] = named
+    return paths
 
 
 def settings_of(plan: BatchPlan) -> Settings:

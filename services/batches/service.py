@@ -325,10 +325,10 @@ class BatchService:
     def sample(self, number: int, most: int = 12) -> tuple[CaptionSample, ...]:
         """Return some captions that would be drawn, with people's edits. The random choice is always the same."""
         batch = self._ledger.get(number)
-        found = self._ledger.sample(number, most)
-        recipe, runs = recipe_of(batch.recipe), self._ledger.source_runs(list({run for _, run, _ in found}))
+        planned_captions = self._ledger.sample(number, most)
+        recipe, runs = recipe_of(batch.recipe), self._ledger.source_runs(list({run for _, run, _ in planned_captions}))
         shown = []
-        for key, run, planned in found:
+        for key, run, planned in planned_captions:
             current = caption_now(recipe, self._workspace.runs, run, runs[run], planned)
             drawn = planned if current is None else current[1]
             if drawn is not None:
@@ -343,7 +343,7 @@ class BatchService:
         counts = [self._ledger.counts(number) for number in alike]
 
         def seconds(stage: Pass) -> float | None:
-            done = [held[stage]["done"] for held in counts if "done" in held[stage]]
+            done = [stages[stage]["done"] for stages in counts if "done" in stages[stage]]
             number = sum(one.number for one in done)
             return sum(one.seconds for one in done) / number if number else None
 
@@ -436,7 +436,7 @@ def facts_of(status: BatchStatus) -> Mapping[str, Any]:
 
 def details_facts(details: BatchDetails) -> Mapping[str, Any]:
     """Return everything shown of one batch as plain data."""
-    found = details.estimate
+    estimate = details.estimate
     return {
         **facts_of(details.status),
         "notes": list(details.status.batch.notes),
@@ -445,5 +445,5 @@ def details_facts(details: BatchDetails) -> Mapping[str, Any]:
         ],
         "captions": [facts(one, "caption edits new_caption", source=one.key) for one in details.sample],
         "latest": [{"case": case, "run": run} for case, _, run in details.latest],
-        "estimate": list(found.words()) if found is not None else [],
+        "estimate": list(estimate.words()) if estimate is not None else [],
     }

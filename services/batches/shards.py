@@ -209,10 +209,10 @@ def merge(workspace: Workspace, batch: int, order: Order) -> Progress:
             results = {one.id: one for _, done in some for one in done if one.id in leased}
             workspace.batches.record(batch, list(results.values()), order.plan.images.tries)
             merged.update(number for number, _ in some)
-    found = Progress(len(tries), len(merged))
-    if not found.left:
+    progress_made = Progress(len(tries), len(merged))
+    if not progress_made.left:
         _remove(workspace, folder)
-    return found
+    return progress_made
 
 
 # Files
@@ -238,8 +238,8 @@ def _remove(workspace: Workspace, folder: Path) -> None:
 
 def _header(folder: Path) -> _Header:
     with (folder / LOTS).open(encoding="utf-8") as file:
-        found: _Header = from_plain(_Header, json.loads(file.readline()))
-        return found
+        header: _Header = from_plain(_Header, json.loads(file.readline()))
+        return header
 
 
 def _lots(folder: Path) -> Iterator[tuple[int, Lot]]:

@@ -227,7 +227,7 @@ class _SavingStore(MemoryStore):
         lineage, checks = case.lineage, case.checks
 
         def saved() -> SavedCase:
-            return SavedCase(lineage, checks, image(), {name: asked() for name, asked in artifacts.items()})
+            return SavedCase(lineage, checks, image(), {name: awaited() for name, awaited in artifacts.items()})
 
         self.saved[lineage.counterfactual, lineage.seed] = saved
 

@@ -95,12 +95,12 @@ def coverage_table(catalogue: Catalogue, grid: CoverageGrid = GRIDS[0], find: st
         places += [Head(value, 0) for value in EDIT_TYPES if value not in facet_counts[place_facet]]
     shown_lines, shown_places = lines[:MOST_LINES], places[:MOST_PLACES]
     names = [head.value for head in shown_lines] + ([] if search_text else [""])
-    found = catalogue.coverage(grid, lines=names, places=[head.value for head in shown_places] + [""])
-    cells = {(cell.line, cell.place): cell for cell in found}
+    counted = catalogue.coverage(grid, lines=names, places=[head.value for head in shown_places] + [""])
+    cells = {(cell.line, cell.place): cell for cell in counted}
     neither = 0 if grid == GRIDS[0] else catalogue.count(cell_filter(grid, "", "")).number
     for heads, facet, here in (
-        (shown_lines, line_facet, any(not cell.line for cell in found)),
-        (shown_places, place_facet, any(not cell.place for cell in found)),
+        (shown_lines, line_facet, any(not cell.line for cell in counted)),
+        (shown_places, place_facet, any(not cell.place for cell in counted)),
     ):
         if here:
             heads.append(Head("", catalogue.count(ImageFilter(facets={facet: ("",)})).number - neither))
@@ -124,17 +124,17 @@ def gaps(table: CoverageTable, most: int = MOST_GAPS) -> tuple[Gap, ...]:
     First come those where even spreading over lines and places would give the most images.
     """
     any_accepted = any(cell.reviews.get("accepted") for cell in table.cells.values())
-    found: list[Gap] = []
+    missing: list[Gap] = []
     for line in table.lines:
         for place in table.places:
             cell = table.cells.get((line.value, place.value))
             if not (line.value and place.value and line.images and place.images):
                 continue
             if cell is None:
-                found.append(Gap(line, place, "images", None))
+                missing.append(Gap(line, place, "images", None))
             elif any_accepted and not cell.reviews.get("accepted"):
-                found.append(Gap(line, place, "accepted images", cell))
-    return tuple(sorted(found, key=lambda gap: -gap.line.images * gap.place.images)[:most])
+                missing.append(Gap(line, place, "accepted images", cell))
+    return tuple(sorted(missing, key=lambda gap: -gap.line.images * gap.place.images)[:most])
 
 
 def sorted_lines(table: CoverageTable, figures: Mapping[str, float | None], falling: bool = True) -> tuple[Head, ...]:

@@ -206,16 +206,16 @@ class CurationDecisions:
 
     @does
     def listed(self, asked: ListDecisions) -> Plain:
-        found = self._decisions.all(asked.limit, asked.after, asked.by)
+        decisions = self._decisions.all(asked.limit, asked.after, asked.by)
         names = "kind author what undoes undone created"
-        rows = [facts(one, names, decision=one.id, count=one.entries) for one in found]
-        return {"decisions": rows, "next": found[-1].id if len(found) == asked.limit else 0}
+        rows = [facts(one, names, decision=one.id, count=one.entries) for one in decisions]
+        return {"decisions": rows, "next": decisions[-1].id if len(decisions) == asked.limit else 0}
 
     @does
     def history(self, asked: DecisionHistory) -> Plain:
         """Raise UserError for an unknown image."""
         names = "kind what reason author decision restored created"
-        return {"history": [facts(said, names) for said in self._decisions.of_entry(asked.entry)]}
+        return {"history": [facts(entry, names) for entry in self._decisions.of_entry(asked.entry)]}
 
     @does
     def answer_repeat(self, sent: AnswerRepeat) -> dict[str, bool]:

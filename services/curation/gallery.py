@@ -202,11 +202,11 @@ class Gallery:
         known = held_images or self._known(view)
         if known is None:
             return catalogue.ids(view.filter)
-        found = known.entries if isinstance(known, _Listed) else tuple(entry_sets.entries_of(known.bits).tolist())
+        entries = known.entries if isinstance(known, _Listed) else tuple(entry_sets.entries_of(known.bits).tolist())
         if held_images is None:
-            return found
-        fits = entry_sets.has(catalogue.bits(view.filter), np.array(found, np.int64))
-        return tuple(entry for entry, fit in zip(found, fits, strict=True) if fit)
+            return entries
+        fits = entry_sets.has(catalogue.bits(view.filter), np.array(entries, np.int64))
+        return tuple(entry for entry, fit in zip(entries, fits, strict=True) if fit)
 
     def _known(self, view: View) -> Held | _Listed | None:
         """Return the images of a view that is more than a filter, else None."""
@@ -233,9 +233,9 @@ class Gallery:
             if not view.ranked:
                 return _Listed(alike, waiting) if view.grouped else _Alike(allowed, waiting=waiting)
         target = Picture(view.picture) if view.picture else view.like or view.near
-        found = self._meaning.ranked(target, allowed)
+        ranked = self._meaning.ranked(target, allowed)
         first = (view.near,) if view.near and entry_sets.has(allowed, np.array([view.near]))[0] else ()
-        return _Listed((*first, *found.entries), max(waiting, found.waiting))
+        return _Listed((*first, *ranked.entries), max(waiting, ranked.waiting))
 
     def detail(self, entry_id: int) -> Detail:
         """Return everything known of one image. Raises UserError for an unknown one."""

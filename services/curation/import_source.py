@@ -104,9 +104,9 @@ def bring_in(
     report = report or Report()
     with room_in(workspace) as room:
         content = content_of(source, room)
-        found = workspace.imports.find(content, options)
-        if found is not None and found.state == "done":
-            return Done(found, already=True)
+        earlier = workspace.imports.find(content, options)
+        if earlier is not None and earlier.state == "done":
+            return Done(earlier, already=True)
         words = (" ".join(whole(name).split()) or whole(source.absolute().name))[:LONGEST_NAME] or "import"
 
         def begin() -> int:
@@ -114,7 +114,7 @@ def bring_in(
             begun(number)
             return number
 
-        imported_shas = workspace.imports.held(found.id) if found is not None else frozenset()
+        imported_shas = workspace.imports.held(earlier.id) if earlier is not None else frozenset()
         batches = _Batches(workspace, report, begin, imported_shas, at_once or AT_ONCE)
         imported = read(
             source,

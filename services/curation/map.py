@@ -216,11 +216,11 @@ class ImageMap:
     def _categories(self, entries: Numbers, colour: str, values: Sequence[str]) -> NDArray[np.uint8]:
         """Return each entry's colour: the index of its first value, then one for the rest, then one for none."""
         catalogue = self._workspace.catalogue
-        found = np.full(len(entries), len(values) + 1, np.uint8)
-        found[entry_sets.has(catalogue.bits(_having(colour)), entries)] = len(values)
+        colour_numbers = np.full(len(entries), len(values) + 1, np.uint8)
+        colour_numbers[entry_sets.has(catalogue.bits(_having(colour)), entries)] = len(values)
         for place in range(len(values) - 1, -1, -1):
-            found[entry_sets.has(catalogue.bits(_having(colour, values[place])), entries)] = place
-        return found
+            colour_numbers[entry_sets.has(catalogue.bits(_having(colour, values[place])), entries)] = place
+        return colour_numbers
 
     # UMAP, in a process of its own
 

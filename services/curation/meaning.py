@@ -276,13 +276,13 @@ class Meaning:
         if bool(asked.meaning.strip()) == bool(asked.like):
             raise UserError("Say what the images should show, or which one they should look like.", field="meaning")
         target = asked.meaning if asked.meaning.strip() else asked.like
-        found = self.ranked(target, self._workspace.catalogue.bits(asked.filter), asked.limit)
-        listed = self._workspace.catalogue.listed(found.entries)
+        ranked = self.ranked(target, self._workspace.catalogue.bits(asked.filter), asked.limit)
+        listed = self._workspace.catalogue.listed(ranked.entries)
         rows = [
             {**entry_facts(entry), "similarity": round(similarity, 4)}
-            for entry, similarity in zip(listed, found.similarities, strict=True)
+            for entry, similarity in zip(listed, ranked.similarities, strict=True)
         ]
-        return {"test_cases": rows, "searched": found.searched, "waiting": found.waiting}
+        return {"test_cases": rows, "searched": ranked.searched, "waiting": ranked.waiting}
 
     def ranked(self, wanted: Wanted, allowed: Bits, most: int = MOST_FOUND) -> Found:
         """Return the `allowed` entries nearest to the target, at most `most`; an entry does not match itself. Images

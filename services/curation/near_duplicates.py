@@ -97,11 +97,11 @@ class NearDuplicates:
 
     @does
     def list_of(self, asked: NearDuplicatesOf) -> Plain:
-        found = self.of(asked.entry)
-        listed = self._workspace.catalogue.listed([one.entry for one in found])
+        near = self.of(asked.entry)
+        listed = self._workspace.catalogue.listed([one.entry for one in near])
         rows = [
             entry_facts(entry) | facts(one, "distance same_source", similarity=round(one.similarity, 4))
-            for entry, one in zip(listed, found, strict=True)
+            for entry, one in zip(listed, near, strict=True)
         ]
         return {"test_cases": rows}
 
@@ -178,7 +178,7 @@ class NearDuplicates:
     ) -> list[tuple[int, Alike]]:
         """Return the pairs that look alike, of those whose vectors are close. Equal images need no hashes."""
         sources = self._workspace.vectors.sources_of(images)
-        found = []
+        judged = []
         for one, other, cosine in pairs:
             same = one in sources and sources[one] == sources.get(other)
             least, most = WITHIN if same else BETWEEN
@@ -191,5 +191,5 @@ class NearDuplicates:
             else:
                 continue
             if images[one] == images[other] or (cosine > least and distance <= most):
-                found.append((one, Alike(other, cosine, distance, same)))
-        return found
+                judged.append((one, Alike(other, cosine, distance, same)))
+        return judged

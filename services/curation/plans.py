@@ -133,11 +133,11 @@ class CellPlans:
         by_class = command.grid == GRIDS[0]
         edits = _edit_type(command) if by_class else _alternatives(command)
         images_by_source = self._workspace.catalogue.by_source(cell_filter(command.grid, command.line, command.place))
-        found = self._sources(command, edits)
-        found = tuple(sorted(found, key=lambda one: images_by_source.get(one.source_sha, 0) + one.waiting))
+        latest_runs = self._sources(command, edits)
+        latest_runs = tuple(sorted(latest_runs, key=lambda one: images_by_source.get(one.source_sha, 0) + one.waiting))
         begins: list[_Begin] = []
         unfit = 0
-        for one in found[: len(found) if by_class else _LOOKED_AT]:
+        for one in latest_runs[: len(latest_runs) if by_class else _LOOKED_AT]:
             if len(begins) == command.sources:
                 break
             begin = self._begin(one, edits, command, images_by_source.get(one.source_sha, 0))
@@ -147,7 +147,7 @@ class CellPlans:
                 begins.append(begin)
         if not begins:
             raise UserError(_nothing(command), field="line")
-        return self._told(begins, len(found) - unfit), tuple(begins)
+        return self._told(begins, len(latest_runs) - unfit), tuple(begins)
 
     def _sources(self, command: CellCommand, wanted: Mapping[EditType, str]) -> tuple[LatestRun, ...]:
         recipes = [recipe.name for recipe in recipes_for(self._runs.profile) if _edits_words(recipe)]

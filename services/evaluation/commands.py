@@ -24,11 +24,11 @@ STUDY_IMAGES = 300
 
 
 def _known_arms(named: Any) -> Any:
-    found = parts_of(named)
-    for one in found if isinstance(found, list | tuple) else ():
+    names = parts_of(named)
+    for one in names if isinstance(names, list | tuple) else ():
         if one not in ARM_KEYS:
             raise ValueError(f"There is no arm {one!r:.80}: take some of {', '.join(ARM_KEYS)}.")
-    return found
+    return names
 
 
 class OnSubject(Command):

@@ -119,7 +119,7 @@ def json_text(facts: dict[str, Any]) -> str:
 
 
 def _markdown(found: Evaluated) -> str:
-    title, tables = found.subject.title, {f"By {name}": held for name, held in found.sensitivity.items()}
+    title, tables = found.subject.title, {f"By {name}": rows for name, rows in found.sensitivity.items()}
     if found.segmentation is not None and found.losses is not None:
         return report.segmentation_markdown(
             found.model, title, found.segmentation, found.losses, found.validity, tables
@@ -145,9 +145,9 @@ def _confusion(found: Evaluated) -> list[dict[str, Any]]:
         return []
     labels = [*found.labels, "none of the labels"]
     return [
-        {"label": name, "said": said, "originals": finite(before[i, j]), "generated": finite(after[i, j])}
+        {"label": name, "said": answer, "originals": finite(before[i, j]), "generated": finite(after[i, j])}
         for i, name in enumerate(found.labels)
-        for j, said in enumerate(labels)
+        for j, answer in enumerate(labels)
         if before[i, j] > 0 or after[i, j] > 0
     ]
 

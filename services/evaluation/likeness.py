@@ -51,9 +51,9 @@ class _Needs:
         self.originals = [Picture(cases.originals.shas[place]) for place in self.sources.tolist()]
         self.images = dict[str, tuple[Numbers, Numbers]]()
         """Source and catalogue entry of each image, by "test cases" and "reconstructions"."""
-        for name, own in (("test cases", images), ("reconstructions", cases.controls)):
-            if len(of := np.flatnonzero(np.isin(own.source, self.sources))):
-                self.images[name] = own.source[of], table.entry[own.row[of]]
+        for name, kind_images in (("test cases", images), ("reconstructions", cases.controls)):
+            if len(of := np.flatnonzero(np.isin(kind_images.source, self.sources))):
+                self.images[name] = kind_images.source[of], table.entry[kind_images.row[of]]
         place = np.full(len(table), -1)
         place[images.row] = np.where(np.isin(images.source, self.sources), np.arange(len(images)), -1)
         case = place[table.edits.row]
@@ -70,12 +70,12 @@ class _Needs:
         edited, known = fate.permutation(np.unique(case[rows])), {recipe.name: recipe for recipe in known_recipes()}
         _, first = np.unique(images.source[edited], return_index=True)
         for test_case in table.test_case[images.row[edited[np.sort(first)[:CAPTIONS]]]].tolist():
-            made = workspace.test_cases.get(test_case) if test_case >= 0 else None
-            recipe = known.get(made.lineage.recipe) if made is not None else None
-            if made is not None and recipe is not None:
-                values = {name: held.value.value for name, held in workspace.runs.get(made.run_id).values.items()}
+            stored = workspace.test_cases.get(test_case) if test_case >= 0 else None
+            recipe = known.get(stored.lineage.recipe) if stored is not None else None
+            if stored is not None and recipe is not None:
+                values = {name: held.value.value for name, held in workspace.runs.get(stored.run_id).values.items()}
                 caption = recipe.source_caption(values)
-                self.captions += [(caption, made.lineage.counterfactual.text)] if caption else []
+                self.captions += [(caption, stored.lineage.counterfactual.text)] if caption else []
 
 
 class Likeness:
@@ -108,8 +108,8 @@ class Likeness:
 
     def figures(self, asked: EvaluationQuestion) -> LikenessFigures:
         """Return the figures computed so far; takes seconds for a large test set. Raises UserError as `evaluate`."""
-        found, key = self._evaluations.result(asked), (repr(asked), self._workspace.saved(), len(self._scores))
-        return self._found.once((*key, self._no_score), lambda: self._made(found, _Needs(found, self._workspace)))
+        result, key = self._evaluations.result(asked), (repr(asked), self._workspace.saved(), len(self._scores))
+        return self._found.once((*key, self._no_score), lambda: self._made(result, _Needs(result, self._workspace)))
 
     def _missing(self, needs: _Needs) -> tuple[Sequence[Any], ...]:
         """Return entries without a vector, originals and words without a vector, and captions without a score."""
@@ -126,11 +126,11 @@ class Likeness:
         missing = self._missing(needs)
         done, total = 0, sum(map(len, missing))
         read: tuple[Callable[[Any], None], ...] = self._meaning.embed, self._meaning.place, self._score
-        for act, doing, wanted in zip(read, ("images", "originals and words", "captions"), missing, strict=True):
-            for first in range(0, len(wanted), AT_ONCE):
-                on_work(done, total, doing)
-                act(wanted[first : first + AT_ONCE])
-                done += len(wanted[first : first + AT_ONCE])
+        for act, step, waiting in zip(read, ("images", "originals and words", "captions"), missing, strict=True):
+            for first in range(0, len(waiting), AT_ONCE):
+                on_work(done, total, step)
+                act(waiting[first : first + AT_ONCE])
+                done += len(waiting[first : first + AT_ONCE])
 
     def _score(self, captions: Sequence[str]) -> None:
         model = self._models.language
@@ -145,8 +145,8 @@ class Likeness:
         seen, sources = np.isfinite(before[:, 0]), len(found.cases.originals)
         for name, (source, entries) in needs.images.items():
             after = self._meaning.vectors_of(entries)
-            if seen.any() and (there := np.isfinite(after[:, 0])).any():
-                both = before[seen], after[there], needs.sources[seen], source[there]
+            if seen.any() and (has_vector := np.isfinite(after[:, 0])).any():
+                both = before[seen], after[has_vector], needs.sources[seen], source[has_vector]
                 compared[name] = fidelity(*both, self._meaning.title)
         pairs = [(self._scores[old], self._scores[new]) for old, new in needs.captions if {old, new} <= {*self._scores}]
         perplexity = perplexity_ratio(*np.array(pairs or np.zeros((0, 2)), float).T)

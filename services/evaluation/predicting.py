@@ -222,14 +222,14 @@ class Predicting:
         return self._loading.load(model_key(wanted), wanted.title, lambda: self.load(wanted), on_wait)
 
     def _loaded(self, wanted: UnderTestSettings, on_wait: OnWait = list) -> tuple[Predictor, StoredModel]:
-        asked = model_key(wanted)
+        key = model_key(wanted)
         # A server may have changed its model, which only it knows: ask it each time.
-        if self._held is None or self._held[0] != asked or wanted.source == "http":
+        if self._held is None or self._held[0] != key or wanted.source == "http":
             self._held = None
-            self._held = (asked, self._load(wanted, on_wait))
+            self._held = (key, self._load(wanted, on_wait))
         model = self._held[1]
         record = self._workspace.models_under_test.record
-        stored = record(asked, model.identity, wanted.title, wanted.model_dump(mode="json"))
+        stored = record(key, model.identity, wanted.title, wanted.model_dump(mode="json"))
         self._loaded_since[model.identity.digest] = model.identity
         return model, self._with_assumptions(stored)
 

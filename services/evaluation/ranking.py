@@ -164,9 +164,9 @@ def kinds_of(cases: Cases) -> tuple[list[tuple[str, ...]], Numbers, Numbers]:
     known: dict[tuple[str, ...], int] = {}
     numbers, edits = np.zeros(len(edits_of_case), np.int64), np.zeros(len(edits_of_case), np.int64)
     changes: dict[tuple[str, str], int] = {}
-    for case, (made, label) in enumerate(zip(edits_of_case, cases.generated.label.tolist(), strict=True)):
-        made.sort()
-        edit = " + ".join(name for name, _ in made), " + ".join(name for _, name in made)
+    for case, (pairs, label) in enumerate(zip(edits_of_case, cases.generated.label.tolist(), strict=True)):
+        pairs.sort()
+        edit = " + ".join(name for name, _ in pairs), " + ".join(name for _, name in pairs)
         edits[case] = changes.setdefault(edit, len(changes))
         numbers[case] = known.setdefault((*edit, str(label)), len(known))
     return list(known), numbers, edits

@@ -149,12 +149,12 @@ def score_workspace(workspace: Workspace) -> ScoringResult:
     for task in TASKS:
         if not _of_task(table, task).any():
             continue
-        found = score_images(table, checks, votes, task)
-        if isinstance(found, str):
-            notes.append(found)
+        score = score_images(table, checks, votes, task)
+        if isinstance(score, str):
+            notes.append(score)
             continue
-        scored = found.checked
-        new = NewScores(found.studies, found.learnt, found.view.own, table.entry[scored], found.chance[scored])
+        scored = score.checked
+        new = NewScores(score.studies, score.learnt, score.view.own, table.entry[scored], score.chance[scored])
         runs.append(workspace.scores.get(workspace.scores.save(new)))
     if not runs:
         raise UserError(" ".join(notes) or "There is no image to score.")

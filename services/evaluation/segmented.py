@@ -108,7 +108,7 @@ def losses_of(
 ) -> SegmentedLosses:
     """Return the protected classes, by the task of each image, missed on originals and lost on other images."""
     ways = [
-        ways_of(cases, images, held.place) for images, held in ((cases.generated, cased), (cases.controls, control))
+        ways_of(cases, images, counts.place) for images, counts in ((cases.generated, cased), (cases.controls, control))
     ]
     classes_by_way = [[_classes_of(*way, mapping) for way in own] for own, _ in ways]
     classes = tuple(dict.fromkeys(one for own in classes_by_way for each in own for one in each))
@@ -168,15 +168,15 @@ def cells_of(
     """
     size, sources = len(cases.generated), len(cases.originals)
     protected = tuple(dict.fromkeys(lost.names))
-    there, is_lost = (np.zeros((size, len(one)), bool) for one in (names, protected))
-    there[cased.place] = cased.pixels.true > 0
-    for name, own in zip(lost.names, lost.generated.lost.T, strict=True):
-        is_lost[cased.place[own], protected.index(name)] = True
+    has_class, is_lost = (np.zeros((size, len(one)), bool) for one in (names, protected))
+    has_class[cased.place] = cased.pixels.true > 0
+    for name, loses in zip(lost.names, lost.generated.lost.T, strict=True):
+        is_lost[cased.place[loses], protected.index(name)] = True
     counts = np.zeros(size, bool)
     counts[cased.place] = np.isin(cased.pixels.source, first.pixels.source)
     absent = np.isnan(shares[1][:, 0])
     return PixelCells(
-        *(tuple(names), counts, kept, there, protected, is_lost),
+        *(tuple(names), counts, kept, has_class, protected, is_lost),
         _packed(cased, size, shares[1], absent),
         _packed(first, sources, shares[0], absent),
     )

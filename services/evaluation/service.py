@@ -120,7 +120,7 @@ class EvaluationService:
 
     def subjects(self) -> tuple[SubjectView, ...]:
         """Return all versions of all test sets, the latest set and the latest version first."""
-        versions = [one for held in self._workspace.test_sets.all() for one in reversed(held.versions)]
+        versions = [one for test_set in self._workspace.test_sets.all() for one in reversed(test_set.versions)]
         return tuple(self.view(Subject(version=one.number)) for one in versions)
 
     def gallery(self) -> dict[TaskKind, int]:
@@ -145,9 +145,9 @@ class EvaluationService:
         """Return the name of a model for pages and reports. Settings follow if other models have the same name."""
         title, stored = title_of(wanted), self.predicting.stored(wanted)
         others = [
-            UnderTestSettings.model_validate(asked.settings)
-            for asked in self._workspace.models_under_test.all()
-            if stored is None or asked.model.key != stored.key
+            UnderTestSettings.model_validate(known.settings)
+            for known in self._workspace.models_under_test.all()
+            if stored is None or known.model.key != stored.key
         ]
         differing = settings_words(wanted, [one for one in others if title_of(one) == title])
         return f"{title} ({differing})" if differing else title
@@ -279,17 +279,17 @@ class EvaluationService:
 
     def rank(self, asked: EvaluationQuestion, most: int = 100) -> Ranking:
         """Rank the test cases; returns the first `most`. Raises UserError as `evaluate`."""
-        found, votes = self.result(asked), self._workspace.case_columns.outcomes()
-        return self._ranking(asked, found, self._scored(found.cases, votes), votes, most)
+        result, votes = self.result(asked), self._workspace.case_columns.outcomes()
+        return self._ranking(asked, result, self._scored(result.cases, votes), votes, most)
 
     def ranked(self, asked: EvaluationQuestion, entries: Numbers, votes: Sequence[Outcome]) -> tuple[int, ...]:
         """Return entries of some test cases in the order of `rank`, learnt from these cases and votes alone."""
-        found = self.result(asked)
-        table = found.cases.table
-        part = part_of(found, np.flatnonzero(np.isin(table.entry[found.cases.generated.row], entries)))
+        result = self.result(asked)
+        table = result.cases.table
+        part = part_of(result, np.flatnonzero(np.isin(table.entry[result.cases.generated.row], entries)))
         score: Scored | str = NOT_JUDGED
         if votes:
-            score = score_images(table, self._workspace.case_columns.checks(), votes, found.cases.task)
+            score = score_images(table, self._workspace.case_columns.checks(), votes, result.cases.task)
         return tuple(one.entry for one in self._ranking(asked, part, score, votes, len(entries)).first)
 
     def _ranking(
@@ -309,9 +309,9 @@ class EvaluationService:
 
     def rank_captions(self, asked: EvaluationQuestion, runs: Sequence[str]) -> CaptionRanking:
         """Rank the undrawn captions of runs. Raises UserError as `rank`, and for an unknown run."""
-        found = self.result(asked)
+        result = self.result(asked)
         waiting = [self._workspace.runs.get(run) for run in dict.fromkeys(runs)]
-        return rank_captions(found, self._workspace.case_columns.outcomes(), waiting)
+        return rank_captions(result, self._workspace.case_columns.outcomes(), waiting)
 
     # A study of validity
 
@@ -323,8 +323,8 @@ class EvaluationService:
         self, asked: EvaluationQuestion, judged: int = acts.STUDY_IMAGES, create: Create | None = None
     ) -> str:
         """Draft a study with that sample, saved by `create`, and return its id. Raises UserError as `study_plan`."""
-        found = self.result(asked)
-        return draft_study(self._workspace, found, plan_study(found, judged), self._stored(asked.model).key, create)
+        result = self.result(asked)
+        return draft_study(self._workspace, result, plan_study(result, judged), self._stored(asked.model).key, create)
 
     # How it is done
 
@@ -418,17 +418,17 @@ class EvaluationService:
             if wanted is not None:
                 stored = self.predicting.stored(wanted)
                 yield choice(wanted, kind if stored is None else stored.identity.kind, True, stored)
-        for asked in self._workspace.models_under_test.all():
-            kind = asked.model.identity.kind
+        for known in self._workspace.models_under_test.all():
+            kind = known.model.identity.kind
             if kind in kinds:
-                wanted = found_here(self._workspace, UnderTestSettings.model_validate(asked.settings))
-                yield choice(wanted, kind, False, asked.model)
+                wanted = found_here(self._workspace, UnderTestSettings.model_validate(known.settings))
+                yield choice(wanted, kind, False, known.model)
 
     @does
     def show(self, sent: ShowEvaluation) -> dict[str, Any]:
-        asked = self.asked(sent)
+        question = self.asked(sent)
         beside = self.asked(sent.model_copy(update={"key": sent.beside})) if sent.beside else None
-        return facts_of(self.evaluate(asked), self.compare(asked, beside) if beside else None)
+        return facts_of(self.evaluate(question), self.compare(question, beside) if beside else None)
 
     def _wanted(self, sent: acts.OnModel, subject: Subject) -> UnderTestSettings:
         if sent.key:
@@ -436,10 +436,10 @@ class EvaluationService:
         if sent.source == "profile":
             chosen_model(sent)  # refuses a name or file that the profile's model does not have
             kind = self.view(subject).kind
-            wanted = self._profile.model_under_test.of(kind) if kind is not None else None
-            if wanted is None:
+            model = self._profile.model_under_test.of(kind) if kind is not None else None
+            if model is None:
                 raise UserError("The profile names no model under test for these images: choose one.", field="source")
-            return wanted
+            return model
         return chosen_model(sent)
 
     @does

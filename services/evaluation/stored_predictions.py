@@ -232,8 +232,8 @@ class ModelAnswers:
             groups_of_numbers(mapping, {int(one): name for one, name in json.loads(names.values[number]).items()})
             for number in used.tolist()
         ]
-        true, said = np.stack([one for one, _ in tables]), tables[0][1]
-        counts = count_pairs(true, said, pairs[row[place]], kind, groups)
+        true, predicted = np.stack([one for one, _ in tables]), tables[0][1]
+        counts = count_pairs(true, predicted, pairs[row[place]], kind, groups)
         return SegmenterCounts(place, Pixels(images.source[place], counts))
 
     def pairs(self, key: str, cases: Cases, images: Images) -> tuple[sparse.csr_array, Numbers]:

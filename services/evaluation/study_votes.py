@@ -79,11 +79,11 @@ def how_chosen(log: Sequence[tuple[str, str]]) -> tuple[str, ...]:
     if not drawn:
         return ("how they were chosen is not recorded",)
     for detail in drawn:
-        if found := _FILTER.search(detail):
-            parts = [part for part in found[1].split("; ") if not part.startswith(_ANYWAY)]
+        if match := _FILTER.search(detail):
+            parts = [part for part in match[1].split("; ") if not part.startswith(_ANYWAY)]
             ways += parts
-        if found := _EQUALLY.search(detail):
-            ways.append(found[1])
+        if match := _EQUALLY.search(detail):
+            ways.append(match[1])
     if any(event == REMOVED for event, _ in log):
         ways.append("some taken out by hand")
     return tuple(dict.fromkeys(ways))
@@ -113,17 +113,17 @@ def votes_of(data: StudyData, title: str, chosen: tuple[str, ...]) -> StudyVotes
     for item, votes in counted(data.votes, rules.votes, excluded).items():
         case = items[item].test_case
         for vote in votes:
-            said = _says(telling, vote.answers)
-            if case is not None and said is not None:
-                rows.append((case, vote.worker, said, -1))
+            is_valid = _says(telling, vote.answers)
+            if case is not None and is_valid is not None:
+                rows.append((case, vote.worker, is_valid, -1))
     for vote in data.votes:
         if vote.kind != "control" or vote.worker in excluded or vote.item not in items:
             continue
         expected = items[vote.item].expected
         questions = [one for one in telling if expected.get(one.id)]
-        truth, said = _says(questions, expected), _says(questions, vote.answers)
-        if truth is not None and said is not None:
-            rows.append((-1, vote.worker, said, int(truth)))
+        truth, is_valid = _says(questions, expected), _says(questions, vote.answers)
+        if truth is not None and is_valid is not None:
+            rows.append((-1, vote.worker, is_valid, int(truth)))
     number = {worker: place for place, worker in enumerate(dict.fromkeys(row[1] for row in rows))}
     decided = {items[one.item].test_case for one in data.adjudications if one.item in items and one.answer}
     return StudyVotes(
@@ -173,16 +173,16 @@ def votes_on(test_cases: Numbers, outcomes: Sequence[Outcome], studies: Sequence
     adjudicated = np.zeros(len(test_cases), bool)
     parts, workers = list[Ballots](), 0
     judging = tuple(one for at, one in enumerate(studies) if (study == at).any())
-    for held in judging:
-        image = np.array([place.get(case, -1) for case in held.cases.tolist()], np.int64)
-        counts = (held.known >= 0) | ((image >= 0) & (study[image] == number[held.study]))
-        parts.append(Ballots(image[counts], held.worker[counts] + workers, held.valid[counts], held.known[counts]))
-        workers += int(held.worker.max(initial=-1)) + 1
+    for entry in judging:
+        image = np.array([place.get(case, -1) for case in entry.cases.tolist()], np.int64)
+        counts = (entry.known >= 0) | ((image >= 0) & (study[image] == number[entry.study]))
+        parts.append(Ballots(image[counts], entry.worker[counts] + workers, entry.valid[counts], entry.known[counts]))
+        workers += int(entry.worker.max(initial=-1)) + 1
         decided = [
-            place[case] for case in held.adjudicated if case in place and study[place[case]] == number[held.study]
+            place[case] for case in entry.adjudicated if case in place and study[place[case]] == number[entry.study]
         ]
         adjudicated[decided] = True
-    known = {held.study: at for at, held in enumerate(judging)}
+    known = {entry.study: at for at, entry in enumerate(judging)}
     renumbered = np.array([known.get(one.study, -1) for one in studies] + [-1])
     none = Ballots(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, bool), np.zeros(0, np.int64))
     together = [none, *parts]

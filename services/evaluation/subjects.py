@@ -171,12 +171,12 @@ def read_cases(workspace: Workspace, subject: Subject) -> Cases:
     originals: dict[str, SetRow] = {}
     if subject.version is not None:
         title = workspace.test_sets.version(subject.version).words + (f" ({words})" if words else "")
-        held = columns.set_rows(subject.version)
+        set_rows = columns.set_rows(subject.version)
         if words:
             chosen = {*workspace.test_sets.chosen(subject.version, subject.filter)}
-            held = [row for row in held if row.is_source or row.image in chosen]
-        rows = {row.entry: row for row in held if row.entry and not row.is_source}
-        originals = {row.image: row for row in held if row.is_source}
+            set_rows = [row for row in set_rows if row.is_source or row.image in chosen]
+        rows = {row.entry: row for row in set_rows if row.entry and not row.is_source}
+        originals = {row.image: row for row in set_rows if row.is_source}
         entries = np.array(sorted(rows), np.int64)
     else:
         entries = columns.entries(subject.filter)
@@ -211,24 +211,24 @@ class _Reading:
         self._masks, self._mask_classes = table.masks, table.mask_classes
         if rows:  # labels, splits and masks of the version come first
             own = table.rows_of(np.array(list(rows), np.int64))
-            held = list(rows.values())
-            self._labels = _with(table.labels, own, [one.label for one in held])
-            self._splits = _with(table.splits, own, [one.split for one in held])
-            masked = [(at, one) for at, one in zip(own.tolist(), held, strict=True) if one.mask]
+            version_rows = list(rows.values())
+            self._labels = _with(table.labels, own, [one.label for one in version_rows])
+            self._splits = _with(table.splits, own, [one.split for one in version_rows])
+            masked = [(at, one) for at, one in zip(own.tolist(), version_rows, strict=True) if one.mask]
             places = np.array([at for at, _ in masked], np.int64)
             self._masks = _with(table.masks, places, [one.mask for _, one in masked])
             self._mask_classes = _with(table.mask_classes, places, [one.mask_classes for _, one in masked])
 
     def cases(self, chosen: Numbers) -> Cases:
         table = self._table
-        kept = chosen[~self._is_control[chosen]]
-        controls_only = len(kept) == 0 and len(chosen) > 0
-        with_source = table.sources.numbers[kept] >= 0
+        cases = chosen[~self._is_control[chosen]]
+        controls_only = len(cases) == 0 and len(chosen) > 0
+        with_source = table.sources.numbers[cases] >= 0
         self._leave_out(int((~with_source).sum()), "no source image in the workspace")
-        kept = kept[with_source]
-        rejected = table.verdict[kept] == REJECTED
-        kept, rejected = kept[~rejected], kept[rejected]
-        kinds = table.segmentation[kept]
+        cases = cases[with_source]
+        rejected = table.verdict[cases] == REJECTED
+        cases, rejected = cases[~rejected], cases[rejected]
+        kinds = table.segmentation[cases]
         problem = ""
         if kinds.any() and not kinds.all():
             problem = (
@@ -236,29 +236,29 @@ class _Reading:
                 "segmentation: choose those of one kind."
             )
         segments = bool(kinds.any())
-        kept = kept[kinds == segments]
-        rejected = rejected[(table.segmentation[rejected] == segments) | (len(kept) == 0)]
+        cases = cases[kinds == segments]
+        rejected = rejected[(table.segmentation[rejected] == segments) | (len(cases) == 0)]
         names = [*self._splits.values, WITHOUT_SPLIT]
-        numbers = self._splits.numbers[kept]
+        numbers = self._splits.numbers[cases]
         counts = Counter(names[number] for number in numbers.tolist())  # -1 is the last
-        there = tuple(sorted(counts))
+        split_names = tuple(sorted(counts))
         if self._subject.split:
-            number = names.index(self._subject.split) if self._subject.split in there else len(names)
+            number = names.index(self._subject.split) if self._subject.split in split_names else len(names)
             split_number = -1 if number == len(names) - 1 else number
-            kept, rejected = (rows[self._splits.numbers[rows] == split_number] for rows in (kept, rejected))
-            if not len(kept) and not problem:
+            cases, rejected = (rows[self._splits.numbers[rows] == split_number] for rows in (cases, rejected))
+            if not len(cases) and not problem:
                 problem = f"None of its sources is of the split “{self._subject.split}”: choose another one."
-        elif len(there) > 1 and not problem:
-            splits = ", ".join(f"{name} ({count_of(counts[name], 'test case')})" for name in there)
+        elif len(split_names) > 1 and not problem:
+            splits = ", ".join(f"{name} ({count_of(counts[name], 'test case')})" for name in split_names)
             problem = f"Its sources are of several splits, which are never mixed: {splits}. Choose one of them."
-        if not problem and not len(kept):
+        if not problem and not len(cases):
             problem = "It has reconstructions alone, and no test case." if controls_only else "It has no test case."
             if len(rejected):
                 problem = "It has rejected test cases alone, which count in no figure."
         self._tell_rejected(len(rejected), "test case")
         if len(rejected) and self._subject.version is not None:
             self._left_out[-1] += f" The version still has {'them' if len(rejected) > 1 else 'it'}."
-        return self._built(kept, segments, there, problem)
+        return self._built(cases, segments, split_names, problem)
 
     def _built(self, rows: Numbers, segments: bool, there: tuple[str, ...], problem: str) -> Cases:
         table = self._table
@@ -302,19 +302,19 @@ class _Reading:
 
     def _labelled(self, rows: Numbers, first: Numbers, shas: list[str]) -> tuple[tuple[str, ...], Numbers, Numbers]:
         """Return labels, and those of images and sources. A source takes its own, else its task's, else an image's."""
-        own, tasks = self._labels, self._table.task_labels
+        labels, tasks = self._labels, self._table.task_labels
         of_tasks = tasks.of(first)
-        of_sources = [one or other for one, other in zip(of_tasks, own.of(first), strict=True)]
+        of_sources = [one or other for one, other in zip(of_tasks, labels.of(first), strict=True)]
         for place, sha in enumerate(shas):
-            held = self._originals.get(sha)
-            if held is not None and held.label:
-                of_sources[place] = held.label
-        used = {own.values[number] for number in np.unique(own.numbers[rows]).tolist() if number >= 0}
+            row = self._originals.get(sha)
+            if row is not None and row.label:
+                of_sources[place] = row.label
+        used = {labels.values[number] for number in np.unique(labels.numbers[rows]).tolist() if number >= 0}
         names = tuple(sorted({*used, *of_sources} - {""}))
         number = {name: place for place, name in enumerate(names)}
-        of_own = np.array([*(number.get(name, -1) for name in own.values), -1], np.int64)
+        of_own = np.array([*(number.get(name, -1) for name in labels.values), -1], np.int64)
         label = np.array([number.get(name, -1) for name in of_sources], np.int64)
-        return names, of_own[own.numbers[rows]], label
+        return names, of_own[labels.numbers[rows]], label
 
     def _controls(self, rows: Numbers, of_source: Numbers, segments: bool) -> Numbers:
         reconstructions = self._reconstructed(rows, of_source, segments)

@@ -255,7 +255,7 @@ class ExampleWorkspace:
         if record is None:
             return ExampleView("none", problem=problem, kept=self._kept)
         state: State = "made" if record.finished else "unfinished"
-        sets = tuple(self._set(kind, held) for kind, held in self._versions(record).items())
+        sets = tuple(self._set(kind, version) for kind, version in self._versions(record).items())
         return ExampleView(state, problem=problem, sets=sets, study=record.study)
 
     def _set(self, kind: TaskKind, version: SetVersion) -> ExampleSet:
@@ -387,12 +387,12 @@ class ExampleWorkspace:
         """Return the released versions of the example's test sets, by kind of task."""
         record = record or self._workspace.example.record()
         sets = self._sets(record) if record is not None else {}
-        return {kind: held.versions[0] for kind, held in sets.items() if held.latest is not None}
+        return {kind: test_set.versions[0] for kind, test_set in sets.items() if test_set.latest is not None}
 
     def _sets(self, record: ExampleRecord) -> dict[TaskKind, TestSet]:
         known = self._workspace.test_sets.names()
-        held = (self._workspace.test_sets.get(one) for one in record.test_sets if one in known)
-        return {_kind_of(one.name): one for one in held}
+        test_sets = (self._workspace.test_sets.get(one) for one in record.test_sets if one in known)
+        return {_kind_of(one.name): one for one in test_sets}
 
     def _release(self, kind: TaskKind, _tell: Tell) -> None:
         accepted = self._review(kind)
@@ -413,7 +413,7 @@ class ExampleWorkspace:
         runs = {one.run for one in self._workspace.batches.sources(number) if one.run}
         cases = [one for one in self._workspace.test_cases.candidates() if one.run_id in runs]
         checks = self._checks([one.test_case for one in cases])
-        failed = {case: sum(check.passed is False for check in held) for case, held in checks.items()}
+        failed = {case: sum(check.passed is False for check in case_checks) for case, case_checks in checks.items()}
         order = sorted(cases, key=lambda one: (failed[one.test_case], one.test_case))
         accepted = order[: max(1, round(ACCEPTED * len(order)))]
         left = [one for one in order[len(accepted) :] if failed[one.test_case]]
@@ -421,8 +421,8 @@ class ExampleWorkspace:
         for verdict, chosen, reason in (("accepted", accepted, ""), ("rejected", rejected, "a check failed")):
             images = tuple(one.image_sha for one in chosen if not one.verdict)
             if images:
-                found = self._workspace.catalogue.ids(ImageFilter(images=images))
-                self._commands.do(Decide(entries=tuple(found), verdict=verdict, reason=reason, author=AUTHOR))
+                entries = self._workspace.catalogue.ids(ImageFilter(images=images))
+                self._commands.do(Decide(entries=tuple(entries), verdict=verdict, reason=reason, author=AUTHOR))
         now = self._workspace.test_cases.candidates([one.test_case for one in accepted])
         return [one.test_case for one in now if one.verdict == "accepted"]
 
@@ -508,10 +508,10 @@ class ExampleWorkspace:
         busy = {job.run_id for job in self._jobs.active()} & self._runs({*record.batches, *batches})
         if busy:
             raise UserError("A picture of the example is being worked on: wait for it or cancel it, then try again.")
-        kept = self._workspace.example.remove(batches, self._trained_on(record))
+        left = self._workspace.example.remove(batches, self._trained_on(record))
         for kind in get_args(TaskKind) if self.offered else ():
             shutil.rmtree(self._folder(kind, record.seed), ignore_errors=True)
-        self._kept = kept_in_words(kept)
+        self._kept = kept_in_words(left)
 
     def _runs(self, batches: set[int]) -> set[str]:
         sources = (one for number in batches for one in self._workspace.batches.sources(number))
@@ -575,7 +575,7 @@ _WHY = {
 
 
 def _kind_of(name: str) -> TaskKind:
-    return next(kind for kind, own in NAMES.items() if name.startswith(own))
+    return next(kind for kind, prefix in NAMES.items() if name.startswith(prefix))
 
 
 def _toml_text(text: str) -> str:

@@ -100,9 +100,9 @@ def gate_of(
         return Gate(closed=hindrance)
     drawing, source_caption = method.planning(settings), recipe.source_caption(values)
     drawn = (case.lineage for case in run.test_cases if case.id not in outdated)
-    made = driver.made(recipe, drawn, drawn_with, run.task, prompts, held)
-    for seed in _seeds(run, drawing, len(made)):
-        plan = driver.plan(recipe, values, settings, seed, made, size, failures)
+    existing = driver.made(recipe, drawn, drawn_with, run.task, prompts, held)
+    for seed in _seeds(run, drawing, len(existing)):
+        plan = driver.plan(recipe, values, settings, seed, existing, size, failures)
         if plan.images:
             before = used * drawing.images_per_caption - len(plan.images)
             texts = [method.prompt(prompts, image.counterfactual, run.task, held) for image in plan.images]

@@ -114,8 +114,8 @@ class ModelComparison:
 
     def unmeasured(self, case: StoredTestCase) -> str:
         """Return why there is no check of the mask, in words; "" if there is one, or none is needed."""
-        found = self.mask_kept.get(case.id)
-        return found if isinstance(found, str) and all(check.name != MASK_KEPT for check in self.checks(case)) else ""
+        checks = self.mask_kept.get(case.id)
+        return checks if isinstance(checks, str) and all(check.name != MASK_KEPT for check in self.checks(case)) else ""
 
 
 class PredictionService:
@@ -140,8 +140,8 @@ class PredictionService:
         """Return everything known, and request what is missing from the idle worker thread."""
         chosen = self.model_of(run, settings)
         if chosen is None:
-            kept, measuring = self._masks_kept(run, None, "", None, {})
-            return ModelComparison(None, waiting=measuring, masked=run.mask_sha is not None, mask_kept=kept)
+            checks_by_case, measuring = self._masks_kept(run, None, "", None, {})
+            return ModelComparison(None, waiting=measuring, masked=run.mask_sha is not None, mask_kept=checks_by_case)
         model = model_key(chosen)
         if not run.test_cases:
             return ModelComparison(chosen, self._problem(model))
@@ -149,7 +149,7 @@ class PredictionService:
         key, classes = (model, ()) if stored is None else (stored.key, stored.identity.classes)
         source = self._look_up(run.source_sha, key)
         tasks = {case.id: case.task for case in run.test_cases}
-        results = {case.id: found for case in run.test_cases if (found := self._look_up(case.image_sha, key))}
+        results = {case.id: prediction for case in run.test_cases if (prediction := self._look_up(case.image_sha, key))}
         # The newest first: people look at it.
         missing = [case.image_sha for case in reversed(run.test_cases) if case.id not in results]
         if source is None:
@@ -159,18 +159,20 @@ class PredictionService:
             self._ask(chosen, missing)
         figures = {
             case: compared
-            for case, found in results.items()
-            if (compared := self._compared(run, tasks[case], source, found)) is not None
+            for case, prediction in results.items()
+            if (compared := self._compared(run, tasks[case], source, prediction)) is not None
         }
         masked = run.mask_sha is not None
         outcomes = {
-            case: outcome_of(tasks[case], source, found, figures.get(case), masked, classes)
-            for case, found in results.items()
+            case: outcome_of(tasks[case], source, prediction, figures.get(case), masked, classes)
+            for case, prediction in results.items()
             if source is not None
         }
-        kept, measuring = self._masks_kept(run, chosen, problem, source, figures)
+        checks_by_case, measuring = self._masks_kept(run, chosen, problem, source, figures)
         waiting = (bool(missing) and not problem) or measuring
-        return ModelComparison(chosen, problem, waiting, source, results, figures, masked, outcomes, kept, classes)
+        return ModelComparison(
+            chosen, problem, waiting, source, results, figures, masked, outcomes, checks_by_case, classes
+        )
 
     def mask_checks(self, run: Run, settings: Settings, case: StoredTestCase) -> tuple[Check, ...]:
         """Return known checks of a test case's mask, without requesting missing ones."""
@@ -183,8 +185,8 @@ class PredictionService:
         if chosen is None:
             return ()
         key = self.key_of(chosen)
-        source, found = (self._look_up(sha, key) for sha in (run.source_sha, case.image_sha))
-        figures = self._compared(run, case.task, source, found) if found is not None else None
+        source, prediction = (self._look_up(sha, key) for sha in (run.source_sha, case.image_sha))
+        figures = self._compared(run, case.task, source, prediction) if prediction is not None else None
         check = mask_check(figures) if figures is not None else None
         return (check,) if check is not None else ()
 
@@ -228,12 +230,12 @@ class PredictionService:
 
     def _kept_by(self, key: str, run: Run, case: StoredTestCase) -> tuple[Check, ...] | None:
         """Return the checks by the profile's segmenter, stored under `key`; None if it was not asked yet."""
-        source, found = (self._look_up(sha, key) for sha in (run.source_sha, case.image_sha))
-        if source is None or found is None:
+        source, prediction = (self._look_up(sha, key) for sha in (run.source_sha, case.image_sha))
+        if source is None or prediction is None:
             return None
         assert run.mask_sha is not None
         edited = tuple(edit.keyword for edit in case.lineage.counterfactual.edits)
-        return self._keep(source, found, run.mask_sha, _frozen(run.mask_classes), case.task.protected, edited)
+        return self._keep(source, prediction, run.mask_sha, _frozen(run.mask_classes), case.task.protected, edited)
 
     def _kept_checks(
         self,
@@ -255,8 +257,8 @@ class PredictionService:
         after = after if after.size == before.size else resized(after, before.size)
         settings = self._profile.checks
         named = dict(mask_classes)
-        kept = kept_in_mask(before, after, source.classes, mask, named, protected, settings.things, edited)
-        return kept_checks(kept, settings.bands)
+        shares = kept_in_mask(before, after, source.classes, mask, named, protected, settings.things, edited)
+        return kept_checks(shares, settings.bands)
 
     def model_of(self, run: Run, settings: Settings) -> UnderTestSettings | None:
         """Return the settings of the run's model, or of the profile's for this kind of task."""

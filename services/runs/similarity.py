@@ -45,7 +45,7 @@ class Similarities:
         if not unmeasured:
             return value
         with self._lock:
-            new = [asked for asked in unmeasured if asked not in self._known and asked not in self._waiting]
+            new = [one for one in unmeasured if one not in self._known and one not in self._waiting]
             self._waiting.update(new)
         if new:
             self._jobs.when_idle("comparing words", lambda: self._measure(new))
@@ -54,10 +54,10 @@ class Similarities:
     def _item(self, item: KeywordAlternatives, task: Task) -> KeywordAlternatives:
         def measured(option: Alternative) -> Alternative:
             with self._lock:
-                found = self._known.get((option.text, item.keyword, item.edit_type, task))
-            if option.similarity is not None or found is None:
+                known = self._known.get((option.text, item.keyword, item.edit_type, task))
+            if option.similarity is not None or known is None:
                 return option
-            return replace(option, similarity=found[0], like=found[1])
+            return replace(option, similarity=known[0], like=known[1])
 
         return replace(item, options=tuple(map(measured, item.options)))
 
@@ -65,9 +65,9 @@ class Similarities:
         measured: dict[_Asked, tuple[float, str] | None] = dict.fromkeys(unmeasured)
         try:
             sentences = self._models.sentences
-            for asked in unmeasured:
-                text, keyword, edit_type, task = asked
-                measured[asked] = similarities([text], keyword, edit_type, task, sentences)[0]
+            for one in unmeasured:
+                text, keyword, edit_type, task = one
+                measured[one] = similarities([text], keyword, edit_type, task, sentences)[0]
         finally:  # what cannot be measured is not requested again
             with self._lock:
                 self._known.update(measured)

@@ -68,15 +68,15 @@ class Analyses:
         """Return current figures, or slightly older ones if they take long. Concurrent requests share one analysis."""
         with self._lock_of(study_id):
             with self._lock:
-                kept, changes = self._kept.get(study_id), self._changes
+                cached, changes = self._kept.get(study_id), self._changes
             stamp = self._stamp(study_id)
-            if kept is not None and (kept.stamp == stamp or self._still_good(kept, stamp)):
-                return kept
-            found = self._analysed(study_id, stamp)
+            if cached is not None and (cached.stamp == stamp or self._still_good(cached, stamp)):
+                return cached
+            analysis = self._analysed(study_id, stamp)
             with self._lock:
                 if self._changes == changes:
-                    self._keep(study_id, found)
-            return found
+                    self._keep(study_id, analysis)
+            return analysis
 
     def is_current(self, found: Analysis) -> bool:
         """Return True if it shows the current state of its study."""
@@ -92,17 +92,17 @@ class Analyses:
     def adjudicated(self, study_id: str, decision: Adjudication) -> None:
         """Apply a decision to the cached analysis, so that a person who decides one after another need not wait."""
         with self._lock_of(study_id), self._lock:
-            kept = self._kept.get(study_id)
-            if kept is None or kept.seconds <= QUICK_SECONDS:
+            cached = self._kept.get(study_id)
+            if cached is None or cached.seconds <= QUICK_SECONDS:
                 return
             adjudication = decision if decision.answer else None
             cases = tuple(
                 replace(case, adjudication=adjudication)
                 if (case.item, case.question) == (decision.item, decision.question)
                 else case
-                for case in kept.report.disagreements
+                for case in cached.report.disagreements
             )
-            self._keep(study_id, replace(kept, report=replace(kept.report, disagreements=cases), shown={}))
+            self._keep(study_id, replace(cached, report=replace(cached.report, disagreements=cases), shown={}))
 
     @staticmethod
     def _still_good(kept: Analysis, stamp: Stamp) -> bool:

@@ -97,9 +97,9 @@ def _left_out(rules: Rules, there: Sequence[NewItem]) -> IsLeftOut:
     def is_left_out(item: NewItem) -> bool:
         others = (by_picture.get(what_it_shows(replace(item, kind=kind))) for kind in _KNOWN if kind != item.kind)
         contradicts = any(
-            beside.expected.get(question, answer) != answer
-            for beside in others
-            if beside is not None
+            other.expected.get(question, answer) != answer
+            for other in others
+            if other is not None
             for question, answer in item.expected.items()
         )
         return contradicts or what_it_shows(item) in gone or what_it_shows(item) in by_picture

@@ -168,9 +168,9 @@ class StudyDecisions:
         """Decide a case. Only cases without a consensus or missing votes can be decided."""
         study = self._studies.get(sent.study)
         report = self._analyses.of(study.id).report
-        found = cases(report)
+        open_cases = cases(report)
         case_key = (sent.item, sent.question)
-        place = next((n for n, case in enumerate(found) if (case.item, case.question) == case_key), None)
+        place = next((n for n, case in enumerate(open_cases) if (case.item, case.question) == case_key), None)
         if place is None:
             raise Missing("This question needs no decision any more: it has a consensus, or waits for votes.")
         question = next(one.question for one in report.questions if one.question.id == sent.question)
@@ -179,8 +179,8 @@ class StudyDecisions:
         self._studies.adjudicate(study.id, sent.item, sent.question, sent.answer, sent.reason)
         decision = Adjudication(sent.item, sent.question, sent.answer, sent.reason, datetime.now(UTC))
         self._analyses.adjudicated(study.id, decision)
-        after = following(found, place) if sent.answer else place
-        return Adjudicated(report, found[after] if after is not None else None)
+        after = following(open_cases, place) if sent.answer else place
+        return Adjudicated(report, open_cases[after] if after is not None else None)
 
     def _worker(self, sent: WorkerDecision) -> Worker:
         study = self._studies.get(sent.study)

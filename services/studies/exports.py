@@ -168,7 +168,7 @@ def zipped(workspace: Workspace, study_id: str) -> tuple[str, Iterator[bytes]]:
 def _zip(study: StudyExport, more: Mapping[str, bytes]) -> Iterator[bytes]:
     """Yield the zip in pieces. After an exception the file has no end, so that nothing opens it as a zip."""
     pictures, image_of, source_of = _pictures(study.data)
-    sink, made = _Sink(), []
+    sink, manifest_files = _Sink(), []
     with zipfile.ZipFile(sink, "w") as archive:
 
         def put(name: str, data: bytes) -> bytes:
@@ -177,7 +177,7 @@ def _zip(study: StudyExport, more: Mapping[str, bytes]) -> Iterator[bytes]:
             entry = zipfile.ZipInfo(name, datetime.now(UTC).timetuple()[:6])
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, data, compress_type=kind)
-            made.append({"name": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()})
+            manifest_files.append({"name": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()})
             return sink.taken()
 
         yield put("README.txt", _README.read_bytes())
@@ -208,7 +208,7 @@ def _zip(study: StudyExport, more: Mapping[str, bytes]) -> Iterator[bytes]:
             "votes": len(study.data.votes),
             "pictures": {name: sha for name, sha in pictures.items() if name not in left_out},
             "left_out": {name: sha for name, sha in pictures.items() if name in left_out},
-            "files": list(made),
+            "files": list(manifest_files),
         }
         yield put(MANIFEST, _dumped(about))
     yield sink.taken()

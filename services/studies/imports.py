@@ -75,14 +75,14 @@ class FolderFiles:
 
     def __init__(self, folder: Path, only_list: str = "") -> None:
         self._folder = folder
-        found = sorted(
+        paths = sorted(
             path
             for path in folder.rglob("*")
             if path.is_file() and (not only_list or path.suffix.lower() != ".csv" or path == folder / only_list)
         )
-        if len(found) > MOST_FILES:
-            raise UserError(f"{folder} holds {len(found):,} files; at most {MOST_FILES:,} are taken at once.")
-        self.names = tuple(path.relative_to(folder).as_posix() for path in found)
+        if len(paths) > MOST_FILES:
+            raise UserError(f"{folder} holds {len(paths):,} files; at most {MOST_FILES:,} are taken at once.")
+        self.names = tuple(path.relative_to(folder).as_posix() for path in paths)
 
     def read(self, name: str, most: int) -> bytes:
         try:
@@ -188,33 +188,31 @@ def read_votes(workspace: Workspace, study_id: str, data: bytes) -> tuple[tuple[
 
 def preview_votes(workspace: Workspace, study_id: str, data: bytes) -> tuple[int, str, str]:
     """Return the number of votes in such a file, notes for the person, and rows that cannot be votes. Saves nothing."""
-    _, found = read_votes(workspace, study_id, data)
-    return len(found.votes), " ".join((f"{_counted(found.votes)}.", *found.notes)), " ".join(found.problems)
+    _, turk = read_votes(workspace, study_id, data)
+    return len(turk.votes), " ".join((f"{_counted(turk.votes)}.", *turk.notes)), " ".join(turk.problems)
 
 
 def import_votes(workspace: Workspace, study_id: str, data: bytes, even_so: bool = False) -> tuple[int, str]:
     """Save a file's votes, all or none. Raises UserError for a row that is no vote, unless `even_so` leaves it out."""
-    items, found = read_votes(workspace, study_id, data)
-    if found.problems and not even_so:
-        raise UserError("Nothing was brought in. " + " ".join((*found.notes, *found.problems)))
-    if not found.votes:
-        raise UserError(
-            "There is no vote in this file that could be taken. " + " ".join((*found.problems, *found.notes))
-        )
+    items, turk = read_votes(workspace, study_id, data)
+    if turk.problems and not even_so:
+        raise UserError("Nothing was brought in. " + " ".join((*turk.notes, *turk.problems)))
+    if not turk.votes:
+        raise UserError("There is no vote in this file that could be taken. " + " ".join((*turk.problems, *turk.notes)))
     by_id = {item.id: item for item in items}
     rules = workspace.studies.get(study_id).rules
     rows = [
         vote._replace(right=right(item, vote.answers, rules.questions) if _known(item, rules) else None)
-        for vote in found.votes
+        for vote in turk.votes
         if (item := by_id[vote.item])
     ]
     count = workspace.studies.import_votes(study_id, rows)
-    for worker, (by, why) in found.excluded.items():
+    for worker, (by, why) in turk.excluded.items():
         workspace.studies.workers.exclude(
             study_id, worker if worker.startswith(IMPORTED) else IMPORTED + worker, why, by
         )
-    left = (f"Left out: {' '.join(found.problems)}",) if found.problems else ()
-    return count, " ".join((f"{_counted(rows)} brought in.", *left, *found.notes))
+    left = (f"Left out: {' '.join(turk.problems)}",) if turk.problems else ()
+    return count, " ".join((f"{_counted(rows)} brought in.", *left, *turk.notes))
 
 
 def _counted(votes: Sequence[ImportedVote]) -> str:
@@ -274,9 +272,9 @@ class _Pictures:
     def find(self, name: str, row: int) -> str:
         """Return the file that a list names. Raises UserError for a missing one."""
         plain = name.replace("\\", "/").removeprefix("./")
-        if held := by_form(self._all, plain):
-            self.named.add(held)
-            return held
+        if file := by_form(self._all, plain):
+            self.named.add(file)
+            return file
         if _SHA.fullmatch(plain):
             return plain
         plain = composed(plain)

@@ -243,13 +243,13 @@ class TestSetDrafts:
     def _found(self, sent: AddToTestSet) -> Sequence[int]:
         if sent.filter is None:
             return ()
-        found = self._workspace.catalogue.ids(sent.filter)
-        if sent.expected not in (None, len(found)):
+        ids = self._workspace.catalogue.ids(sent.filter)
+        if sent.expected not in (None, len(ids)):
             raise UserError(
-                f"The filter finds {len(found):,} images now, and not {sent.expected:,}: look at them, then add them.",
+                f"The filter finds {len(ids):,} images now, and not {sent.expected:,}: look at them, then add them.",
                 field="expected",
             )
-        return found
+        return ids
 
     def add(self, test_set: str, cases: Iterable[int], sources: bool = False) -> Added:
         """Put test cases into a draft, all or none, with `sources` if asked. Raises UserError for an unknown one."""
@@ -257,17 +257,17 @@ class TestSetDrafts:
 
     def _entries(self, cases: Iterable[int], sources: bool) -> list[SetEntry]:
         """Return test cases as entries of a test set, followed by their sources, each once."""
-        found = self._sets.cases(cases)
+        known_cases = self._sets.cases(cases)
         masks: dict[tuple[str, tuple[int, int]], str] = {}
-        entries = [self._entry(case, masks) for case in found]
+        entries = [self._entry(case, masks) for case in known_cases]
         if sources:
             originals = {
                 case.source: SetEntry(
                     case.source, case.source, case.task_label, "", case.mask, case.mask_classes, "source"
                 )
-                for case in reversed(found)
+                for case in reversed(known_cases)
             }
-            entries += [originals[sha] for sha in dict.fromkeys(case.source for case in found)]
+            entries += [originals[sha] for sha in dict.fromkeys(case.source for case in known_cases)]
         return entries
 
     def _put(self, draft: SetVersion, entries: Sequence[SetEntry]) -> Added:
@@ -335,8 +335,8 @@ class TestSetDrafts:
     def split(self, sent: SplitTestSet, on_count: OnCount | None = None) -> SplitResult:
         """Split a draft. Raises UserError for an empty draft, without shares, or if splits to keep leak already."""
         draft, entries = self._to_split(sent)
-        found, result = _split(sent, entries, self._units(entries, on_count))
-        self._sets.set_splits(draft.number, found)
+        split_of, result = _split(sent, entries, self._units(entries, on_count))
+        self._sets.set_splits(draft.number, split_of)
         return result
 
     def preview(self, sent: SplitTestSet) -> SplitResult:
@@ -414,13 +414,13 @@ class TestSetDrafts:
         compared = compared_of(self._workspace, entries)
         hashes = hashes_of(self._workspace, compared, on_count)
         twins = self._twins.once(frozenset(compared), lambda: twins_of(self._workspace, compared, on_count))
-        return units_of(entries, {sha: held.perceptual for sha, held in hashes.items()}, twins)
+        return units_of(entries, {sha: image_hashes.perceptual for sha, image_hashes in hashes.items()}, twins)
 
     def _known_units(self, entries: Sequence[SetEntry]) -> tuple[tuple[Unit, ...], bool]:
         """Return the groups by earlier comparisons, and True if all pictures were compared."""
         compared = compared_of(self._workspace, entries)
         hashes, twins = self._sets.hashes(compared), self._twins.get(frozenset(compared))
-        units = units_of(entries, {sha: held.perceptual for sha, held in hashes.items()}, twins or ())
+        units = units_of(entries, {sha: image_hashes.perceptual for sha, image_hashes in hashes.items()}, twins or ())
         return units, twins is not None and len(hashes) == len(compared)
 
     def not_accepted(self, test_set: str) -> tuple[int, ...]:

@@ -97,17 +97,17 @@ class VersionImages:
     def _examples(self, entries: Sequence[SetEntry]) -> Iterator[Example]:
         sets, images = self._workspace.test_sets, self._workspace.images
         facts = sets.facts([entry.test_case for entry in entries if entry.test_case is not None])
-        brought = [entry.image for entry in entries if entry.test_case is None]
-        origins, reviews = sets.origins(self._version.number, brought), sets.reviews_of(brought)
+        imported = [entry.image for entry in entries if entry.test_case is None]
+        origins, reviews = sets.origins(self._version.number, imported), sets.reviews_of(imported)
         for entry in entries:
             known = facts[entry.test_case] if entry.test_case is not None else None
-            said = (
+            metadata = (
                 _said_of(known, self._captions)
                 if known is not None
                 else _brought(origins.get(entry.image, {}), entry.source, self._captions)
             )
             if entry.role == "generated" and entry.image in reviews:
-                said["facts"] = {**said["facts"], "review": reviews[entry.image]}
+                metadata["facts"] = {**metadata["facts"], "review": reviews[entry.image]}
             yield Example(
                 name=stem_of(entry),
                 image=images.path(entry.image),
@@ -116,8 +116,8 @@ class VersionImages:
                 mask=images.path(entry.mask) if entry.mask is not None else None,
                 mask_sha=entry.mask or "",
                 source_sha=entry.source,
-                xmp=_packet(_from_lineage(said["facts"], "method")) if _is_drawn(entry, said) else "",
-                **said,
+                xmp=_packet(_from_lineage(metadata["facts"], "method")) if _is_drawn(entry, metadata) else "",
+                **metadata,
             )
 
 

@@ -115,11 +115,11 @@ class SetExports:
         view = self._queue.view(number)
         if view.state != "done":
             raise UserError("This export is not done yet, or came to nothing: look at the page of the version.")
-        found: ReadyExport = view.result
-        if not found.file.is_file():
+        export: ReadyExport = view.result
+        if not export.file.is_file():
             self.cancel(number)
             raise Missing("The file of this export is gone: export the version again.")
-        return found
+        return export
 
     def _tell_what_was_lost(self) -> None:
         """Mark exports of a killed studio as failed, and remove their files."""
@@ -140,10 +140,10 @@ class SetExports:
         try:
             place = self._workspace.scratch(FOLDER)
             (place / _ABOUT).write_text(json.dumps([layout, version.id]), encoding="utf-8")
-            held = _Halves(on_count)
-            folder = export_version(self._workspace, version, place / name, layout, progress=held.images)
+            halves = _Halves(on_count)
+            folder = export_version(self._workspace, version, place / name, layout, progress=halves.images)
             file = place / f"{name}.zip"
-            packed(folder, file, name, held.files)
+            packed(folder, file, name, halves.files)
             return ReadyExport(version.id, layout, file, file.name, file.stat().st_size)
         except BaseException as error:
             if place is not None:

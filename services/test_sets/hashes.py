@@ -60,12 +60,12 @@ def images_here(workspace: Workspace, images: Iterable[str]) -> tuple[str, ...]:
 
 def looks_of(workspace: Workspace, images: Sequence[str], on_count: OnCount | None = None) -> Looks:
     """Return the looks of stored images, in their order. Raises UserError for a missing or damaged file."""
-    found = np.empty((len(images), *SHAPE), np.uint8)
+    looks = np.empty((len(images), *SHAPE), np.uint8)
     for place, sha in enumerate(images):
-        found[place] = workspace.thumbnails.look(sha)
+        looks[place] = workspace.thumbnails.look(sha)
         if on_count is not None:
             on_count(place + 1, len(images))
-    return found
+    return looks
 
 
 def twins_of(workspace: Workspace, images: Iterable[str], on_count: OnCount | None = None) -> Twins:

@@ -118,10 +118,10 @@ class _Index:
         self._pixels: dict[str, tuple[str, Role]] = {}
         self._perceptual: dict[int, tuple[str, Role]] = {}
         self._near = NearHashes()
-        for sha, held in sorted(hashes_of(workspace, roles).items()):
-            self._pixels.setdefault(held.pixels, (sha, roles[sha]))
-            self._perceptual.setdefault(held.perceptual, (sha, roles[sha]))
-            self._near.add(held.perceptual)
+        for sha, image_hashes in sorted(hashes_of(workspace, roles).items()):
+            self._pixels.setdefault(image_hashes.pixels, (sha, roles[sha]))
+            self._perceptual.setdefault(image_hashes.perceptual, (sha, roles[sha]))
+            self._near.add(image_hashes.perceptual)
         self.finds_copies = self.size <= MOST_TWINS
         self._roles = dict(sorted(roles.items()))
         self._looks = looks_of(workspace, list(self._roles)) if self.finds_copies else looks_of(workspace, [])

@@ -269,11 +269,11 @@ def difference_facts(found: Difference) -> dict[str, Any]:
     """Return a difference as plain data, counts first."""
     single, pairs = cells(found, "added removed"), cells(found, "relabelled remasked resplit")
     return {
-        "counts": {name: len(held) for name, held in (single | pairs).items()},
-        **{name: [entry_facts(entry) for entry in held] for name, held in single.items()},
+        "counts": {name: len(entries) for name, entries in (single | pairs).items()},
+        **{name: [entry_facts(entry) for entry in entries] for name, entries in single.items()},
         **{
-            name: [{"was": entry_facts(was), "now": entry_facts(now)} for was, now in held]
-            for name, held in pairs.items()
+            name: [{"was": entry_facts(was), "now": entry_facts(now)} for was, now in entries]
+            for name, entries in pairs.items()
         },
     }
 

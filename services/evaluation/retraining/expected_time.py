@@ -53,9 +53,9 @@ class ExpectedTime:
 
 def pace_of(trainings: Iterable[KeptState]) -> TrainingPace | None:
     """Return the median speed of trainings, or None if none was measured."""
-    found = tuple(trainings)
-    paces = [one.update_seconds / one.batch for one in found if one.update_seconds is not None]
-    others = [one.other_seconds for one in found if one.other_seconds is not None]
+    states = tuple(trainings)
+    paces = [one.update_seconds / one.batch for one in states if one.update_seconds is not None]
+    others = [one.other_seconds for one in states if one.other_seconds is not None]
     return TrainingPace(median(paces), median(others) if others else None) if paces else None
 
 

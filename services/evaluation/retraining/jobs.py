@@ -141,7 +141,7 @@ class Retrainings:
             types = tuple(self._require(RetrainingQuestion(asked)).of_edit_type)
         except UserError as error:
             return RetrainingChoices(str(error), ())
-        versions = (one for held in self._workspace.test_sets.all() for one in reversed(held.versions))
+        versions = (one for test_set in self._workspace.test_sets.all() for one in reversed(test_set.versions))
         return RetrainingChoices(
             "", types, tuple((one.number, one.words) for one in versions if one.number != asked.subject.version)
         )
@@ -243,9 +243,10 @@ class Retrainings:
                 asked.asked.model, cases, lambda done, total: on_step(READING, done, total)
             )
         votes, valid = self._valid(cases, parted)
-        made = self._examples(mapping, lambda names: groups_of_numbers(mapping, names)[0], on_step)
+        examples = self._examples(mapping, lambda names: groups_of_numbers(mapping, names)[0], on_step)
         planned = plan(
-            *(cases, parted, asked, made, valid), ranked=lambda places: self._ranked(asked.asked, cases, places, votes)
+            *(cases, parted, asked, examples, valid),
+            ranked=lambda places: self._ranked(asked.asked, cases, places, votes),
         )
         if asked.shift is not None:
             rows = self._workspace.case_columns.set_rows(asked.shift)
@@ -257,29 +258,29 @@ class Retrainings:
             labels = classes_of(rows) if kind == "segmentation" else tuple(sorted({row.label for row in rows} - {""}))
             shift_mapping = self._evaluations.class_map(asked.asked, replace(cases, labels=labels), stored)
             group_of = groups_of_shift(mapping, shift_mapping)
-            made = self._examples(shift_mapping, lambda names: groups_in_mask(group_of, names), on_step)
+            examples = self._examples(shift_mapping, lambda names: groups_in_mask(group_of, names), on_step)
             passed_over = [name for name in labels if name not in group_of] if kind == "segmentation" else ()
-            planned = with_shift(planned, cases, parted, looks, rows, table, made, passed_over, twins_of_learnt)
+            planned = with_shift(planned, cases, parted, looks, rows, table, examples, passed_over, twins_of_learnt)
         recipe = asked.recipe(planned.originals, kind)
         classes = [{number for label in group for number in mapping.labels[label].classes} for group in mapping.groups]
         groups = tuple(tuple(sorted(one)) for one in classes) if kind == "segmentation" else ()
         before = said_before(asked.asked.model, planned.sets, groups)
-        said, trainings = self._trained(asked, cases, planned, recipe, stored, groups, on_step)
+        answers, trainings = self._trained(asked, cases, planned, recipe, stored, groups, on_step)
         states = [kept_state(self._workspace.trainings / one.folder) for one in trainings]
         pace = pace_of(state for state in states if state is not None)
-        found = result_of(asked, cases, stored, planned, recipe, before, said, trainings, pace)
-        self._workspace.retrainings.keep(kept_under(asked.asked), asked.digest, stored.id, to_plain(found))
-        return found
+        result = result_of(asked, cases, stored, planned, recipe, before, answers, trainings, pace)
+        self._workspace.retrainings.keep(kept_under(asked.asked), asked.digest, stored.id, to_plain(result))
+        return result
 
     # How it is done
 
     def _require(self, sent: RetrainingQuestion) -> Cases:
         """Raise UserError if nothing can be trained."""
-        asked, cases = sent.asked, self._evaluations.cases(sent.asked.subject)
+        question, cases = sent.asked, self._evaluations.cases(sent.asked.subject)
         if cases.view.problem:
             raise UserError(cases.view.problem, field="subject")
-        if asked.model.source in NOT_TRAINED:
-            raise UserError(NOT_TRAINED[asked.model.source], field="source")
+        if question.model.source in NOT_TRAINED:
+            raise UserError(NOT_TRAINED[question.model.source], field="source")
         if sent.batch == 1:
             raise UserError("An update learns from 2 images at least.", field="batch")
         require_unseen(cases, sent.unseen)
@@ -340,7 +341,7 @@ class Retrainings:
         on_step: OnStep,
     ) -> tuple[dict[tuple[str, int], dict[str, Floats]], list[ArmTraining]]:
         total = len(planned.arms) * asked.seeds * recipe.updates
-        done, said, trainings = 0, {}, list[ArmTraining]()
+        done, answers, trainings = 0, {}, list[ArmTraining]()
         of = (kept_under(asked.asked), title_of(asked.asked.model), cases.view.title, asked.asked.subject.split)
         # Seed by seed: an early stop leaves all arms of the finished seeds.
         for seed in range(asked.seeds):
@@ -359,22 +360,22 @@ class Retrainings:
                 def on_update(update: int, loss: float, words: str = words, begun: int = done) -> None:
                     on_step(words, begun + update, total)
 
-                said[arm.name, seed] = learnt(training, on_update)
+                answers[arm.name, seed] = learnt(training, on_update)
                 state = kept_state(training.folder)
                 trainings.append(ArmTraining(arm.name, seed, named, None if state is None else state.score))
                 done += recipe.updates
                 on_step(words, done, total)
-        return said, trainings
+        return answers, trainings
 
     @does
     def show(self, sent: ShowRetraining) -> dict[str, Any]:
-        asked = self._evaluations.asked(sent)
-        work = next(iter(self.work.of(about(asked))), None)
+        question = self._evaluations.asked(sent)
+        work = next(iter(self.work.of(about(question))), None)
         return {
             "work": None if work is None else work_facts(work),
             "results": [
                 result_facts(one.found, entries=False) | {"created": one.created, "note": one.note}
-                for one in self.kept(asked)
+                for one in self.kept(question)
             ],
         }
 

@@ -247,7 +247,7 @@ def opened(
     most often wrong first. A segmenter is never right about all pixels: for it, one of `LOWEST` images, those with the
     smallest share of right pixels.
     """
-    for name, held in behind.items():
+    for name, set_entries in behind.items():
         for arm in ("", *measured):
             of_arm = measured[arm or next(iter(measured))][name]
             images = np.arange(of_arm.right.shape[1])
@@ -256,7 +256,7 @@ def opened(
                 images = np.argsort(share, kind="stable")
                 number = -(-len(images) // LOWEST) if kind == "segmentation" else int((share < 0.5).sum())
                 images = images[:number]
-            entries, shown = held.entries(images, MOST_OPENED)
+            entries, shown = set_entries.entries(images, MOST_OPENED)
             yield OpenedImages(name, arm, len(images), shown, entries)
 
 
@@ -264,7 +264,7 @@ def result_facts(found: RetrainingResult, entries: bool = True) -> dict[str, Any
     """Return the whole result, JSON-ready; without `entries`, images that open are only counted."""
     facts: dict[str, Any] = to_plain(found) | {"answer": found.answer}
     if not entries:
-        facts["opened"] = [{name: held for name, held in one.items() if name != "entries"} for one in facts["opened"]]
+        facts["opened"] = [{name: value for name, value in one.items() if name != "entries"} for one in facts["opened"]]
     return facts
 
 

@@ -158,11 +158,11 @@ def _uses(workspace: Workspace) -> tuple[dict[str, tuple[Marked, str]], dict[str
     for row in workspace.retrainings.kept():
         is_latest = row.about not in latest
         latest.setdefault(row.about, row.created)
-        found: RetrainingResult = from_plain(RetrainingResult, row.told)
-        for one in found.trainings:
+        result: RetrainingResult = from_plain(RetrainingResult, row.told)
+        for one in result.trainings:
             marked, created = uses.get(one.folder, (None, ""))
             if marked is None or (is_latest and created != latest[marked.about]):
-                mark_of = Marked(row.about, found.model, found.title, found.split, one.arm, one.seed)
+                mark_of = Marked(row.about, result.model, result.title, result.split, one.arm, one.seed)
                 uses[one.folder] = mark_of, row.created
     return uses, latest
 
