@@ -17,7 +17,7 @@ class UserError(Exception):
 class DiskTrouble(UserError):
     """The disk or database of the workspace failed. The message names a path, so only the studio's owner sees it."""
 
-    FOR_OTHERS = "The studio cannot read or save anything now. Whoever runs it has to look at its disk: then try again."
+    FOR_OTHERS = "The studio cannot read or save anything now. Ask its owner to check the disk, then try again."
 
 
 class UnreadableReply(UserError):

@@ -17,7 +17,7 @@ from core.images import MAX_SIDE
 
 INSIDE = 255
 """Value of a mask where the image may change."""
-_DAMAGED = "The painted region cannot be read, as its run lengths do not add up to its size: paint it anew."
+_DAMAGED = "The painted region cannot be read, as its run lengths do not add up to its size: paint it again."
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Region:
         if (painted := _size(self.text)) != size:
             raise UserError(
                 f"The painted region is of a picture of {painted[0]}x{painted[1]} pixels, and this one has "
-                f"{size[0]}x{size[1]}: paint it anew."
+                f"{size[0]}x{size[1]}: paint it again."
             )
         if not self.share:
             raise UserError("Nothing is painted, so nothing could change: paint something, or take the whole picture.")

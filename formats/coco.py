@@ -85,7 +85,7 @@ def write_coco(draft: Draft, examples: Sequence[Example]) -> Description:
         notes=(
             "A connected region of a class is an instance, since the masks know classes and not objects; a class in "
             f"more than {MOST_REGIONS} pieces is one crowd.",
-            "An image without a mask has one region, all of it, of its label; `label` stands in its entry as well.",
+            "An image without a mask has one region of its label, the whole image; its entry also has the `label`.",
         ),
     )
 

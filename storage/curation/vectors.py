@@ -139,7 +139,7 @@ class Vectors(Repository):
     def _files_to_add(self, db: Db, embedder: str, dimensions: int) -> _Files:
         files = _files(db, embedder)
         if files is not None and self._whole(files) < files.vectors:
-            log.warning("The vectors of %s are not whole in %s; they are worked out anew.", embedder, self.folder)
+            log.warning("The vectors of %s in %s are incomplete; they are computed again.", embedder, self.folder)
             # Files of another name: a process may still have the old ones mapped, and truncating them would crash it.
             db.execute("DELETE FROM embedders WHERE id = ?", [files.id])
             for path in self._paths(files.id):

@@ -41,7 +41,7 @@ _TO_SEE = f"""
         AND NOT (SELECT blocked FROM workers WHERE id = assignments.worker))
 """
 """Condition `_TO_READ` for workers neither excluded nor blocked: the picture stays visible beside its feedback."""
-_NOT_YOURS = "This image is not yours to judge, or no longer; go on with the next one."
+_NOT_YOURS = "This image is not assigned to you, or no longer; continue with the next one."
 """Used for missing assignments and for those of other workers, so that a request reveals nothing."""
 
 
@@ -192,7 +192,7 @@ class Assignments(Repository):
         if row["state"] == "expired":
             _end_leases(db, row["study"], time)  # so that expired leases of others do not block the item
             if _is_full(db, row):
-                text = "Others have judged this image meanwhile, and it has all its votes; go on with the next one."
+                text = "This image has all its votes from other people by now; continue with the next one."
                 raise VoteRefused("full", text)
             if row["kind"] == "item" and _has_had_most(db, row["study"], worker, rules):
                 text = "You have judged as many images as one person does in this study; others judge this one."

@@ -135,8 +135,8 @@ def test_what_is_no_region_of_the_source_is_refused_and_nothing_is_lost(studio: 
     do(studio, run_id, "recipe", recipe="painted")
     assert do(studio, run_id, "value", stage="region", text=PAINTED.text) == ""
     for text, reason in (
-        (region_of(LEFT.resize((48, 32))).text, "of 48x32 pixels, and this one has 96x64: paint it anew."),
-        (PAINTED.text[:-2], "do not add up to its size: paint it anew."),
+        (region_of(LEFT.resize((48, 32))).text, "of 48x32 pixels, and this one has 96x64: paint it again."),
+        (PAINTED.text[:-2], "do not add up to its size: paint it again."),
         (region_of(Image.new("L", SOURCE.size)).text, "Nothing is painted"),
     ):
         assert reason in do(studio, run_id, "value", stage="region", text=text)
