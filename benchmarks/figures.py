@@ -54,7 +54,7 @@ class Comparison:
     ratios: tuple[float, ...]
     """By the clock, one for each round; or counted, one in all."""
     of_cpu: tuple[float, ...] = ()
-    """The same ratios by the seconds of all processors, including other processes of ours."""
+    """Ratios by the seconds of all processors, including other processes of ours."""
     least: float = 0.0
     most: float = math.inf
     """Bounds of the median."""
@@ -63,7 +63,7 @@ class Comparison:
     because: str = ""
     """Why nothing can be gained if it is missed, as another figure shows; it then counts as kept."""
     words: str = ""
-    """What it was measured on, for the line below the table."""
+    """Description of the measurement, for the line below the table."""
 
     @property
     def median(self) -> float:

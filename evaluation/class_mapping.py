@@ -81,7 +81,7 @@ class MappedLabel:
     classes: tuple[int, ...]
     """Their numbers among the model's classes, ascending; () for an unmapped label."""
     rule: Rule | None
-    """None for an unmapped label."""
+    """The matching rule, or None for an unmapped label."""
     note: str = ""
     """The meaning in which it is mapped, or why it is not."""
     doubtful: bool = False

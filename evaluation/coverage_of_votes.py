@@ -66,7 +66,7 @@ class World:
     wrong: float = 0.33
     """Share of test cases that the model gets wrong, with the same weight for each source."""
     crew: Crew | None = None
-    """None for people who are always right."""
+    """The judges, or None for people who are always right."""
     figures: tuple[str, ...] = ("by_strata",)
 
     @property

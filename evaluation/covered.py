@@ -1,4 +1,4 @@
-"""How often intervals of one figure hold the truth in one simulated world, and a table of that. Pure."""
+"""Coverage of the intervals of one figure in one simulated world, and a table of it. Pure."""
 
 from __future__ import annotations
 

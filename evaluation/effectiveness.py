@@ -1,4 +1,4 @@
-"""How often a model under test is wrong on generated images, compared with their own sources (the paper's RQ2). Pure.
+"""Error rates of a model under test on generated images, compared with their sources (the paper's RQ2). Pure.
 
 One weighting holds for all figures. Each source weighs the same, and its originals, test cases and reconstructions each
 share that weight. Or each test case weighs the same: a source then weighs as much as its test cases, in all three

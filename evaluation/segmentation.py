@@ -1,4 +1,4 @@
-"""How well a segmenter under test finds the masks of generated images, compared with their sources (the paper's RQ2).
+"""Agreement of a segmenter with the masks of generated images, compared with their sources (the paper's RQ2).
 Pure: takes counts of pixels, knows no images.
 
 A class's intersection over union is that of all pixels of a set, from one confusion matrix in which each source weighs
@@ -37,7 +37,7 @@ class Pixels:
     counts: Floats
     """(images, classes, classes + 1): pixels of a class by predicted class; the last column is none of the classes."""
     way: NDArray[np.int64] | None = None
-    """As `Answers.way`."""
+    """The number of each image's control set, as in `Answers.way`."""
 
     def __len__(self) -> int:
         return len(self.source)
@@ -81,7 +81,7 @@ class Losses:
     most: NDArray[np.int64]
     """The index of the class that it loses most of; -1 if it loses none."""
     way: NDArray[np.int64] | None = None
-    """As `Answers.way`."""
+    """The number of each image's control set, as in `Answers.way`."""
 
     @property
     def answers(self) -> Answers:

@@ -55,7 +55,7 @@ class Judged:
     votes: Numbers
     """Number of votes; 0 if it was not judged, or its votes were discarded."""
     score: Floats | None = None
-    """How likely people find each image valid, 0 to 1; None without a score."""
+    """Probability that people find each image valid, 0 to 1; None without a score."""
     undecided: Flags | None = None
     """True if people voted without reaching a consensus; None for nowhere."""
     ballots: Ballots | None = None
@@ -105,7 +105,7 @@ class StratumRow:
     """Images with a consensus."""
     valid: int
     share_valid: float | None
-    """None if no image of it was judged."""
+    """Share of valid images among judged ones, or None if none was judged."""
 
 
 @dataclass(frozen=True)
@@ -118,17 +118,17 @@ class ValidityEffect:
     as_measured: Figure
     """Share of wrong images."""
     times_valid: Figure
-    """That share times the share of valid images among judged wrong ones: the paper's method."""
+    """Share of wrong images times the valid share of judged wrong ones: the paper's method."""
     by_strata: Figure
     """Share of wrong and valid images, by the strata."""
     with_score: Figure
-    """The same share by the score of all images, corrected by the votes; without a value if there is no score."""
+    """Share of wrong and valid images, by the score corrected by the votes; without a value if there is no score."""
     among_valid: Figure
     """Share of wrong images among valid ones: the error rate that a perfect reviewer would see."""
     at_least: Figure
     """Share of wrong and valid images if none is valid that has no consensus, or is in a stratum without votes."""
     at_most: Figure
-    """The same share if all of these are valid."""
+    """Share of wrong and valid images if all of these are valid."""
     undecided: Figure
     """Share of judged images without a consensus."""
     score_weight: float | None
@@ -143,7 +143,7 @@ class ValidityEffect:
     """Strata without a judged image."""
     rows: tuple[StratumRow, ...]
     chosen: str = ""
-    """How the judged images were chosen, if they are no random sample within the strata; else ""."""
+    """Choice of the judged images in words, if they are no random sample within the strata; else ""."""
     contradiction: str = ""
     """A sentence that says why the figures of two studies cannot both be true."""
 
@@ -450,7 +450,7 @@ class _Draws:
     low: Floats
     """Share of wrong and valid images if nothing unknown is valid."""
     high: Floats
-    """The same share if all of it is valid."""
+    """Share of wrong and valid images if everything unknown is valid."""
     mended_low: Floats
     mended_high: Floats
     times_valid: Floats

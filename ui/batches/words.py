@@ -24,7 +24,7 @@ class StateWords:
     tone: Tone
     """Its colour."""
     meaning: str
-    """What it means, and what can be done in it."""
+    """Its meaning, and the acts that it allows."""
 
 
 STATES: Mapping[State, StateWords] = DataTable(__file__, StateWords)

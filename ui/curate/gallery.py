@@ -95,8 +95,8 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
 
     def hold(sent: Mapping[str, Any]) -> Mapping[str, Any]:
         view = View.read(str(sent.get("view", "")))
-        held = gallery.hold(view)
-        return {"held": held, "count": gallery.count(view, held).number}
+        name = gallery.hold(view)
+        return {"held": name, "count": gallery.count(view, name).number}
 
     add_posted(app, "/curate/api/hold", hold)
     for name in SENT:

@@ -89,9 +89,9 @@ def _add_pages(app: FastAPI, services: TestSetServices) -> None:
         kind: str = "",
         number: Annotated[str, Query(alias="page")] = "",
     ) -> str:
-        held = services.set_of(set_id)
-        last = held.versions[-1]
-        first = held.versions[-2] if len(held.versions) > 1 else last
+        test_set = services.set_of(set_id)
+        last = test_set.versions[-1]
+        first = test_set.versions[-2] if len(test_set.versions) > 1 else last
         before = services.version_of(old) if old else first
         after = services.version_of(new) if new else last
         found = services.versions.difference(before, after)
@@ -108,9 +108,9 @@ def _add_pages(app: FastAPI, services: TestSetServices) -> None:
 
     @page_at(app, f"{SETS}/{{set_id}}", ALL_SETS)
     def one(request: Request, set_id: str, version: str = "") -> str:
-        held = services.set_of(set_id)
-        chosen = _version(held, version) if version else shown_version(held)
-        return page(request, "Test set", set_page(_shown(services, held, chosen, place_of(request))))
+        test_set = services.set_of(set_id)
+        chosen = _version(test_set, version) if version else shown_version(test_set)
+        return page(request, "Test set", set_page(_shown(services, test_set, chosen, place_of(request))))
 
     @app.get("/curate/exports/{number}/{name}", include_in_schema=False)
     def export(number: int, name: str) -> Response:

@@ -43,7 +43,7 @@ OBSTACLE_WORDS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class FormatWords:
-    """How a format is loaded."""
+    """Words on loading a format."""
 
     loads: str
     line: str

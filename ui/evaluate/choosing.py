@@ -39,7 +39,7 @@ class Stand:
     model: str
     """Its title."""
     mapping: ClassMapping | None
-    """None if the model was never loaded."""
+    """The class mapping, or None if the model was never loaded."""
     pending: Pending
     work: WorkView | None = None
     """Current or last work with the model."""

@@ -105,12 +105,12 @@ def _edits(pair: Pair, table: EditTable) -> Dots | None:
 
 
 def _classes(pair: Pair) -> Dots | None:
-    rows = [_class_changes(held) for held in pair]
+    rows = [_class_changes(evaluated) for evaluated in pair]
     nothing = Figure(None, why="it has no such class")
     names = dict.fromkeys([*rows[0], *rows[1]])
-    both = {name: tuple(held.get(name, nothing) for held in rows) for name in names}
+    both = {name: tuple(figures_of.get(name, nothing) for figures_of in rows) for name in names}
     what = "error" if pair[0].effectiveness is not None else "IoU"
-    sizes = [_class_sizes(held) for held in pair]
+    sizes = [_class_sizes(evaluated) for evaluated in pair]
     cases = {name: max(of.get(name, 0) for of in sizes) for name in both}
     return _dots(f"By class, {what} generated less original", both, cases, points) if both else None
 

@@ -31,7 +31,7 @@ class Term:
 
 
 GROUPS: Mapping[str, tuple[Term, ...]] = {
-    group: tuple(Term(name, **told) for name, told in terms.items())
+    group: tuple(Term(name, **content) for name, content in terms.items())
     for group, terms in tomllib.loads(Path(__file__).with_name("terms.toml").read_text(encoding="utf-8")).items()
 }
 """All terms, in the order of the page."""

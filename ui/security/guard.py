@@ -64,7 +64,7 @@ _CLOSED = re.compile(
 """Paths of Gradio that nobody needs here, such as those that fetch from other servers in the name of this one."""
 _UPLOAD = "/gradio_api/upload"
 MCP = "/gradio_api/mcp"
-"""Where agents post. Every other path that Gradio serves below it is refused."""
+"""Path for agents' posts. Every other path that Gradio serves below it is refused."""
 _NO_TOKEN = "This token is none of this studio, has ended, or was withdrawn: ask the lead for another one."
 _OF_GRADIO = "/"
 """The one page of Gradio. All others show text from strangers, and run only the scripts that the studio serves."""
@@ -237,7 +237,7 @@ class Guard:
 
 
 def _shown(connection: HTTPConnection) -> str:
-    """Return the token from `Authorization: Bearer TOKEN`, or "" if there is none of this studio."""
+    """Return the token from `Authorization: Bearer TOKEN`, or "" if it has no token of a studio."""
     scheme, _, text = connection.headers.get("authorization", "").partition(" ")
     return text.strip() if scheme.lower() == "bearer" and text.strip().startswith(MARK) else ""
 

@@ -20,14 +20,14 @@ log = logging.getLogger(__name__)
 FROM_PAGE = "x-studio"
 """A header that only our pages send. A browser lets no other site send it, so no other site can send us anything."""
 ITEM_FILES, VOTE_FILES = "/study/files/", "/study/votes/"
-"""Where the lead's pages send files: images as items of a study, and votes. The id of the study follows."""
+"""Paths for files of the lead's pages: images as items of a study, and votes. The id of the study follows."""
 RESTORED = "/study/restored"
-"""Where an exported study is sent to be restored."""
+"""Path for an exported study that is to be restored."""
 IMAGE_FILES = "/curate/files/"
 MODEL_FILE = "/evaluate/files/model"
-"""Where pages send an archive of images (`IMAGE_FILES`) and the file of a model (`MODEL_FILE`)."""
+"""Paths for an archive of images (`IMAGE_FILES`) and the file of a model (`MODEL_FILE`)."""
 LIKE_PICTURE = "/curate/like-picture"
-"""Where the gallery sends a picture to find similar images."""
+"""Path for a picture to which the gallery finds similar images."""
 _MB = 1_000_000
 
 
