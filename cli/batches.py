@@ -100,7 +100,7 @@ def run(service: BatchService, workspace: Workspace, options: argparse.Namespace
 def run_shard(options: argparse.Namespace) -> int:
     """Do one shard of the handed-out lots. Does not open the workspace's database."""
     if not options.batch.isdecimal():
-        raise UserError("A shard is told the number of its batch, which `batch hand-out` says, not its plan.")
+        raise UserError("A shard needs the number of its batch, as `batch hand-out` prints it, not its plan.")
     shard, of = options.shard
     workspace, line, pace = Path(options.workspace).expanduser().absolute(), ProgressLine(), list[tuple[Pace, int]]()
 

@@ -187,7 +187,7 @@ def _fetch_all(found: list[tuple[str, Found]], needed: int, line: ProgressLine) 
                 line.say(str(error))
                 failed += 1
             except (Cancelled, KeyboardInterrupt):
-                line.say("Stopped. What came is kept: the same command goes on from there.")
+                line.say("Stopped. Fetched parts are kept: run the same command to resume.")
                 raise
     line.clear()
     return failed

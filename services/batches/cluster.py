@@ -249,7 +249,7 @@ def _connected(workers: int | None, address: str) -> Any:
             raise UserError(f"{where}: {reason}") from error
     if not address and ray.util.get_node_ip_address() != "127.0.0.1":
         ray.shutdown()
-        raise UserError("This program was on a cluster before, and Ray would now listen on the network: start it anew.")
+        raise UserError("This program was on a cluster before, and Ray would now listen on the network: restart it.")
     return ray
 
 

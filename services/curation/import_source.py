@@ -162,7 +162,7 @@ class _Batches:
             self._report.refuse(example.name, reason)
             return False
         if example.source_sha and not _SHA.fullmatch(example.source_sha):
-            self._report.changed(example.name, "What it calls the SHA-256 of its source is none: it was left out.")
+            self._report.changed(example.name, "The SHA-256 of its source is not valid: it was left out.")
             example = replace(example, source_sha="")
         if example.sha not in self._held:
             self._waiting.append(example)
@@ -220,7 +220,7 @@ def _why_refused(example: Example) -> str:
         edits = [to_plain(edit) for edit in example.edits]
         metadata = json.dumps([example.caption, example.new_caption, edits, example.facts], allow_nan=False)
     except (ValueError, TypeError, RecursionError):
-        return "What is said of it holds infinity or no number (NaN), which JSON does not have: correct it."
+        return "Its metadata contains infinity or no number (NaN), which JSON cannot hold: correct it."
     if len(metadata) > MOST_SAID:
         return f"More is said of it than {MOST_SAID // 1000:,} kB: make that shorter."
     return ""

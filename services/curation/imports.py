@@ -225,7 +225,7 @@ class ImportService:
         try:
             message = work()
         except Cancelled:
-            state, message = "stopped", "The import was stopped: the same one again goes on with it."
+            state, message = "stopped", "The import was stopped: start the same import again to resume it."
         except UserError as error:
             state, message = "failed", str(error)
         except Exception as error:  # the waiting person must be told

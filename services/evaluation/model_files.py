@@ -119,4 +119,4 @@ def _unpack(file: Path, to: Path) -> None:
                 with archive.open(one) as packed, (to / PurePosixPath(one.filename).name).open("wb") as written:
                     shutil.copyfileobj(packed, written)
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:  # the middle ones: encrypted
-        raise UserError("The zip cannot be read: it is damaged or locked. Pack it anew.", field="file") from error
+        raise UserError("The zip cannot be read: it is damaged or locked. Pack it again.", field="file") from error

@@ -225,8 +225,8 @@ def _unsure_notes(entropy: Floats | None, read: Flags, segments: bool) -> list[s
         return []
     if entropy is None:
         return [
-            "How unsure the model is of each image is not known: the order stands beside random order alone, and not "
-            "beside those by entropy and DeepGini."
+            "The model's uncertainty on each image is not known: the order is compared with random order only, not "
+            "with those by entropy and DeepGini."
         ]
     return [
         f"Of {int(untold.sum()):,} test cases it is not known how unsure the model is, since an earlier version of the "
@@ -245,7 +245,7 @@ def _chance_valid(cases: Cases, score: Scored | str, passed: Floats, judged: boo
         return score.chance[cases.generated.row], "votes", sentence
     has_checks = np.isfinite(passed)
     if has_checks.any():
-        sentence = "The share of its checks that passed stands for how likely a test case is valid."
+        sentence = "The share of passed checks is used as the chance that a test case is valid."
         return np.where(has_checks, passed, 1.0), "checks", f"{score} {sentence}"
     return np.ones(len(passed)), "nothing", f"{score} All test cases are taken to be valid: they have no checks."
 

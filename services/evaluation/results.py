@@ -137,7 +137,7 @@ class Evaluation:
             counts = "its pixels count" if self.cases.view.kind == "segmentation" else "what shows it counts"
             self._notes.append(f"No class of the model is taken for {unmapped}: {counts} in no figure.")
         if not len(self.cases.controls):
-            none = "There are no reconstructions of these sources: what drawing alone does cannot be told."
+            none = "These sources have no reconstructions: the effect of drawing alone is not known."
             self._notes.append(none if (self.cases.way >= 0).any() else self.cases.without_control)
         # Some figures are calculated in parallel: most of the time is spent in numpy, which releases the lock.
         with without_blas_threads(), ThreadPoolExecutor(BESIDE, "figures") as self._beside:
@@ -366,9 +366,7 @@ class Evaluation:
         judged = judged_of(cases, self.votes)[known]
         votes = votes_on(cases.table.test_case[row], self.votes, self.studies)
         if not ((judged >= 0) | votes.undecided).any():
-            return None, [
-                "No study has judged an image of these test cases: how many of the faults are valid cannot be told."
-            ]
+            return None, ["No study has judged an image of these test cases: the number of valid faults is not known."]
         stratum, names = strata_of(cases, right == WRONG)
         study_names = few_names([f"“{one.title}”" for one in votes.studies])
         notes = [

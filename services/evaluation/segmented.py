@@ -38,12 +38,10 @@ AT_ONCE = 4096
 _Class = tuple[str, tuple[int, ...]]
 """A protected class: its name, and its places among the groups of a class map."""
 NOBODY = (
-    "Which masks demonstrably hold cannot be told: the profile names no segmenter that checks them, and the model that "
-    "is evaluated cannot vouch for itself."
+    "Which masks demonstrably hold is not known: the profile names no segmenter that checks them, and the evaluated "
+    "model cannot check itself."
 )
-ITSELF = (
-    "Which masks demonstrably hold cannot be told: this model is the one that checks them, and cannot vouch for itself."
-)
+ITSELF = "Which masks demonstrably hold is not known: this model is the one that checks them, and cannot check itself."
 
 
 @dataclass(frozen=True, eq=False)

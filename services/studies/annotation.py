@@ -251,7 +251,7 @@ class AnnotationService:
         if study.state == "draft":
             return self._without(study, worker, enrolment, "paused", "It has not started yet. Please come back later.")
         if study.state == "paused":
-            text = "Whoever leads it has paused it. Your place is kept; please come back later."
+            text = "The study lead has paused it. Your place is kept; please come back later."
             return self._without(study, worker, enrolment, "paused", text)
         if now.kind == "consent":
             return self._without(study, worker, enrolment, "consent", now.text)
@@ -393,7 +393,7 @@ class AnnotationService:
         if study.state == "closed":
             raise Over("This study is closed: it takes no more answers. Those that you have sent are kept.")
         if self._lost(assignment.item):
-            raise VoteRefused("full", "The picture of this item cannot be shown any more; go on with the next one.")
+            raise VoteRefused("full", "The picture of this item can no longer be shown. Please go on to the next.")
         now = self._standing(study, worker, enrolment)
         kind = assignment.item.kind
         if now.kind != (kind if kind in ("training", "quiz") else "may vote"):
@@ -442,15 +442,15 @@ class AnnotationService:
             return self._without(study, worker, enrolment, "waiting", text)
         if self._studies.assignments.without_picture(study.id) and self._progress(study, worker, enrolment)[1]:
             text = (
-                "The pictures of the last images cannot be shown right now. Whoever leads the study has been told: "
-                "this page looks again by itself."
+                "The pictures of the last images cannot be shown right now. The study lead has been informed. "
+                "This page checks again by itself."
             )
             return self._without(study, worker, enrolment, "waiting", text)
         judged = enrolment.items_seen + enrolment.controls_seen
         text = (
             f"You have judged {count_of(judged, 'image')}. There is no other one for you in this study."
             if judged
-            else "Every image has all the answers that it needs: there is none left for you."
+            else "Every image has all the answers that it needs: none is left for you."
         )
         return self._without(study, worker, enrolment, "done", text)
 

@@ -347,8 +347,8 @@ def restore_study(workspace: Workspace, file: Path | bytes) -> tuple[str, str]:
         messages.append("It is paused, and its invitation is closed.")
     if study.workers:
         messages.append(
-            "Codes, sign-ins and what concerns people of a panel are not in the file: annotators who go on need new "
-            "codes, people of a panel are taken for new ones, and its completion code and questions are to be set anew."
+            "Codes, sign-ins and panel data are not in the file. Annotators who go on need new codes, people of a "
+            "panel are taken for new ones, and the panel's completion code and questions must be set again."
         )
     return study_id, " ".join(messages)
 

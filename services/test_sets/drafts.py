@@ -471,7 +471,7 @@ def _split(
     if not any(shares.values()):
         raise UserError("Say how large the splits are, such as 0.8 for train and 0.2 for test.", field="train")
     if sent.keep:
-        for leak in _leaks(units, "Give the images one split, or part all anew without “keep”."):
+        for leak in _leaks(units, "Give the images one split, or split all again without “keep”."):
             raise UserError(leak.sentence)
     split_of = proposed(units, shares, sent.seed, sent.keep)
     labels: dict[str, dict[str, int]] = {}

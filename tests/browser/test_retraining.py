@@ -92,7 +92,7 @@ def test_begun_cancelled_gone_on_with_and_read(
     page.locator("#sides > summary").click()
     expect(page.locator("#sides")).to_contain_text("this finds all flips, crops of 5 % at each edge")
     time = page.locator("#retraining-time")
-    expect(time).to_contain_text("How long it takes cannot be told yet: this model was never trained here.")
+    expect(time).to_contain_text("The duration is not known yet: this model was never trained here.")
     ask(page, updates="a few")
     expect(page.locator("[data-problem=updates]")).to_contain_text("“updates” cannot be taken")
     ask(page)

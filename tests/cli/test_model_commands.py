@@ -135,7 +135,7 @@ def test_a_download_that_a_person_stops_goes_on_with_the_same_command(
 
     monkeypatch.setattr(model_commands, "Pace", Stopped)
     assert cli.main(["fetch", str(profile), "--yes"]) == 130
-    assert "Stopped. What came is kept: the same command goes on from there." in capsys.readouterr().err
+    assert "Stopped. Fetched parts are kept: run the same command to resume." in capsys.readouterr().err
     monkeypatch.setattr(model_commands, "Pace", Pace)
     assert cli.main(["fetch", str(profile), "--yes"]) == 0
     assert "2 MB to fetch" in capsys.readouterr().out

@@ -12,8 +12,8 @@ from evaluation.retraining.stored_training import KeptState
 from evaluation.retraining.training import TrainingRecipe
 
 CANNOT_TELL = (
-    "How long it takes cannot be told yet: this model was never trained here. The first updates tell it, and you can "
-    "cancel then without losing them."
+    "The duration is not known yet: this model was never trained here. The first updates show it, and you can cancel "
+    "then without losing them."
 )
 
 

@@ -663,7 +663,7 @@ def test_an_upload_can_be_stopped_and_only_one_goes_on(
     assert service.stop()
     held.go_on.set()
     stopped = ended(service)
-    assert stopped.state == "stopped" and "goes on with it" in stopped.message
+    assert stopped.state == "stopped" and "start the same import again" in stopped.message
     left = workspace.imports.all()[0]
     assert left.state == "unfinished" and 0 < left.images < 40
     service.import_upload(copy, "birds.zip")

@@ -243,7 +243,7 @@ def test_where_a_segmenter_does_not_tell_how_unsure_it_is_that_is_said(service: 
     none = np.full(len(unsure), np.nan)
     never = rank(found, None, None, NOT_JUDGED, none, (), 1000)
     assert [one.name for one in never.orders] == ["ours", "random"]
-    assert never.notes[-1].startswith("How unsure the model is of each image is not known")
+    assert never.notes[-1].startswith("The model's uncertainty on each image is not known")
     unsure[::2] = gini[::2] = np.nan
     half = rank(found, unsure, gini, NOT_JUDGED, none, (), 1000)
     assert half.known == never.known and len(half.orders) == 4, "what it says of them is known"

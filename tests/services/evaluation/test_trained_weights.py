@@ -91,7 +91,7 @@ def test_how_long_it_takes_is_told_by_the_speed_that_was_measured(
 ) -> None:
     asked = replace(QUICK, updates=4, seeds=2)
     unknown = retrainings.expected(asked)
-    assert unknown.seconds is None and "cannot be told yet: this model was never trained here" in unknown.words
+    assert unknown.seconds is None and "not known yet: this model was never trained here" in unknown.words
 
     def stop(what: str, done: int, total: int) -> None:
         if what.startswith("training") and done == 3:

@@ -158,7 +158,7 @@ def test_splits_that_leak_are_not_kept(workspace: Workspace) -> None:
     assert draft is not None
     one, other = (entry.image for entry in workspace.test_sets.entries(draft.number))
     workspace.test_sets.set_splits(draft.number, {one: "train", other: "test"})
-    with pytest.raises(UserError, match=r"would be in two splits.*part all anew"):
+    with pytest.raises(UserError, match=r"would be in two splits.*split all again"):
         drafts.split(SplitTestSet(test_set=set_id, test=1))
     drafts.split(SplitTestSet(test_set=set_id, test=1, keep=False))
     (unit,) = units_of(workspace.test_sets.entries(draft.number), {})

@@ -133,7 +133,7 @@ def test_no_vote_is_taken_on_a_picture_that_never_came(studio: Studio, one: Anno
         later.client.cookies = one.client.cookies
         assert later.client.get(f"/annotate/image/{step['assignment']['image']}").status_code == 409
         said = later.answer(step, status=409)
-        assert said["kind"] == "full" and "cannot be shown any more" in said["error"]
+        assert said["kind"] == "full" and "can no longer be shown" in said["error"]
         later.study = one.study
         assert later.next()["assignment"]["id"] != step["assignment"]["id"], "and the worker goes on"
     assert not studio.workspace.studies.data(study_id).votes
