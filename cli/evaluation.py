@@ -113,7 +113,7 @@ def _covered(repetitions: int) -> int:
 def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threading.Event) -> tuple[str, int]:
     """Return the report, and the number of unreadable images."""
     profile = load_profile(options.profile)
-    service = EvaluationService(profile, workspace, lambda wanted: None)  # who sits here says where images go
+    service = EvaluationService(profile, workspace, lambda wanted: None)  # the user decides where images go
     try:
         question = _asked(service, workspace, options)
         cases = service.cases(question.subject)

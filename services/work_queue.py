@@ -58,7 +58,7 @@ class WorkView:
 
     @property
     def active(self) -> bool:
-        """True while the work waits or runs."""
+        """Return True while the work waits or runs."""
         return self.state in ("waiting", "running")
 
 

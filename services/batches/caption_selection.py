@@ -70,7 +70,7 @@ class SharingReport:
     """Number of captions not drawn, by reason."""
 
     def sentences(self) -> tuple[str, ...]:
-        """The report in plain sentences."""
+        """Return the report in plain sentences."""
         least = None
         if self.least_share_of_a_word is not None:
             # Rounded up to three digits, so that a person who types it gets enough.

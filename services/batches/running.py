@@ -144,7 +144,7 @@ class BatchRuns:
         commands.add(ListBatches, lambda _: {"batches": [dict(facts_of(status)) for status in self.all()]})
         commands.add(ShowBatch, lambda asked: dict(details_facts(self.details(asked.batch))))
 
-    # Looking
+    # Queries
 
     def status(self, number: int) -> BatchStatus:
         """Return the status of a batch. Raises UserError for an unknown one."""
@@ -163,7 +163,7 @@ class BatchRuns:
         """Return all batches, the latest first."""
         return tuple(self.status(batch.id) for batch in self._ledger.all())
 
-    # Doing
+    # Commands
 
     @does
     def plan(self, sent: PlanBatch) -> WorkView:
@@ -252,7 +252,7 @@ class BatchRuns:
         if thread is not None:
             thread.join(seconds)
 
-    # How it is done
+    # Implementation
 
     def _done(self, sent: BatchCommand, act: Callable[[int], None]) -> dict[str, Any]:
         act(sent.batch)

@@ -189,7 +189,7 @@ class ImportService:
         if self._thread is not None:
             self._thread.join(seconds)
 
-    # Looking
+    # Queries
 
     def listed(self) -> dict[str, Any]:
         """Return the imports as plain data, with the progress of a running one and of the latest upload."""
@@ -213,7 +213,7 @@ class ImportService:
             "next": shown[-1][0] if len(page) > len(shown) else 0,
         }
 
-    # How it is done
+    # Implementation
 
     @does
     def put_into_set(self, sent: ImportIntoTestSet) -> dict[str, Any]:

@@ -7,11 +7,11 @@ source are compared more strictly: a small change may be all that makes a test c
 Measured with the embedded CLIP on 2,000 different scenes of the drawn world (`BETWEEN`): of 999,000 pairs, none is
 taken for a near-duplicate, while vectors alone take 12 pairs. Of 600 copies (JPEG of quality 60 or 85, 10 % brighter,
 scaled to three quarters and back, cut off by 4 of 256 pixels, with noise of 4 levels), all are found. Of other copies
-of 200 scenes, these are found: mirrored 98 %, JPEG of quality 30 94 %, shifted by 3 % 82 %, with a word across 68 %,
-cropped by 5 % at each edge 62 %, cropped by 10 % 5 %. Of pairs of scenes with the same things in the same light, 3 %
-are taken. Between images of one source (`WITHIN`), these are taken: differing in the weather 0.1 %, in the time of day
-none, in the colour of one thing 2.4 %, in the ground 6.5 % (little of it shows). Of the copies, all saved as JPEG or
-scaled are found, 99 % of those with noise, 95 % of the brighter ones, 54 % of those cut off.
+of 200 scenes, these shares are found: mirrored 98 %; as JPEG of quality 30: 94 %; shifted by 3 %: 82 %; with a word
+across: 68 %; cropped by 5 % at each edge: 62 %; cropped by 10 %: 5 %. Of pairs of scenes with the same things in the
+same light, 3 % are taken. Between images of one source (`WITHIN`), these shares are taken: other weather 0.1 %, other
+time of day none, one thing in another colour 2.4 %, other ground 6.5 % (little of it shows). Of the copies, all saved
+as JPEG or scaled are found, 99 % of those with noise, 95 % of the brighter ones, 54 % of those cut off.
 """
 
 from __future__ import annotations

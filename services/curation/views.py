@@ -99,7 +99,7 @@ class View:
 
     @staticmethod
     def read(text: str) -> View:
-        """Inverse of `address`. Raises UserError."""
+        """Return the view of an address, the inverse of `address`. Raises UserError."""
         return View.of(pairs_of(text))
 
     @staticmethod

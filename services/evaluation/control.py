@@ -84,7 +84,7 @@ class ControlSets:
 
         return self.work.begin(DRAWING, about, work)
 
-    # How it is done
+    # Implementation
 
     def _require(self, cases: Cases) -> None:
         """Raise UserError if nothing can be drawn, with the reason."""

@@ -118,5 +118,5 @@ def _unpack(file: Path, to: Path) -> None:
             for one in members_to_unpack:
                 with archive.open(one) as packed, (to / PurePosixPath(one.filename).name).open("wb") as written:
                     shutil.copyfileobj(packed, written)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:  # the middle ones: encrypted
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:  # the middle two: encrypted
         raise UserError("The zip cannot be read: it is damaged or locked. Pack it again.", field="file") from error

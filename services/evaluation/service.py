@@ -165,7 +165,7 @@ class EvaluationService:
             key = (repr(subject), self._workspace.saved())
             return self._cases.once(key, lambda: read_cases(self._workspace, subject))
 
-    # Asking a model
+    # Questions to a model
 
     def asked(self, sent: acts.OnModel) -> EvaluationQuestion:
         """Return the question of a command. Raises UserError for an unknown model."""
@@ -326,7 +326,7 @@ class EvaluationService:
         result = self.result(asked)
         return draft_study(self._workspace, result, plan_study(result, judged), self._stored(asked.model).key, create)
 
-    # How it is done
+    # Implementation
 
     def result(self, asked: EvaluationQuestion) -> EvaluationResult:
         """Return the figures with the columns behind them. Raises UserError as `evaluate`."""

@@ -173,7 +173,7 @@ def file_stem(run: Run, case: StoredTestCase) -> str:
 
 
 def accepted_of(run: Run) -> tuple[StoredTestCase, ...]:
-    """The accepted test cases of a run, oldest first."""
+    """Return the accepted test cases of a run, oldest first."""
     return tuple(case for case in run.test_cases if case.review is not None and case.review.verdict == "accepted")
 
 

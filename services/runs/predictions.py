@@ -349,7 +349,7 @@ class PredictionService:
     def _model(self, chosen: UnderTestSettings, model: str) -> _Loaded:
         # Only the worker thread calls this. Models may be large: one under test is held, and the one that checks.
         loaded = self._models.get(model)
-        if loaded is not None and loaded.key == self.key_of(chosen):  # else an evaluation has found another one there
+        if loaded is not None and loaded.key == self.key_of(chosen):  # else an evaluation has loaded another one
             return loaded
         checker = self._profile.checks.own_segmenter()
         stays = model_key(checker) if checker is not None else ""

@@ -189,7 +189,7 @@ class RunState:
 
     @property
     def active(self) -> bool:
-        """True while a job works on the run or waits for it."""
+        """Return True while a job works on the run or waits for it."""
         return self.job is not None and self.job.active
 
     @property

@@ -272,7 +272,7 @@ class Retrainings:
         self._workspace.retrainings.keep(kept_under(asked.asked), asked.digest, stored.id, to_plain(result))
         return result
 
-    # How it is done
+    # Implementation
 
     def _require(self, sent: RetrainingQuestion) -> Cases:
         """Raise UserError if nothing can be trained."""
