@@ -334,7 +334,7 @@ async def perform_awaited(
         if not command.looks:
             await run_in_threadpool(tokens.log, token.name, sent)
         if not await run_in_threadpool(tokens.holds, token.id):
-            raise NotAllowed("The token has ended or was withdrawn meanwhile.")
+            raise NotAllowed("The token ended or was withdrawn before the answer: ask the lead for another one.")
     return done
 
 
@@ -383,7 +383,7 @@ async def watching(
             wait = max(SAY_SECONDS, often) if view == last_view else max(LOOK_SECONDS, often)
             if last_view is None or _step(view) != _step(last_view) or now >= sent_at + wait:
                 if token is not None and not await run_in_threadpool(services.tokens.holds, token.id):
-                    raise NotAllowed("The token has ended or was withdrawn: the job goes on without being watched.")
+                    raise NotAllowed("The token has ended or was withdrawn. The job continues, but is not watched.")
                 yield job_facts(view)
                 last_view, sent_at = view, now
             if not view.active:

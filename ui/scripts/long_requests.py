@@ -117,7 +117,7 @@ async def zip_of(asked: DownloadTestSet, exports: SetExports, waiter: Waiter) ->
                 asked_again = True  # the caller will ask again
                 return {"state": view.state, "done": view.done, "total": view.total}
             if not await waiter.listens():
-                raise UserError("Nobody waits for this export any more.")
+                raise UserError("The caller has left, so the export was not sent: ask for it again.")
             await asyncio.sleep(LOOK_SECONDS)
             view = exports.view(view.id)
         if view.state == "cancelled":

@@ -65,7 +65,7 @@ _CLOSED = re.compile(
 _UPLOAD = "/gradio_api/upload"
 MCP = "/gradio_api/mcp"
 """Path for agents' posts. Every other path that Gradio serves below it is refused."""
-_NO_TOKEN = "This token is none of this studio, has ended, or was withdrawn: ask the lead for another one."
+_NO_TOKEN = "Unknown, expired or withdrawn token: ask the lead for another one."
 _OF_GRADIO = "/"
 """The one page of Gradio. All others show text from strangers, and run only the scripts that the studio serves."""
 _HEADERS = (

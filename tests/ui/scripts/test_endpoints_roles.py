@@ -460,7 +460,7 @@ def test_a_token_that_is_withdrawn_while_it_watches_leaves_the_job_at_work(locke
         watching = client.submit(job=job, api_name="/watch_job")
         assert next(iter(watching))["state"] in ("waiting", "running")
         studio.commands.send("withdraw-token", {"token": made.token.id})
-        with pytest.raises(AppError, match="goes on without being watched"):
+        with pytest.raises(AppError, match="continues, but is not watched"):
             watching.result()
         generator.let_all()
         until(lambda: not studio.jobs.active())

@@ -405,7 +405,7 @@ def test_a_token_that_is_withdrawn_while_it_watches_leaves_the_job_at_work(
     with held_drawing(studio) as generator:
         job = told(url, "generate", shown(made.text), run=run)["job"]["job"]
         ended = asked(url, lambda session: session.call_tool("watch_job", {"job": job}), shown(made.text))
-        assert ended.isError and "goes on without being watched" in ended.structuredContent["error"]
+        assert ended.isError and "continues, but is not watched" in ended.structuredContent["error"]
         generator.let_all()
         until(lambda: not studio.jobs.active())
     assert len(studio.workspace.runs.get(run).test_cases) == 4
