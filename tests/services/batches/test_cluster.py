@@ -161,7 +161,7 @@ with on_ray(2):
 def test_when_all_of_ray_is_killed_the_next_run_goes_on(tmp_path: Path) -> None:
     plan, workspace = plan_of(tmp_path, 16), tmp_path / "killed"
     command = [sys.executable, "-c", IN_ANOTHER_PROCESS, str(plan), str(workspace)]
-    soon = os.environ | {"RAY_gcs_rpc_server_reconnect_timeout_s": "5"}  # it gives up the cluster after a minute
+    soon = os.environ | {"RAY_NUM_REDIS_GET_RETRIES": "2"}  # it gives up the cluster after a minute
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=soon) as driver:
         assert driver.stdin is not None and driver.stdout is not None
         assert "drawing" in driver.stdout.readline()
@@ -217,7 +217,8 @@ def test_workers_that_end_one_after_another_end_the_run_in_a_sentence(tmp_path: 
 
 def test_a_stranger_with_another_token_is_not_let_in(two_nodes: str) -> None:
     script = f"from services.batches.cluster import on_ray\nwith on_ray(address={two_nodes!r}): print('in')"
-    other = os.environ | {"RAY_AUTH_TOKEN": "0" * 64}
+    # Ray tries twenty times, a second apart. A cluster that lets strangers in does so at the first.
+    other = os.environ | {"RAY_AUTH_TOKEN": "0" * 64, "RAY_NUM_REDIS_GET_RETRIES": "2"}
     asked = subprocess.run([sys.executable, "-c", script], env=other, capture_output=True, text=True)
     assert asked.returncode and "in" not in asked.stdout.split()
     assert "No cluster answers" in asked.stderr, asked.stderr
