@@ -102,7 +102,7 @@ def test_the_score_is_mended_by_the_votes() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("telling", [0.0, 0.8])
+@pytest.mark.parametrize("telling", [pytest.param(0.0, marks=pytest.mark.soak), 0.8])
 def test_intervals_hold_what_is_true_whatever_the_score_knows(telling: float) -> None:
     chance = np.random.default_rng(11)
     held_true, widths = np.zeros(3), np.zeros(2)
@@ -334,7 +334,10 @@ _CREWS = ("2 of 5 always say yes, with control items", "hard invalid images", "o
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("names", "repetitions"), [(_EASY, 50), (_CREWS, 8)], ids=["samples", "crews"])
+@pytest.mark.parametrize(
+    ("names", "repetitions"),
+    [pytest.param(_EASY, 50, id="samples"), pytest.param(_CREWS, 8, marks=pytest.mark.soak, id="crews")],
+)
 def test_intervals_hold_what_is_true_where_it_is_hard(names: tuple[str, ...], repetitions: int) -> None:
     """A short form of `python -m evaluation coverage`. Measured before: 41.7, 77.7 and 88 % of the random studies, and
     25, 40 and 87 % of those with workers who err together. The bound is what chance leaves of 95 %.
