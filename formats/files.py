@@ -499,7 +499,7 @@ def _members(archive: tarfile.TarFile, what: str, report: Report) -> Iterable[ta
     try:
         for member in archive:
             yield member
-            archive.members.clear()  # or it keeps two kilobytes of each
+            archive.members.clear()  # type: ignore[attr-defined]  # or it keeps two kilobytes of each
     except (*BROKEN_ARCHIVE, tarfile.TarError):
         report.refuse(what, "The archive is damaged or cut short: what comes before that place was read.")
 
