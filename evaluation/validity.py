@@ -169,22 +169,22 @@ def validity_effect(
     weighing: Weighing = "source",
 ) -> ValidityEffect:
     """Return all figures. `strata` are their names, and `weighing` is the unit of equal weight."""
-    asked = held.asked
+    voted = held.asked
     rows = tuple(_row(name, held.stratum == number, held) for number, name in enumerate(strata))
-    missing = tuple(row.name for place, row in enumerate(rows) if row.images and not asked[held.stratum == place].any())
+    missing = tuple(row.name for place, row in enumerate(rows) if row.images and not voted[held.stratum == place].any())
     table = _Table(held, len(strata), weighing)
     drawn = _Draws(table, seed, resamples)
     against = contradiction_of(held)
     why = against
-    if not why and held.wrong.any() and not (asked & held.wrong).any():
-        why = "no wrong image was judged" if asked.any() else "nobody judged an image yet"
+    if not why and held.wrong.any() and not (voted & held.wrong).any():
+        why = "no wrong image was judged" if voted.any() else "nobody judged an image yet"
     sources, n = len(table.sources), len(held)
     measured = _figure(table.wrong_share, drawn.wrong, drawn.wrong, n, sources)
     none = Figure(None, n=n, why=why)
     least, most = (Figure(one, n=n, sources=sources, why=_BOUND) for one in table.bounds)
     discarded = int(held.without_consensus.sum())
-    share = discarded / int(asked.sum()) if asked.any() else None
-    undecided = Figure(share, n=int(asked.sum()), why=_OF_JUDGED if asked.any() else "nobody judged an image yet")
+    share = discarded / int(voted.sum()) if voted.any() else None
+    undecided = Figure(share, n=int(voted.sum()), why=_OF_JUDGED if voted.any() else "nobody judged an image yet")
     effect = ValidityEffect(
         *(measured, none, none, none, none, least, most, undecided, None),
         *(int(held.decided.sum()), discarded, None if held.ballots is None else held.ballots.controls),
@@ -192,7 +192,7 @@ def validity_effect(
         contradiction=against,
     )
     if why:
-        if against or not asked.any():
+        if against or not voted.any():
             return effect
         return replace(effect, by_strata=_bounds(drawn.low, drawn.high, n, sources, why))
     wrong_unknown, right_unknown = (_not_known(table, strata, wrong) for wrong in (1, 0))

@@ -72,7 +72,7 @@ class Look:
 
     @staticmethod
     def of(query: Mapping[str, str]) -> Look:
-        """Parse the query of an address. Invalid values count as absent; the filter of images is not affected."""
+        """Parse the query of an address. Invalid values count as absent, since none of them leaves anything out."""
         by: Any = query.get("by", "")
         return Look(
             grid=GRIDS[1] if query.get("table") == "weather" else GRIDS[0],

@@ -60,7 +60,7 @@ def explained(check: Check) -> str:
 
 
 def _figure(check: Check) -> tuple[str, str]:
-    """Return such as ("0.82", ", from 0.60"), or words if there is no figure."""
+    """Return a figure and its threshold, such as "0.82" and ", from 0.60", or words if it has no figure."""
     if check.value is None:
         return "cannot tell" if check.passed is None else "", ""
     requirement = "" if check.threshold is None else f", from {_rounded(check, check.threshold)}"

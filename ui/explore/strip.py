@@ -114,7 +114,7 @@ def strip(state: RunState, held: Strip, shown: StoredTestCase, comparison: Model
 
 
 def _count(held: Strip, task: Task) -> str:
-    """Return such as: 6 results, 3 accepted, 1 rejected."""
+    """Return a summary such as: 6 results, 3 accepted, 1 rejected."""
     words = [count_of(len(held.all), "result")]
     ours = [case for case in held.all if case.task == task]
     for verdict in ("accepted", "rejected"):

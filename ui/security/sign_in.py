@@ -1,4 +1,4 @@
-"""The lead's sign-in: a page with one field, which works without script, and the sign-out. The guard links it."""
+"""The lead's sign-in: a page with one field, which works without script, and the sign-out. The guard asks for it."""
 
 from __future__ import annotations
 
