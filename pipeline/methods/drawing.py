@@ -136,6 +136,7 @@ class DrawingMethod(ABC, Generic[R]):
         self, prepared: Sequence[R], images: Sequence[CaseRequest], size: int, on_step: OnStep
     ) -> Sequence[Callable[[], TestCase]]:
         start = time.monotonic()
+        # A prompt names only protected classes that the mask shows: a generator would draw those that the source lacks.
         held = {id(one): in_mask(one.source.mask, one.source.task) for one in prepared}
         wanted = [
             self._request(source, self._prompt(source, image.counterfactual, held[id(source)]), image)

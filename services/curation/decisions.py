@@ -243,6 +243,7 @@ class CurationDecisions:
     def _repeat(self, session: int) -> int:
         """Return the image to repeat now, 0 for none; drawn by the session and its number of decisions."""
         state = self._decisions.session(session)
+        # Drawn from the session's numbers: the choice of repeats needs no storage and survives a restart.
         fate = random.Random(f"{state.id} {state.decisions}")
         if fate.random() >= state.repeats:
             return 0
