@@ -303,9 +303,9 @@ def replies(folder: Path, device: str, tiny: bool, times: int) -> Iterator[Speed
         eight, nine = operations_of(partial(reply, name, 8)), operations_of(partial(reply, name, 9))
         operations += many * (eight + (tokens - 8) * (nine - eight))
     out = sum(tokens * many for _, tokens, many in stages)
-    given = sum(len(chat._encode(chat.chat(written[name]))) * many for name, _, many in stages)
+    tokens_read = sum(len(chat._encode(chat.chat(written[name]))) * many for name, _, many in stages)
     calls = sum(many for _, _, many in stages)
-    what = f"the language stages of an image: {calls} calls, {given} tokens read and {out} written, batch 1"
+    what = f"the language stages of an image: {calls} calls, {tokens_read} tokens read and {out} written, batch 1"
     yield Speed(
         what, f"{device}, {_short(chat._model.dtype)}", 1, seconds, operations, out * _bytes_of(chat._model), most()
     )

@@ -46,7 +46,7 @@ def answers_of(
     place = np.arange(len(label)) if rows is None else rows
     right = mapping.members[label, likeliest]
     answer = np.where(right, label, mapping.label_of_class[likeliest])
-    true, named = (_of_labels(mapping, probabilities, place, wanted) for wanted in (label, answer))
+    true, named = (_of_labels(mapping, probabilities, place, number) for number in (label, answer))
     probability = probabilities[place, likeliest].astype(np.float64)
     confidence = np.minimum(np.where(answer >= 0, named, probability), 1.0)
     mapped = np.array([len(one.classes) > 0 for one in mapping.labels], bool)

@@ -157,9 +157,9 @@ class ClassMap:
         for number, one in enumerate(self.labels):
             if one.classes:
                 labels, classes = {number}, set(one.classes)
-                for held in [group for group in groups if group[1] & classes]:
-                    groups.remove(held)
-                    labels, classes = labels | held[0], classes | held[1]
+                for overlapping in [group for group in groups if group[1] & classes]:
+                    groups.remove(overlapping)
+                    labels, classes = labels | overlapping[0], classes | overlapping[1]
                 groups.append((labels, classes))
         return tuple(sorted(tuple(sorted(labels)) for labels, _ in groups))
 

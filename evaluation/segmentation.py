@@ -171,7 +171,7 @@ def segmentation_effect(
     weighed = {name: weights(name) for name in sets}
     of_source = cases_of[both].astype(np.float64) if weighing == "case" else np.ones(len(both))
     means = means_of_overlaps(
-        [_by_source(source, held, weighed[name], both) for name, (source, held) in sets.items()], of_source
+        [_by_source(source, values, weighed[name], both) for name, (source, values) in sets.items()], of_source
     )
     place = {name: at for at, name in enumerate(sets)}
 
@@ -335,10 +335,10 @@ def loss_effect(
     numbers: dict[str, list[int]] = {}
     for place, name in enumerate(names):
         counts = numbers.setdefault(name, [0, 0, 0, 0])
-        for at, held in ((0, generated), (2, reconstructed)):
-            if held is not None:
-                counts[at] += int(held.could[:, place].sum())
-                counts[at + 1] += int(held.lost[:, place].sum())
+        for at, result in ((0, generated), (2, reconstructed)):
+            if result is not None:
+                counts[at] += int(result.could[:, place].sum())
+                counts[at + 1] += int(result.lost[:, place].sum())
     classes = [LostClass(name, *counts) for name, counts in numbers.items()]
     return LossEffect(
         sources=whole.sources,

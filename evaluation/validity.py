@@ -257,8 +257,8 @@ def _listed(names: Sequence[str], most: int = 3) -> str:
 
 
 def _row(name: str, own: Flags, held: Judged) -> StratumRow:
-    asked, good = int((own & held.decided).sum()), int((own & held.valid).sum())
-    return StratumRow(name, int(own.sum()), asked, good, good / asked if asked else None)
+    judged, good = int((own & held.decided).sum()), int((own & held.valid).sum())
+    return StratumRow(name, int(own.sum()), judged, good, good / judged if judged else None)
 
 
 class _Table:
@@ -278,9 +278,9 @@ class _Table:
         """The weight of each image: its share of its source's weight."""
         self.cell = 2 * held.stratum + held.wrong
         cells = 2 * strata
-        asked = held.asked
+        voted = held.asked
         inside = np.ones(len(held), bool) if held.outside is None else ~held.outside
-        images, judged = (np.bincount(self.cell[one], minlength=cells) for one in (inside, asked))
+        images, judged = (np.bincount(self.cell[one], minlength=cells) for one in (inside, voted))
         self.pool, self.raised = np.full(cells, -1), np.ones(cells)
         pools = list[bool]()
         for wrong in (True, False):
@@ -297,7 +297,7 @@ class _Table:
             images = np.bincount(self.cell, minlength=2 * cells)
         self.unknown = (self.pool < 0) & (images > 0)
         """For each cell, True if its share of valid images is unknown."""
-        self.asked = np.flatnonzero(asked & (self.pool[self.cell] >= 0))
+        self.asked = np.flatnonzero(voted & (self.pool[self.cell] >= 0))
         self.asked_pool = self.pool[self.cell[self.asked]]
         self.asked_weight = self.weight[self.asked] * self.raised[self.cell[self.asked]]
         self.score = np.zeros(len(held)) if held.score is None else held.score
@@ -329,13 +329,13 @@ class _Table:
     @cached_property
     def states(self) -> NDArray[np.int8]:
         """Draws of the state of each judged image, (draws, judged): a single one if each consensus is the truth."""
-        held = self.held
-        known = np.where(held.valid, VALID, np.where(held.decided, 0, HARD))[self.asked]
-        if held.ballots is None or not held.ballots.telling:
+        judged = self.held
+        known = np.where(judged.valid, VALID, np.where(judged.decided, 0, HARD))[self.asked]
+        if judged.ballots is None or not judged.ballots.telling:
             return known[None].astype(np.int8)
-        voted = np.isin(self.asked, held.ballots.image)
-        settled = ~voted if held.adjudicated is None else ~voted | held.adjudicated[self.asked]
-        return drawn_states(held.ballots, self.asked, self.asked_pool, np.where(settled, known, -1))
+        voted = np.isin(self.asked, judged.ballots.image)
+        settled = ~voted if judged.adjudicated is None else ~voted | judged.adjudicated[self.asked]
+        return drawn_states(judged.ballots, self.asked, self.asked_pool, np.where(settled, known, -1))
 
     @cached_property
     def chance_valid(self) -> Floats:

@@ -200,8 +200,8 @@ def _from_file(wanted: UnderTestSettings) -> Network:
     named = wanted.name or header.get("architecture", "")
     if not named:
         raise UserError(f"{file.name} does not say its architecture: name it, such as resnet18.")
-    given = classes_given(wanted)
-    classes = given or listed(header, "classes")
+    typed = classes_given(wanted)
+    classes = typed or listed(header, "classes")
     if not classes:
         raise UserError(f"{file.name} does not say its classes: give their names in order, with commas between.")
     name, remarks = _chosen_library(named, header.get(PREPARED_BY, ""), state, len(classes))
@@ -215,7 +215,7 @@ def _from_file(wanted: UnderTestSettings) -> Network:
             "architecture that it was trained as, and its classes; of an architecture of your own take an ONNX file."
         ) from error
     shown, prepare = _prepared(name, net, kind, header, wanted, file.name)
-    shown = _told(shown, GIVEN if given else "the file", classes, *remarks)
+    shown = _told(shown, GIVEN if typed else "the file", classes, *remarks)
     return Network(net, ModelIdentity(name, weights, kind, shown, tuple(classes)), prepare)
 
 
@@ -278,14 +278,14 @@ def _prepared(
     squeezed into its size.
     """
     library = header.get(PREPARED_BY, "")
-    given = [one for one in ("size", "mean", "std") if getattr(wanted, one)]
+    typed = [one for one in ("size", "mean", "std") if getattr(wanted, one)]
     plain = name.partition(":")[2] or name
     known = library == "torchvision" and plain in torchvision_names()
     known |= library == "timm" and hasattr(net, "pretrained_cfg")
-    if known and given:
+    if known and typed:
         raise UserError(
-            f"{called} says that {library} prepares its images, as it did in its training: leave {given[0]} out.",
-            field=given[0],
+            f"{called} says that {library} prepares its images, as it did in its training: leave {typed[0]} out.",
+            field=typed[0],
         )
     if known and library == "torchvision":
         from torchvision import models

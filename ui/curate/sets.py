@@ -75,8 +75,8 @@ def _add_pages(app: FastAPI, services: TestSetServices) -> None:
     def all_sets(request: Request) -> Response:
         sets = services.stored.all()
         labels = {
-            held.id: len({count.label for count in services.stored.counts(shown_version(held).number)} - {""})
-            for held in sets
+            test_set.id: len({count.label for count in services.stored.counts(shown_version(test_set).number)} - {""})
+            for test_set in sets
         }
         return HTMLResponse(list_page(sets, labels, signed_in(request)), headers=FRESH)
 
@@ -129,12 +129,12 @@ def _add_fetched(app: FastAPI, services: TestSetServices) -> None:
             lambda: {
                 "sets": [
                     {
-                        "id": held.id,
-                        "name": held.name,
-                        "draft": held.draft is not None,
-                        "images": shown_version(held).entries,
+                        "id": test_set.id,
+                        "name": test_set.name,
+                        "draft": test_set.draft is not None,
+                        "images": shown_version(test_set).entries,
                     }
-                    for held in services.stored.all()
+                    for test_set in services.stored.all()
                 ]
             }
         )
