@@ -1,7 +1,7 @@
-"""Simulated annotators who err as people do: on hard images together, and some of them always towards yes.
+"""Simulated annotators who err as people do: together on hard images, and some always towards yes.
 
-They behave as those of `study.simulate` do, but vote here and not over HTTP; control items and the rule of consensus
-are those of every study. What they vote on is the truth that the drawn world knows.
+They behave like those of `study.simulate`, but vote here and not over HTTP. Control items and the consensus rule are
+those of every study. They vote on the truth that the drawn world knows.
 """
 
 from __future__ import annotations
@@ -21,55 +21,53 @@ from study.behaviour import Behaviour, judge
 from study.control_items import judge as reason_to_exclude
 
 VOTES, CONSENSUS = 5, 4
-"""As in the paper: five votes an image, of which four are equal, or the image is discarded."""
+"""Votes per image, and equal votes needed, as in the paper. An image without consensus is discarded."""
 CREW = (
     *(Behaviour(accuracy=0.95),) * 6,
     *(Behaviour(accuracy=0.85),) * 3,
     *(Behaviour(accuracy=0.9, bias=0.6),) * 3,
 )
-"""Careful ones, hasty ones, and yes-sayers."""
+"""Careful workers, hasty workers, and yes-sayers."""
 HARD_VALID, HARD_BROKEN, FOOLED = 0.05, 0.35, 0.75
-"""Shares of the valid and of the broken images that are hard; on one of those, how often any worker says yes unseen."""
-CONTROLS = 8
-"""Control items that each worker answers first, half of them valid. None is hard: a study makes them so that they are
-right or wrong for certain.
+"""Shares of the valid and of the broken images that are hard; probability that a worker says yes unseen to a hard one.
 """
+CONTROLS = 8
+"""Number of control items that each worker answers first, half of them valid. None is hard: studies make them so that
+they are right or wrong for certain."""
 QUESTION = Question("valid", "Is this image a valid test case?", "yes-no", valid=("yes",))
 _NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
 class Votes:
-    """What became of the votes on some images."""
+    """Outcome of the votes on some images."""
 
     votes_for: NDArray[np.int64]
-    """Of how many votes each image is valid."""
+    """Number of votes for valid, for each image."""
     votes: NDArray[np.int64]
-    """How many it has: 0 where they did not agree, and were discarded."""
+    """Number of votes for each image. 0 if it had no consensus and was discarded."""
     ballots: Ballots | None
-    """Single votes, with the place of each image, and answers to control items; None of people who never err."""
+    """Single votes, with the index of each image, and answers to control items. None for people who never err."""
 
     @property
     def known(self) -> NDArray[np.bool_]:
-        """Where they agreed."""
+        """True for images with a consensus."""
         return self.votes > 0
 
     @property
     def valid(self) -> NDArray[np.bool_]:
-        """Where they agreed that the image is valid."""
+        """True for images with the consensus that they are valid."""
         return self.known & (2 * self.votes_for > self.votes)
 
 
 def hard_images(valid: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which images are hard: always the same ones of the same images, whoever votes."""
+    """Return True for hard images. The choice depends on the images alone, not on the voters."""
     share = np.where(valid, HARD_VALID, HARD_BROKEN)
     return np.asarray(np.random.default_rng(0).random(len(valid)) < share)
 
 
 def vote(valid: NDArray[np.bool_], hard: NDArray[np.bool_], seed: int) -> Votes:
-    """The votes of five of the `CREW` on each of some images, of which it is known whether they are `valid`, and which
-    ones are `hard`.
-    """
+    """Return the votes of five of the `CREW` on each image. `valid` holds the truth, `hard` marks the hard images."""
     chance = random.Random(f"votes {seed}")
     answers = control_answers(chance)
     crew = kept_workers(answers)
@@ -90,18 +88,18 @@ def vote(valid: NDArray[np.bool_], hard: NDArray[np.bool_], seed: int) -> Votes:
 
 
 def flawless(valid: NDArray[np.bool_]) -> Votes:
-    """Votes of people who never err: what an interval can do where sampling is all that is uncertain."""
+    """Return votes of people who never err, which show an interval with sampling as its only uncertainty."""
     return Votes(np.where(valid, VOTES, 0).astype(np.int64), np.full(len(valid), VOTES, np.int64), None)
 
 
 def control_answers(chance: random.Random) -> list[list[bool]]:
-    """Whether each worker of the `CREW` says yes to each control item; those with an odd number are valid."""
+    """Return each worker's answers to the control items, True for yes. Items with an odd number are valid."""
     return [[_says_yes(worker, bool(number % 2), chance) for number in range(CONTROLS)] for worker in CREW]
 
 
 def kept_workers(answers: Sequence[Sequence[bool]]) -> list[int]:
-    """The workers whom their control items let stay, by the rule of a study; all of them if too few to vote would be
-    left.
+    """Return the workers whom the rule of a study keeps by their control items. All workers if too few to vote would
+    remain.
     """
     policy = ControlPolicy()
     right = [sum(yes == bool(number % 2) for number, yes in enumerate(own)) for own in answers]
@@ -115,7 +113,7 @@ def _says_yes(worker: Behaviour, true: bool, chance: random.Random) -> bool:
 
 
 def crew_in_words() -> str:
-    """Who they are."""
+    """Describe the crew in a sentence."""
     careful, hasty, yes = CREW[0], CREW[6], CREW[-1]
     return (
         f"{len(CREW)} simulated annotators: {CREW.count(careful)} who are right {100 * careful.accuracy:.0f} % of the "

@@ -1,4 +1,4 @@
-"""RQ2: where the models under test break, how much of that the edits do, and whether it is where it was planted."""
+"""RQ2: failures of the models under test, the part that the edits cause, and whether they are where they were planted."""
 
 from __future__ import annotations
 
@@ -22,58 +22,58 @@ from experiments.paper.world import LEFT_OUT, LEFT_OUT_TYPES, SPLIT, TAUGHT_WRON
 
 @dataclass(frozen=True)
 class TypeRow:
-    """One edit type. Figures of a classifier are errors, those of a segmenter mIoU; shares, 0 to 1."""
+    """Row of one edit type. Figures of a classifier are errors, those of a segmenter mIoU; shares, 0 to 1."""
 
     name: str
     cases: int
     left_out: bool
-    """Whether it brings about what was left out of the training."""
+    """True if this edit type brings in conditions that were left out of training."""
     generated: Figure
     excess: Figure
-    """Beyond reconstruction."""
+    """Figure beyond that of the reconstruction."""
 
 
 @dataclass(frozen=True)
 class Breaking:
-    """All of RQ2 for one family; only one of the first two is there."""
+    """Results of RQ2 for one family. Only one of `classifier` and `segmenter` is set."""
 
     family: Family
     classifier: Effectiveness | None
     segmenter: SegmentationEffect | None
     errors: tuple[Figure, Figure]
-    """On originals and on reconstructions; of a segmenter the share of wrong pixels."""
+    """Error on originals and on reconstructions; for a segmenter the share of wrong pixels."""
     types: tuple[TypeRow, ...]
-    """The weakest first."""
+    """Edit types, the weakest first."""
     by_word: tuple[SensitivityRow, ...]
-    """By what an edit brings in: the change of the probability of the true class, or of the share of right pixels,
-    beside the reconstruction."""
+    """Change of the probability of the true class, or of the share of right pixels, against the reconstruction, by the
+    word that an edit brings in."""
     by_thing: tuple[SensitivityRow, ...]
-    """The same by word and class, such as "red bird"; of a segmenter by word alone."""
+    """Change by word and class, such as "red bird"; for a segmenter by word alone."""
 
     @property
     def taught_wrong(self) -> tuple[str, ...]:
-        """The names in `by_thing` of what the training teaches wrongly."""
+        """Names in `by_thing` of the things that the training teaches wrongly."""
         return tuple(thing(one.word, one.label if self.classifier else "") for one in TAUGHT_WRONG[self.family])
 
     @property
     def left_out_named(self) -> Figure:
-        """The share of the left-out conditions that are named: that hurt, as sure as the whole table can be."""
+        """Share of the left-out conditions named as harmful, with the certainty of the whole table."""
         return _named(self.by_word, LEFT_OUT)
 
     @property
     def others_named(self) -> Figure:
-        """The same of all other words."""
+        """Share of all other words named as harmful."""
         planted = {*LEFT_OUT, *self.taught_wrong}
         return _named(self.by_word, [row.name for row in self.by_word if row.name not in planted])
 
     @property
     def taught_wrong_named(self) -> Figure:
-        """The same of the things that are taught wrongly."""
+        """Share of the wrongly taught things named as harmful."""
         return _named(self.by_thing, self.taught_wrong)
 
     @property
     def other_things_named(self) -> Figure:
-        """The same of all other things under a condition that is not left out."""
+        """Share named as harmful of all other things under a condition that is not left out."""
         names = [row.name for row in self.by_thing if not row.name.startswith(LEFT_OUT)]
         return _named(self.by_thing, [name for name in names if name not in self.taught_wrong])
 
@@ -83,12 +83,12 @@ def _named(rows: Sequence[SensitivityRow], wanted: Sequence[str]) -> Figure:
 
 
 def thing(word: str, label: str) -> str:
-    """A class with a word, as a table names it."""
+    """Return the name of a class with a word in a table."""
     return f"{word} {label}".strip()
 
 
 def breaking(found: Read) -> Breaking:
-    """All of it."""
+    """Measure where the model under test of a family fails."""
     return _classifier(found) if found.family == "object" else _segmenter(found)
 
 
@@ -141,7 +141,9 @@ def _segmenter(found: Read) -> Breaking:
 
 
 def by_name(changes: Changes, names: Sequence[Sequence[str]]) -> tuple[SensitivityRow, ...]:
-    """A row for each name of the test cases, such as what their edits bring in: one with several counts in each."""
+    """Return a row for each name of the test cases, such as the word an edit brings in. A case with several names
+    counts in each.
+    """
     number: dict[str, int] = {}
     pairs = [(case, number.setdefault(name, len(number))) for case, own in enumerate(names) for name in own]
     case, group = np.array(pairs, np.int64).reshape(-1, 2).T
@@ -149,14 +151,14 @@ def by_name(changes: Changes, names: Sequence[Sequence[str]]) -> tuple[Sensitivi
 
 
 def right_pixels(pixels: Pixels) -> Floats:
-    """The share of the pixels of each image that a segmenter is right about."""
+    """Return the share of pixels that a segmenter gets right, for each image."""
     hit = np.diagonal(pixels.counts, axis1=1, axis2=2).sum(axis=1)
     shares: Floats = hit / pixels.counts.sum(axis=(1, 2))
     return shares
 
 
 def _of_controls(found: Read, values: Floats) -> Floats:
-    """What is known of the reconstruction of each case's source; NaN where there is none."""
+    """Return the value of the reconstruction of each case's source. NaN where there is none."""
     held = np.full(len(found.sources), np.nan)
     held[found.of_control] = values
     return held[found.of_case]

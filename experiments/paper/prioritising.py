@@ -1,7 +1,7 @@
-"""In which order to look at test cases: which orders show the planted weak cells of the classifier soonest.
+"""Orders of review for test cases, compared by how soon they show the planted weak cells of the classifier.
 
-A cell is a class under a condition that was left out of training, or in a colour; the renderer says which ones are
-weak, by scenes that it draws itself and nobody edits.
+A cell is a class under a condition that was left out of training, or in a colour. A cell is weak by the classifier's
+errors on unedited scenes of the renderer.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from experiments.paper.validity import score_of_each, sides_of, wrong_cases
 from experiments.paper.world import ALWAYS, LEFT_OUT, LEFT_OUT_TYPES, TAUGHT_WRONG, cell_scenes, picture_of
 
 WEAK = 0.25
-"""From this error on scenes of the renderer on, a cell is weak: about three times the error on fair days."""
+"""Minimum error on scenes of the renderer that makes a cell weak: about three times the error on fair days."""
 BUDGET = 0.05
-"""The share of the images at which goals look."""
+"""Share of the images, from the first, that goals look at."""
 OURS, WRONG_FIRST, LABEL_FIRST = "ours", "wrong images in random order", "least probability of the true class"
 RANDOM, ENTROPY, GINI, BEFORE = "random", "softmax entropy", "DeepGini", "ours, before an image is made"
 _SHUFFLES = 100
@@ -41,44 +41,44 @@ Kind = Literal["left out", "taught wrongly", "taught wrongly at times", "not pla
 
 @dataclass(frozen=True)
 class Found:
-    """How an order shows weak cells by valid faults among the first images; of random orders the means."""
+    """Weak cells that an order shows by valid faults among the first images. Random orders give means."""
 
     order: str
     apfd: float | None
     images: Mapping[float, int]
-    """By share of the images, how many that is."""
+    """Number of images, by share of the images."""
     cells: Mapping[float, Floats]
-    """By share of the images, of each weak cell how often it is found there, 0 to 1."""
+    """Rate at which each weak cell is found, 0 to 1, by share of the images."""
 
     def at(self, budget: float) -> float:
-        """Weak cells found at a share of the images."""
+        """Return the number of weak cells found at a share of the images."""
         return float(self.cells[budget].sum())
 
 
 @dataclass(frozen=True)
 class Prioritising:
-    """The orders of all test cases, and that of those on the test and tuning sides which is made before any image."""
+    """Results of the orders of all test cases, and of the orders made before any image, on the test and tuning sides."""
 
     weak: Mapping[Cell, Kind]
-    """All that there are, also those of which there is no image, and how each came to be."""
+    """All weak cells with their origin, including cells without an image."""
     shown: int
-    """Of how many of them there is a valid fault among all images."""
+    """Number of weak cells with a valid fault among all images."""
     orders: Mapping[str, Found]
     before: Mapping[str, Found]
     shown_before: int
 
     def share_found(self, order: str) -> Figure:
-        """Of the weak cells, how many an order finds at `BUDGET`."""
+        """Return the share of the weak cells that an order finds at `BUDGET`."""
         cells = self.orders[order].cells[BUDGET]
         return share_of(round(float(cells.sum())), len(cells))
 
     def more_than(self, other: str) -> Figure:
-        """How many more of the weak cells ours finds there than another order, as a share of them. Over cells."""
+        """Return our order's share of weak cells found at `BUDGET`, minus another order's. The interval is over cells."""
         return mean_of(self.orders[OURS].cells[BUDGET] - self.orders[other].cells[BUDGET])
 
 
 def weak_cells(weights: Path, renders: int) -> dict[Cell, Kind]:
-    """The cells on which the classifier errs on at least `WEAK` of the renderer's own scenes."""
+    """Return the cells in which the classifier errs on at least `WEAK` of the renderer's own scenes."""
     model = ModelUnderTest(UnderTestSettings(source="file", file=str(weights)))
     found = dict[Cell, Kind]()
     for label in OBJECT_CLASSES:
@@ -102,8 +102,8 @@ def _kind(label: str, word: str) -> Kind:
 
 
 def ours(found: Read, rows: Numbers, seed: int = 4) -> Numbers:
-    """Our order of some cases: what the model says is known, and so whether it is wrong; how likely people find an
-    image valid is foretold by votes on other sources; and an image whose like was shown comes later.
+    """Return some cases in our order. The prediction is known, and so whether it is wrong. Votes on other sources
+    predict how likely people judge an image valid. Images similar to earlier ones come later.
     """
     wrong = wrong_cases(found).astype(np.float64)
     score = score_of_each(found, seed)
@@ -116,8 +116,8 @@ def ours(found: Read, rows: Numbers, seed: int = 4) -> Numbers:
 
 
 def doubtful_first(found: Read, rows: Numbers) -> Numbers:
-    """The order of some cases of a segmenter: where it is wrong about most pixels first, as far as people are likely to
-    find the image valid.
+    """Return some cases of a segmenter, those first with the largest share of wrong pixels times the probability that
+    people judge the image valid.
     """
     score = score_of_each(found, seed=4)
     valid = score if score is not None else np.ones(len(found.cases))
@@ -126,13 +126,13 @@ def doubtful_first(found: Read, rows: Numbers) -> Numbers:
 
 
 def cells_of(found: Read) -> list[Cell]:
-    """The cell of each case."""
+    """Return the cell of each case."""
     labels = [one.scene.label for one in found.sources]
     return [(labels[one.source], word) for one, word in zip(found.cases, found.alternatives, strict=True)]
 
 
 def prioritising(found: Read, size: Size) -> Prioritising:
-    """All of it."""
+    """Measure how early each order finds the weak cells."""
     weak = weak_cells(found.weights, size.renders)
     cells = cells_of(found)
     wrong, valid = wrong_cases(found), found.truth == VALID
@@ -167,13 +167,13 @@ def prioritising(found: Read, size: Size) -> Prioritising:
 
 
 def _wrong_first(wrong: NDArray[np.bool_], chance: np.random.Generator) -> Numbers:
-    """Those that are wrong in random order, then the others."""
+    """Return the wrong cases in random order, then the others."""
     order = chance.permutation(len(wrong))
     return np.concatenate([order[wrong[order]], order[~wrong[order]]])
 
 
 def _before(found: Read, rows: Numbers) -> NDArray[np.int64]:
-    """The order of cases that are not made yet, learnt on those of the training side."""
+    """Return the order of cases that are not made yet, learnt on those of the training side."""
     cells = cells_of(found)
     features = [(kind, word, label) for kind, (label, word) in zip(found.edit_types, cells, strict=True)]
     shows = wrong_cases(found) & (found.truth == VALID)
@@ -189,7 +189,7 @@ def _before(found: Read, rows: Numbers) -> NDArray[np.int64]:
 def _found(
     name: str, order: Callable[[np.random.Generator], Numbers], fault: Sequence[Cell | None], weak: Iterable[Cell]
 ) -> Found:
-    """What an order shows; of one that hangs on chance the mean of many."""
+    """Return the weak cells that an order finds. Random orders give the mean of many."""
     chance, several = np.random.default_rng(0), "random" in name
     drawn = [order(chance) for _ in range(_SHUFFLES if several else 1)]
     judged = [judge(name, one, fault) for one in drawn]
@@ -205,7 +205,7 @@ def _found(
 
 
 def _first(order: Numbers, fault: Sequence[Cell | None]) -> dict[Cell, int]:
-    """The rank of the first image that shows each fault."""
+    """Return the rank of the first image that shows each fault."""
     found: dict[Cell, int] = {}
     for rank, row in enumerate(order.tolist(), 1):
         cell = fault[row]

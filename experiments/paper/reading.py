@@ -1,8 +1,8 @@
-"""Reads what was made: what the models under test say of every image, what its checks measured, and what is true of it.
+"""Read the generated images: predictions of the models under test, figures of the checks, and the truth.
 
-What is true is worked out from the scene, which knows how its picture should look after the edit, and read off the
-image by judges that share nothing with the generator, its CLIP or the models under test (`demo.check_truth`). It is as
-good as those judges are. Of an edit that the world cannot place in the scene, nobody can tell.
+The truth is worked out from the scene, which knows how its picture should look after the edit. Judges that share
+nothing with the generator, its CLIP or the models under test (`demo.check_truth`) read it off the image. It is as good
+as those judges are. An edit that the world cannot place in the scene has no known truth.
 """
 
 from __future__ import annotations
@@ -46,70 +46,70 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "attribute": COLOURS,
     "background": tuple(word for words in PARTS.values() for word in words),
 }
-"""What the judges can recognise, by edit type."""
+"""Words that the judges can recognise, by edit type."""
 Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Read:
-    """All that is known of the images of a family. The sources are numbered from 0, in their order."""
+    """Everything known about the images of a family. Sources are numbered from 0, in their order."""
 
     family: Family
     weights: Path
-    """Of the model under test."""
+    """Weights of the model under test."""
     sources: tuple[Source, ...]
     cases: tuple[Made, ...]
     controls: tuple[Made, ...]
     classes: tuple[str, ...]
-    """Of the model under test."""
+    """Class names of the model under test."""
     said: tuple[Floats, Floats, Floats]
-    """Of the sources, the cases and the controls. Of a classifier the probabilities, (images, classes); of a segmenter
-    the pixels of each class and what it says of them, (images, classes, classes + 1)."""
+    """Predictions for sources, cases and controls. A classifier's are probabilities, (images, classes). A segmenter's
+    are pixel counts of true class by predicted class, (images, classes, classes + 1)."""
     truth: NDArray[np.int8]
-    """`VALID`, `BROKEN` or `CANNOT_TELL`, of each case."""
+    """`VALID`, `BROKEN` or `CANNOT_TELL` for each case."""
     why: tuple[tuple[str, ...], ...]
-    """What is wrong with each case."""
+    """Names of the faults of each case."""
     checks: tuple[str, ...]
-    """Their names."""
+    """Names of the checks."""
     measured: Floats
-    """(cases, checks); NaN where one could not tell."""
+    """Figures of the checks, (cases, checks). NaN where a check gave none."""
     kept: NDArray[np.bool_]
-    """Whether a check by another segmenter found the mask in its place, of each case; False where there is none."""
+    """True for each case whose mask another segmenter found in place. False where there is no such check."""
 
     @property
     def of_case(self) -> Numbers:
-        """The number of the source of each case."""
+        """Source number of each case."""
         return np.array([one.source for one in self.cases], np.int64)
 
     @property
     def of_control(self) -> Numbers:
-        """The same of the controls."""
+        """Source number of each control."""
         return np.array([one.source for one in self.controls], np.int64)
 
     @property
     def edit_types(self) -> tuple[str, ...]:
-        """That of the edit of each case."""
+        """Edit type of each case."""
         return tuple(one.told.edits[0].edit_type for one in self.cases)
 
     @property
     def alternatives(self) -> tuple[str, ...]:
-        """What the edit of each case brings in, by its first name."""
+        """The word that the edit of each case brings in, by its first name."""
         return tuple(canonical(one.told.edits[0].alternative) for one in self.cases)
 
     @property
     def label(self) -> Numbers:
-        """The number of the label of each source among `OBJECT_CLASSES`."""
+        """Index in `OBJECT_CLASSES` of each source's label."""
         return np.array([OBJECT_CLASSES.index(one.scene.label) for one in self.sources], np.int64)
 
     @property
     def mapping(self) -> ClassMap:
-        """The labels of the data set on the classes of the model."""
+        """Map from the labels of the data set to the classes of the model."""
         if self.family == "object":
             return map_classes(OBJECT_CLASSES, self.classes)
         return map_classes(SEMANTIC_CLASSES, self.classes, "segmentation")
 
     def answers(self) -> tuple[tuple[Answers, Floats], ...]:
-        """Of a classifier: its answers to sources, cases and controls, with the probability of the true class."""
+        """Return a classifier's answers to sources, cases and controls, each with the probability of the true class."""
         found = []
         places = (np.arange(len(self.sources)), self.of_case, self.of_control)
         for rows, own in zip(self.said, places, strict=True):
@@ -117,7 +117,7 @@ class Read:
         return tuple(found)
 
     def pixels(self) -> tuple[Pixels, Pixels, Pixels]:
-        """Of a segmenter: its counts of sources, cases and controls."""
+        """Return a segmenter's pixel counts on sources, cases and controls."""
         first, cases, controls = self.said
         return (
             Pixels(np.arange(len(self.sources)), first),
@@ -128,7 +128,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Judged:
-    """What is true of one image, and what its checks measured."""
+    """Truth about one image, and the figures of its checks."""
 
     truth: int
     why: tuple[str, ...]
@@ -137,7 +137,7 @@ class Judged:
 
 
 def slots_of(scene: Scene, caption: str, edit: Edit) -> list[tuple[str, str]] | None:
-    """What an edit changes of a scene: slots and their new words; None where the world knows no such edit of it."""
+    """Return the slots of a scene that an edit changes, with their new words. None if the world has no such edit."""
     words = _WORDS.get(edit.edit_type, ())
     if canonical(edit.keyword) not in words or canonical(edit.alternative) not in words:
         return None
@@ -151,7 +151,7 @@ def slots_of(scene: Scene, caption: str, edit: Edit) -> list[tuple[str, str]] | 
 
 
 def judged(family: Family, made: Made) -> Judged:
-    """What is true of an image, read by judges that are loaded once in a process."""
+    """Judge one image. The judges are loaded once per process."""
     judges, checker = _judges()
     one = world.source(family, made.source)
     image = Image.open(made.image).convert("RGB")
@@ -180,14 +180,14 @@ def _judges() -> Any:
 
 
 def one_thread() -> None:
-    """Of torch, in a process of several."""
+    """Limit torch to one thread, in each of several processes."""
     import torch
 
     torch.set_num_threads(1)
 
 
 def judge_all(family: Family, cases: Sequence[Made], workers: int) -> list[Judged]:
-    """Of all cases, in their order, by so many processes; in this one with one."""
+    """Judge all cases, in their order, with this number of processes. Fewer than two means this process."""
     if workers < 2:
         return [judged(family, one) for one in cases]
     spawn = multiprocessing.get_context("spawn")
@@ -196,8 +196,8 @@ def judge_all(family: Family, cases: Sequence[Made], workers: int) -> list[Judge
 
 
 def predict(family: Family, weights: Path, files: Sequence[tuple[str, int]]) -> tuple[Floats, tuple[str, ...]]:
-    """What the model under test of a family says of images, given by file and the number of their source: as
-    `Read.said` has it; and its classes.
+    """Return the predictions of a family's model under test, shaped as in `Read.said`, and its classes. `files` holds
+    image files with the numbers of their sources.
     """
     model = ModelUnderTest(UnderTestSettings(source="file", file=str(weights)))
     classes = model.identity.classes
@@ -217,8 +217,8 @@ def predict(family: Family, weights: Path, files: Sequence[tuple[str, int]]) -> 
 
 
 def count_pixels(mapping: ClassMap, mask: NamedMask, prediction: Prediction) -> Floats:
-    """How many pixels of a mask are said to be what, (groups, groups + 1) in the order of `mapping.groups`, measured at
-    the size of the mask. Raises ValueError for a mask with a class that the map does not know.
+    """Count the pixels of a mask by true and predicted group, (groups, groups + 1) in the order of `mapping.groups`, at
+    the size of the mask. Raises ValueError if the mask has a class that the map does not know.
     """
     true, said = groups_of_numbers(mapping, mask.classes)
     seen = fitted_map(prediction, mask.image.size)
@@ -231,7 +231,7 @@ def _opened(file: str) -> Image.Image:
 
 
 def read(family: Family, weights: Path, data: Path, made: Sequence[Made], workers: int) -> Read:
-    """Read all images of a family, whose sources lie in the folder `data`, with the model under test."""
+    """Read all images of a family with the model under test. Its sources are in the folder `data`."""
     cases = tuple(one for one in made if not one.control and len(one.told.edits) == 1)
     controls = tuple(one for one in made if one.control)
     numbers = sorted({one.source for one in made})

@@ -1,7 +1,7 @@
-"""RQ3: what retraining with generated images gains, beside the controls at equal optimiser updates.
+"""RQ3: gain from retraining with generated images, compared with the controls at equal optimiser updates.
 
-Sources are parted before anything is learnt, and what is made of a source stays on its side. Models are trained on from
-the weights under test. No arm learns from a weather edit: that is the unseen edit type.
+Sources are split before anything is learnt, and images made from a source stay on its side. Training starts from the
+weights under test. No arm learns from a weather edit: that is the unseen edit type.
 """
 
 from __future__ import annotations
@@ -54,38 +54,38 @@ _WAYS: Mapping[Family, Literal["sgd", "adam"]] = {"object": "adam", "road": "sgd
 _RATE: Mapping[Family, float] = {"object": 0.0003, "road": 0.01}
 _LOOKS = 4
 _MOST_TUNE = 100
-"""Generated images that the tuning looks at, beside the originals."""
+"""Maximum number of generated images used for tuning, besides the originals."""
 
 
 @dataclass(frozen=True)
 class Retraining:
-    """All of RQ3 for one family. Accuracies are shares of images, of a segmenter shares of pixels."""
+    """Results of RQ3 for one family. Accuracies are shares of images, for a segmenter shares of pixels."""
 
     rows: tuple[ArmRow, ...]
     won_back: tuple[WonBack, ...]
     beside: Mapping[tuple[str, str, str], Figure]
-    """By arm, control and set: how much more the arm is right than the control."""
+    """Accuracy of the arm minus accuracy of the control, by arm, control and set."""
     miou: Mapping[tuple[str, str], float]
-    """Of a segmenter, by arm and set: the mean over the seeds."""
+    """Mean mIoU of a segmenter over the seeds, by arm and set."""
     examples: Mapping[str, int]
-    """How many images each arm learns from."""
+    """Number of images that each arm learns from."""
     images: Mapping[str, int]
-    """How many images each set has."""
+    """Number of images in each set."""
     shared: tuple[Shared, ...]
-    """Images that are used on two sides: there must be none."""
+    """Images that are used on two sides. There must be none."""
     alike: int
-    """Images that are left out, as they look like one that is measured or tuned with."""
+    """Number of images left out because they look like one used for measuring or tuning."""
     seeds: int
     recipe: TrainingRecipe
 
     def row(self, arm: str, on: str) -> ArmRow:
-        """One arm on one set."""
+        """Return the row of one arm on one set."""
         return next(one for one in self.rows if (one.arm, one.set) == (arm, on))
 
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """The images of a family as examples, with their sides."""
+    """Images of a family as training examples, with their sides."""
 
     found: Read
     data: Path
@@ -93,7 +93,7 @@ class Parts:
 
     @cached_property
     def pictured(self) -> Mapping[Side, Mapping[Path, Pictured]]:
-        """All images by side: originals, and what was made of them."""
+        """All images by side: originals, and images made from them."""
         found: dict[Side, dict[Path, Pictured]] = {one: {} for one in SIDES}
         files = [(one, self.data / one.key) for one in self.found.sources]
         files += [
@@ -105,8 +105,8 @@ class Parts:
 
     @cached_property
     def alike(self) -> frozenset[Path]:
-        """Images that look like one of a side that comes after theirs: nothing is learnt from them, or tuned with, so
-        that what is measured with stays whole.
+        """Images that look like one of a later side. They are used neither for training nor for tuning, so that the
+        measured images stay complete.
         """
         later, found = list[int](), set[Path]()
         for one in reversed(SIDES):
@@ -117,23 +117,23 @@ class Parts:
         return frozenset(found)
 
     def original(self, where: Side) -> tuple[list[Example], list[int]]:
-        """The sources of a side, and their numbers."""
+        """Return the sources of a side, and their numbers."""
         rows = [at for at, one in enumerate(self.found.sources) if side(one) == where]
         rows = [at for at in rows if self.data / self.found.sources[at].key not in self.alike]
         return [self._example(self.data / self.found.sources[at].key, at) for at in rows], rows
 
     def made(self, rows: Numbers) -> tuple[list[Example], list[int]]:
-        """Some of the cases, and the numbers of their sources."""
+        """Return some of the cases, and the numbers of their sources."""
         cases = [one for one in (self.found.cases[row] for row in rows) if Path(one.image) not in self.alike]
         return [self._example(Path(one.image), one.source) for one in cases], [one.source for one in cases]
 
     def controls(self, where: Side) -> list[Example]:
-        """The reconstructions of a side."""
+        """Return the reconstructions of a side."""
         own = [one for one in self.found.controls if side(self.found.sources[one.source]) == where]
         return [self._example(Path(one.image), one.source) for one in own if Path(one.image) not in self.alike]
 
     def natural(self) -> tuple[list[Example], list[int]]:
-        """The shift set: each scene is a source of its own."""
+        """Return the shift set. Each scene is a source of its own."""
         found = []
         for file, scene in self.shift:
             target: int | Path = OBJECT_CLASSES.index(scene.label) if self.found.family == "object" else mask_file(file)
@@ -148,7 +148,7 @@ class Parts:
 
     @property
     def rows(self) -> dict[tuple[Side, bool], Numbers]:
-        """The cases by side and by whether their edit type is unseen."""
+        """Cases by side and by True if their edit type is unseen."""
         sides, unseen = np.array(sides_of(self.found)), np.array(self.found.edit_types) == UNSEEN
         return {
             (one, held): np.flatnonzero((sides == one) & (unseen == held)) for one in SIDES for held in (True, False)
@@ -156,7 +156,7 @@ class Parts:
 
 
 def retraining(parts: Parts, size: Size, folder: Path, workers: int) -> Retraining:
-    """All of it; trainings that are done already stay."""
+    """Train and measure all arms of a family. Finished trainings are reused."""
     family, found = parts.found.family, parts.found
     recipe = TrainingRecipe(
         "short fine-tuning", size.updates, _BATCH[family], _WAYS[family], _RATE[family], weight_decay=1e-4, looks=_LOOKS
@@ -216,7 +216,7 @@ def retraining(parts: Parts, size: Size, folder: Path, workers: int) -> Retraini
 
 
 def arms_of(parts: Parts) -> tuple[Arm, ...]:
-    """What each arm learns from: the originals of the training side, and what is made of them."""
+    """Return the arms with their training images: the originals of the training side, and images made from them."""
     found, rows = parts.found, parts.rows["train", False]
     originals, _ = parts.original("train")
     accepted = rows[votes_on(found, rows, seed=7).valid & (found.truth[rows] != CANNOT_TELL)]
@@ -238,7 +238,7 @@ def arms_of(parts: Parts) -> tuple[Arm, ...]:
 
 
 def shared_images(parts: Parts) -> tuple[Shared, ...]:
-    """Pictures that are used on two sides, or look alike there: originals, and what was made of them."""
+    """Return pictures that are used on two sides, or look alike there: originals, and images made from them."""
     used = {one: [held for file, held in own.items() if file not in parts.alike] for one, own in parts.pictured.items()}
     return tuple(shared(used))
 

@@ -29,14 +29,14 @@ FIGURES = {
     "error among valid images": "among_valid",
     "error times the share judged valid (the paper's way)": "times_valid",
 }
-"""What a study makes of an error, and where it stands in `ValidityEffect`."""
+"""Names of the figures that a study derives from an error, with their fields in `ValidityEffect`."""
 SHARE = "share of valid images (Wilson)"
 ERRING, FLAWLESS = "simulated annotators who err", "simulated annotators who never err"
 
 
 @dataclass(frozen=True)
 class ShareValid:
-    """What is true of the test cases of one kind."""
+    """Counts of valid and undecidable test cases of one kind."""
 
     name: str
     images: int
@@ -46,56 +46,56 @@ class ShareValid:
 
 @dataclass(frozen=True)
 class StudyResult:
-    """One simulated study of images drawn at random, one a source at most."""
+    """One simulated study of images drawn at random, at most one per source."""
 
     images: int
     discarded: int
     found: Proportion
-    """The share that the annotators find valid."""
+    """Share of images that the annotators judge valid."""
     true: float | None
-    """The same of those images by the truth."""
+    """Share of those images that are valid by the truth."""
     right: int
-    """Of how many images the annotators agreed on the truth."""
+    """Number of images on which the annotators agreed on the truth."""
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """Of how many repeated studies the interval of a figure holds the truth."""
+    """Share of repeated studies whose interval for a figure contains the truth."""
 
     figure: str
     annotators: str
-    """`ERRING`, or `FLAWLESS`: then sampling alone is uncertain."""
+    """`ERRING` or `FLAWLESS`. With `FLAWLESS`, sampling is the only uncertainty."""
     truth: float | None
     share: Figure
-    """Of the studies that gave an interval, with an interval of its own."""
+    """Share among the studies that gave an interval, with an interval of its own."""
     width: float | None
-    """The mean width of the interval."""
+    """Mean width of the interval."""
 
 
 @dataclass(frozen=True)
 class Validity:
-    """All of RQ1 for one family."""
+    """Results of RQ1 for one family."""
 
     by_type: tuple[ShareValid, ...]
-    """Of all, then of each edit type."""
+    """All test cases first, then each edit type."""
     broken_by: tuple[tuple[str, int], ...]
-    """What is wrong with the broken ones, and how often."""
+    """Faults of the broken images, and how often each occurs."""
     study: StudyResult
     effect: ValidityEffect | None
-    """What one study makes of the error rate of a classifier."""
+    """Error rate of a classifier as one study estimates it."""
     truths: Mapping[str, float]
-    """What the figures of `effect` would be if all images were judged without an error."""
+    """Values of the figures of `effect` if all images were judged without an error."""
     coverage: tuple[Coverage, ...]
     score: Agreement | None
-    """How far the automatic score, learnt on one study, agrees with the truth of images of other sources; None where
-    there are too few broken images to learn from."""
+    """Agreement of the automatic score, learnt on one study, with the truth of images of other sources. None if there
+    are too few broken images to learn from."""
     score_why: str
     over_accepting_all: Figure
-    """How much larger the share of valid images is among those that the score accepts than among all."""
+    """Share of valid images among those that the score accepts, minus the share among all."""
 
 
 def strata(found: Read, wrong: NDArray[np.bool_]) -> tuple[Numbers, tuple[str, ...]]:
-    """The number of the stratum of each case, and their names: model right or wrong, and edit type."""
+    """Return the stratum number of each case, and the names of the strata: model right or wrong, and edit type."""
     types = sorted(set(found.edit_types))
     names = tuple(f"{word}, {one}" for word in ("right", "wrong") for one in types)
     numbers = [len(types) * int(bad) + types.index(one) for bad, one in zip(wrong, found.edit_types, strict=True)]
@@ -103,19 +103,19 @@ def strata(found: Read, wrong: NDArray[np.bool_]) -> tuple[Numbers, tuple[str, .
 
 
 def wrong_cases(found: Read) -> NDArray[np.bool_]:
-    """Whether the classifier is wrong on each case."""
+    """Return True for each case that the classifier gets wrong."""
     return np.asarray(found.answers()[1][0].right == WRONG)
 
 
 def votes_on(found: Read, rows: Numbers, seed: int) -> Votes:
-    """What simulated annotators say of some cases."""
+    """Return the votes of simulated annotators on some cases."""
     valid = found.truth == VALID
     return vote(valid[rows], hard_images(valid)[rows], seed)
 
 
 def score_of(found: Read, learnt_on: NDArray[np.bool_], seed: int) -> Floats | None:
-    """How likely people find each case valid, learnt from the votes of a study on some of them; None where it has too
-    few votes of either kind.
+    """Return the probability that people judge each case valid, learnt from a study's votes on some of them. None if
+    either kind has too few votes.
     """
     rows = np.flatnonzero(learnt_on & (found.truth != CANNOT_TELL))
     cast = votes_on(found, rows, seed)
@@ -126,7 +126,7 @@ def score_of(found: Read, learnt_on: NDArray[np.bool_], seed: int) -> Floats | N
 
 
 def score_of_each(found: Read, seed: int) -> Floats | None:
-    """The same by the votes on other sources, for each of them; None as above."""
+    """Like `score_of`, but each case's score is learnt from the votes on other sources."""
     rows = np.flatnonzero(found.truth != CANNOT_TELL)
     cast = votes_on(found, rows, seed)
     rows, valid = rows[cast.known], cast.valid[cast.known]
@@ -139,13 +139,13 @@ def score_of_each(found: Read, seed: int) -> Floats | None:
 
 
 def sides_of(found: Read) -> tuple[str, ...]:
-    """The side of each case."""
+    """Return the side (train, tune or test) of each case."""
     own = [side(one) for one in found.sources]
     return tuple(own[number] for number in found.of_case)
 
 
 def validity(found: Read, size: Size) -> Validity:
-    """All of it."""
+    """Measure the validity of a family's test cases."""
     sides = np.array(sides_of(found))
     score = score_of(found, sides == "train", seed=1)
     shown = (sides == "test") & (found.truth != CANNOT_TELL)
@@ -195,7 +195,7 @@ def _shares(found: Read) -> list[ShareValid]:
 
 
 def _one_a_source(source: Numbers, chance: np.random.Generator) -> Numbers:
-    """A case of each source, drawn at random."""
+    """Return one case per source, drawn at random."""
     order = chance.permutation(len(source))
     _, first = np.unique(source[order], return_index=True)
     return np.sort(order[first])
@@ -219,7 +219,7 @@ def _study(found: Read, size: Size, seed: int) -> StudyResult:
 
 @dataclass(frozen=True)
 class _Known:
-    """Images of which it is known whether the classifier is wrong, and what is true of them."""
+    """Images with known errors of the classifier and known validity."""
 
     source: Numbers
     wrong: NDArray[np.bool_]
@@ -230,14 +230,14 @@ class _Known:
     score: Floats | None
 
     def drawn(self, rows: Numbers, source: Numbers) -> _Known:
-        """Some of them, maybe several times, as images of other sources."""
+        """Return some of the images, possibly repeated, as images of other sources."""
         score = None if self.score is None else self.score[rows]
         return _Known(
             source, self.wrong[rows], self.stratum[rows], self.strata, self.valid[rows], self.hard[rows], score
         )
 
     def asked(self, size: Size, seed: int, annotators: str = ERRING) -> ValidityEffect:
-        """A study of a sample of them, stratified; what is true of the others nobody asks."""
+        """Simulate a study of a stratified sample of the images. The validity of the others stays unknown to it."""
         chance = np.random.default_rng(seed)
         parts = [np.flatnonzero(self.stratum == one) for one in range(len(self.strata))]
         bad = [name.startswith("wrong") for name in self.strata]
@@ -249,7 +249,7 @@ class _Known:
         )
 
     def truths(self) -> dict[str, float]:
-        """The figures of a study of all images by people who never err."""
+        """Return the figures of a study of all images by annotators who never err."""
         found = self._effect(np.arange(len(self.valid)), flawless(self.valid), 0)
         values = {title: getattr(found, name).value for title, name in FIGURES.items()}
         return {title: value for title, value in values.items() if value is not None}
@@ -274,9 +274,9 @@ def _known(found: Read, score: Floats | None) -> _Known:
 
 
 def coverage(found: Read, size: Size, score: Floats | None) -> Iterator[Coverage]:
-    """How often the intervals of repeated studies hold the truth. The test cases that there are stand for all there
-    could be: each study draws sources from them with replacement, takes a stratified sample of their images, and asks
-    annotators of its own.
+    """Yield how often the intervals of repeated studies contain the truth. The existing test cases stand for the
+    population: each study draws sources with replacement, takes a stratified sample of their images, and has annotators
+    of its own.
     """
     known = _known(found, score)
     truths = known.truths()
@@ -299,7 +299,7 @@ def coverage(found: Read, size: Size, score: Floats | None) -> Iterator[Coverage
 
 
 def share_coverage(found: Read, size: Size) -> Iterator[Coverage]:
-    """The same of the plain share of valid images: one image a source, and Wilson's interval."""
+    """Yield the coverage of Wilson's interval for the plain share of valid images, with one image per source."""
     rows = np.flatnonzero(found.truth != CANNOT_TELL)
     of_source = [rows[found.of_case[rows] == one] for one in np.unique(found.of_case[rows])]
     truth = float(np.mean([(found.truth[rows] == VALID).mean() for rows in of_source]))
