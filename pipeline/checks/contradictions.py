@@ -15,7 +15,7 @@ RULES = Path(__file__).resolve().parent / "contradictions.toml"
 
 @dataclass(frozen=True)
 class Rule:
-    """No word of `one` may stand beside a word of `other`."""
+    """A rule that no word of `one` may occur together with a word of `other`."""
 
     says: str
     """Why not, as a sentence without its point."""
@@ -70,7 +70,7 @@ def _contradictions(text: str, rules: tuple[Rule, ...]) -> tuple[Contradiction, 
 
 
 def new_contradictions(before: str, after: str, rules: tuple[Rule, ...] | None = None) -> tuple[Contradiction, ...]:
-    """Those of `after` whose rule `before` did not break already."""
+    """Return the contradictions of `after` whose rule `before` did not break already."""
     known = {held.says for held in contradictions(before, rules)}
     return tuple(found for found in contradictions(after, rules) if found.says not in known)
 

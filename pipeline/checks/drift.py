@@ -18,13 +18,13 @@ from pydantic import BaseModel, ConfigDict
 from core.types import Check
 
 FRAMING_KEPT = "framing kept"
-"""What the check of the drift is called."""
+"""Name of the drift check."""
 LEAST_COVERED = 0.95
 """An image that shows less of the source's frame is not moved back: too much of it would have to be made up."""
 IN_PLACE = 0.0075
 """An image no corner of which moved by more, as a share of the sides, is left as it is."""
 _CERTAIN = 0.2
-"""By how much the correlation at its best has to exceed all places elsewhere."""
+"""Margin by which the highest correlation must exceed that of all other places."""
 _SIDE = 192
 """Images are compared at this short side, in pixels, or their own if it is less."""
 _ZOOMS = np.exp(np.linspace(-0.22, 0.22, 23))
@@ -183,9 +183,8 @@ class _Places:
 
 
 def _directions(picture: Image.Image) -> NDArray[np.complex64]:
-    """The direction in which the picture is steepest, at twice its angle: light on dark is as dark on light. Its length
-    is 0 where the picture is flat and near 1 at outlines, whatever the contrast.
-    """
+    """Return the direction of steepest change at each pixel, at twice its angle, so that light on dark equals dark on
+    light. Its length is 0 in flat areas and near 1 at outlines, independent of contrast."""
     import cv2
 
     from pipeline.checks.images import gradients
@@ -198,6 +197,6 @@ def _directions(picture: Image.Image) -> NDArray[np.complex64]:
 
 
 def _top(left: float, middle: float, right: float) -> float:
-    """Where a parabola through three equidistant values is highest, from the middle one, -0.5 to 0.5."""
+    """Return the offset, -0.5 to 0.5 from the middle, of the maximum of a parabola through three equidistant values."""
     bend = left - 2 * middle + right
     return 0.0 if bend >= 0 else max(-0.5, min(0.5, (left - right) / (2 * bend)))

@@ -25,17 +25,17 @@ EDGES_KEPT = 0.6
 """Measured on drawn scenes: of a scene under another look 0.80 to 1.00 of the edges are found again (5th to 95th
 percentile), of another scene 0.14 to 0.50."""
 EDGES_IN_PLACE = "edges in place"
-"""What the check of the edges is called of an image that no control image held. Measured on 120 drawn scenes at 128 and
-512 pixels, from the 5th to the 95th percentile: of the same geometry under another look, however dark or foggy, 0.24 to
-1.00 (medians 0.70 to 0.86); the same moved sideways by 4 % of the width 0.07 to 0.55 (medians 0.25 to 0.32); of another
-scene -0.03 to 0.29."""
+"""Name of the edge check for an image drawn without a control image. Measured on 120 drawn scenes at 128 and 512
+pixels, 5th to 95th percentile. Same geometry under another look, however dark or foggy: 0.24 to 1.00 (medians 0.70 to
+0.86). The same moved sideways by 4 % of the width: 0.07 to 0.55 (medians 0.25 to 0.32). Another scene: -0.03 to 0.29.
+"""
 DIRECTION = 0.2
 FORMS_KEPT = "forms kept"
-"""What the check of the forms in the mask is called."""
+"""Name of the check that compares the outlines of pieces of the mask."""
 INVERTED = "source inverted"
-"""What the check of the inversion is called of an image that was drawn from its inverted source."""
+"""Name of the check of the inversion, for an image drawn from its inverted source."""
 MOST_DECIBELS = 100.0
-"""An inversion without any error, whose figure is infinite, is told as this one."""
+"""Figure shown for an inversion without any error, whose PSNR would be infinite."""
 BANDS: Mapping[str, Band] = {
     "edges kept": Band(failed_below=EDGES_KEPT, passed_from=EDGES_KEPT),
     FORMS_KEPT: Band(failed_below=0.0, passed_from=0.75),
@@ -46,13 +46,12 @@ BANDS: Mapping[str, Band] = {
     "label seen": Band(failed_below=0.0, passed_from=0.0),
     INVERTED: Band(failed_below=25.0, passed_from=35.0),
 }
-"""What holds for an embedder whose profile sets no band of its own (`demo.calibrate` sets those of the demo). For its
-caption and the direction it is where InstructPix2Pix (Brooks, Holynski, Efros, CVPR 2023, section 3.1) drew the line
-when it chose edited images by CLIP; of source and image it asked for 0.75 of edits that leave most of the image alone,
-and another weather changes every pixel. An edit shows, and a label is seen, where the image is nearer to what it should
-be than to anything else. Of forms only drawn scenes were measured (see docs/demo-report.md), where texture misleads
-nobody: by itself it blames no image, it only says where to look.
-"""
+"""Thresholds for an embedder whose profile sets none (`demo.calibrate` sets those of the demo). Those of the caption
+and the edit direction are the ones by which InstructPix2Pix (Brooks, Holynski, Efros, CVPR 2023, section 3.1) selected
+edited images with CLIP. It required a similarity of 0.75 between source and image, for edits that leave most of the
+image alone; a change of weather alters every pixel. An edit shows, and a label is seen, if the image is nearer to its
+intended text than to any other. Forms were measured on drawn scenes only (see docs/demo-report.md), where texture does
+not mislead, so that check never fails an image. It only says where to look."""
 IN_PLACE = Band(failed_below=0.3, passed_from=0.6)
 """For `EDGES_IN_PLACE`, as it was measured: half of those that moved fail, and most of those that did not pass."""
 FORM_SIDE = 128
@@ -63,7 +62,7 @@ SHAPELESS = ("sky", "water")
 _FLAT, _STEEP = 1.5, 4.0
 """Grey values a pixel: below the first nothing rises, above the second an outline may be."""
 _OUTLINE = 40
-"""As many pixels of outline say something of a form."""
+"""Minimum number of outline pixels for a form to be compared."""
 _NO_OUTLINES = "The source has no outlines that could be looked for."
 _NOT_INVERTED = (
     "The source is not found again in its noise: take more steps or inversion evaluations, or start from noise."
@@ -86,14 +85,13 @@ def image_checks(
     lines: Mapping[str, Band] = BANDS,
     psnr: float | None = None,
 ) -> tuple[Check, ...]:
-    """All checks of one image. `source` and `image` are RGB of the same size; `labels` are the classes that the label
-    is told apart from. Without an embedder, a caption, labels or a mask, what needs them is left out.
+    """Return all checks of one image. `source` and `image` are RGB of the same size; `labels` are the classes that the
+    label is told apart from. Without an embedder, a caption, labels or a mask, the checks that need them are left out.
 
-    Edges are looked for at the size at which was drawn, since their thresholds count in pixels: in `drawn`, the image
-    before it was brought to the source's size, or in `image` where that was not needed. `control` has that size;
-    without one, nothing held the image, and its edges are compared with those of the source (`edges_in_place`).
-    `lines` hold where the profile's embedder sets none of its own. `psnr` is that of the source's inversion, if there
-    was one.
+    Edges are compared at the size that was drawn, since their thresholds count in pixels: in `drawn`, the image before
+    it was resized to the source, or in `image` if it was not resized. `control` has that size. If it is None, the image
+    was drawn without one, and its edges are compared with those of the source (`edges_in_place`). `lines` are
+    thresholds used where the profile's embedder sets none. `psnr` is that of the source's inversion, or None.
     """
     settings, drawn = conditioning or ConditioningSettings(), drawn or image
     # Only a Canny control image holds edges that can be looked for; for others those of the source are taken.
@@ -152,9 +150,8 @@ def _labelled(caption: str, label: str, name: str) -> str:
 
 
 def without_edits(source_caption: str, counterfactual: CounterfactualCaption) -> tuple[str, ...]:
-    """What the image would show had an edit not been made: the source's caption, and of several edits the new caption
-    with each of them taken back.
-    """
+    """Return texts of the image without an edit: the source's caption and, if there are several edits, the new caption
+    with each of them undone."""
     texts = [source_caption] if source_caption.strip() else []
     if len(counterfactual.edits) > 1:
         for edit in counterfactual.edits:
@@ -182,13 +179,13 @@ def edges_kept(
 def edges_in_place(
     image: Image.Image, outlines: Image.Image, conditioning: ConditioningSettings, band: Band = IN_PLACE
 ) -> Check:
-    """How much more of the source's `outlines` is found again in the image than chance would find: 1 for all of them, 0
-    for as many as anywhere else, less than 0 for fewer.
+    """Compare the share of the source's `outlines` found in the image with chance: 1 if all are found, 0 if as many as
+    anywhere else, negative if fewer.
 
-        edges in place = (edges kept - c) / max(1 - c, 0.1)
+    edges in place = (edges kept - c) / max(1 - c, 0.1)
 
-    c is the share of the whole image that is as near to one of its edges. An image that is full of edges, such as noise
-    or a picture that was drawn all anew, keeps those of any source; held to no control image, it has to do better.
+    c is the share of the whole image that is as near to one of its edges. An image full of edges, such as noise or a
+    new picture, keeps those of any source. An image drawn without a control image has to do better.
     """
     wanted = np.asarray(outlines.convert("L"), np.uint8) > WHITE
     if not wanted.any():
@@ -199,7 +196,7 @@ def edges_in_place(
 
 
 def _near_edges(image: Image.Image, conditioning: ConditioningSettings) -> NDArray[np.bool_]:
-    """Where an edge of the image is within the tolerance, (height, width)."""
+    """Return a mask, (height, width), of the pixels within the tolerance of an edge of the image."""
     import cv2
 
     found = edges(np.asarray(image.convert("RGB"), np.uint8), conditioning)
@@ -208,16 +205,16 @@ def _near_edges(image: Image.Image, conditioning: ConditioningSettings) -> NDArr
 
 
 def edge_tolerance(size: tuple[int, int]) -> int:
-    """How far, in pixels, an edge may have moved and still count as kept."""
+    """Return the pixels that an edge may have moved and still count as kept."""
     return max(1, min(4, round(min(size) / 128)))
 
 
 def forms_kept(
     source: Image.Image, image: Image.Image, mask: NamedMask, band: Band = BANDS[FORMS_KEPT]
 ) -> Check | None:
-    """Whether the outlines of every large piece of the mask run as they do in the source; the figure, 0 to 1, is that
-    of the piece where they do least. What melts has outlines too, but they run elsewhere. None where no piece is large
-    enough, or has outlines.
+    """Check that the outlines of every large piece of the mask run as in the source. The figure, 0 to 1, is that of the
+    worst piece. A melted thing has outlines too, but they run elsewhere. None if no piece is large enough or has
+    outlines.
 
         form kept = mean over p in O of cos^2(angle between grad source(p) and grad image(p))
 
@@ -261,9 +258,8 @@ def forms_kept(
 
 
 def gradients(pixels: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """How steeply an RGB image, (height, width, 3), rises to the right and downwards, in grey values a pixel: at every
-    pixel that of the colour that rises most.
-    """
+    """Return the gradients of an RGB image, (height, width, 3), to the right and downwards in grey values a pixel. Each
+    pixel takes those of its steepest colour channel."""
     import cv2
 
     smooth = cv2.GaussianBlur(pixels.astype(np.float32), (0, 0), 0.7)
@@ -276,9 +272,9 @@ def gradients(pixels: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[n
 def edit_shows(
     before: Vector, after: Vector, text: Vector, unedited: Sequence[Vector], band: Band = BANDS["edit shows"]
 ) -> Check:
-    """How much closer the generated image is to its caption than to what it would show `unedited`.
+    """Return by how much the generated image is closer to its caption than to the `unedited` texts.
 
-    Where nobody said what the source shows: how much closer to its caption it is than the source image.
+    Without such texts, return by how much it is closer to its caption than the source image is.
     """
     other = max((_product(after, one) for one in unedited), default=_product(before, text))
     note = "The image looks like the scene without the edit rather than like its caption: the edit may not show."
@@ -321,9 +317,9 @@ def label_seen(
     embedder: Embedder,
     band: Band = BANDS["label seen"],
 ) -> Check:
-    """How much closer the image is to its caption than to the same caption with the likeliest other label.
+    """Return by how much the image is closer to its caption than to that caption with the likeliest other label.
 
-    An embedder that sees another label in the source already cannot tell.
+    The check cannot tell if the embedder already sees another label in the source.
     """
 
     def asked(name: str) -> Vector:

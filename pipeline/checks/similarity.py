@@ -26,7 +26,7 @@ from pipeline.seams import Sentences
 
 @dataclass(frozen=True)
 class References:
-    """What phrases of a kind are compared with."""
+    """Reference phrases of one kind, with which other phrases are compared."""
 
     sentence: str
     groups: tuple[str, ...]
@@ -39,13 +39,13 @@ _REFERENCES: Mapping[EditType, References] = DataTable(__file__, References)
 _ALSO: dict[EditType, tuple[EditType, ...]] = {"background": ("attribute", "object")}
 """Types whose words may make an edit of another type too: what stands behind has things and looks."""
 _CLEARLY = 0.08
-"""An edit is of another type from this difference of the nearness on. Of 65 edits of all types written by hand, by
-which it was set, none is taken for another type. Of 327 pairs of such an edit with a wrong type 289 are told. Subject
-and object count as one, and so do looks and backgrounds."""
+"""Minimum difference of nearness for an edit to count as another type. It was set on 65 edits of all types written by
+hand, none of which is assigned another type. Of 327 pairs of such an edit with a wrong type, 289 are detected. Subject
+and object count as one type, and so do looks and backgrounds."""
 
 
 def measured(value: Alternatives, task: Task, sentences: Sentences) -> Alternatives:
-    """The same with the similarity of every alternative that has none yet."""
+    """Return the alternatives, with the similarity measured for each that has none yet."""
     return Alternatives(tuple(_measured(item, task, sentences) for item in value.items))
 
 
@@ -143,7 +143,7 @@ def _to(texts: Sequence[str], other: str, kind: EditType, sentences: Sentences) 
 
 
 def _belongs(vector: NDArray[np.float64], group: NDArray[np.float64]) -> float:
-    """How near a phrase is to a group: one of its own is nearest, else the mean of the two that it comes closest to."""
+    """Return how near a phrase is to a group: 2 for a member, else the mean cosine of the two closest members."""
     nearest = sorted(_cosines(vector, group), reverse=True)[:2]
     return 2.0 if nearest[0] > 0.9999 else sum(nearest) / len(nearest)
 

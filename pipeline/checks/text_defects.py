@@ -1,8 +1,8 @@
-"""What goes wrong with a text that a small language model writes: it repeats itself, or loses what it should keep.
+"""Defects of texts that a small language model writes: repetition, and the loss of content that should be kept.
 
 Pure, and without knowledge of grammar: words are compared, not understood. An edit may have consequences (where it
-snows, the grass is gone); a phrase said over and over, a sentence of which nothing is left, and a thing that was
-introduced ("a ball", "two dogs") and is named nowhere any more are no consequences of a weather.
+snows, the grass is gone). A repeated phrase, a sentence that vanished, and a thing that was introduced ("a ball", "two
+dogs") and is no longer named are not consequences of a weather.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SCENERY = frozenset(
     "view scene picture photo image time season winter summer spring autumn fog mist rain snow storm cloud "
     "shadow".split()
 )
-"""What an edit of weather, hour or place rightly takes away, though a text introduces it with an article."""
+"""Words that an edit of weather, time or place may remove, though a text introduces them with an article."""
 _LONGEST_NAME = 3
 """Words behind an article that may name the thing: "a red bird sits" gives red, bird and sits."""
 
@@ -38,7 +38,7 @@ def repeated(source: str, text: str) -> tuple[str, int] | None:
 
 
 def lost_sentences(source: str, text: str, asked: Collection[str]) -> tuple[str, ...]:
-    """The sentences of the source of which no word that says something is left, but for what edits `asked` for."""
+    """Return the source's sentences of which no content word is left, not counting words that edits `asked` for."""
     left = {singular(word) for word in tokens(text)}
     lost = []
     for sentence in _sentences(source):
@@ -49,9 +49,9 @@ def lost_sentences(source: str, text: str, asked: Collection[str]) -> tuple[str,
 
 
 def lost_things(source: str, text: str, asked: Collection[str]) -> tuple[str, ...]:
-    """What the source introduces with an article or a number and the text names no more: "a ball", "two dogs".
+    """Return things that the source introduces with an article or a number and the text no longer names: "a ball".
 
-    A thing is kept when any of its words is; what edits `asked` for is theirs.
+    A thing is kept if any of its words is. Words that edits `asked` for do not count.
     """
     left, words = {singular(word) for word in tokens(text)}, tokens(source)
     lost: list[str] = []

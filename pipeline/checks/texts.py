@@ -25,13 +25,13 @@ from pipeline.checks.contradictions import new_contradictions
 from pipeline.checks.text_defects import lost_sentences, lost_things, repeated
 
 SCENE_WIDE = ("weather", "time of day", "domain")
-"""Edit types that hold for the whole image: their keyword must be gone wherever it stood."""
+"""Edit types that affect the whole image: their keyword must be gone everywhere."""
 WITH_CONSEQUENCES = (*SCENE_WIDE, "background")
 """Edit types that rightly change more than their keyword: where it snows, the ground is no longer green."""
 
 
 FEW_CONSEQUENCES, MOST_CONSEQUENCES = 4, 0.4
-"""So many words, or this share of those that say something, may change beside such an edit; more is another scene."""
+"""Maximum content words, or share of them, that may change in addition to such an edit. More make another scene."""
 
 
 def task_checks(task: Task) -> tuple[Check, ...]:
@@ -56,7 +56,7 @@ def caption_checks(text: str, task: Task) -> tuple[Check, ...]:
 
 
 def keyword_checks(keyword: str, caption: str, task: Task, forced: bool = False) -> tuple[Check, ...]:
-    """Whether a keyword stands in the caption and may change; one that is `forced` may although it is protected."""
+    """Check that a keyword is in the caption and not protected; a `forced` keyword may be protected."""
     if not tokens(keyword):
         return (_check("keyword not empty", False, "A keyword is empty: fill it in, or remove it."),)
     missing = f"“{keyword}” is not in the caption: take words of the caption, as they stand there."
@@ -68,7 +68,7 @@ def keyword_checks(keyword: str, caption: str, task: Task, forced: bool = False)
 
 
 def may_change(keyword: str, caption: str, task: Task) -> bool:
-    """Whether a keyword passes all of `keyword_checks`, for whoever asks of a hundred phrases and not why."""
+    """Return True if a keyword passes all of `keyword_checks`. Faster for many phrases, as it gives no reasons."""
     return bool(tokens(keyword)) and contains(caption, keyword) and not is_protected(keyword, task)
 
 
@@ -218,7 +218,7 @@ def _few(words: tuple[str, ...], most: int = 4) -> str:
 
 
 def _named_as_often(before: str, after: str, task: Task, waived: set[str]) -> Check:
-    """Of two cars one may get lost with the word “car” still there: each word must come as often as before."""
+    """Check that each protected word occurs as often as before: one of two cars may get lost with “car” still there."""
     words = [word for word in protected_words_in(before, task) if word not in waived and contains(after, word)]
     fewer = [word for word in words if len(find_phrase(after, word)) < len(find_phrase(before, word))]
     verb = "is" if len(fewer) == 1 else "are"

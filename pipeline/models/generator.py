@@ -60,7 +60,7 @@ AfterStep = Callable[[Any, int, Any, dict[str, Any]], dict[str, Any]]
 
 @dataclass
 class _Place:
-    """Where a pipeline runs by now: one for all kinds of control images, as they share the pipeline."""
+    """The device that a pipeline runs on; one for all kinds of control images, as they share the pipeline."""
 
     now: Placing
 
@@ -91,7 +91,7 @@ class DrawingPipeline(ABC, Generic[M, D]):
     """One pipeline that draws batches of pictures. `M` is its section of the profile, `D` the settings."""
 
     role = "image generator"
-    """What messages call it."""
+    """Name of this model in messages."""
     likes = "float16"
     """The half precision that it was made for."""
     kept_texts = KEPT_TEXTS
@@ -137,10 +137,10 @@ class DrawingPipeline(ABC, Generic[M, D]):
         return parameters(base, self._section.variant)
 
     def _load_beside(self) -> None:
-        """Loads what the pipeline is put together with, so that what is wrong with it is told of it."""
+        """Load the parts that the pipeline is built from, so that an error names the part that caused it."""
 
     def _loaded(self, pipe: Any) -> None:
-        """What is done to the pipeline before anything else."""
+        """Prepare the pipeline right after it is loaded."""
 
     def _tiny_vae(self) -> Any:
         return None
@@ -155,26 +155,26 @@ class DrawingPipeline(ABC, Generic[M, D]):
 
     @abstractmethod
     def _windows_of(self, one: DrawRequest) -> int:
-        """How many pieces its prompt is read in: in a batch they are as many for all."""
+        """Return the number of token windows of a prompt; all prompts of a batch need the same."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """What lineages call it."""
+        """Name of the model in lineages."""
 
     @property
     def placing(self) -> str:
-        """Where it runs and why, in words, such as "cpu, float32: no GPU was found"; and whether it is compiled."""
+        """The device and why it was chosen, such as "cpu, float32: no GPU was found", and whether it is compiled."""
         return f"{self._placing.words}{self._compiling.words}"
 
     @property
     def runs(self) -> str:
-        """The same for a page, such as "on the CPU: no GPU was found"."""
+        """`placing` in words for a page, such as "on the CPU: no GPU was found"."""
         return f"{self._placing.plain_words}{self._compiling.words}"
 
     @property
     def waits(self) -> str:
-        """What the first image waits for, in words; "" where there is nothing, or it is done."""
+        """Reason why the first image takes longer, or "" if there is none or it is over."""
         return self._compiling.waits
 
     @property
@@ -185,9 +185,8 @@ class DrawingPipeline(ABC, Generic[M, D]):
         return None if self._watch is None else side_by_side(self._looks.of(self._watch.clean(), self._shown))
 
     def batch(self, size: tuple[int, int], watched: bool = True) -> int:
-        """What the profile says, else what suits the device: on a CPU one after another, each to be seen when it is
-        done. Where nobody watches, those that are too small to keep the cores busy are drawn together.
-        """
+        """Return the batch size: the profile's, else one that suits the device. A CPU draws one image at a time, so
+        that each is shown when done. Images too small to keep its cores busy are batched if nobody watches."""
         alone = self._device == "cpu" and (watched or size[0] * size[1] > SMALL)
         wanted = self._section.batch or (1 if alone else AT_ONCE)
         return min(wanted, self._room.get(size, wanted))
@@ -245,7 +244,7 @@ class DrawingPipeline(ABC, Generic[M, D]):
         settings: D,
         on_step: OnStep,
     ) -> list[DrawnImage]:
-        """One batch, filled up with its first image: what stands in a row changes nothing in another one."""
+        """Draw one batch, filled up with its first image. The content of one row does not affect another."""
         import torch
 
         rows, seen = [wanted[0]] * size, [pictures[0]] * size
@@ -305,7 +304,7 @@ class DrawingPipeline(ABC, Generic[M, D]):
 
 
 class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
-    """What all that are held to a control image have in common."""
+    """Base of pipelines that draw on a control image."""
 
     def __init__(self, section: S, kind: ControlKind | None = None) -> None:
         """Draws on control images of `kind`; without one, of the profile's first."""
@@ -334,7 +333,7 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
         return self._section.name_on(self._kind)
 
     def on(self, kind: ControlKind) -> Self:
-        """The same pipeline, held to another kind of control image: it shares all but the ControlNet."""
+        """Return this pipeline for another kind of control image. Both share all but the ControlNet."""
         if kind not in self._section.by_kind():
             there = ", ".join(self._section.by_kind())
             raise UserError(f"This profile has no ControlNet for {kind}: choose one of its kinds ({there}).")
@@ -358,7 +357,7 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
         return net.to(where, memory_format=torch_channels_last())  # a fifth less work on a CPU
 
     def preview_vae(self) -> Any:
-        """The tiny VAE of the profile, on the device. Raises UserError where there is none, or not one that fits."""
+        """Return the profile's tiny VAE on the device. Raises UserError if there is none or it does not fit."""
         from diffusers import AutoencoderTiny
 
         section, dtype = self._section.preview_vae, self._dtype
@@ -376,7 +375,7 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
         return tiny.to(self._device)
 
     def _tiny_vae(self) -> Any:
-        """Where it cannot be had, an image is drawn without it as well. Fetches nothing."""
+        """Return the tiny VAE, or None if it is unavailable, since images can be drawn without it. Fetches nothing."""
         section = self._section.preview_vae
         if section is None:
             return None
@@ -394,7 +393,7 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
 
 
 class WindowedPipeline(ControlNetPipeline[S]):
-    """One whose text encoders read so many tokens at once, as those of CLIP do."""
+    """A pipeline whose text encoders read a fixed number of tokens at once, as those of CLIP do."""
 
     @contextmanager
     def inverting(self, settings: InversionSettings, control: Control | None = None) -> Iterator[Inverter]:
@@ -576,8 +575,8 @@ class StableDiffusion(WindowedPipeline[ControlNetGenerator]):
 AT_ONCE = 8
 """Images that are drawn at once where the profile does not say: more gain little, and wait longer."""
 SMALL = 256 * 256
-"""Up to so many pixels an image leaves the cores of a CPU partly idle: eight of 128 by 128 take little more than half
-of the time together (`benchmarks.reference` measures it). A large one keeps them busy, and takes much memory."""
+"""Pixels up to which one image leaves CPU cores partly idle: eight of 128 by 128 together take little more than half
+the time (`benchmarks.reference` measures it). A larger image keeps them busy, and takes much memory."""
 
 
 def torch_channels_last() -> Any:

@@ -1,7 +1,7 @@
-"""Weights on the Hugging Face hub: what of them is on this machine, what is still to come, and getting it.
+"""Weights on the Hugging Face hub: what this machine already has, what is missing, and downloading it.
 
-The library downloads a file anew when it was stopped in its midst, and believes what comes; files here are tens of
-gigabytes. So each goes on where it stopped, and counts only once its hash is the one that the hub gives.
+The hub's library starts an interrupted file again from the beginning and does not verify what arrives; files here are
+tens of gigabytes. So each download resumes where it stopped, and counts only once its hash equals the hub's.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from core.progress import stop_if
 SPARE = 500_000_000
 """Bytes that a download leaves free on the disk."""
 Told = Callable[[int], None]
-"""Is told of every piece that came, in bytes; fewer than none where a piece has to come again."""
+"""Called with the bytes of every piece that arrived; negative if a piece has to be fetched again."""
 
 
 @dataclass(frozen=True)
 class LocalWeights:
-    """What is on this machine of a model's weights."""
+    """The part of a model's weights that is on this machine."""
 
     folder: Path | None
-    """Where it is; None while nothing is."""
+    """Path of the weights, or None if there are none."""
     bytes: int = 0
     complete: bool | None = False
-    """None: nobody can tell without asking the hub."""
+    """None if only the hub can tell."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class HubFile:
 
 @dataclass(frozen=True)
 class HubListing:
-    """Which files of a model the hub has, and which of them are still to come."""
+    """The hub's files of a model, and which of them are still missing here."""
 
     weights: Weights
     commit: str
@@ -65,7 +65,7 @@ class HubListing:
 
     @property
     def left(self) -> dict[Path, int]:
-        """Of each missing file, by where it goes: its bytes, less what is there where it was stopped in its midst."""
+        """Return the bytes still to fetch of each missing file, by its destination."""
         return {self.blob(file): file.bytes - min(file.bytes, _size(self.part(file))) for file in self.missing}
 
     @property
@@ -80,7 +80,7 @@ class HubListing:
         return self.cache / "blobs" / file.hash
 
     def part(self, file: HubFile) -> Path:
-        """What came of a file so far."""
+        """Return the path of a file's unfinished download."""
         return self.blob(file).with_suffix(".part")
 
 
@@ -92,14 +92,14 @@ def cache_of(weights: Weights) -> Path:
 
 
 def page_of(weights: Weights) -> str:
-    """Where a person reads of the model, and accepts its licence."""
+    """Return the URL of the model's page, where its licence can be accepted."""
     from huggingface_hub import constants
 
     return f"{constants.ENDPOINT}/{weights.hub}"
 
 
 def held(weights: Weights) -> LocalWeights:
-    """What is on this machine of these weights. Asks nobody."""
+    """Return what this machine has of these weights. Uses no network."""
     place = weights.local()
     if place is not None:
         file = getattr(weights, "file", "")
@@ -126,14 +126,13 @@ def held(weights: Weights) -> LocalWeights:
 
 
 def part_of(file: Path) -> Path:
-    """Where that is which came of a file so far."""
+    """Return the path of a file's unfinished download."""
     return file.with_name(f"{file.name}.part")
 
 
 def listing(role: str, weights: Weights) -> HubListing:
-    """What the hub has of these weights. Raises CannotLoad where it cannot be asked, and where it would give nothing:
-    before anything is fetched.
-    """
+    """Return the hub's files of these weights. Raises CannotLoad, before anything is fetched, if the hub cannot be
+    reached or would refuse them."""
     from huggingface_hub import HfApi, constants
     from huggingface_hub.hf_api import RepoFile
     from huggingface_hub.utils import filter_repo_objects
@@ -164,7 +163,7 @@ def listing(role: str, weights: Weights) -> HubListing:
 
 
 def damaged(found: HubListing) -> HubListing:
-    """The same, with every file whose hash is another than the hub's put away and counted as missing. Reads all."""
+    """Remove files whose hash differs from the hub's, and return the listing with them as missing. Reads every file."""
     wrong = []
     for file in found.files:
         place = next((p for p in (found.blob(file), snapshot_of(found) / file.path) if p.exists()), None)
@@ -182,9 +181,8 @@ def snapshot_of(found: HubListing) -> Path:
 
 
 def require_room(needed: int, free: int | None = None, folder: Path | None = None, variable: str = "HF_HOME") -> None:
-    """Raises CannotLoad when so many bytes do not go on the disk of the hub's cache, or of another `folder`, which the
-    `variable` of the environment puts elsewhere. `free` stands in for what is free.
-    """
+    """Raise CannotLoad if `needed` bytes do not fit on the disk of the hub's cache, or of another `folder`, which the
+    environment's `variable` sets. `free` replaces the measured free bytes."""
     place = cache_folder() if folder is None else folder
     there = free_on_disk(place) if free is None else free
     if needed and needed + SPARE > there:
@@ -218,9 +216,9 @@ def _there(folder: Path) -> Path:
 
 
 def download(role: str, found: HubListing, told: Told, cancelled: threading.Event | None = None) -> Path:
-    """The folder with all files, those that are missing fetched first. Goes on where an earlier call stopped.
+    """Fetch the missing files and return the folder with all of them. Resumes where an earlier call stopped.
 
-    Raises CannotLoad where that cannot be, and Cancelled.
+    Raises CannotLoad if a file cannot be fetched, and Cancelled.
     """
     from huggingface_hub import constants, snapshot_download
 
@@ -245,11 +243,11 @@ def _get(role: str, found: HubListing, file: HubFile, told: Told, cancelled: thr
             told(file.bytes)
             return
         what = f"{file.path} of the {role} {found.weights.hub}"
-        # A small file may come packed, of which no end can be asked for.
+        # A small file may be sent compressed, so its remaining bytes cannot be requested.
         wanted = Download(url, part, file.bytes, what, lambda came: _hash(came, file.large) == file.hash, file.large)
         bring(wanted, told, cancelled, build_hf_headers())
         os.replace(part, blob)
-    # Gives it its name. What is named is told as being here, also when the next file does not come.
+    # Name the file in the cache now, so that it counts as present even if the next download fails.
     hf_hub_download(found.weights.hub, file.path, revision=found.weights.revision, endpoint=constants.ENDPOINT)
 
 
@@ -259,7 +257,7 @@ class Download:
 
     url: str
     part: Path
-    """Where it goes as it comes; what is there already is its beginning."""
+    """Path of the unfinished download; bytes that are already there are kept."""
     bytes: int
     """0 where it is not known."""
     what: str
@@ -402,7 +400,7 @@ def _matching(weights: Weights, folder: Path) -> int:
 
 
 def _hash(file: Path, large: bool) -> str:
-    """As the hub has it: sha256, or git's hash of a small file."""
+    """Return the hash that the hub uses: sha256, or git's hash of a small file."""
     with file.open("rb") as opened:
         if large:
             return hashlib.file_digest(opened, "sha256").hexdigest()
