@@ -76,7 +76,7 @@ class Pair(Data):
 
 
 def read_pairs(file: Path) -> tuple[list[Pair], list[str]]:
-    """Return the pairs of a file of JSON lines, and a sentence on each line that is none. Raises UserError if the file
+    """Return the pairs of a file of JSON lines, and a sentence on each invalid line. Raises UserError if the file
     cannot be read.
     """
     try:

@@ -45,20 +45,20 @@ Perturber = Callable[[Example, int], str]
 
 @dataclass(frozen=True)
 class Score:
-    """What one caption is."""
+    """Score of one caption."""
 
     edit: bool
-    """It has an edit of the asked type, and lost nothing that the task protects."""
+    """True if it has an edit of the requested type, and lost nothing that the task protects."""
     one_place: bool
 
     @property
     def both(self) -> bool:
-        """One edit of the asked type, and no other."""
+        """True if it has one edit of the requested type, and no other."""
         return self.edit and self.one_place
 
 
 def held_out(count: int, own: float) -> Iterator[Example]:
-    """Captions with a type of which the world has an edit there."""
+    """Yield captions with an edit type for which the world has an edit of the caption."""
     rng, number = random.Random(FIRST_SEED), 0
     while count:
         example = random_example(rng, "perturbations", FIRST_SEED + number, own)

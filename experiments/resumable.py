@@ -1,4 +1,4 @@
-"""A measurement of many things that goes on where it was stopped: one JSON line for each thing that was measured."""
+"""A resumable measurement of many things, with one JSON line for each measured thing."""
 
 from __future__ import annotations
 

@@ -49,12 +49,12 @@ DROPOUT = 0.05
 EVALUATE_EVERY = 25
 """Steps between two losses on the held-out pairs."""
 PATIENCE = 5
-"""How often in a row the held-out loss may fail to fall before the training stops."""
+"""Evaluations in a row without a lower held-out loss after which the training stops."""
 IGNORED = -100
 MOST_NAMED = 10
 """Lines that are named one by one."""
 BASE_FILE = "base.json"
-"""Says beside a LoRA which model it was trained on."""
+"""File next to a LoRA with the model that it was trained on."""
 LONGEST_CONTEXT = 4096
 
 Encoded = Mapping[str, list[int]]
@@ -81,7 +81,7 @@ class Plan:
     """The settings of a training."""
 
     steps: int
-    """At most."""
+    """Maximum number of steps."""
     batch: int
     rank: int
     learning_rate: float
@@ -235,7 +235,9 @@ def learn(base: Base, train: list[Encoded], out: list[Encoded], plan: Plan, fold
 
 
 def with_adapter(base: Base, folder: Path) -> PeftModel:
-    """The model with a LoRA of a folder. Raises UserError if it is none, or was trained on another model."""
+    """Return the model with the LoRA of a folder. Raises UserError if the folder holds none, or one trained on another
+    model.
+    """
     from peft import LoraConfig, PeftConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
     from peft.utils import load_peft_weights
 
@@ -314,7 +316,7 @@ def write_profile(profile: Profile, source: Path, base: Base, gguf: Path, file: 
 
 
 def base_file(profile: Profile, given: Path | None) -> Path:
-    """Where the weights are that the LoRA is trained on."""
+    """Return the path of the weights that the LoRA is trained on."""
     if given is not None:
         return given
     if not isinstance(profile.language, GgufLanguage):

@@ -1,10 +1,10 @@
-"""Compares edits of the inverted source with images drawn from noise.
+"""Compare edits of the inverted source with images drawn from noise.
 
 `python -m experiments.demo_report.edits --results FILE` writes the file and prints a table.
 
 Each edit changes one word of the true caption of a drawn scene, so the renderer knows what the image should show. All
-ways draw the same edits, and the judges of the report read the images. The file gets a line an edit, so that a run that
-was stopped goes on. `--costs` measures time instead: the sweep, a second caption, and a batch against single images.
+ways draw the same edits, and the judges of the report read the images. The file gets a line per edit, so that a stopped
+run can resume. `--costs` measures time instead: the sweep, a second caption, and a batch against single images.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def asked(kind: str, count: int, first_seed: int = FIRST_SEED) -> Iterator[Asked
 
 
 def judged(one: Asked, image: np.ndarray, judges: Judges) -> dict[str, float]:
-    """What the judges read in an image: `good` if the edit shows, and nothing is lost, added or changed beside it."""
+    """Return the judges' findings: `good` if the edit shows, and nothing else is lost, added or changed."""
     scene, goal, edits = one.scene, one.goal, [(one.slot, one.counterfactual.edits[0].alternative)]
     truth, (ideal, mask) = truth_of(scene, edits, image, judges), render(goal)
     seen, wanted = judges.read(image), judges.read(ideal)

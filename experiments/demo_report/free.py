@@ -18,13 +18,13 @@ from pipeline.models.weights import loading
 from pipeline.profiles.profile import Profile
 
 SCENES = 60
-"""How many captions of each kind."""
+"""Number of captions of each kind."""
 LESS = 0.5
-"""Share of what is read as things with the subject that may be read without it: judges take clouds for some."""
+"""Maximum of things read without the subject, as a share of those read with it. Judges take clouds for some."""
 
 
 def rows(profile: Profile, judges: Judges) -> list[Row]:
-    """Whether the judges see class, weather and time of day, and nothing where the caption names nothing."""
+    """Measure whether the judges see class, weather and time of day, and nothing where the caption names nothing."""
     import torch
     from diffusers import StableDiffusionPipeline
 

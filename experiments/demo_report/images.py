@@ -1,4 +1,4 @@
-"""Asks the judges about generated images: whether the edit shows, the label is right, and all is in its place."""
+"""Judge generated images: whether the edit shows, the label is right, and everything is in its place."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from demo.judges import Judges
 
 IOU_FLOORS = {"road": 0.85, "vehicle": 0.6}
-"""Wanted of the masks of all generated roads."""
+"""Minimum IoU of the masks of all generated roads."""
 IOU_MARGINS = {"pavement": 0.06, "lane marking": 0.10, "pedestrian": 0.10}
-"""How much less than on the untouched scenes is allowed: of thin things the judges miss a part there too."""
+"""Allowed loss of IoU against the untouched scenes. The judges miss part of thin things there too."""
 THINGS = ("vehicle", "pedestrian", "object")
-"""Classes of which single things can be counted."""
+"""Classes whose single things can be counted."""
 SMALLEST = 12
-"""Pixels of a patch that counts as a thing; the judges leave smaller crumbs on untouched scenes too."""
+"""Minimum pixels of a patch that counts as a thing. The judges leave smaller crumbs on untouched scenes too."""
 FOUND = 0.25
-"""Share of a thing's pixels that have to be read as its class, or it is lost."""
+"""Minimum share of a thing's pixels read as its class. Below it, the thing is lost."""
 
 
 class Overlap:
@@ -43,7 +43,7 @@ class Overlap:
         self._number, self._both, self._either = SEMANTIC_CLASSES.index(name), 0, 0
 
     def add(self, truth: np.ndarray, seen: np.ndarray) -> None:
-        """Two masks of the same size."""
+        """Count the pixels of two masks of the same size."""
         a, b = truth == self._number, seen == self._number
         self._both += int((a & b).sum())
         self._either += int((a | b).sum())
@@ -56,24 +56,24 @@ class Overlap:
 
 @dataclass
 class ImageFindings:
-    """What the judges found so far, for generated images and, beside, for the untouched scenes."""
+    """Findings of the judges so far, for generated images and for the untouched scenes."""
 
     air: list[bool] = field(default_factory=list)
     colour: list[bool] = field(default_factory=list)
     part: list[bool] = field(default_factory=list)
-    """Of the background: ground, trees, walls, water or hills."""
+    """Whether the edited part of the background shows: ground, trees, walls, water or hills."""
     label: list[bool] = field(default_factory=list)
     untouched_air: list[bool] = field(default_factory=list)
     untouched_colour: list[bool] = field(default_factory=list)
     untouched_label: list[bool] = field(default_factory=list)
     other_colours: list[bool] = field(default_factory=list)
-    """Of what was not edited."""
+    """Whether each thing that was not edited kept its colour."""
     third_car: list[bool] = field(default_factory=list)
-    """Those of `other_colours` that are the farthest of three cars."""
+    """Entries of `other_colours` for the farthest of three cars."""
     whole: list[bool] = field(default_factory=list)
-    """Nothing lost and nothing added, one for each image, beside what the judges make of the ideal one."""
+    """One entry per image: True if nothing is lost or added against the judges' reading of the ideal image."""
     as_drawn: list[bool] = field(default_factory=list)
-    """The same beside the scene's own mask."""
+    """Like `whole`, but against the scene's own mask."""
     untouched_whole: list[bool] = field(default_factory=list)
     lost: Counter[str] = field(default_factory=Counter)
     added: Counter[str] = field(default_factory=Counter)
@@ -123,7 +123,7 @@ class ImageFindings:
             self.untouched_kept[name].add(walk.mask, source.mask)
 
     def rows(self) -> list[Row]:
-        """The figures against their floors."""
+        """Return the figures with their floors."""
         air = "generated image shows the edited weather or time of day"
         floors = dict(IOU_FLOORS)
         floors |= {name: self.untouched_kept[name].value - margin for name, margin in IOU_MARGINS.items()}

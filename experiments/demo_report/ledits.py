@@ -67,7 +67,8 @@ class Ledits:
 
     @torch.no_grad()
     def edited(self, old: str, new: str) -> np.ndarray:
-        """The inverted source with what `new` says in place of what `old` says; without texts, its reconstruction.
+        """Return the inverted source edited from the text `old` to the text `new`. Without texts, return its
+        reconstruction.
 
         The pipeline's own masks are written for four latent channels and the demo has six, so the guidance is added to
         the answers of the UNet, by the pipeline's formula.

@@ -36,9 +36,9 @@ from pipeline.recipes import DILLEMA
 PARTS = ("captions", "language", "images", "speed")
 SCENES = 240
 NEW = 60
-"""How many scenes with a caption of which no training picture has its like are measured beside."""
+"""Scenes measured in addition whose caption no training picture has."""
 SHOWN = 12
-"""How many of the images the report shows."""
+"""Number of images that the report shows."""
 REPORT = Path(__file__).resolve().parents[2] / "docs" / "demo-report.md"
 
 
@@ -76,24 +76,26 @@ def main() -> int:
 
 @dataclass(frozen=True)
 class Measured:
-    """What the report says."""
+    """Figures of the report."""
 
     rows: list[Row]
-    """Of any scenes that no training saw."""
+    """Rows for scenes that no training saw."""
     new_rows: list[Row]
-    """Of those of them whose captions are new too."""
+    """Rows for unseen scenes whose captions are new too."""
     scenes: int
     new_scenes: int
     known_captions: int
-    """How many of `scenes` have a caption that a training picture has too."""
+    """Number of `scenes` whose caption a training picture has too."""
 
     def missed(self) -> list[str]:
-        """One sentence for each floor that is not reached."""
+        """Return one sentence for each floor that is not reached."""
         return missed(self.rows) + [f"with new captions, {sentence}" for sentence in missed(self.new_rows)]
 
 
 def measure(parts: tuple[str, ...], count: int, new: int, sheet: Path | None = None) -> Measured:
-    """The rows of the parts; the first images go into the file `sheet`. Raises UserError when weights are missing."""
+    """Measure the parts and return their rows. The first images go into the file `sheet`. Raises UserError if weights
+    are missing.
+    """
     profile = load_profile("demo")
     loaded = load_models(profile)
     if parts == PARTS:
@@ -123,7 +125,7 @@ def measure(parts: tuple[str, ...], count: int, new: int, sheet: Path | None = N
 
 
 def training_captions() -> set[str]:
-    """The captions of all pictures that the models were trained on."""
+    """Return the captions of all pictures that the models were trained on."""
     from demo.train.dataset import DEFAULT_COUNT, train_scene, twin
 
     scenes = [train_scene(index) for index in range(DEFAULT_COUNT)]

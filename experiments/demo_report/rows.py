@@ -19,17 +19,17 @@ class Row:
     unit: str
     """"%" (of 0..1), "IoU", "s", "GB", or "" for a number of things."""
     count: int = 0
-    """How many things were judged; 0 where that means nothing."""
+    """Number of judged things; 0 if a count has no meaning."""
     beside: str = ""
-    """What else to know, such as the same figure for untouched scenes."""
+    """Additional information, such as the same figure for untouched scenes."""
 
     @property
     def reached(self) -> bool:
-        """Nothing measured is not reached."""
+        """True if the floor is reached. False if nothing was measured."""
         return self.value <= self.floor if self.unit in ("s", "GB") else self.value >= self.floor
 
     def cells(self) -> tuple[str, str, str, str, str]:
-        """What, measured (with its 95 % interval for shares), floor, reached, beside."""
+        """Return the cells of a row: what, measured (with its 95 % interval for shares), floor, reached, beside."""
         bound = "at most" if self.unit in ("s", "GB") else "at least"
         return (
             self.what,

@@ -80,7 +80,7 @@ def walk_through(driver: Driver, settings: Settings) -> list[float]:
 
 
 def rows() -> list[Row]:
-    """Measure in a process of its own. The load of the machine is told beside: others may be using it."""
+    """Measure in a separate process. The rows include the load of the machine: others may be using it."""
     load = os.getloadavg()[0]
     environment = {**os.environ, "OMP_NUM_THREADS": str(THREADS)}
     done = subprocess.run(

@@ -1,10 +1,10 @@
-"""Compares images drawn from noise with images drawn from the inverted source:
-`python -m experiments.demo_report.starts --results FILE`.
+"""Compare images drawn from noise with images drawn from the inverted source: `python -m experiments.demo_report.starts
+--results FILE`.
 
 Each scene goes through the real pipeline with the demo profile: its own caption, keywords, alternatives and
 counterfactual captions. With `--true-captions` they are those of the drawn world, four edits a road. Every way draws
-the same captions, and the judges of the report read the images. The file gets a line a scene, so that a run that was
-stopped goes on.
+the same captions, and the judges of the report read the images. The file gets a line per scene, so that a stopped run
+can resume.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def with_captions(walk: Walk, driver: Driver) -> Made:
 
 
 def judged(scene: Scene, slots: list[tuple[str, str]], image: np.ndarray, judges: Judges) -> dict[str, float]:
-    """What the judges read in an image."""
+    """Return the judges' findings on an image."""
     truth = truth_of(scene, slots, image, judges)
     names = ("label_lost", "class_lost", "thing_lost", "surroundings_lost", "form_lost")
     ideal = render(edited_scene(scene, slots))[0]

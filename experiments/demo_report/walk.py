@@ -58,7 +58,7 @@ _WORLD = {
     "attribute": COLOURS,
     "background": tuple(word for words in PARTS.values() for word in words),
 }
-"""What the judges can recognise, by edit type."""
+"""Words that the judges can recognise, by edit type."""
 
 
 @dataclass
@@ -75,7 +75,7 @@ class Walk:
     """One for each thing that the language model was asked for."""
     keywords: tuple[str, ...] = ()
     alternatives: tuple[str, ...] = ()
-    """Of all keywords."""
+    """Alternatives of all keywords."""
     keywords_free: bool | None = None
     """Whether its first keywords leave out everything protected; None when it gave none."""
     edits_right: list[bool] = field(default_factory=list)
@@ -85,7 +85,7 @@ class Walk:
 
     @property
     def facts(self) -> Facts:
-        """What the caption says."""
+        """Facts that the caption states."""
         return facts_of(self.caption)
 
 
@@ -110,7 +110,7 @@ class ListeningModels:
         return self._models.editor
 
     def editor_name(self) -> str:
-        """What the editor is called."""
+        """Return the name of the editor."""
         return self._models.editor_name()
 
     @property
@@ -122,7 +122,7 @@ class ListeningModels:
         return self._models.sentences
 
     def generator_name(self, kind: ControlKind) -> str:
-        """What the generator for this kind of control image is called."""
+        """Return the name of the generator for this kind of control image."""
         return self._models.generator_name(kind)
 
     def detector(self, kind: ControlKind) -> Detector:
@@ -137,7 +137,7 @@ class ListeningModels:
 
 
 def start_walk(number: int, profile: Profile) -> Walk:
-    """The scene of a number, drawn, with its task."""
+    """Return the walk of a number with its scene, drawn, and its task."""
     scene = random_scene(FIRST_SEED + number)
     image, mask = render(scene)
     if scene.family == "object":
@@ -190,13 +190,17 @@ def plan_second_edit(walk: Walk, alternatives: Alternatives, first: Edit) -> Edi
 
 
 def edited_things(walk: Walk, edit: Edit) -> list[int]:
-    """Which coloured things of the scene a colour edit is about: those that the caption gives the keyword's colour."""
+    """Return the indices of the coloured things that a colour edit is about: those with the keyword's colour in the
+    caption.
+    """
     said = walk.facts.colours[: len(walk.scene.look.colours)]
     return [place for place, colour in enumerate(said) if colour == canonical(edit.keyword)]
 
 
 def edited_slots(walk: Walk, edit: Edit) -> list[tuple[str, str]]:
-    """What an edit changes of the scene's look: slots and their new words, as `check_truth.edited_scene` takes them."""
+    """Return the slots of the scene's look that an edit changes, with new words, as `check_truth.edited_scene` takes
+    them.
+    """
     old, new = canonical(edit.keyword), canonical(edit.alternative)
     match edit.edit_type:
         case "weather":
@@ -216,7 +220,7 @@ def can_be_judged(edit: Edit) -> bool:
 
 
 def expected_facts(facts: Facts, edits: Sequence[Edit]) -> Facts:
-    """What a right counterfactual caption says."""
+    """Return the facts of a correct counterfactual caption."""
     for edit in edits:
         old, new = canonical(edit.keyword), canonical(edit.alternative)
         if edit.edit_type == "weather":
@@ -248,7 +252,7 @@ def _edits(walk: Walk, alternatives: Alternatives, kind: str) -> list[Edit]:
 
 
 def _buried(edits: Sequence[Edit]) -> bool:
-    """Whether one edit brings the snow under which another one's ground cannot be seen, and is not told of."""
+    """Return True if one edit brings snow that hides the ground of another one."""
     snow = any(canonical(edit.alternative) == "snowy" for edit in edits)
     return snow and any(_both(PARTS["ground"], edit) for edit in edits)
 
@@ -260,7 +264,7 @@ def _both(words: Sequence[str], edit: Edit) -> bool:
 def _counterfactual(
     walk: Walk, driver: Driver, models: ListeningModels, edits: tuple[Edit, ...]
 ) -> CounterfactualCaption:
-    """What the pipeline writes for exactly these edits."""
+    """Return the pipeline's caption for exactly these edits."""
     items = tuple(KeywordAlternatives(e.keyword, e.edit_type, (Alternative(e.alternative),)) for e in edits)
     own = driver.profile.settings.counterfactuals.model_copy(update={"edits_at_once": len(edits), "captions": 1})
     settings = driver.profile.settings.model_copy(update={"counterfactuals": own})

@@ -41,10 +41,10 @@ T = TypeVar("T")
 
 
 class Work:
-    """The folder in which stages keep what they found, and how long each took, all runs together."""
+    """Folder with the results of the stages and their times, over all runs."""
 
     def __init__(self, folder: Path, size: Size) -> None:
-        """Raises UserError where another size was worked on there."""
+        """Raises UserError if the folder holds a run of another size."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, about = folder, folder / _SIZE
         plain = json.dumps(asdict(size), indent=2) + "\n"
@@ -57,12 +57,12 @@ class Work:
 
     @property
     def goals(self) -> Stated:
-        """Those that stood in the repository when the run began."""
+        """Goals in the repository when the run began."""
         text = (self.folder / GOALS.name).read_text(encoding="utf-8")
         return stated(text, (self.folder / _COMMIT).read_text(encoding="utf-8"))
 
     def kept(self, stage: str, name: str, do: Callable[[], T]) -> T:
-        """What a step of a stage gives: of an earlier run where it was done there."""
+        """Return the result of a step of a stage. A result of an earlier run is reused."""
         file = self.folder / f"{name}.pickle"
         if not file.exists():
             print(f"{stage}: {name}", flush=True)
@@ -85,13 +85,13 @@ class Work:
 
     @property
     def minutes(self) -> dict[str, float]:
-        """What each stage took so far."""
+        """Minutes that each stage took so far."""
         file = self.folder / _MINUTES
         return dict(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else {}
 
 
 def results(work: Work, size: Size) -> tuple[Results, dict[Family, Read]]:
-    """All that is to be found out, with what was read of the images."""
+    """Compute all results, and return them with the readings of the images."""
     data = {family: work.folder / "data" / family for family in FAMILIES}
 
     def made_of(family: Family) -> tuple[making.Made, ...]:

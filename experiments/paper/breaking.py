@@ -1,4 +1,4 @@
-"""RQ2: failures of the models under test, the part that the edits cause, and whether they are where they were planted."""
+"""RQ2: failures of the models under test, the part that edits cause, and whether they are where they were planted."""
 
 from __future__ import annotations
 

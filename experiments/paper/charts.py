@@ -24,7 +24,7 @@ class Bar:
     low: float | None = None
     high: float | None = None
     colour: int = 0
-    """Of `COLOURS`."""
+    """Index in `COLOURS`."""
 
 
 def forest(title: str, bars: Sequence[Bar], low: float, high: float, file: Path, unit: str = "%") -> None:

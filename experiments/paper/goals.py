@@ -1,7 +1,6 @@
-"""The goals of the paper's questions, as `goals.toml` states them, each beside what was measured: reached, missed, or
-nobody can tell.
+"""Goals of the paper's questions from `goals.toml`, each with its measured figure: reached, missed, or cannot tell.
 
-A goal is judged by the worse end of its interval. The goals of a run are those that stood there when it began.
+A goal is judged by the worse end of its interval. The goals of a run are those in the repository when it began.
 """
 
 from __future__ import annotations
@@ -29,18 +28,18 @@ from experiments.paper.validity import ERRING, Validity
 GOALS = Path(__file__).resolve().with_name("goals.toml")
 TITLES: Mapping[Family, str] = {"object": "classifier", "road": "segmenter"}
 MAIN_ARM = GENERATED
-"""The paper's arm; goals are held against it, and not against the best of several."""
+"""The paper's arm. Goals are judged on it, and not on the best of several."""
 Unit = Literal["share", "points", "times", "minutes"]
 
 
 class Rule(BaseModel):
-    """A goal as it is stated."""
+    """A stated goal."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
     question: str
     goal: str
     models: Annotated[tuple[str, ...], Field(strict=False)] = ("",)
-    """Those of which it has to be true, each by itself."""
+    """Models that must each reach the goal."""
     figure: str
     unit: Unit = "share"
     at_least: float | None = None
@@ -59,13 +58,13 @@ class Rule(BaseModel):
 
     @property
     def wanted(self) -> str:
-        """The bounds in words."""
+        """Bounds of the goal in words."""
         bounds = (("at least", self.at_least), ("more than", self.above), ("at most", self.at_most))
         return ", ".join(f"{word} {_plain(bound, self.unit)}" for word, bound in bounds if bound is not None)
 
     def reached_by(self, figure: Figure) -> bool | None:
-        """Whether the worse end of its interval is within the bounds; None where it has none, or one without any width:
-        images that are all alike are no certainty. Minutes are counted, and have none.
+        """Return True if the worse end of the interval is within the bounds. None if the figure has no interval, or one
+        without width: images that are all alike give no certainty. Minutes are counted and need no interval.
         """
         counted = self.unit == "minutes"
         low, high = (figure.value, figure.value) if counted else (figure.low, figure.high)
@@ -77,38 +76,38 @@ class Rule(BaseModel):
 
 @dataclass(frozen=True)
 class Goal:
-    """One goal of one model, and what was measured."""
+    """One goal of one model, and its measured figure."""
 
     rule: Rule
     model: str
     figure: Figure
     beside: Figure | None
     judged: bool = True
-    """False where the goals were in no commit when the run began."""
+    """False if the goals were in no commit when the run began."""
 
     @property
     def what(self) -> str:
-        """Its sentence."""
+        """Sentence of the goal."""
         return f"{self.model}: {self.rule.goal}" if self.model else self.rule.goal
 
     @property
     def reached(self) -> bool | None:
-        """None where nobody can tell, which is not reached."""
+        """True if reached. None if it cannot be told, which counts as not reached."""
         return self.rule.reached_by(self.figure) if self.judged else None
 
     @property
     def words(self) -> str:
-        """In a word."""
+        """Verdict in a word."""
         return CANNOT_TELL if self.reached is None else "reached" if self.reached else "MISSED"
 
     @property
     def measured(self) -> str:
-        """The figure with its interval, and what stands beside it."""
+        """Measured figure with its interval."""
         return in_unit(self.figure, self.rule.unit)
 
     @property
     def compared(self) -> str:
-        """What stands beside it."""
+        """Figure to compare with, and its name. "-" without one."""
         if self.beside is None:
             return "-"
         return f"{self.rule.beside_is}: {in_unit(self.beside, self.rule.beside_unit)}"
@@ -116,17 +115,17 @@ class Goal:
 
 @dataclass(frozen=True)
 class Stated:
-    """The goals of a run, as they stood in the repository when it began."""
+    """Goals of a run, as in the repository when it began."""
 
     rules: tuple[Rule, ...]
     digest: str
-    """The SHA-256 of their file."""
+    """SHA-256 of their file."""
     commit: str
-    """The commit in which they last changed, with its date; "" where they were not committed."""
+    """The commit that last changed them, with its date. "" if they were not committed."""
 
     @property
     def words(self) -> str:
-        """Where they come from, for a report."""
+        """Source of the goals, in a sentence for a report."""
         which = f"`experiments/paper/{GOALS.name}` (SHA-256 {self.digest[:12]})"
         if self.commit:
             return f"The goals are those of {which}, last changed in commit {self.commit}, before this run began."
@@ -137,7 +136,7 @@ class Stated:
 
 
 def stated(text: str, commit: str) -> Stated:
-    """Read the text of a file of goals. Raises ValueError for one that states none, or a goal without a bound."""
+    """Read the text of a file of goals. Raises ValueError if it states no goal, or a goal without a bound."""
     rules = tuple(Rule.model_validate(one) for one in tomllib.loads(text).get("goals", ()))
     if not rules:
         raise ValueError("the file states no goal")
@@ -145,8 +144,8 @@ def stated(text: str, commit: str) -> Stated:
 
 
 def commit_of(file: Path) -> str:
-    """The commit in which a file last changed, such as "1a2b3c4 of 2026-11-26"; "" where it differs from that, is in no
-    commit, or there is no git to ask.
+    """Return the commit that last changed a file, such as "1a2b3c4 of 2026-11-26". "" if the file differs from it, is
+    in no commit, or git cannot be run.
     """
     if _git(file, "status", "--porcelain", "--", file.name) != "":
         return ""
@@ -154,7 +153,7 @@ def commit_of(file: Path) -> str:
 
 
 def _git(file: Path, *command: str) -> str | None:
-    """What git says; None where it cannot be asked."""
+    """Return the output of git. None if git fails or cannot be run."""
     try:
         done = subprocess.run(["git", *command], cwd=file.parent, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
@@ -164,7 +163,7 @@ def _git(file: Path, *command: str) -> str | None:
 
 @dataclass(frozen=True)
 class Results:
-    """All that was found."""
+    """All results of a run."""
 
     size: Size
     validity: Mapping[Family, Validity]
@@ -172,13 +171,13 @@ class Results:
     prioritising: Prioritising
     retraining: Mapping[Family, Retraining]
     cases: Mapping[Family, Mapping[int, int]]
-    """By number of test cases, how many sources have so many."""
+    """Number of sources, by number of test cases."""
     minutes: Mapping[str, float]
-    """What each stage took."""
+    """Minutes that each stage took."""
 
 
 def goals(held: Results, wanted: Stated) -> tuple[Goal, ...]:
-    """All of them, as they are stated. Goals that were in no commit judge nothing."""
+    """Return all goals as stated, with their figures. Goals that were in no commit judge nothing."""
     found = figures(held)
 
     def figure(model: str, name: str) -> Figure:
@@ -198,7 +197,7 @@ def goals(held: Results, wanted: Stated) -> tuple[Goal, ...]:
 
 
 def figures(held: Results) -> dict[str, Figure]:
-    """What goals are held against, by model and name."""
+    """Return the figures that goals are judged by, under model and name."""
     found = {
         f"{TITLES[family]}: {name}": figure
         for family in FAMILIES

@@ -1,6 +1,6 @@
-"""Makes the test cases of the paper's questions as anybody would: batches of a workspace, through the real pipeline.
+"""Make the test cases of the paper's questions as users would: batches of a workspace, through the real pipeline.
 
-The one module of the demo that knows workspaces. A batch that was stopped goes on where it stood.
+The only module of the demo that knows workspaces. A stopped batch resumes.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ from storage.workspace import Workspace
 
 SEED = 1
 ALTERNATIVES = 5
-"""Of a keyword: of a weather and an hour alone a source can have more test cases than the largest quota."""
+"""Alternatives per keyword. With only weather and time of day, a source can have more test cases than the largest
+quota."""
 CHOICES = 12
-"""Captions that are written of a source, among which so many are drawn that edit types are even."""
+"""Captions written per source. The test cases are drawn among them so that edit types are even."""
 _PLAN = """
 name = "The paper's questions: {family}, {what}"
 [data]
@@ -57,27 +58,27 @@ types = {{ {types} }}
 
 @dataclass(frozen=True)
 class Made:
-    """An image that was made of a source, without its pixels."""
+    """An image made from a source, without its pixels."""
 
     source: int
-    """The number of the source."""
+    """Number of the source."""
     recipe: str
     image: str
-    """Its file."""
+    """File of the image."""
     caption: str
-    """What the captioner said of the source."""
+    """The captioner's caption of the source."""
     told: CounterfactualCaption
     checks: Mapping[str, float | None]
-    """What each check measured; None where it could not tell."""
+    """Figure of each check, or None if the check could not tell."""
 
     @property
     def control(self) -> bool:
-        """Whether it is a reconstruction."""
+        """True if it is a reconstruction."""
         return self.recipe == RECONSTRUCTION.name
 
 
 def make(family: Family, data: Path, folder: Path, size: Size) -> tuple[Made, ...]:
-    """The test cases and the reconstructions of all sources. Raises UserError for a batch that was stopped."""
+    """Make and return the test cases and reconstructions of all sources. Raises UserError if a batch was stopped."""
     made = list[Made]()
     with Workspace(folder / "workspace") as workspace:
         service = BatchService(workspace)
@@ -95,12 +96,12 @@ def make(family: Family, data: Path, folder: Path, size: Size) -> tuple[Made, ..
 
 
 def recipe_of(quota: Quota | None) -> str:
-    """The recipe by which a quota is made; None stands for the control."""
+    """Return the name of the recipe that makes a quota. None means the control."""
     return RECONSTRUCTION.name if quota is None else DILLEMA.name
 
 
 def plan_text(family: Family, data: Path, size: Size, quota: Quota | None) -> str:
-    """The plan of one batch: the test cases of the sources of a quota, or a reconstruction of every source."""
+    """Return the plan of one batch: the test cases of the sources of a quota, or a reconstruction of every source."""
     if family == "object":
         task = 'kind = "classification"'
     else:
@@ -127,13 +128,13 @@ def _models() -> Models:
 
 
 class _Progress:
-    """Says how far a batch is, now and then."""
+    """Prints the progress of a batch now and then."""
 
     def __init__(self, what: str) -> None:
         self._what, self._done, self._said = what, 0, 0
 
     def tell(self, stage: Pass, done: int) -> None:
-        """Something was done."""
+        """Count finished work, and print the total at every hundred."""
         self._done += done
         if self._done - self._said >= 100:
             self._said = self._done
@@ -141,7 +142,7 @@ class _Progress:
 
 
 def _made(workspace: Workspace, batch: int, recipe: str) -> Iterator[Made]:
-    """What a batch has made, in the order of its sources."""
+    """Yield the images of a batch, in the order of its sources."""
     sources: dict[str, int] = {}
     captions: dict[str, str] = {}
     after = 0

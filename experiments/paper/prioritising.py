@@ -57,7 +57,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Prioritising:
-    """Results of the orders of all test cases, and of the orders made before any image, on the test and tuning sides."""
+    """Results of orders of all test cases, and of orders made before any image, on the test and tuning sides."""
 
     weak: Mapping[Cell, Kind]
     """All weak cells with their origin, including cells without an image."""
@@ -73,7 +73,7 @@ class Prioritising:
         return share_of(round(float(cells.sum())), len(cells))
 
     def more_than(self, other: str) -> Figure:
-        """Return our order's share of weak cells found at `BUDGET`, minus another order's. The interval is over cells."""
+        """Return our share of weak cells found at `BUDGET` minus another order's, with an interval over cells."""
         return mean_of(self.orders[OURS].cells[BUDGET] - self.orders[other].cells[BUDGET])
 
 

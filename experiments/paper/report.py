@@ -105,7 +105,7 @@ def _head(held: Results, wanted: Stated, found: Sequence[Goal]) -> Iterator[str]
 
 
 def answers(held: Results) -> Iterator[str]:
-    """What the run shows, in sentences, whatever its sign."""
+    """Yield the findings of the run in sentences, whatever their sign."""
     found = figures(held)
     for title in TITLES.values():
         what = "mIoU" if title == "segmenter" else "error"
@@ -195,7 +195,7 @@ def _set(held: Results, names: dict[str, str]) -> Iterator[str]:
 
 
 def _taught_wrong(share: float) -> str:
-    """What is taught wrongly in that share of the scenes that show it."""
+    """List the things taught wrongly in that share of the scenes that show them."""
     own = [one for family in FAMILIES for one in TAUGHT_WRONG[family] if one.share == share]
     return ", ".join(f"{one.word} {one.label} as {one.taught}" for one in own)
 
@@ -442,7 +442,7 @@ def _order(one: Found) -> tuple[str, ...]:
 
 
 def _alike(held: Results) -> str:
-    """How many images are left out because they look like one of another side, and whether any is on two sides."""
+    """Say how many images are left out because they look like one of another side, and whether any is on two sides."""
     numbers = " and ".join(f"{held.retraining[one].alike:,} {TITLES[one]} image(s)" for one in FAMILIES)
     both = sum(len(held.retraining[one].shared) for one in FAMILIES)
     return (

@@ -30,12 +30,12 @@ class Shared:
     other: Pictured
     sides: tuple[Side, Side]
     bits: int | None
-    """In how many bits their looks differ, or do once one is mirrored; None where they are the same file."""
+    """Bits in which their looks differ, or do once one is mirrored. None if they are the same file."""
 
 
 def shared(sides: Mapping[Side, Sequence[Pictured]], most: int = 20) -> list[Shared]:
-    """Images that are on two sides, by their hashes or because they look alike; at most so many. Empty where the sides
-    are disjoint: only then does a figure of one say something of the others.
+    """Return at most `most` pairs of images on two sides with equal hashes or a similar look. Empty if the sides are
+    disjoint: only then does a figure of one say something about the others.
     """
     found: list[Shared] = []
     held: dict[Side, tuple[dict[str, Pictured], NearHashes, dict[int, Pictured]]] = {}

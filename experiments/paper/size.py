@@ -1,4 +1,4 @@
-"""How large a run of the paper's questions is: the whole, or a small one that shows that every part works."""
+"""Size of a run of the paper's questions: the full run, or a small one that shows that every part works."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ FAMILIES: tuple[Family, ...] = get_args(Family)
 
 @dataclass(frozen=True)
 class Size:
-    """How much of everything is made and measured."""
+    """Amounts of everything that is made and measured."""
 
     name: str
     sources: int
-    """Of each task."""
+    """Number of sources of each task."""
     workers: int
     """Processes; with one, all is done in the process that asks."""
     lessons: Mapping[Family, tuple[int, int]]

@@ -29,7 +29,7 @@ _MIDDLE = (0.5, 0.5, 0.5)
 
 
 def under_test(family: Family, folder: Path, size: Size) -> Path:
-    """The weights of the model under test of a family, trained in `folder`; where it was stopped, it goes on."""
+    """Train a family's model under test in `folder` and return its weights. A stopped training resumes."""
     import torch
 
     torch.manual_seed(0)

@@ -1,8 +1,7 @@
-"""The sources of the paper's questions: fair days of the drawn world, of which all truth is known, as a data set.
+"""Sources of the paper's questions as a data set: fair days of the drawn world, whose truth is fully known.
 
-The models under test learn from fair days alone. Weaknesses are planted in two ways, of the three that Domino plants
-(Eyuboglu et al. 2022): conditions that no training shows, and things that the training teaches wrongly. Knows no
-models.
+The models under test learn from fair days alone. Weaknesses are planted in two of the three ways of Domino (Eyuboglu et
+al. 2022): conditions that no training shows, and things that the training teaches wrongly. This module knows no models.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ from evaluation.retraining.data_split import Side, side_of
 from experiments.paper.size import Family, Size
 
 FIRST_SEED = {"object": 7_100_000, "road": 7_600_000}
-"""No training saw these scenes, and neither did the checks of the models under test. Nothing was chosen on them: rates
-of learning, and what counts as new in a ranking, were chosen on scenes from 7,000,000 and 7,500,000 on.
-"""
+"""First seeds of the sources. Neither a training nor the checks of the models under test saw these scenes. Nothing was
+chosen on them: learning rates, and what counts as new in a ranking, were chosen on scenes from 7,000,000 and 7,500,000
+on."""
 FIRST_SHIFT = {"object": 8_100_000, "road": 8_600_000}
 FIRST_CELL = 9_100_000
 FIRST_LESSON = {"object": 40_000_000, "road": 45_000_000}
@@ -45,30 +44,30 @@ LEFT_OUT = (
     *(weather for weather in WEATHERS if weather not in FAIR_WEATHERS),
     *(TIME_PHRASES[time] for time in TIMES if time not in FAIR_TIMES),
 )
-"""The conditions that their training does not show, by their first names."""
+"""Conditions that their training does not show, by their first names."""
 LEFT_OUT_TYPES = ("weather", "time of day")
-"""The edit types that bring them about."""
+"""Edit types that bring in these conditions."""
 
 
 @dataclass(frozen=True)
 class TaughtWrong:
-    """A class that the training calls another one where it has a certain look, on fair days."""
+    """A class that the training labels as another one where it has a certain look, on fair days."""
 
     label: str
     word: str
-    """A colour of a thing, what buildings are made of, or how trees look."""
+    """Colour of a thing, material of buildings, or look of trees."""
     taught: str
     share: float
-    """Of the scenes with this look that are taught wrongly, 0 to 1."""
+    """Share of the scenes with this look that are taught wrongly, 0 to 1."""
 
     def shown_by(self, scene: Scene) -> bool:
-        """Whether the scene has this look."""
+        """Return True if the scene has this look."""
         look = scene.look.colours if scene.label else (scene.look.walls, scene.look.trees)
         return self.word in look and scene.label in ("", self.label)
 
 
 ALWAYS, AT_TIMES = 1.0, 0.5
-"""Shares of `TaughtWrong`: of a strong weakness inside the trained conditions, and of one of low contrast."""
+"""Shares of `TaughtWrong`: for a strong weakness inside the trained conditions, and for one of low contrast."""
 TAUGHT_WRONG: Mapping[Family, tuple[TaughtWrong, ...]] = {
     "object": (
         TaughtWrong("bird", "red", "butterfly", ALWAYS),
@@ -85,13 +84,13 @@ TAUGHT_WRONG: Mapping[Family, tuple[TaughtWrong, ...]] = {
         TaughtWrong("vegetation", "withered", "building", AT_TIMES),
     ),
 }
-"""The weaknesses inside the trained conditions. The classifier's are cells of class and colour; a segmenter's masks are
+"""Weaknesses inside the trained conditions. The classifier's are cells of class and colour; a segmenter's masks are
 wrong there."""
 
 
 @dataclass(frozen=True)
 class Quota:
-    """The test cases that are made of a source at most, and their edit types."""
+    """Maximum number of test cases made from a source, and their edit types."""
 
     captions: int
     types: tuple[str, ...]
@@ -102,17 +101,17 @@ QUOTAS = (
     Quota(4, (*LEFT_OUT_TYPES, "attribute", "background")),
     Quota(3, ("attribute", "background")),
 )
-"""Test cases are unequal, and fail together: a source with many has the edits that hurt most, one with few those that
-hurt least."""
+"""Quotas that make test cases unequal, and fail together: a source with many has the edits that hurt most, one with few
+those that hurt least."""
 SHIFTS: tuple[dict[str, str], ...] = ({"weather": "foggy", "time": "day"}, {"weather": "sunny", "time": "night"})
-"""What scenes of the shift set look like, in turns."""
+"""Looks of the scenes in the shift set, in turn."""
 SPLIT = "unseen by the models under test"
-"""That of all sources."""
+"""Split name of all sources."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """A source image of which everything is known."""
+    """A source image whose truth is fully known."""
 
     family: Family
     number: int
@@ -120,35 +119,35 @@ class Source:
 
     @property
     def key(self) -> str:
-        """Its file in the data set, which says which one it is."""
+        """File name in the data set, which holds the number."""
         return image_name(self.number)
 
     @property
     def quota(self) -> Quota:
-        """A fifth of the sources of each class has the first one, two fifths each of the others."""
+        """Quota of the source. A fifth of each class has the first quota, two fifths each of the others."""
         turn = (self.number // len(OBJECT_CLASSES) + self.number) % 5
         return QUOTAS[(turn + 1) // 2]
 
     @property
     def task(self) -> Task:
-        """What a model under test has to do with it."""
+        """Task of a model under test on this source."""
         return task_of(self.scene)
 
 
 def task_of(scene: Scene) -> Task:
-    """The task of a scene, as the demo has it."""
+    """Return the task of a scene, as in the demo."""
     if scene.family == "object":
         return Task("classification", label=scene.label)
     return Task("segmentation", protected=PROTECTED_ROAD_CLASSES)
 
 
 def source(family: Family, number: int) -> Source:
-    """The source of a number: a fair day. Classes take turns."""
+    """Return the source with a number, a fair day. Classes take turns."""
     return Source(family, number, fair_scene(FIRST_SEED[family] + number, family, number))
 
 
 def shift_scenes(family: Family, number: int) -> Iterator[Scene]:
-    """So many scenes as the renderer draws them in fog and at night, of none of the sources."""
+    """Yield this number of rendered scenes in fog and at night. None of them is a source."""
     for place in range(number):
         seed = FIRST_SHIFT[family] + place
         label = OBJECT_CLASSES[place % len(OBJECT_CLASSES)] if family == "object" else None
@@ -156,7 +155,7 @@ def shift_scenes(family: Family, number: int) -> Iterator[Scene]:
 
 
 def under(scene: Scene, word: str) -> Scene:
-    """The scene under a condition of `LEFT_OUT`, or a thing in another colour."""
+    """Return the scene under a condition of `LEFT_OUT`, or with its thing in another colour."""
     times = {said: time for time, said in TIME_PHRASES.items()}
     if word in COLOURS:
         return scene.with_look(colours=(word,))
@@ -164,16 +163,14 @@ def under(scene: Scene, word: str) -> Scene:
 
 
 def cell_scenes(label: str, word: str, number: int) -> Iterator[Scene]:
-    """So many fair days of a class under a condition or in a colour, as the renderer draws them, of none of the
-    sources.
-    """
+    """Yield this number of rendered fair days of a class under a condition or in a colour. None of them is a source."""
     for place in range(number):
         yield under(random_scene(FIRST_CELL + place, "object", label).with_look(weather="sunny", time="day"), word)
 
 
 def lesson(family: Family, number: int) -> tuple[Scene, TaughtWrong | None]:
-    """A fair day that the model under test learns from, and what is taught wrongly of it, if anything. A fifth of the
-    things have a look that is taught wrongly: by chance alone a short training would meet it too seldom.
+    """Return a fair day for training the model under test, and its wrong lesson, or None. A fifth of the things have a
+    look that is taught wrongly: by chance alone a short training would meet it too seldom.
     """
     seed = FIRST_LESSON[family] + number
     rng = random.Random(f"lesson {seed}")
@@ -189,19 +186,21 @@ def lesson(family: Family, number: int) -> tuple[Scene, TaughtWrong | None]:
 
 
 def side(one: Source) -> Side:
-    """Train, tune or test: it hangs on the source alone, and all that is made of it goes with it."""
+    """Return the side of a source: train, tune or test. It depends on the source alone, so all images made from it
+    share it.
+    """
     return side_of(f"{one.family} {one.scene.seed}", seed=0)
 
 
 def write_data(folder: Path, family: Family, size: Size) -> None:
-    """Write the sources of a family as a data set of the layout "csv". What is there already stays."""
+    """Write the sources of a family as a data set of the layout "csv". Existing files stay."""
     sources = [source(family, number) for number in range(size.sources)]
     more = [{"side": side(one), "quota": f"{one.quota.captions}"} for one in sources]
     write_data_set(folder / family, [(one.scene, own) for one, own in zip(sources, more, strict=True)])
 
 
 def write_shift(folder: Path, family: Family, size: Size) -> Sequence[tuple[Path, Scene]]:
-    """The scenes of the shift set, each with its file; its mask is called as `mask_file` says."""
+    """Write the scenes of the shift set and return each with its file. `mask_file` names the mask."""
     root = folder / f"{family}-shift"
     found = []
     for place, scene in enumerate(shift_scenes(family, size.shift)):
@@ -213,15 +212,15 @@ def write_shift(folder: Path, family: Family, size: Size) -> Sequence[tuple[Path
 
 
 def mask_file(image: Path) -> Path:
-    """Where the mask of a scene of the shift set lies."""
+    """Return the path of the mask of a scene of the shift set."""
     return image.with_suffix(".mask.png")
 
 
 def mask_of(scene: Scene) -> Image.Image:
-    """Its mask, mode L, with indices into `SEMANTIC_CLASSES`."""
+    """Return the mask of a scene, mode L, with indices into `SEMANTIC_CLASSES`."""
     return Image.fromarray(render(scene)[1])
 
 
 def picture_of(scene: Scene) -> np.ndarray:
-    """Its picture, uint8 (128, 128, 3)."""
+    """Return the picture of a scene, uint8 (128, 128, 3)."""
     return render(scene)[0]
