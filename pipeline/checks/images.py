@@ -182,7 +182,7 @@ def edges_in_place(
     """Compare the share of the source's `outlines` found in the image with chance: 1 if all are found, 0 if as many as
     anywhere else, negative if fewer.
 
-    edges in place = (edges kept - c) / max(1 - c, 0.1)
+        edges in place = (edges kept - c) / max(1 - c, 0.1)
 
     c is the share of the whole image that is as near to one of its edges. An image full of edges, such as noise or a
     new picture, keeps those of any source. An image drawn without a control image has to do better.

@@ -13,11 +13,11 @@ from core.model_sections import Data, DType, Weights
 from core.settings import MOST_AT_ONCE, ControlKind
 
 EDITOR = "image editor"
-"""What the list of models calls it."""
+"""Role of the editor in the list of models."""
 DRAWN_BY_MODEL: frozenset[ControlKind] = frozenset(("soft edges", "line art", "depth"))
 """The kinds of control image that a model draws; the others are computed."""
 PREVIEW_VAE = "preview VAE"
-"""What it is called among the models of a profile."""
+"""Role of this VAE among the models of a profile."""
 
 
 INVERTIBLE = (
@@ -65,17 +65,17 @@ class Lora(Weights):
     file: str
     """The name of its safetensors file, on the hub or in the folder `path`."""
     weight: float = Field(1.0, ge=-4, le=4)
-    """How much of it is added; more or less than 1 only where its page says so."""
+    """Factor of the LoRA's weights; other than 1 only if its page says so."""
 
     @property
     def title(self) -> str:
-        """With the file, of which a repository has several."""
+        """Title with the file, as a repository may have several."""
         part = f" at {self.weight:g}" if self.weight != 1 else ""
         return f"{super().title}/{self.file}{part}"
 
 
 class DrawingModel(Weights):
-    """What all models have that draw, run by a stock pipeline of diffusers."""
+    """Base of all models that draw, run by a stock pipeline of diffusers."""
 
     dtype: DType = "auto"
     scheduler: Scheduler | None = None
@@ -92,7 +92,7 @@ class DrawingModel(Weights):
 
 
 class ControlledGenerator(DrawingModel):
-    """What all generators have that are held to a control image."""
+    """Base of generators that draw on a control image."""
 
     loras: tuple[Lora, ...] = ()
     """Added to the weights when they are loaded, one after another."""
@@ -107,11 +107,11 @@ class ControlledGenerator(DrawingModel):
         """The ControlNets by the kind of control image."""
 
     def net_of(self, kind: ControlKind) -> tuple[str, Weights]:
-        """What the ControlNet of a kind is called among the `parts`, and its weights."""
+        """Return the name among the `parts` and the weights of the ControlNet of a kind."""
         return f"ControlNet for {kind}", self.by_kind()[kind]
 
     def name_on(self, kind: ControlKind) -> str:
-        """What lineages call it with its ControlNet for a kind of control image."""
+        """Return the name in lineages of the generator with its ControlNet for a kind of control image."""
         drawn_by = " with ".join((self.title, *(lora.title for lora in self.loras)))
         return f"{drawn_by} + {self.by_kind()[kind].title}"
 

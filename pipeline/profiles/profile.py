@@ -1,8 +1,8 @@
 """A profile: which models, prompts and settings are used. Reads and validates `pipeline/profiles/NAME.toml`.
 
-Profiles differ in data only; every one of them takes the same code path. Knows nothing of how models are loaded. Says
-of a picture that its models were not made for it, by what the picture shows, whatever it is called: one that looks like
-a sample of the profile, or has one of the skies that its models know, is known.
+Profiles differ in data only; every one of them takes the same code path. Knows nothing of how models are loaded.
+Detects pictures that its models were not made for by their content, whatever their file names: a picture that looks
+like a sample of the profile, or has one of the skies that its models know, is known.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ of 80 saved as JPEG of quality 60 none less than 0.034; of 35 photographs and gr
 
 
 class TaskDefaults(Data):
-    """What the form proposes for a task."""
+    """Default values of the form for a task."""
 
     labels: tuple[str, ...] = ()
     """Examples of labels, for classification."""
@@ -77,7 +77,7 @@ class UnderTestSections(Data):
 
 
 class CheckSettings(Data):
-    """What the checks of images go by."""
+    """Settings of the checks of images."""
 
     segmenter: UnderTestSettings | None = None
     """A segmenter that says whether what a mask protects is still there; another one than the model under test, whose
@@ -99,9 +99,9 @@ class Profile(Data):
     name: str
     title: str
     notice: str = ""
-    """Shown for a picture that the models were not made for; empty when there is none such."""
+    """Notice for a picture that the models were not made for, or "" to show none."""
     licence: str = ""
-    """What to know before using the outputs, in words."""
+    """Conditions for using the outputs, in words."""
     prompts: str
     """A folder under `prompts/`."""
     samples: str = ""
@@ -142,7 +142,7 @@ class Profile(Data):
         return self
 
     def preset(self, name: str) -> dict[str, Any]:
-        """What a preset sets: every setting that any of the presets names. Raises KeyError for an unknown one."""
+        """Return a preset's value of every setting that any preset names. Raises KeyError for an unknown preset."""
         defaults, chosen = self.settings.generation.model_dump(mode="json"), self.presets[name]
         named = [field for field in defaults if any(field in preset for preset in self.presets.values())]
         return {field: chosen.get(field, defaults[field]) for field in named}
@@ -159,10 +159,9 @@ class Profile(Data):
         return {**text, "sentence model": self.sentences, **drawing, "embedder": self.embedder}
 
     def drawing_licences(self) -> dict[str, str]:
-        """The licences, in words, of what draws images, by the names that lineages have for it: a generator with what
-        was added to it and a ControlNet, or the editor. Where a model has none, that of the profile is said; what has
-        neither is left out.
-        """
+        """Return the licences, in words, by the names of models in lineages: a generator with its LoRAs and a
+        ControlNet, or the editor. A model without a licence takes the profile's. If that has none either, it is left
+        out."""
         drawn: dict[str, tuple[Weights, ...]] = {
             self.generator.name_on(kind): (self.generator, *self.generator.loras, net)
             for kind, net in self.generator.by_kind().items()
@@ -182,7 +181,7 @@ class Profile(Data):
 
 
 def _licences(parts: Sequence[Weights]) -> str:
-    """Of weights that are used together: one where it is that of all, else each with its model; "" for none known."""
+    """Join licences of weights used together: one if all share it, else each with its model; "" if none is known."""
     known = {part.licence for part in parts}
     if len(known) == 1:
         return known.pop()
@@ -218,7 +217,7 @@ def _with_editor() -> tuple[str, ...]:
 
 
 def no_editor(profile: Profile) -> str:
-    """That a profile has no editor, which profile has one, and what else to do; "" where it has one."""
+    """Return a message that the profile has no editor, which ones have, and what else to do; "" if it has one."""
     if profile.editor is not None:
         return ""
     said = f"The profile {profile.name} has no editor of images: take the profile {' or '.join(_with_editor())}"

@@ -25,7 +25,7 @@ class CaptionQuestion(Data):
     """One question to a captioner that takes text; its answer becomes one sentence of the caption."""
 
     prompt: str
-    """What the model reads; may hold $task."""
+    """Text that the model reads; may hold $task."""
     sentence: str = "$answer"
     """The sentence that is made of the $answer."""
 
@@ -51,7 +51,7 @@ class Blip2Captioner(Weights):
     dtype: DType = "auto"
     questions: tuple[CaptionQuestion, ...] = Field((CaptionQuestion(prompt=""),), min_length=1)
     samples: int = Field(0, ge=0, le=10)
-    """So many captions are drawn without a question and joined, each once; 0 asks the questions."""
+    """Number of captions drawn without a question and joined, each once. 0 asks the questions."""
     top_p: float = Field(0.9, gt=0, le=1)
     """The share of the likeliest words that samples are drawn from."""
 
@@ -70,7 +70,7 @@ class Florence2Captioner(Weights):
     kind: Literal["florence-2"]
     dtype: DType = "auto"
     task: Literal["<CAPTION>", "<DETAILED_CAPTION>", "<MORE_DETAILED_CAPTION>"] = "<MORE_DETAILED_CAPTION>"
-    """Which of its captions: one sentence, several, or a paragraph."""
+    """Kind of caption: one sentence, several, or a paragraph."""
 
 
 ONLY_FACTS = (
@@ -79,7 +79,7 @@ ONLY_FACTS = (
     "as they can be seen. Use the words of the task for what it names. Only facts that the picture shows: no guesses, "
     "no feelings, no opinions, no list and no introduction."
 )
-"""What a chat model is asked unless the profile says otherwise: a mood in a caption would become an edit of moods."""
+"""Default prompt of a chat model. It excludes moods, since a mood in a caption would become an edit of moods."""
 
 
 class _Asked(Data):
@@ -107,7 +107,7 @@ class ChatCaptioner(_Asked, Weights):
     thinking: bool = False
     """Whether the model may think before it answers, where its chat template leaves the choice."""
     image_options: dict[str, Any] = Field(default_factory=dict)
-    """What its processor is told about pictures, as the model's card has it, such as `do_image_splitting = false`."""
+    """Options of the processor for pictures, as on the model's card, such as `do_image_splitting = false`."""
 
 
 _OURS = frozenset(
@@ -126,13 +126,13 @@ class Server(Data):
     address: str = Field("http://127.0.0.1:8000/v1", exclude=True)
     """Up to what stands before /chat/completions; where vLLM serves on this machine unless the profile says so."""
     model: str = Field(min_length=1, max_length=200)
-    """As the server calls it."""
+    """Name of the model on the server."""
     key_variable: str = Field("", exclude=True)
     """The environment variable that holds the key; "" for a server that wants none."""
     timeout: float = Field(120, ge=0.1, le=3600, exclude=True)
     """Seconds that one answer may take."""
     tries: int = Field(4, ge=1, le=10, exclude=True)
-    """How often a request is sent before its failure is told, where another try may help."""
+    """Maximum times a request is sent, if another try may help, before its failure is reported."""
     parallel: int = Field(4, ge=1, le=64, exclude=True)
     """Requests that are sent at once, where there are several: servers such as vLLM work on them together."""
     context_length: int = Field(0, ge=0)
@@ -180,7 +180,7 @@ class Server(Data):
 
     @property
     def title(self) -> str:
-        """What the records call this model."""
+        """Name of this model in records."""
         return self.model
 
 
@@ -195,7 +195,7 @@ class ServerLanguage(Server):
 
     kind: Literal["openai"]
     system: str = ""
-    """What the model is told before every prompt."""
+    """System text sent to the model before every prompt."""
 
 
 class GgufLanguage(Weights):
@@ -209,7 +209,7 @@ class GgufLanguage(Weights):
     context_length: int = Field(512, ge=16)
     """Tokens that prompt and reply share."""
     chat_template: str = "$prompt"
-    """What is put around a prompt; variables $prompt and $system."""
+    """Template around a prompt; variables $prompt and $system."""
     system: str = ""
     stop: tuple[str, ...] = ()
     """Ends every reply, beside the stops of the stage."""
@@ -247,7 +247,7 @@ class ChatLanguage(Weights):
     context_length: int = Field(0, ge=0)
     """Tokens that prompt and reply share, at most; 0 for as many as the model was made for."""
     system: str = ""
-    """What the model is told before every prompt."""
+    """System text sent to the model before every prompt."""
     stop: tuple[str, ...] = ()
     """Ends every reply, beside the stops of the stage and the model's own."""
     top_k: int = Field(40, ge=1)

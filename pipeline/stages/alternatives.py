@@ -180,7 +180,7 @@ def more(
 def unticked_where_close(
     value: Alternatives, task: Task, sentences: Sentences | None, too_close: float
 ) -> Alternatives:
-    """The same, measured, and unticked where it comes as close as `too_close`. Nothing is measured without a model."""
+    """Return the alternatives, measured, unticking those as close as `too_close`. Unchanged without a model."""
     if sentences is None:
         return value
     items = []

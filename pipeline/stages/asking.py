@@ -1,4 +1,4 @@
-"""Asks a language model until its reply can be read. What stages 2 to 4 share; knows nothing of what they ask."""
+"""Asks a language model until its reply can be read. Shared by stages 2 to 4; knows nothing of their questions."""
 
 from __future__ import annotations
 
@@ -26,39 +26,39 @@ BETWEEN = "\n\n----\n\n"
 
 @dataclass(frozen=True)
 class Answer(Generic[V]):
-    """What was read, and how it came about."""
+    """The value read from a reply, and how it came about."""
 
     value: V
     prompt: str
     raw_reply: str
     """The whole reply, thoughts included."""
     seed: int
-    """Of the attempt that gave the value."""
+    """Seed of the attempt that gave the value."""
     attempts: int
-    """How often was asked in all."""
+    """Number of attempts in all."""
     seconds: float
     notes: tuple[str, ...] = ()
     """Remarks for a person about the reply, one sentence each."""
 
     def trace(self, model: LanguageModel, settings: LanguageSettings) -> Trace:
-        """How a value came about that is this answer and nothing else."""
+        """Return the trace of a value that consists of this answer alone."""
         read = cells(self, "prompt raw_reply seed attempts seconds notes")
         return Trace("model", model.name, settings=settings.model_dump(mode="json"), **read)
 
 
 @dataclass(frozen=True)
 class Inquiry(Generic[V]):
-    """What one reply is wanted for."""
+    """The request for one reply."""
 
     values: Mapping[str, str | int]
-    """What the variables of the prompt become."""
+    """Values of the prompt's variables."""
     read: Callable[[str], V]
     """Raises `Unreadable` for a reply that it cannot use."""
     seed: int
-    """Of the first attempt; those after it have the next ones."""
+    """Seed of the first attempt. Later attempts take the next ones."""
     shortcomings: Callable[[V], int] = lambda _value: 0
     schema: Schema | None = None
-    """What the model is held to where it can be: its reply may be JSON that fits it, or lines, or neither."""
+    """Schema that the model is held to where possible. The reply may be JSON that fits it, or lines, or neither."""
 
 
 def ask(
@@ -127,7 +127,7 @@ def ask_all(
 
 
 class _Attempts(Generic[V]):
-    """How one inquiry goes on: which seed is next, which reply is the best, and when to leave it at that."""
+    """The attempts of one inquiry: the next seed, the best reply, and when to stop."""
 
     def __init__(self, what: str, prompt: Prompt, inquiry: Inquiry[V], settings: LanguageSettings) -> None:
         self._what, self._inquiry, self._most = what, inquiry, settings.attempts

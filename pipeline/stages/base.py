@@ -31,7 +31,7 @@ class EarlyReply:
     """The whole reply, for all stages."""
     seed: int
     part: Any
-    """This stage's part: plain data in a form that both stages know."""
+    """This stage's part of the reply: plain data in a form that both stages know."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class StageInputs:
     not run next.
     """
     said: EarlyReply | None = None
-    """This stage's part of an earlier reply. It is checked like any reply."""
+    """This stage's part of an earlier reply, checked like any reply."""
 
 
 @dataclass(frozen=True)

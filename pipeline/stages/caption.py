@@ -24,7 +24,7 @@ class _Said:
     prompt: str
     raw: str
     why: str
-    """What the captioner did instead of describing the image; "" if the text is a caption."""
+    """Continuation of "The captioner ..." in messages, such as "said nothing"; "" if the text is a caption."""
     seed: int
     settings: CaptionSettings
 
@@ -87,7 +87,7 @@ def _is_other(text: str, unlike: str, task: Task) -> bool:
 
 
 def caption_text(values: Values) -> str:
-    """What is said of the source image, of the values by stage; "" where nobody said anything."""
+    """Return the source image's caption from the values by stage, or "" if there is none."""
     held = values.get("caption")
     return held.text if isinstance(held, Caption) else ""
 

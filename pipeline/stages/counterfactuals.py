@@ -45,23 +45,22 @@ from pipeline.stages.parsing import Unreadable, read_caption, read_edits
 from pipeline.stages.reply_schema import caption_schema, edit_text
 
 _LOOKED_AT = 20_000
-"""Of very many combinations, those that some are drawn from at random."""
+"""Number of combinations, the first in order, among which random ones are drawn."""
 
 
 def run(given: StageInputs) -> StageValue[CounterfactualCaptions]:
-    """Counterfactual captions, a prompt each, with the edits of `choose_edits`, or with those that the model chooses in
-    a call before, by the prompt of `EDITS_PROMPT`. Where no choice comes of it, the trace has a note of that.
+    """Write counterfactual captions, a prompt each, with the edits of `choose_edits`, or with edits that the model
+    chooses first, by the prompt of `EDITS_PROMPT`. If that gives no choice, the trace has a note.
 
-    A caption that misses an edit or loses a protected word is asked for again; one that still does after every attempt
-    is kept but not used. Caption k is asked for with `derive_seed(seed, k)` and the seeds after it, whether the model
-    takes all prompts together or not, and the choice with `seed`; the trace has that, the prompts and replies of all
-    calls, and as attempts the most that any needed. Captions that came out alike are merged.
+    A caption that misses an edit or loses a protected word is asked for again; one that still fails after every attempt
+    is kept but not used. Caption k takes `derive_seed(seed, k)` and the seeds after it, whether or not the model takes
+    all prompts together. The choice takes `seed`. The trace holds it, the prompts and replies of all calls, and as
+    attempts the most that any caption needed. Captions with the same words are merged.
 
-    `given.said` are edits and texts of captions that the request of the keywords gave. Those that pass are taken as
-    they are, and the others are asked for one by one, of which the trace has a note; where the edits were to be chosen
-    here, by turns, by chance or by the model, they are the reply's as far as it has some that may be made.
-    Raises UserError when no alternative is used or one of them cannot be, UnreadableReply when a caption never came,
-    Cancelled between two replies.
+    `given.said` holds edits and captions from the reply to the request for keywords. Those that pass are used. The
+    others are asked for one by one, with a note in the trace. Edits that this stage would choose (by turns, by chance
+    or by the model) are taken from that reply where it has some that may be made. Raises UserError when no alternative
+    is used or one of them cannot be, UnreadableReply when a caption never came, Cancelled between two replies.
     """
     caption: Caption = given.values["caption"]
     alternatives: Alternatives = given.values["alternatives"]
@@ -164,9 +163,9 @@ def _taken(inquiry: Inquiry[str], said: EarlyReply, text: str) -> Answer[str] | 
 
 
 def merged(value: CounterfactualCaptions, source: str) -> CounterfactualCaptions:
-    """The same with one caption for all that have the same words, at the place of the first, ticked if any was.
+    """Merge captions with the same words into one, at the place of the first, ticked if any was.
 
-    It has the edits of all of them that show in its text; those of the first where none does.
+    It has the edits of all of them that show in its text, or those of the first if none does.
     """
     groups: dict[tuple[str, ...], list[CounterfactualCaption]] = {}
     for item in value.items:
@@ -183,11 +182,11 @@ def merged(value: CounterfactualCaptions, source: str) -> CounterfactualCaptions
 def choose_edits(
     caption: Caption, alternatives: Alternatives, settings: CounterfactualSettings, seed: int
 ) -> tuple[tuple[Edit, ...], ...]:
-    """The edits of each counterfactual caption, no two alike, each in caption order (see `all_combinations`).
+    """Return the edits of each counterfactual caption, no two alike, each in caption order (see `all_combinations`).
 
-    Which ones is said by `settings.combinations`. Those that a person chose and that there are no more are left out;
-    where none of them is left, and where a model is to choose and does not, so many are spread evenly. Raises UserError
-    for more than `MOST_COMBINATIONS`.
+    `settings.combinations` decides which. Edits chosen by a person that no longer exist are left out. If none is left,
+    or a model should choose and does not, combinations are spread evenly. Raises UserError for more than
+    `MOST_COMBINATIONS`.
     """
     pools = _pools(caption, alternatives)
     if settings.combinations == "chosen":
@@ -221,9 +220,8 @@ def choose_edits(
 def all_combinations(
     caption: Caption, alternatives: Alternatives, settings: CounterfactualSettings
 ) -> Iterator[tuple[Edit, ...]]:
-    """Every way to put edits together, one after another: `settings.edits_at_once` different keywords each (all of them
-    for 0, or when there are not so many), with one of the alternatives that are ticked for each of them.
-    """
+    """Yield every combination of edits: `settings.edits_at_once` different keywords each (all of them for 0, or if
+    there are fewer), with one ticked alternative for each keyword."""
     pools = _pools(caption, alternatives)
     if pools:
         for group in combinations(pools, _at_once(pools, settings)):
@@ -231,7 +229,7 @@ def all_combinations(
 
 
 def count_combinations(pools: Sequence[Sequence[Edit]], at_once: int) -> int:
-    """How many ways there are, without walking through them."""
+    """Count the combinations without enumerating them."""
     ways = [1] + [0] * at_once  # ways[k]: with k of the keywords so far
     for pool in pools:
         for k in range(at_once, 0, -1):
@@ -263,9 +261,8 @@ def _at_once(pools: Sequence[Any], settings: CounterfactualSettings) -> int:
 def _spread(
     pools: Sequence[Sequence[Edit]], at_once: int, number: int, rng: random.Random, once: bool = False
 ) -> tuple[tuple[Edit, ...], ...]:
-    """At most so many combinations, fewer if there are no more. Keywords, and the alternatives of each, get their turns
-    evenly; `rng` decides the order among equals. `once`: no group of keywords comes twice.
-    """
+    """Return at most `number` combinations. Keywords, and the alternatives of each, take turns evenly; `rng` decides
+    the order among equals. `once`: no group of keywords is used twice."""
     keyword_turns = [0] * len(pools)
     edit_turns = {edit: 0 for pool in pools for edit in pool}
     chosen: list[tuple[Edit, ...]] = []
@@ -338,7 +335,7 @@ def captions_remarks(value: CounterfactualCaptions, values: Values, task: Task) 
 
 
 def captions_seen(value: CounterfactualCaptions) -> list[Any]:
-    """What the drawing sees of captions: those that are ticked."""
+    """Return the parts of captions that the drawing reads: text and edits of those that are ticked."""
     return [[item.text, [[e.keyword, e.alternative] for e in item.edits]] for item in value.items if item.used]
 
 

@@ -1,7 +1,7 @@
-"""Has the language model choose which edits go together, in one question before the captions of stage 4 are written.
+"""Lets the language model choose which edits go together, in one question before the captions of stage 4 are written.
 
-Knows which edits are offered and which may stand in one caption. What is done where no choice comes is the stage's
-business, but for the note that says so.
+Knows which edits are offered and which may share a caption. If no choice comes, the stage decides what to do; the note
+about it is written here.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ EDITS_PROMPT = PromptSlot(
 
 @dataclass(frozen=True)
 class Choice:
-    """What came of the question."""
+    """The result of the question."""
 
     edits: tuple[tuple[Edit, ...], ...] = ()
-    """Those of each caption, in caption order; none where nothing could be used, and `note` says why."""
+    """Edits of each caption, in caption order. Empty if none could be used; `note` then has the reason."""
     note: str = ""
     """A remark for a person about the choice, or ""."""
     prompts: tuple[str, ...] = ()
@@ -54,11 +54,11 @@ def choose_by_model(
     seed: int,
     cancelled: threading.Event | None = None,
 ) -> Choice:
-    """At most `settings.captions` different combinations of at most `at_once` edits, each of another keyword.
+    """Return at most `settings.captions` different combinations of at most `at_once` edits, each of another keyword.
 
-    `pools` are the edits that may be made, by keyword in caption order; `prompt` is None where the prompt set has none.
-    What else a reply names is dropped, and one of which nothing is left is asked for again with the next seed. Raises
-    what the model raises where it cannot be asked, and Cancelled between two replies.
+    `pools` are the edits that may be made, by keyword in caption order; `prompt` is None if the prompt set has none.
+    Anything else in a reply is dropped. If nothing of it is left, the model is asked again with the next seed. Raises
+    the model's errors, and Cancelled between two replies.
     """
     if prompt is None:
         return Choice(

@@ -126,7 +126,7 @@ def ask_together(
 def _fitting(
     named: Sequence[tuple[str, EditType]], caption: Caption, task: Task, settings: KeywordSettings
 ) -> tuple[Keyword, ...]:
-    """Those that are in the caption and free to change, in caption order. Raises Unreadable where none is.
+    """Return the keywords in the caption that may change, in caption order. Raises Unreadable if there are none.
 
     The model is not held to the edit types that are ticked: it would give other keywords their names.
     """
@@ -152,7 +152,7 @@ def _noted(trace: Trace, settings: KeywordSettings) -> Trace:
 
 
 def if_forced(forced: bool) -> list[str]:
-    """What a key says of a keyword that is forced; nothing of others, whose keys stay what they were."""
+    """Return the part of a key for a forced keyword. Empty for others, so that their keys stay valid."""
     return ["forced"] if forced else []
 
 

@@ -41,7 +41,7 @@ _TYPE_NAMES: dict[str, EditType] = {
     "setting": "background",
     "season": "weather",
 }
-"""What models say for one of the edit types."""
+"""Edit types by other names that models use for them."""
 _EDIT_ARROW = r"\s*(?:-+>|=+>|[→⇒:=]|\bto\b|\bbecomes\b)\s*"
 _BETWEEN_EDITS = re.compile(r"(?:[\s;,+&]|\band\b)*", re.IGNORECASE)
 _NOTHING = re.compile(r"(?:none|nothing|no edit|n/a)\W*", re.IGNORECASE)
@@ -57,7 +57,7 @@ class Unreadable(ValueError):
 
 @dataclass(frozen=True)
 class CombinedReply:
-    """What one reply says for three stages."""
+    """The parts of one reply for three stages."""
 
     keywords: tuple[tuple[str, EditType, tuple[str, ...]], ...]
     """Each with its alternatives, in the order of the reply."""
@@ -142,7 +142,7 @@ def _unquoted(text: str) -> str:
 
 
 def read_together(reply: str) -> CombinedReply:
-    """Keywords, alternatives and captions from the first JSON object of a reply, whatever stands around it."""
+    """Read keywords, alternatives and captions from the first JSON object of a reply, ignoring text around it."""
     data = _first_object(reply)
     keywords: dict[str, tuple[str, EditType, tuple[str, ...]]] = {}
     for item in _dicts(data.get("keywords")):
@@ -200,9 +200,9 @@ def read_caption(reply: str) -> str:
 
 
 def read_perturbation(reply: str) -> str:
-    """The caption of `old words -> new words | caption`, or a caption alone; "" for a reply that there is no such edit.
+    """Read the caption of `old words -> new words | caption`, or a caption alone; "" if the reply says "none".
 
-    The words before the bar are not read: what was changed shows in the caption.
+    The words before the bar are not read, as the caption shows the change.
     """
     lines = _lines(reply)
     for line in lines:

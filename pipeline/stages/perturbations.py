@@ -156,7 +156,7 @@ def _each_once(made: Sequence[Typed]) -> tuple[CounterfactualCaption, ...]:
 
 
 def _kept(source: str, made: Sequence[Typed], task: Task) -> list[str]:
-    """How many were kept, of each type, and how many each check rejected. Nothing where all were kept."""
+    """Report how many were kept of each type and how many each check rejected. Empty if all were kept."""
     asked, kept = Counter(kind for kind, _ in made), Counter(kind for kind, item in made if item.used)
     if asked == kept:
         return []

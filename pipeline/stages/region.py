@@ -1,4 +1,4 @@
-"""Where the source may change: all of it, until a person paints a region over it."""
+"""The region of the source that may change: all of it, until a person paints one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def run(given: StageInputs) -> StageValue[Region]:
 
 
 def painted_region(values: Values) -> Region:
-    """Return the region among the values by stage; the whole picture if there is none."""
+    """Return the region among the values by stage, or the whole picture if it has none."""
     held = values.get("region")
     return held if isinstance(held, Region) else WHOLE
 

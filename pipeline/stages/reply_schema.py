@@ -1,7 +1,7 @@
-"""What a stage wants as a reply: a JSON schema, and how a reply that fits it is written in lines.
+"""The reply that a stage expects: a JSON schema, and how a reply that fits it is written in lines.
 
 The prompts ask for lines, which small models write better than JSON; a server holds its replies to JSON. So a schema of
-one of five forms stands for lines too:
+one of five forms also describes lines:
 
 - an object with one text: that text, in one line;
 - an object with one edit (type, from, to, caption): `from -> to | caption`, in one line;
@@ -9,7 +9,7 @@ one of five forms stands for lines too:
 - an object with one list of lists of texts: a line for each of them, its texts with "; " between;
 - an object of lists of texts: a line for each, its name, a colon, its texts with commas between.
 
-Pure functions. Who holds a model to a grammar takes `grammar`; who reads a reply takes `as_lines` of it first.
+Pure functions. Code that holds a model to a grammar uses `grammar`; code that reads a reply calls `as_lines` first.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ LONGEST_KEYWORD = 6
 LONGEST_ALTERNATIVE = 60
 """In letters."""
 NO_EDIT = "none"
-"""What a reply says where there is no edit of the type that is asked for."""
+"""Reply of a model if there is no edit of the requested type."""
 _WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
 _OPENINGS = (
     "sure|certainly|of course|absolutely|here|the following|below|based on|given|as requested|as an ai|please|"
     "let me know|sorry|great[!,.]|yes[!,.]|i (hope|have|cannot|can|am|apologi[sz]e)|i['’](ve|m)|"
     r"(ok|okay|note)[^\p{L}\n]"
 )
-"""How a model begins that talks about its reply."""
+"""Openings of a reply in which the model talks about its reply."""
 
 
 def keywords_schema(caption: str, task: Task) -> Schema | None:
-    """Of the words of the caption that the task leaves free, each with its edit type. None where there are none."""
+    """Return the schema of keywords: free words of the caption, each with its edit type. None if no word is free."""
     free = [text for text in _phrases(caption) if may_change(text, caption, task)]
     if not free:
         return None
@@ -52,12 +52,12 @@ def keywords_schema(caption: str, task: Task) -> Schema | None:
 
 
 def alternatives_schema(keywords: Sequence[str], count: int) -> Schema:
-    """Of at most `count` alternatives for each of the keywords."""
+    """Return the schema of at most `count` alternatives for each of the keywords."""
     return _object({" ".join(keyword.split()): _alternatives(count) for keyword in keywords})
 
 
 def edits_schema(edits: Sequence[tuple[str, str]], captions: int, at_once: int) -> Schema:
-    """Of at most so many captions, each with at most `at_once` of the edits (keyword and alternative)."""
+    """Return the schema of at most `captions` captions, each with at most `at_once` edits (keyword and alternative)."""
     one = {"type": "string", "enum": [edit_text(*edit) for edit in edits]}
     each = _array(one, at_once)
     return _object({"captions": _array(each, captions)})
@@ -69,12 +69,12 @@ def edit_text(keyword: str, alternative: str) -> str:
 
 
 def caption_schema(source: str) -> Schema:
-    """Of the new text for a caption: in one line, and not out of all proportion to it."""
+    """Return the schema of the new text for a caption: one line, of limited length compared with the source."""
     return _object({"caption": _text(3, 200 + 2 * len(source))})
 
 
 def perturbation_schema(caption: str, task: Task, edit_type: EditType) -> Schema:
-    """Of one edit of a type and the caption with it, or of "none" where nothing of the type may change."""
+    """Return the schema of one edit of a type with its caption, or of "none" if nothing of the type may change."""
     free = [text for text in _phrases(caption) if may_change(text, caption, task)]
     return _object(
         {
@@ -87,8 +87,8 @@ def perturbation_schema(caption: str, task: Task, edit_type: EditType) -> Schema
 
 
 def together_schema(caption: str, task: Task, count: int, captions: int, at_once: int) -> Schema | None:
-    """Of keywords, each with its edit type and at most `count` alternatives, and of at most so many captions, each with
-    at most `at_once` edits. It stands for no lines. None where no word of the caption is free.
+    """Return the schema of keywords, each with its edit type and at most `count` alternatives, and of at most
+    `captions` captions with at most `at_once` edits. It has no form in lines. None if no word of the caption is free.
     """
     alone = keywords_schema(caption, task)
     if alone is None:
@@ -175,7 +175,7 @@ def _object(properties: Mapping[str, Any]) -> Schema:
 
 
 def _parts(schema: Schema | None) -> dict[str, Any] | None:
-    """The properties of a schema that stands for lines; None for another."""
+    """Return the properties of a schema that has a form in lines, or None."""
     if schema is None or schema.get("type") != "object" or not schema.get("properties"):
         return None
     parts: dict[str, Any] = schema["properties"]
@@ -229,7 +229,7 @@ def _one_edit(parts: Mapping[str, Any]) -> str:
 
 def _talk() -> str:
     label = r"([\p{L}]+ ){0,4}(caption|answer|output|reply) *:[^\n]*"
-    # Not the first word alone: once it is said, only a longer word that nobody means could still follow.
+    # Not the first word alone: after it, the grammar would only allow a longer word that makes no sense.
     return rf"(?i:({_OPENINGS})[^\n]*|{label})"
 
 
