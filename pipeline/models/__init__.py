@@ -46,7 +46,7 @@ class _Once(Generic[T]):
         self._lock = threading.Lock()
         self._made: T | None = None
         self.used = 0.0
-        """When it was last asked for, on the clock of `time.monotonic`."""
+        """Time of the last request for it, on the clock of `time.monotonic`."""
 
     def __call__(self) -> T:
         with self._lock:
@@ -79,7 +79,7 @@ class _Once(Generic[T]):
         return self._made is not None
 
     def release(self) -> bool:
-        """Lets go of it; whoever works with it still finishes. False when there was nothing, or it is being made."""
+        """Drop the model; a thread that uses it still finishes. False if there is none or it is being loaded."""
         if not self._lock.acquire(blocking=False):  # two that are made at once do not wait for each other
             return False
         try:
@@ -95,7 +95,7 @@ class _Once(Generic[T]):
 
 
 def _let_go(error: BaseException | None) -> None:
-    """What was loaded until it failed hangs on the error's frames: it would take the room of the next try."""
+    """Clear the frames of an error, which keep a partly loaded model in memory that the next try needs."""
     while error is not None:
         traceback.clear_frames(error.__traceback__)
         error = error.__cause__ or error.__context__
@@ -134,9 +134,8 @@ class Models:
         return tuple(sorted((r for r, once in self._held.items() if once.loaded), key=lambda r: self._held[r].used))
 
     def release(self, role: str) -> None:
-        """Frees the memory of a model, such as "captioner"; a ControlNet goes with the generator. It is loaded again
-        when it is next asked for. Whoever works with it finishes first. Raises KeyError for an unknown role.
-        """
+        """Free the memory of a model, such as "captioner"; a ControlNet goes with the generator. The next request loads
+        it again. A thread that uses it finishes first. Raises KeyError for an unknown role."""
         if self._held[role].release():
             give_back_memory()
 
@@ -156,7 +155,7 @@ class Models:
         weights = self.profile.weights()
         needed = self._needed(role, weights)
         loaded = [other for other in self.loaded if other != role]
-        if not (loaded and needed[1]):  # nothing is known of what it needs, as of small models: nothing is freed
+        if not (loaded and needed[1]):  # nothing to free, or a need that is unknown, as of small models
             return
         place = needed[0]
         there = {other: self._needed(other, weights) for other in loaded}
@@ -166,7 +165,7 @@ class Models:
             self.release(other)
 
     def _needed(self, role: str, weights: Mapping[str, Weights]) -> tuple[str, int]:
-        """Where a model goes, "cuda" or "cpu", and how many bytes it takes there; 0 where the profile does not say."""
+        """Return a model's device, "cuda" or "cpu", and the bytes it needs there; 0 if the profile does not say."""
         section = weights.get(role)  # a kind whose control images are computed has no detector
         if section is None or not section.memory_full:
             return "", 0
@@ -197,7 +196,7 @@ class Models:
 
     @property
     def generator_runs(self) -> str:
-        """Where the generator runs and why, in plain words; "" while it is not loaded. Loads nothing."""
+        """Device of the generator and the reason, in plain words; "" while it is not loaded. Loads nothing."""
         return str(getattr(self._generator.made, "runs", ""))
 
     @property
@@ -211,7 +210,7 @@ class Models:
         return str(getattr(self._editor.made, "runs", ""))
 
     def editor_name(self) -> str:
-        """As lineages have it. "" where the profile has no editor. Loads nothing."""
+        """Name of the editor in lineages, "" if the profile has none. Loads nothing."""
         return self.profile.editor.title if self.profile.editor is not None else ""
 
     @property
@@ -219,7 +218,7 @@ class Models:
         return self._embedder()
 
     def generator_name(self, kind: ControlKind) -> str:
-        """As lineages have it. "" where the profile has no ControlNet for the kind. Loads nothing."""
+        """Return the generator's name in lineages, "" if the profile has no ControlNet for the kind. Loads nothing."""
         section = self.profile.generator
         return section.name_on(kind) if kind in section.controlnets else ""
 

@@ -106,9 +106,9 @@ class AttentionControl:
 
     @contextmanager
     def on(self, network: Any, latents: torch.Tensor) -> Iterator[None]:
-        """While it holds, a network draws latents of this size under control. Compiled blocks run uncompiled, as they
-        would have to be compiled anew for its processors. What was there before comes back, also after an error.
-        """
+        """Control the network's attention within the context, for latents of this size. Compiled blocks run uncompiled,
+        as they would have to be compiled again for its processors. Restores the previous processors, also after an
+        error."""
         self._size = (latents.shape[-2], latents.shape[-1])
         self._small = max(SMALL, math.prod(self._sides(len(network.down_blocks) - 1)))
         for name in ("_moved", "_own", "_gone", "_new", "_region"):
@@ -127,7 +127,7 @@ class AttentionControl:
                 block._compiled_call_impl = call
 
     def wants(self, cross: bool, places: int) -> bool:
-        """Return True if the maps of attention from so many places are taken over, or looked at, in this step."""
+        """Return True if this step replaces or reads the maps of attention from `places` positions."""
         if cross:
             return self.step < self._cross_steps or (self._local_blend > 0 and places <= self._small)
         return places <= self._small and self.step < max(self._self_steps)
@@ -185,7 +185,7 @@ class AttentionControl:
         self._seen = self._seen + functional.interpolate(both, self._size, mode="bilinear")
 
     def _sides(self, level: int) -> tuple[int, int]:
-        """Height and width of the latents so many levels down in the network."""
+        """Return height and width of the latents `level` levels down in the network."""
         height, width = self._size
         return math.ceil(height / 2**level), math.ceil(width / 2**level)
 

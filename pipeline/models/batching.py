@@ -1,4 +1,4 @@
-"""What a model does together: how many requests at once, which images, and what becomes of each. Knows no pipeline."""
+"""Batches of a model: how many requests at once, which images, and the result of each. Knows no pipeline."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ R = TypeVar("R")
 
 
 class AtOnce:
-    """How many requests a model takes at once: fewer, from then on, where its memory did not hold as many."""
+    """Number of requests that a model takes at once. It is lowered for good if they do not fit in memory."""
 
     def __init__(self, most: int) -> None:
         self.most = most
 
     def each(self, wanted: Sequence[W], work: Callable[[Sequence[W], int], Sequence[R]]) -> list[R]:
-        """What `work` makes of each, given part by part and with the place of the first. Of a part that the memory does
-        not hold half is tried, and so on; what is out of memory for a single one is raised.
-        """
+        """Return the results of `work`, which gets one part at a time and the index of its first request. A part that
+        does not fit in memory is halved until it does. Raises the error if a single request does not fit."""
         done: list[R] = []
         while len(done) < len(wanted):
             part = wanted[len(done) : len(done) + self.most]
@@ -47,9 +46,8 @@ class AtOnce:
 def next_batch(
     todo: Sequence[tuple[int, DrawRequest]], size: int, as_asked: bool, length: Callable[[DrawRequest], int]
 ) -> tuple[list[tuple[int, DrawRequest]], list[int]]:
-    """Those that are drawn next, and their places: all that have prompts as long as the first one's and fit in. A
-    batch of the size that was asked for has them at the places that were asked for.
-    """
+    """Return the requests to draw next and their places: all that fit and have prompts as long as the first one's. A
+    batch of the requested size has them at their requested places."""
     like_first = [pair for pair in todo if length(pair[1]) == length(todo[0][1])]
     if as_asked:
         taken = {one.place: (at, one) for at, one in reversed(like_first) if one.place < size}
@@ -59,7 +57,7 @@ def next_batch(
 
 
 def judged(image: Image.Image, flagged: bool | None, batch: DrawnBatch) -> DrawnImage:
-    """What became of an image that the safety checker flagged, or not; None without one."""
+    """Return the result for an image that the safety checker flagged or not; `flagged` is None without a checker."""
     safe = None if flagged is None else not flagged
     refused = None
     if flagged:

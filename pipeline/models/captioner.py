@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     import torch
 
 LEAST_SHARE = 0.05
-"""When sampling, a word is said only if it is at least so likely as the likeliest one, as a share of it.
+"""Minimum likelihood of a sampled word, as a share of the likeliest word's.
 
-The words after that are many and each is wrong: with the temperature up they broke captions off or named other things.
+The words below are many and each is wrong: with the temperature up they broke captions off or named other things.
 """
 
 
 AT_ONCE = 16
 """Images that are captioned at once: more gain little."""
 ON_CPU = 4
-"""The same on a CPU, of models whose words are many and large."""
+"""Like `AT_ONCE`, on a CPU, for models with a large vocabulary."""
 MOST_LIKELY = 50
-"""When sampling, `generate` picks from so many words where a model's own settings do not say otherwise."""
+"""Number of likeliest words from which `generate` samples, if a model's own settings do not say otherwise."""
 
 
 class CaptioningModel:
@@ -127,9 +127,9 @@ class Blip2(SamplingModel):
         self._samples, self._top_p = section.samples, section.top_p
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
-        """The sentences as one text, and the prompts sent, one a line. No sentence for a question without an answer.
+        """Return the sentences as one text, and the prompts sent, one a line. Unanswered questions add none.
 
-        Samples are drawn in one go, without a prompt, and each is said once; at temperature 0 there is only one.
+        Samples are drawn together, without a prompt, and repeated ones dropped; at temperature 0 there is only one.
         """
         (said,) = self._say_all([CaptionRequest(image, task, seed)], settings)
         return said
@@ -184,9 +184,8 @@ class Blip2(SamplingModel):
         several: int = 1,
         top_p: float | None = None,
     ) -> list[list[str]]:
-        """To each picture and prompt so many answers, each drawn by its seed; with `top_p` from the share of the
-        likeliest words that it says, and else from those that are not far behind the likeliest.
-        """
+        """Return `several` answers to each picture and prompt, each drawn by its seed. With `top_p`, words are sampled
+        from that share of the likeliest, else from those not far behind the likeliest."""
         encoded = self.encode(pictures, prompts)
         drawn = {"num_return_sequences": several} if several > 1 else {}
         if len(pictures) == 1:
@@ -214,7 +213,7 @@ class Florence2(SamplingModel):
         self._task = section.task
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
-        """The caption, and the name of the model's own task, which stands for the words that it was trained on."""
+        """Return the caption and the name of the model's own task, which replaces a prompt."""
         (said,) = self._say([image], settings, seed, sampling(settings))
         return said
 
@@ -250,7 +249,7 @@ def sampling(settings: CaptionSettings, top_p: float | None = None) -> dict[str,
 
 
 _OTHER_WARPERS: dict[str, Any] = {"typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0, "top_h": None}
-"""What else the settings of a model may have done to its draws, and the value that does nothing."""
+"""Other sampling settings that a model may have, each with the value that turns it off."""
 
 
 def own_draws(config: Any, settings: CaptionSettings) -> bool:
@@ -271,9 +270,9 @@ def sampling_apart(
     several: int = 1,
     top_p: float | None = None,
 ) -> dict[str, Any]:
-    """As `sampling`, for a batch of so many texts of each seed: they draw their words by their own seed, as alone.
+    """Return options like `sampling` for a batch of `several` texts a seed. Each samples by its own seed, as if alone.
 
-    `config` are the model's own settings for `generate`, which hold where ours say nothing.
+    `config` holds the model's own settings for `generate`, which apply where ours are silent.
     """
     if settings.temperature == 0:
         return sampling(settings)

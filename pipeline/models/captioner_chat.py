@@ -1,4 +1,4 @@
-"""Captioners that are told in words what to say: chat models that see pictures, of transformers or on a server."""
+"""Captioners that follow an instruction: chat models that see pictures, of transformers or on a server."""
 
 from __future__ import annotations
 
@@ -59,9 +59,8 @@ class ChatVisionModel(CaptioningModel):
     def caption_many(
         self, requests: Sequence[CaptionRequest], settings: CaptionSettings
     ) -> list[tuple[str, str] | UserError]:
-        """See `BatchCaptioner.caption_many`. Beams that are sampled share their draws: those are asked one by one, and
-        so are those of which the processor does not take a picture.
-        """
+        """See `BatchCaptioner.caption_many`. Requests run one by one if beams are sampled, as beams share their draws,
+        or if the processor refuses a picture."""
         config = self._model.generation_config
 
         def one_by_one(part: Sequence[CaptionRequest]) -> list[tuple[str, str] | UserError]:
@@ -109,8 +108,8 @@ class ChatVisionModel(CaptioningModel):
         return bool(seeing != without)
 
     def encode(self, images: Sequence[Image.Image], prompts: Sequence[str]) -> dict[str, torch.Tensor]:
-        """What the model reads: the chat template with picture and instruction of each, filled up on the left to one
-        length, ready for its device.
+        """Return the model's inputs: chat template, picture and instruction of each, padded on the left to one length,
+        ready for its device.
 
         Raises UserError for a picture that its processor does not take.
         """
@@ -172,7 +171,7 @@ class ServedChatModel:
     def caption_many(
         self, requests: Sequence[CaptionRequest], settings: CaptionSettings
     ) -> list[tuple[str, str] | UserError]:
-        """See `BatchCaptioner.caption_many` and `side_by_side`: so many requests at once as the profile says."""
+        """See `BatchCaptioner.caption_many` and `side_by_side`. The profile sets the number of parallel requests."""
 
         def ask(one: CaptionRequest) -> tuple[str, str]:
             return self.caption(one.image, one.task, settings, one.seed)
@@ -185,7 +184,7 @@ def _first(error: Exception) -> str:
 
 
 def fitting(image: Image.Image, max_pixels: int) -> Image.Image:
-    """The picture with at most so many pixels, its aspect kept; only what no model takes is stretched."""
+    """Return the picture with at most `max_pixels`, aspect kept; only an aspect that no model takes is stretched."""
     width, height = image.size
     scale = min(1.0, math.sqrt(max_pixels / (width * height)))
     width, height = max(1, int(width * scale)), max(1, int(height * scale))

@@ -1,9 +1,9 @@
-"""Compiles the blocks that a generator's networks repeat (torch.compile), and leaves the rest of them as it is: a block
-is compiled once for all its repetitions, so that the first image waits for a part of what whole networks would take.
+"""Compiles the blocks that a generator's networks repeat (torch.compile), and nothing else of them. A block is compiled
+once for all its repetitions, so the first image waits for a fraction of the time that whole networks would take.
 
-Sizes are left open in what is compiled: one compilation serves every size of image, size of batch and length of text. A
-batch of a single row, as of one image without guidance, is the one case that torch compiles apart. Strengths and texts
-are no constants of a block, so that another one compiles nothing anew.
+Sizes are left open in compiled code: one compilation serves every size of image, size of batch and length of text. A
+batch of a single row, as of one image without guidance, is the one case that torch compiles separately. Strengths and
+texts are no constants of a block, so a change of them compiles nothing again.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ REPEATED = frozenset(("BasicTransformerBlock", "ZImageTransformerBlock", "ZImage
 CACHE = "TORCHINDUCTOR_CACHE_DIR"
 """The variable by which torch finds what was compiled on an earlier day."""
 KINDS_OF_BLOCKS = 32
-"""How many variants of a block are compiled at most: by width, and for batches of one row, SD 1.5 has six.
-torch allows eight, and raises an error at the ninth."""
+"""Maximum number of compiled variants of a block: by width, and for batches of one row, SD 1.5 has six. torch allows
+eight, and raises an error at the ninth."""
 SECONDS = "seconds.json"
 
 
 class Compiling:
-    """What of one pipeline is compiled; all kinds of control images share it. Not for two threads at once."""
+    """The compiled parts of one pipeline, shared by all kinds of control images. Not thread-safe."""
 
     def __init__(self, wanted: bool, device: str, offload: str = "none", title: str = "") -> None:
         """`title` is that of the model, under which the seconds are remembered. Imports nothing heavy where it is not
@@ -56,14 +56,14 @@ class Compiling:
 
     @property
     def words(self) -> str:
-        """What is added to where a generator runs; "" where compiling is not wanted."""
+        """Suffix to the text on where a generator runs; "" if compiling is off."""
         if self.refused:
             return f"; not compiled: {self.refused}"
         return f"; compiled{f', {self.waits}' if self.waits else ''}" if self.on else ""
 
     @property
     def waits(self) -> str:
-        """What a person waits for before the first image, in words; "" once it is there."""
+        """Reason why the first image takes longer, in words; "" once it is drawn."""
         if not (self.on and self._first):
             return ""
         if self._known:
@@ -96,7 +96,7 @@ class Compiling:
             _remember(self._key, self.spent - before)
 
     def begun(self) -> None:
-        """The first step is done: nobody waits for more."""
+        """Note that the first step is done, so nothing is left to compile."""
         self._first = False
 
     def stop(self, reason: str) -> None:
@@ -123,13 +123,13 @@ def why_not(device: str, offload: str = "none") -> str:
 
 
 def cannot_compile(error: BaseException) -> bool:
-    """Whether an error is one of compiling, and not of what was compiled."""
+    """Return True for an error of compiling itself, False for one of the compiled code."""
     dynamo = sys.modules.get("torch._dynamo.exc")
     return dynamo is not None and isinstance(error, dynamo.TorchDynamoException | dynamo.FailOnRecompileLimitHit)
 
 
 def cache_folder() -> Path:
-    """Where what was compiled stays on the disk: beside the hub's cache, unless the environment names a folder."""
+    """Return the folder of compiled code on disk: beside the hub's cache, unless the environment names one."""
     from pipeline.models import hub
 
     return Path(os.environ.get(CACHE) or hub.cache_folder().parent / "compiled")
@@ -161,9 +161,8 @@ def _clocked(compiling: Compiling) -> Iterator[None]:
 
 @contextmanager
 def _sizes_apart() -> Iterator[None]:
-    """Two sizes that happen to be equal, as a batch of 64 and 64 places of an image, are not taken for one: another
-    picture would be compiled for anew.
-    """
+    """Keep torch from treating sizes that happen to be equal as one, such as a batch of 64 and 64 places of an image.
+    Another picture would then be compiled again."""
     import torch._dynamo.config
     import torch.fx.experimental._config
 

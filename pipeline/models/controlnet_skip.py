@@ -1,7 +1,6 @@
-"""Spares a ControlNet what it would do for nothing: the stock pipelines ask it at every step, also where its answer is
-multiplied by zero, and let it read the same control image anew each time. What comes out is the same to the bit. And
-keeps the images of a batch from each other where a ControlNet does not.
-"""
+"""Saves needless work of a ControlNet. The stock pipelines run it at every step, even if its output is multiplied by
+zero, and encode the same control image each time. The result is the same to the bit. Also keeps the images of a batch
+independent where a ControlNet does not."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from typing import Any
 
 @dataclass
 class ControlFeatures:
-    """What a ControlNet made of the control image that it saw last."""
+    """A ControlNet's features of the last control image."""
 
     key: Hashable = None
     features: Any = None

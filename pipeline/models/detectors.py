@@ -1,7 +1,7 @@
 """Detectors: the models of controlnet_aux that draw soft edges, line art and depth. One drawing at a time.
 
-They work at sizes of their own (the short side as asked, sides rounded to 64), so what comes out is not quite the
-size of what went in: whoever asks brings it back.
+They work at sizes of their own (the requested short side, sides rounded to 64), so the output differs a little in size
+from the input. The caller resizes it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _Detector(ABC):
     """One class of controlnet_aux on its weights. `name` is the weights' title."""
 
     files: tuple[str, ...] = ()
-    """What has to be in the folder of the weights."""
+    """Files that the folder of weights must have."""
 
     def __init__(self, kind: ControlKind, weights: Weights) -> None:
         folder = locate(f"detector of {kind}", weights)

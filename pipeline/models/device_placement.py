@@ -1,6 +1,5 @@
-"""Where a generator runs, in which precision, and whether all of it stays on the GPU: decided from what is free and
-what the weights need, with the reason in words. `place` is pure.
-"""
+"""Device and precision of a generator, and whether all of it stays on the GPU: decided by free memory and the size of
+the weights, with the reason in words. `place` is pure."""
 
 from __future__ import annotations
 
@@ -29,17 +28,17 @@ _OFFLOADS: dict[Offload, str] = {
 
 @dataclass(frozen=True)
 class Gpu:
-    """What there is to run on, beside the CPU."""
+    """The GPU's free memory and abilities."""
 
     free: int
-    """Bytes of its memory that nobody uses."""
+    """Bytes of unused memory."""
     bfloat16: bool = False
-    """Whether it computes in it."""
+    """True if it computes in bfloat16."""
 
 
 @dataclass(frozen=True)
 class Placing:
-    """Where and how a generator runs."""
+    """Device, precision and offloading of a generator."""
 
     device: str
     dtype: str
@@ -48,7 +47,7 @@ class Placing:
 
     @property
     def words(self) -> str:
-        """As in "cuda, bfloat16, no offload: 61 GB free, 18 GB needed"."""
+        """Summary such as "cuda, bfloat16, no offload: 61 GB free, 18 GB needed"."""
         how = f", {_OFFLOADS[self.offload]}" if self.device != "cpu" else ""
         return f"{self.device}, {self.dtype}{how}: {self.reason}"
 
@@ -73,9 +72,9 @@ class Placing:
 
 
 def place(gpu: Gpu | None, parts: Mapping[str, int], wanted: DType = "auto", likes: str = "float16") -> Placing:
-    """For `parts` of so many parameters, by name; `likes` is the half precision that the model was made for.
+    """Decide the placing for `parts`, numbers of parameters by name. `likes` is the model's own half precision.
 
-    Where nothing is known of the parts, all of it goes to the GPU.
+    If the parts are unknown, all goes to the GPU.
     """
     if gpu is None:
         return Placing("cpu", "float32" if wanted == "auto" else wanted, "none", "no GPU was found")
@@ -89,16 +88,15 @@ def place(gpu: Gpu | None, parts: Mapping[str, int], wanted: DType = "auto", lik
 
 
 def this_gpu() -> Gpu | None:
-    """As it is now; None without one."""
+    """Return the GPU with its present free memory, or None without one."""
     import torch
 
     return Gpu(free_memory("cuda"), torch.cuda.is_bf16_supported()) if torch.cuda.is_available() else None
 
 
 def parameters(folder: Path, variant: str = "") -> dict[str, int]:
-    """How many parameters the safetensors files of a folder hold, by the folder in it that each is in; a pipeline has
-    one for each of its parts. A model may also be a single file. Reads their headers alone.
-    """
+    """Count the parameters in the safetensors files of a folder, by subfolder; a pipeline has one for each of its
+    parts. A model may also be a single file. Reads only headers."""
     if folder.is_file():
         return {".": _count(folder)}
     found: dict[str, int] = {}

@@ -40,7 +40,7 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
 
     def __init__(self, section: KleinEditor) -> None:
         self._read: tuple[str, torch.Tensor, torch.Tensor] | None = None
-        """Of the picture that was edited last: which one it was, its latents, and how a preview is made of latents."""
+        """Digest, latents and linear preview map of the picture edited last."""
         super().__init__(section)
 
     def _load(self, base: Path) -> Any:
@@ -97,7 +97,7 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
         return images, None
 
     def _read_once(self, picture: Image.Image, stack: ExitStack) -> None:
-        """As long as `stack` is open, the pipeline reads the picture once for all batches of it."""
+        """Make the pipeline encode the picture once for all its batches, until `stack` closes."""
         key, read = image_sha(picture), self._pipe._encode_vae_image
 
         def once(image: torch.Tensor, generator: Any) -> torch.Tensor:
@@ -112,7 +112,7 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
     # Texts
 
     def _text(self, text: str) -> torch.Tensor:
-        """As the model reads it, (1, TOKENS, width)."""
+        """Return the embedding of a text, (1, TOKENS, width)."""
 
         def encode() -> torch.Tensor:
             found: torch.Tensor = self._pipe.encode_prompt([text], max_sequence_length=TOKENS)[0]
@@ -136,7 +136,7 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
     # Previews
 
     def preview(self) -> Image.Image | None:
-        """What is being drawn looks like now: decoded by a small VAE, else by a linear map that fits the source."""
+        """Return a preview of the image being drawn, by a small VAE, else by a linear map fitted to the source."""
         import torch
 
         packed = None if self._watch is None else self._watch.clean()

@@ -22,7 +22,7 @@ SMALL_ON_CPU, ON_CPU, ON_GPU = (4, 8), (1, 4), (8, 32)
 """Images, and texts, that are read at once. With two threads that sleep while they wait, four images of the demo take
 little more than twice the time of one, and eight texts as well; a large model gains nothing on images there."""
 LENGTHS = 16
-"""Texts are filled up to the next multiple of so many tokens."""
+"""Texts are padded to the next multiple of this number of tokens."""
 
 
 class Clip:

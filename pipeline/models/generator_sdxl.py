@@ -25,7 +25,7 @@ MODES: dict[ControlKind, int] = {"depth": 1, "soft edges": 2, "canny": 3, "line 
 
 
 class UnionPipeline(WindowedPipeline[UnionGenerator]):
-    """SDXL. All kinds share the ControlNet, which is told the kind."""
+    """SDXL. All kinds of control images share one ControlNet, which takes the kind as an input."""
 
     def _load(self, base: Path) -> Any:
         from diffusers import AutoencoderKL, StableDiffusionXLControlNetUnionPipeline

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     import torch
 
 MULTIPLE = 16
-"""The sides of what it draws; a control image whose sides are not such is fitted, and the result brought back."""
+"""Sides of drawn images are multiples of this. Other control images are fitted, and the result is resized back."""
 TOKENS = 32
-"""The model reads a text in pieces of so many tokens."""
+"""Number of tokens in each piece of a text that the model reads."""
 
 
 class ZImagePipeline(ControlNetPipeline[ZImageGenerator]):
@@ -89,7 +89,7 @@ class ZImagePipeline(ControlNetPipeline[ZImageGenerator]):
         return in_place(net, forward)
 
     def _text(self, text: str) -> torch.Tensor:
-        """As the model reads it, (n, width)."""
+        """Return the embedding of a text, (n, width)."""
 
         def encode() -> torch.Tensor:
             import torch

@@ -22,7 +22,7 @@ class ListedModel:
     name: str
     """Its id on the hub, its path, or its package."""
     page: str
-    """Of the hub, or the address of the file; "" for one that is not fetched."""
+    """URL of the hub's page or of the file; "" if it is not fetched."""
     revision: str
     """A commit, or the name that torchvision gives to its weights; "" where none is pinned."""
     pinned: bool
@@ -42,7 +42,7 @@ class ListedModel:
 
     @property
     def commit(self) -> str:
-        """Of the hub's, the one that is on this machine; "" where none is."""
+        """Commit of the hub's weights on this machine; "" if there are none."""
         here = Path(self.path).name
         return here if self.page and COMMIT.fullmatch(here) else ""
 
@@ -86,7 +86,7 @@ class ListedProfile:
     fits: str
     disk_free: int
     called: str = ""
-    """How it was asked for, where that is not its name."""
+    """Name by which the profile was requested, if it differs from its own."""
 
     @property
     def to_fetch(self) -> int:
@@ -108,9 +108,9 @@ def sections(profile: Profile) -> dict[str, Any]:
 def listed(
     profile: Profile, machine: Machine, called: str = "", under_test: Mapping[str, Weights | UserError] | None = None
 ) -> ListedProfile:
-    """What is on this machine is looked up, nothing is asked of the hub. `called` is how the profile was asked for,
-    where that is not its name; `under_test` has the models under test, or why there is none such.
-    """
+    """List a profile's models and what is on this machine. Does not ask the hub. `called` is the name by which the
+    profile was requested, if different; `under_test` has the models under test, or the error of each that cannot be
+    had."""
     models, on_disk = [], {}
     for role, weights in {**sections(profile), **(under_test or {})}.items():
         if isinstance(weights, UserError):
@@ -122,7 +122,7 @@ def listed(
             continue
         address = weights.url if isinstance(weights, WebFile) else ""
         there = held(weights)
-        # Files of which nobody can tell whether they are all are taken for such when they are about as large.
+        # If completeness cannot be known offline, weights count as complete when their size is about right.
         complete = bool(there.complete) or (there.complete is None and there.bytes >= 0.95 * weights.bytes)
         on_disk[role] = there.bytes if complete else 0
         models.append(

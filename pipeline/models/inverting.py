@@ -104,7 +104,7 @@ class Inversion:
     trajectory: torch.Tensor
     """The noisier latents in the order of inversion (steps, 1, c, h, w), float16. The last ones are the noise."""
     psnr: float
-    """Of the picture redrawn without correction against the source after a round trip through the VAE, in dB."""
+    """Similarity in dB of the picture redrawn without correction to the source after a round trip through the VAE."""
     null_texts: torch.Tensor | None = None
     """Optimised empty texts (steps, tokens, width) in the order of drawing, or None without null-text optimisation."""
 
@@ -141,7 +141,7 @@ class Inversion:
 
 
 def stored_inversion(data: bytes) -> Inversion:
-    """Return the inversion of which `Inversion.stored` returned the bytes."""
+    """Read an inversion from the bytes of `Inversion.stored`."""
     from safetensors.torch import load
 
     size = int.from_bytes(data[:8], "little")

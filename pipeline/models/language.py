@@ -1,4 +1,4 @@
-"""A LLaMA in a GGUF file, run by ctransformers. It stands in a process of its own: see `language_process`.
+"""A LLaMA in a GGUF file, run by ctransformers in its own process (see `language_process`).
 
 Two calls at once on one such model kill the process, a prompt over the context length gives garbage, and the library's
 own tokenize() writes past its buffer when a text has more tokens than letters: all three are prevented here.
@@ -27,8 +27,8 @@ from pipeline.profiles.text_sections import GgufLanguage
 from pipeline.seams import LanguageRequest
 
 CUDA_12 = (("cuda_runtime", "libcudart.so.12"), ("cublas", "libcublasLt.so.12"), ("cublas", "libcublas.so.12"))
-"""What the library's build for GPUs wants, in the order of need: the folder below `nvidia` that has it when it comes as
-a Python package, and its name. Those of torch are of a later version."""
+"""Libraries that the GPU build needs, in loading order: the folder below `nvidia` in which a Python package has it, and
+its file name. Those of torch are of a later version."""
 
 
 class GgufModel:
@@ -73,14 +73,13 @@ class GgufModel:
         return reply.decode("utf-8", errors="replace").strip()
 
     def count(self, text: str) -> int:
-        """How many tokens a text has, the start token included."""
+        """Count the tokens of a text, including the start token."""
         with self._lock:
             return len(self._tokenize(text))
 
     def score(self, text: str) -> float:
-        """As `ScoringLanguageModel.score`. The library tells the probabilities behind the last token that it read, so
-        the text is read token by token.
-        """
+        """See `ScoringLanguageModel.score`. Reads the text token by token, as the library gives probabilities only
+        after the last token read."""
         with self._lock:
             tokens, llm, total = self._tokenize(text)[: self._section.context_length], self._llm, 0.0
             read = llm.prepare_inputs_for_generation(tokens[:1], reset=True)
@@ -117,7 +116,7 @@ class GgufModel:
         self, tokens: list[int], settings: LanguageSettings, seed: int, stops: Sequence[bytes], form: Form | None
     ) -> bytes:
         llm, section = self._llm, self._section
-        # The library seeds anew for every token, so one seed for all would draw the same rank again and again.
+        # The library reseeds for every token, so a single seed would draw the same rank again and again.
         draws = random.Random(seed)
         llm.eval(llm.prepare_inputs_for_generation(tokens, reset=True))
         reply = b""
@@ -165,7 +164,7 @@ class GgufModel:
 
 
 def require_room(tokens: int, settings: LanguageSettings, context: int) -> None:
-    """Raises UserError where a prompt of so many tokens leaves no room for the longest reply."""
+    """Raise UserError if a prompt of `tokens` leaves no room for the longest reply."""
     if tokens + settings.max_new_tokens > context:
         raise UserError(
             f"The prompt is {tokens} tokens long and the reply may take {settings.max_new_tokens} more, but the "
@@ -185,7 +184,7 @@ def require_gpu(layers: int) -> None:
 
 
 def open_cuda(layers: int) -> None:
-    """Open the libraries of CUDA 12 for whatever is loaded next. Raises CannotLoad where they are not installed."""
+    """Open the libraries of CUDA 12 for the libraries loaded next. Raises CannotLoad if they are not installed."""
     nvidia = find_spec("nvidia")
     folders = list(nvidia.submodule_search_locations or ()) if nvidia is not None else []
     for package, name in CUDA_12:
@@ -203,7 +202,7 @@ def open_cuda(layers: int) -> None:
 
 
 def cannot_run(section: GgufLanguage, file: Path, error: Exception | str) -> UserError:
-    """What is said of a file that ctransformers does not load: what is in it, and what runs such."""
+    """Return the error for a file that ctransformers cannot load: what it contains, and what can run it."""
     if isinstance(error, Exception) and out_of_memory(error):
         return no_room(f"the language model at {section.title}")
     family, tokenizer = _written_in(file)
@@ -231,9 +230,9 @@ def _written_in(file: Path) -> tuple[str, str]:
 
 
 def which_build(gpu_layers: int) -> str | None:
-    """Which build of the library fits this processor; None where the library has to find out itself.
+    """Return the build of the library that fits this processor, or None to let the library find out.
 
-    It asks a package that looks at everything about the processor, in processes of its own: a second for one word.
+    The library would start several processes to inspect the processor, which takes a second.
     """
     told = Path("/proc/cpuinfo")
     if gpu_layers or not told.is_file():

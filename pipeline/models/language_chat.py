@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 THOUGHT, THOUGHT_OVER = "<think>", "</think>"
-"""What models that think put around their thoughts."""
+"""Tags that models put around their thoughts."""
 
 
 ON_GPU, ON_CPU = 16, 4
@@ -154,7 +154,7 @@ class ChatLanguageModel:
         return with_thoughts(row.thoughts, said)
 
     def chat(self, prompt: str) -> str:
-        """What the model reads: its chat template with the prompt, and with what it is told before every prompt."""
+        """Return the model's input: its chat template with the system text and the prompt."""
         import jinja2
 
         system = self._section.system
@@ -174,7 +174,7 @@ class ChatLanguageModel:
         return str(self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **told))
 
     def score(self, text: str) -> float:
-        """As `ScoringLanguageModel.score`."""
+        """See `ScoringLanguageModel.score`."""
         import torch
 
         with self._lock, torch.inference_mode():
@@ -191,9 +191,8 @@ class ChatLanguageModel:
         return torch.Generator(self._device).manual_seed(seed)
 
     def _think(self, rows: Sequence[_Row], settings: LanguageSettings) -> None:
-        """What the model thinks before its replies, each no longer than the profile allows, and with its end, is put
-        behind what it reads.
-        """
+        """Write the model's thoughts before its replies, each within the profile's limit and closed, and append them to
+        the input."""
         for row in rows:
             row.stops = (THOUGHT_OVER,)
         self._write(rows, self._section.thinking, settings, lambda _over: None)
@@ -256,7 +255,7 @@ class ChatLanguageModel:
             )
 
     def _warpers(self, settings: LanguageSettings) -> Any:
-        """What temperature, top-k and top-p do, in the order of `generate`."""
+        """Return the processors for temperature, top-k and top-p, in the order of `generate`."""
         from transformers import (
             LogitsProcessorList,
             MinPLogitsWarper,
@@ -277,7 +276,7 @@ class ChatLanguageModel:
         return warpers
 
     def _weigh(self, row: _Row, scores: torch.Tensor) -> None:
-        """Make of a row's scores, in place, less likely what was said, and impossible what does not fit its form."""
+        """Change a row's scores in place: repeated tokens less likely, those that do not fit its form impossible."""
         import torch
         from transformers import RepetitionPenaltyLogitsProcessor
 
@@ -290,7 +289,7 @@ class ChatLanguageModel:
             scores.masked_fill_(~allowed, -torch.inf)
 
     def _next(self, row: _Row, scores: torch.Tensor, settings: LanguageSettings, longest: int) -> int:
-        """The token that a row goes on with, from its scores; says to the row whether it is over by that."""
+        """Return a row's next token from its scores, and mark the row if that ends it."""
         import torch
 
         likely = torch.multinomial(scores.softmax(-1), 1, generator=row.draws) if settings.temperature else None
@@ -301,7 +300,7 @@ class ChatLanguageModel:
             return token
         if row.form is not None:
             row.form.add(token)
-        # A stop may begin in the midst of a token; no token stands for less than a letter of it.
+        # A stop may begin in the middle of a token; no token is less than one letter of it.
         longest_stop = 1 + 4 * max(map(len, row.stops), default=0)
         tail = str(self._tokenizer.decode(row.said[-longest_stop:])) if row.stops else ""
         row.over = len(row.said) >= longest or any(s in tail for s in row.stops)
@@ -313,7 +312,7 @@ class _Row:
     """One reply while it is written."""
 
     tokens: list[int]
-    """What the model has read before it."""
+    """Tokens that the model has read before the reply."""
     draws: torch.Generator
     """Its own: what is drawn in other rows changes nothing here."""
     form: Form | None = None
@@ -321,4 +320,4 @@ class _Row:
     said: list[int] = field(default_factory=list)
     over: bool = False
     thoughts: str = ""
-    """What the model thought before, where the profile has it think."""
+    """The model's thoughts before the reply, if the profile has it think."""

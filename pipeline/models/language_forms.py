@@ -1,6 +1,6 @@
-"""Holds the reply of a model whose logits we have to a JSON schema, by llguidance: as lines where it stands for lines.
+"""Holds replies of a model whose logits are available to a schema, by llguidance, as JSON or lines.
 
-Knows nothing of how a model computes: it is given the tokens as they come, and says which may come next.
+Knows nothing of how a model computes: it takes the tokens as they come, and returns those that may come next.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pipeline.stages.reply_schema import grammar
 log = logging.getLogger(__name__)
 
 SPACES: Any = {"whitespace_pattern": r"[ \n]{0,8}"}
-"""How much room JSON may have between its parts: in endless room a small model says nothing."""
+"""Limit on spaces between the parts of JSON: without one, a small model writes only spaces."""
 KEPT = 32
 """Grammars that are kept ready: one takes as long as a few tokens of a small model."""
 
@@ -33,7 +33,7 @@ class Forms:
 
     @classmethod
     def of_pieces(cls, pieces: Sequence[bytes], end: int, tokenize: Callable[[bytes], list[int]]) -> Forms:
-        """For the tokens that stand for these bytes; those that stand for none are never said."""
+        """Create forms from the bytes of each token. Tokens without bytes are never allowed."""
         from llguidance import LLTokenizer, TokenizerWrapper
 
         # What begins with 0xff is special to the library, and no text.
@@ -72,7 +72,7 @@ class Forms:
 
 
 class Form:
-    """How far one reply has come in its form."""
+    """The progress of one reply in its form."""
 
     def __init__(self, matcher: Any) -> None:
         self.matcher = matcher
@@ -92,7 +92,7 @@ class Form:
         return bool(self.matcher.is_stopped())
 
     def allowed(self, size: int) -> np.ndarray:
-        """Which tokens may come next (the end among them), one a place in the logits."""
+        """Return a mask over the logits of the tokens that may come next, including the end."""
         bits = np.frombuffer(self.matcher.compute_bitmask(), np.uint8)
         mask = np.unpackbits(bits, bitorder="little")[:size].astype(bool)
         return np.pad(mask, (0, size - len(mask)))

@@ -1,7 +1,7 @@
-"""A GGUF model in a process of its own: a crash of its library, or a kill, is an error at the stage and no more.
+"""A GGUF model in its own process: if its library crashes or is killed, only the stage fails.
 
-Both ends of one pipe are here. A request and its reply are a line of JSON each. The process ends when the pipe does,
-which is when whoever started it ends, in whatever way.
+Both ends of one pipe are here. A request and its reply are a line of JSON each. The process ends when the pipe closes,
+which happens however the parent process ends.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from pipeline.profiles.text_sections import GgufLanguage
 from pipeline.seams import LanguageRequest
 
 LEAVING_SECONDS = 10
-"""So long a process that was told to end, or whose pipe is shut, may take before it is made to."""
+"""Seconds that a process may take to end, after a request or a closed pipe, before it is killed."""
 
 
 class GgufProcess:
-    """`GgufModel` behind a pipe, one call at a time. A process that ended is started anew by the next call."""
+    """`GgufModel` behind a pipe, one call at a time. The next call restarts a process that ended."""
 
     def __init__(self, section: GgufLanguage) -> None:
         self.name = section.title
@@ -48,16 +48,16 @@ class GgufProcess:
         return self._process.pid
 
     def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
-        """As `GgufModel.complete`. Raises UserError when the process ends before its reply."""
+        """See `GgufModel.complete`. Raises UserError if the process ends before its reply."""
         plain = settings.model_dump(mode="json", include=set(LanguageSettings.model_fields))
         return str(self._call("complete", asdict(request), plain))
 
     def count(self, text: str) -> int:
-        """How many tokens a text has, the start token included."""
+        """Count the tokens of a text, including the start token."""
         return int(self._call("count", text))
 
     def score(self, text: str) -> float:
-        """As `GgufModel.score`."""
+        """See `GgufModel.score`."""
         return float(self._call("score", text))
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class GgufProcess:
 
 
 def _ask(process: subprocess.Popen[bytes], name: str, *arguments: Any) -> Any:
-    """What the process replies. Raises EOFError when it ends before, and what was raised in it."""
+    """Return the reply of the process. Raises EOFError if it ends first, and errors raised in it."""
     assert process.stdin is not None and process.stdout is not None
     try:
         process.stdin.write(json.dumps([name, *arguments]).encode() + b"\n")
@@ -143,7 +143,7 @@ def _how(process: subprocess.Popen[bytes]) -> str:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Have it ended, whatever it is doing. Does no harm to one that has."""
+    """End the process, whatever it is doing. Harmless if it has ended."""
     assert process.stdin is not None and process.stdout is not None
     with suppress(OSError):  # something for a process that is no more was left in the pipe
         process.stdin.close()
@@ -160,7 +160,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def main() -> None:
     """Answer what comes down the pipe until it is shut."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever started it, whose end it then sees
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, whose end closes the pipe
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what the library prints is no reply
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()

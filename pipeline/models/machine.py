@@ -1,4 +1,4 @@
-"""What a machine can hold: memory, GPU and disk, and whether models fit. The rules are pure: figures are given in."""
+"""Capacity of a machine: memory, GPU and disk, and whether models fit. The rules are pure functions of figures."""
 
 from __future__ import annotations
 
@@ -72,9 +72,8 @@ def this_machine() -> Machine:
 
 
 def memory_in_use(anew: bool = False) -> tuple[int, int]:
-    """Bytes that this process and those that it started have in memory, such as that of a language model, and the most
-    that it had on the GPU since it was asked `anew`.
-    """
+    """Return the bytes of memory of this process and its children, such as a language model, and the peak on the GPU
+    since the last call with `anew`."""
     import psutil
     import torch
 
@@ -146,9 +145,9 @@ def profile_fits(profile: Profile, machine: Machine, on_disk: Mapping[str, int])
 
 
 def without_gpu(profile: Profile, machine: Callable[[], Machine] | None = None) -> str:
-    """What to expect of a profile for a GPU on a machine that has none, in one sentence; else "".
+    """Return a sentence on what to expect of a GPU profile on a machine without a GPU, else "".
 
-    The machine is asked only where the profile is one for a GPU, as that takes a second or two.
+    The machine is inspected only for a GPU profile, as that takes a second or two.
     """
     models = profile.weights()
     bare = Machine(0, 0, 0, "")
@@ -168,7 +167,7 @@ def without_gpu(profile: Profile, machine: Callable[[], Machine] | None = None) 
 
 
 def _stages(models: Mapping[str, Weights]) -> list[list[str]]:
-    """Which models are needed at the same time."""
+    """Return groups of models that are needed at the same time."""
     drawing = [role for role in models if role not in ("captioner", "language model", "sentence model", EDITOR)]
     return [["captioner"], ["language model", "sentence model"], drawing, [EDITOR, "embedder"]]
 

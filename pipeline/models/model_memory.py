@@ -23,9 +23,9 @@ def memory_of(weights: Weights, on_gpu: bool) -> int:
 
 
 def to_release(needed: int, free: int, loaded: Mapping[str, int]) -> list[str]:
-    """Which of the models that are loaded, those in front first, make room for one that needs so many bytes.
+    """Return loaded models to release, in their order, to make room for one that needs `needed` bytes.
 
-    None as long as it goes in with what it works in. Where even all of them are not enough, all: it is worth a try.
+    Empty if it fits with its working memory. If even all of them are not enough, all: it is worth a try.
     """
     chosen = list[str]()
     for role, size in loaded.items():
@@ -59,7 +59,7 @@ def give_back_memory() -> None:
 
 
 def memory() -> tuple[int, int]:
-    """Bytes of memory that there are, and that are free."""
+    """Return the bytes of total and of free memory."""
     import psutil
 
     found = psutil.virtual_memory()

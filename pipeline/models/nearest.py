@@ -1,8 +1,8 @@
-"""Which vectors lie nearest to another one, by looking at all of them. Knows no model and no file.
+"""Finds the vectors nearest to another one by comparing all of them. Knows no model and no file.
 
 The vectors are float16 and may be mapped into memory. torch multiplies them as they are (a million of 512 dimensions in
-0.06 s on a core, where numpy takes 0.9 s), and widens them some at a time where figures have to be exact: there is
-never a second copy of them, no index to build, and nothing that an index would miss.
+0.06 s on a core, where numpy takes 0.9 s), and widens them in parts where figures have to be exact: there is never a
+second copy of them, no index to build, and nothing that an index would miss.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 AT_ONCE = 1024
 """Vectors that are widened at once: those of 512 dimensions stay within the cache of a core."""
 FEW = 8
-"""Where less than one in so many rows counts, these are compared alone."""
+"""If less than one in this many rows counts, only those are compared."""
 SPARE = 1000
 """Rows that are compared exactly beyond twice as many as are wanted."""
 Halves = NDArray[np.float16]
@@ -70,7 +70,7 @@ def nearest(rows: Halves, vector: Floats, most: int, inside: NDArray[np.bool_]) 
 
 
 def largest(figures: Floats, most: int) -> Places:
-    """The places of the largest of some figures, at most so many, the largest first; of equal ones the last first."""
+    """Return the places of at most `most` largest figures, largest first. Of equal figures, the last comes first."""
     places = np.arange(len(figures))
     if most <= 0:
         places = places[:0]

@@ -1,8 +1,8 @@
-"""Previews while a pipeline denoises: what the image would be if it were finished now. Only reads; changes no pixel.
+"""Previews while a pipeline denoises: the image as it would be if it were finished now. Only reads; changes no pixel.
 
-A scheduler is told at every step what the network predicts and for which noisy latents. From the two follows the clean
-latents that are predicted now. They become a picture through a tiny VAE where the profile names one, or through that of
-the model where it is small; else through a linear map from four latent channels to RGB, which costs nothing.
+A scheduler gets the network's prediction and the noisy latents at every step. From the two follow the clean latents
+predicted now. They become a picture through the profile's tiny VAE, or the model's VAE if it is small; else through a
+linear map from four latent channels to RGB, which costs nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SIDE = 512
 
 
 class StepWatch:
-    """What a scheduler was told last."""
+    """The last inputs of a scheduler."""
 
     def __init__(self, scheduler: Any) -> None:
         self._scheduler = scheduler
@@ -67,7 +67,7 @@ class StepWatch:
 
 @contextmanager
 def watching(scheduler: Any) -> Iterator[StepWatch]:
-    """While it holds, what the scheduler is told is kept; the scheduler itself does what it always does."""
+    """Record the scheduler's inputs within the context. The scheduler works as usual."""
     watch, step = StepWatch(scheduler), scheduler.step
 
     @wraps(step)  # the pipeline reads the signature, to see what else the scheduler takes
@@ -86,13 +86,13 @@ class Looks:
     """Turns clean latents into a small picture: by a tiny VAE, or in the cheapest way that the VAE allows."""
 
     def __init__(self, vae: Any, tiny: Callable[[], Any] | None = None) -> None:
-        """`tiny` loads a tiny VAE, or gives None where there is none; it is asked once, at the first picture."""
+        """`tiny` loads a tiny VAE, or returns None if there is none. It is called once, at the first picture."""
         self._vae, self._tiny = vae, tiny
         self._small = is_small(vae)
         self._linear = int(vae.config.latent_channels) == len(SD15_RGB)
 
     def of(self, latents: torch.Tensor | None, rows: Sequence[int] = (0,)) -> list[Image.Image]:
-        """Those of the `rows`, RGB, up to `SIDE`; none where there is no cheap way, or nothing to show yet."""
+        """Return previews of the `rows`, RGB, up to `SIDE`; empty if there is no cheap way or nothing to show yet."""
         import torch
 
         if latents is not None and self._tiny is not None:

@@ -34,7 +34,7 @@ CONNECT_SECONDS = 10.0
 MOST_BYTES = 8 << 20
 """No answer to one request is longer."""
 SHOWN = 4_000
-"""So many letters of an answer are kept beside an error."""
+"""Maximum letters of an answer that are kept with an error."""
 MOST_STOPS = 4
 """OpenAI's own server takes no more; what it leaves is cut here."""
 
@@ -65,7 +65,7 @@ class Refused(ServerFault):
 
 
 class _Passing(Exception):
-    """A fault that may be over at the next try. `told` is what is said when it is not."""
+    """A fault that may be over at the next try. `told` is the error to report if it is not."""
 
     def __init__(self, told: ServerFault, wait: float | None = None, most: int = 10) -> None:
         super().__init__(str(told))
@@ -74,10 +74,10 @@ class _Passing(Exception):
 
 @dataclass(frozen=True)
 class ServerReply:
-    """What the model said."""
+    """The reply of the model."""
 
     text: str
-    """As it wrote it: `read_reply` reads the answer. Thoughts that the server sent apart stand before it."""
+    """Raw text of the reply, for `read_reply`. Thoughts that the server sent separately come first."""
     cut: bool
     """Whether it ended because the longest reply was reached."""
     thought: int
@@ -138,9 +138,8 @@ class ChatServer:
         self.thought = 0
         """Tokens that were spent on thoughts so far."""
         self.told_not_to_think = False
-        """Whether the model thought although its chat template was asked not to have it: then it is told in another
-        way, that of Ollama and of OpenAI itself, from then on.
-        """
+        """True if the model thought although its chat template was asked to prevent it. Later requests then use the way
+        of Ollama and of OpenAI itself."""
 
     def _find_key(self) -> str:
         variable = self._section.key_variable
@@ -169,10 +168,11 @@ class ChatServer:
         stop: Sequence[str] = (),
         schema: Mapping[str, Any] | None = None,
     ) -> ServerReply:
-        """The model's answer to `messages`, up to a stop or `longest` tokens; with `schema`, the server is told of it.
+        """Return the model's answer to `messages`, up to a stop or `longest` tokens. The server gets the `schema`, if
+        any.
 
-        Raises ServerFault with what the server said, NoServer where no request would be answered, and Cancelled within
-        a moment when the person asks to stop.
+        Raises ServerFault with the server's message, NoServer if no request would be answered, and Cancelled within a
+        moment when the person asks to stop.
         """
         body: dict[str, Any] = {
             "model": self._section.model,
@@ -377,7 +377,7 @@ class ChatServer:
         return self._masked(raw)[:SHOWN]
 
     def _masked(self, text: str) -> str:
-        """The text without the key, which some servers repeat. To be cut only afterwards: half a key is told too."""
+        """Mask the key, which some servers repeat, in a text. Cut the text only afterwards, or half a key may stay."""
         return text.replace(self._key, "…") if self._key else text
 
     # What the server says of itself
@@ -402,7 +402,7 @@ class ChatServer:
         return next((value for value in told if isinstance(value, int) and value > 0), 0)
 
     def count(self, text: str) -> int | None:
-        """How many tokens a prompt has, where the server counts (vLLM, SGLang and llama-server do); else None."""
+        """Count the tokens of a prompt if the server can (vLLM, SGLang and llama-server do), else return None."""
         if not self._counts:
             return None
         model, messages = self._section.model, [{"role": "user", "content": text}]
@@ -486,10 +486,10 @@ class _TooMuch(Exception):
 def side_by_side(
     requests: Sequence[Q], ask: Callable[[Q], A], parallel: int, on_reply: Callable[[int], None] = lambda _done: None
 ) -> list[A | UserError]:
-    """What `ask` gives for each request, or the UserError that it raised; so many at once as are `parallel`. When one
-    finds that the server answers none as it is, those that were not sent yet are not, and have the same error.
+    """Return the result of `ask` for each request, or its UserError, with `parallel` requests at once. If one finds
+    that the server answers no request, the unsent ones get the same error.
 
-    `on_reply` is told how many are done, in this thread; raising from it stops the work. Raises Cancelled too.
+    `on_reply` gets the number done, in this thread; an error raised in it stops the work. Raises Cancelled too.
     """
     down: list[NoServer] = []
 
@@ -505,7 +505,7 @@ def side_by_side(
             return error
 
     with ThreadPoolExecutor(min(parallel, len(requests) or 1)) as pool:
-        # In the context of this thread, so that each can be stopped by whoever can stop this one.
+        # Each runs in the context of this thread, so that stopping this one stops it.
         sent = [pool.submit(copy_context().run, one, request) for request in requests]
         try:
             for done, reply in enumerate(as_completed(sent), 1):

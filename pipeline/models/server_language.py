@@ -50,7 +50,7 @@ class ServedLanguage:
     def _probe(self) -> Holding:
         settings = LanguageSettings(temperature=0, max_new_tokens=1000 if self._section.thinking else 60)
         thinks = True
-        while thinks:  # a second time when it thought, which it is told not to from then on
+        while thinks:  # a second time if it thought; from then on it is asked not to
             before = self.server.told_not_to_think
             try:
                 if fits_probe(self._say(LanguageRequest(PROBE_PROMPT, 0, schema=PROBE_SCHEMA), settings).text):
@@ -67,11 +67,11 @@ class ServedLanguage:
         return "asked" if fits_probe(reply.text) else "none"
 
     def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
-        """The reply to a prompt. With a schema, one that fits it where the server holds it; where it does not, but the
-        model does as asked, the schema stands at the end of the prompt. Whoever reads the reply validates it.
+        """Return the reply to a prompt. With a schema it fits if the server enforces schemas. If only the model follows
+        it, the schema is put at the end of the prompt. The caller validates the reply.
 
         Raises UserError when the prompt and the longest reply do not fit the context, UnreadableReply when a reply that
-        has to fit a schema was cut off, and what `ChatServer.chat` does.
+        has to fit a schema was cut off, and the errors of `ChatServer.chat`.
         """
         prompt, schema = request.prompt, request.schema
         if schema is not None and self.holds == "held":
@@ -93,7 +93,7 @@ class ServedLanguage:
         settings: LanguageSettings,
         on_reply: Callable[[int], None] = lambda _done: None,
     ) -> Sequence[str | UserError]:
-        """See `BatchLanguageModel.complete_many` and `side_by_side`: so many requests at once as the profile says."""
+        """See `BatchLanguageModel.complete_many` and `side_by_side`. The profile sets how many run in parallel."""
         return side_by_side(requests, lambda one: self.complete(one, settings), self._section.parallel, on_reply)
 
     def _say(self, request: LanguageRequest, settings: LanguageSettings) -> ServerReply:

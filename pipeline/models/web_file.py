@@ -1,6 +1,5 @@
-"""One file at an address that a library fetches from, such as torchvision's weights, brought to where that library
-looks for it. As with files of the hub it is told as it comes, goes on after a stop, and is kept only when it is right.
-"""
+"""One file that a library fetches from a URL, such as torchvision's weights, put where that library looks for it. As
+with the hub's files, progress is reported, downloads resume, and a file is kept only if its hash is right."""
 
 from __future__ import annotations
 
@@ -44,7 +43,7 @@ class FileListing:
 
 
 def listing(role: str, weights: WebFile) -> FileListing:
-    """What is to come. Raises CannotLoad where it cannot be asked for."""
+    """Return the size of the file and whether it is missing. Raises CannotLoad if the server cannot be asked."""
     from huggingface_hub.utils import get_session, hf_raise_for_status
 
     place = Path(weights.path)
@@ -57,7 +56,7 @@ def listing(role: str, weights: WebFile) -> FileListing:
 
 
 def damaged(role: str, found: FileListing) -> FileListing:
-    """The same, with a file whose hash is not the one in its name put away and asked for anew."""
+    """Remove a file whose hash is not the one in its name, and return the listing with it as missing."""
     if found.missing or _right(found.place, found.place.name):
         return found
     found.place.unlink()

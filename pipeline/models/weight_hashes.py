@@ -15,15 +15,14 @@ FILES = (
     "diffusion_pytorch_model.fp16.safetensors",
     "diffusion_pytorch_model.bin",
 )
-"""What a diffusers folder calls the weights of a network."""
+"""File names of a network's weights in a diffusers folder."""
 TRANSFORMERS_FILES = ("model.safetensors", "pytorch_model.bin")
-"""What a folder of transformers calls them."""
+"""File names of weights in a transformers folder."""
 
 
 def embedder_key(section: ClipEmbedder) -> str:
-    """What the vectors of an embedder are kept under: its name, and which weights it has, so that one that was trained
-    anew, or a later commit of the hub, is another embedder. Loads nothing.
-    """
+    """Return the key of an embedder's stored vectors: its name and a hash or commit of its weights, so that retrained
+    weights or a later commit count as another embedder. Loads nothing."""
     weights = weights_hash(section, files=TRANSFORMERS_FILES)[:16] if section.path else section.revision
     return f"{section.title}@{weights}"
 

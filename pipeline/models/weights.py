@@ -20,8 +20,8 @@ log = logging.getLogger(__name__)
 
 LOAD_ERRORS = (OSError, ValueError, RuntimeError, KeyError)
 NO_CODE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-"""How the classes of transformers that look into the files for what they are get loaded. Left open, they would ask at
-the terminal whether to run what came with the weights."""
+"""Options for classes of transformers that detect the model type from its files. Without them they would ask at the
+terminal whether to run code that came with the weights."""
 
 
 def check_local(role: str, weights: Weights) -> None:
@@ -115,7 +115,7 @@ def loading() -> Iterator[None]:
 
 @contextmanager
 def loaded_from(role: str, weights: Weights, also: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """As `loading`. Raises CannotLoad if no model comes out of the weights; `also` are more errors that say so."""
+    """Like `loading`, but raise CannotLoad if the weights give no model; `also` are further errors that mean so."""
     errors: tuple[type[Exception], ...] = (*LOAD_ERRORS, *also)
     try:
         with loading():
@@ -132,9 +132,9 @@ def pick_device() -> str:
 
 
 def pick_dtype(dtype: DType, device: str, chats: bool = False) -> torch.dtype:
-    """The profile's wish; "auto" is half precision on a GPU and float32 on a CPU, whatever the files hold.
+    """Return the profile's dtype. "auto" is half precision on a GPU and float32 on a CPU, whatever the files hold.
 
-    Models that `chats` run in bfloat16 where the GPU has it: they were trained in it, and in the other some overflow.
+    Models that `chats` run in bfloat16 if the GPU has it: they were trained in it, and float16 makes some overflow.
     """
     import torch
 
@@ -147,7 +147,7 @@ def pick_dtype(dtype: DType, device: str, chats: bool = False) -> torch.dtype:
 
 
 def unreadable(role: str, weights: Weights, error: Exception) -> UserError:
-    """What is said when files are there but no model comes out of them."""
+    """Return the error for weights that exist but cannot be loaded as a model."""
     if out_of_memory(error):
         return no_room(f"the {role} at {weights.title}")
     first = (str(error).strip() or type(error).__name__).splitlines()[0]
@@ -165,7 +165,7 @@ def unreadable(role: str, weights: Weights, error: Exception) -> UserError:
 
 
 def no_room(model: str) -> CannotLoad:
-    """What is said when the memory was used up while a model was loaded: nothing is wrong with its weights."""
+    """Return the error for memory that ran out while a model was loaded: its weights are not at fault."""
     return CannotLoad(
         f"There is not enough memory to load {model}: end other programs that use it, or take a profile with smaller "
         "models."
