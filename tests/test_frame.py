@@ -177,8 +177,28 @@ def _loaded_by(*modules: str) -> set[str]:
     return set(done.stdout.split())
 
 
-@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
-@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: str(page.stem))
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.stem))
+def test_links_and_pictures_of_the_docs_lead_somewhere(page: Path) -> None:
+    lost = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        name, _, anchor = link.partition("#")
+        file = page.parent / name if name else page
+        if not re.match(r"https?:", link) and not (file.exists() and (not anchor or anchor in _headings(file))):
+            lost.append(link)
+    assert not lost
+
+
+@cache
+def _headings(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    titles = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.stem))
 def test_files_that_the_docs_name_are_there(page: Path) -> None:
     named = set(re.findall(r"`([\w/.-]+\.(?:py|sql|js|css))`", page.read_text(encoding="utf-8")))
     files = (*ROOT.glob("*.py"), *ROOT.glob("[!.]*/**/*.*"))
