@@ -36,8 +36,7 @@ def control_image(
     mask: NamedMask | None = None,
 ) -> Image.Image:
     """Return the control image of an RGB image, in RGB and the same size. `detector` gives the model that draws a kind,
-    `mask` is the source's. Raises UserError if the kind needs one of them and it is None.
-    """
+    `mask` is the source's. Raises UserError if the kind needs one that is None."""
     if settings.kind == "canny":
         return condition(image, settings)
     if settings.kind == "segmentation":
@@ -69,7 +68,7 @@ def edges(image: NDArray[np.uint8], settings: ConditioningSettings) -> NDArray[n
 
 
 Gradients = tuple[NDArray[np.int16], NDArray[np.int16]]
-"""How fast the brightness changes to the right and downwards, each (h, w)."""
+"""Gradients of the brightness to the right and downwards, each (h, w)."""
 
 
 def gradients(image: NDArray[np.uint8], settings: ConditioningSettings) -> Gradients:
@@ -105,7 +104,7 @@ def _steepness(across: NDArray[np.int16], down: NDArray[np.int16]) -> NDArray[np
 
 
 def edges_in(slopes: Gradients, settings: ConditioningSettings) -> NDArray[np.uint8]:
-    """The second half of `edges`: the thresholds alone, for whoever keeps the first half."""
+    """Apply the thresholds alone, the second half of `edges`, to gradients that the caller stored."""
     import cv2
 
     return np.asarray(cv2.Canny(*slopes, settings.low, settings.high, L2gradient=True), np.uint8)

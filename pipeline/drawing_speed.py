@@ -1,4 +1,4 @@
-"""How fast this machine draws, by size and steps: measured images in, an estimate out. Knows no models and no files."""
+"""Drawing speed of this machine, by size and steps: estimates from measured images. Knows no models and no files."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ KEPT = 7
 
 @dataclass(frozen=True)
 class Effort:
-    """What makes an image quick or slow to draw."""
+    """Properties of an image that decide how long it takes to draw."""
 
     pixels: int
     steps: int
     guided: bool = True
     """With guidance the network is asked twice at each step."""
     by: str = ""
-    """What draws, where it is not the generator: the speed of one model says nothing of another's."""
+    """Name of what draws, "" for the generator. Speeds of different models are not comparable."""
 
     @property
     def work(self) -> float:

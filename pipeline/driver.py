@@ -95,12 +95,12 @@ class Driver:
         cancelled: threading.Event | None = None,
         worklist: Worklist | None = None,
     ) -> None:
-        """Carry out a request. `worklist` replaces the request's images if they may change meanwhile.
+        """Carry out a request. `worklist` replaces the request's images if they may change during the run.
 
-        ImageFailed tells of an image that cannot be made, and the next one begins. The store decides whether it is
-        tried again later, with the next seed.
+        ImageFailed reports an image that cannot be made, and the next one begins. The store decides whether it is tried
+        again later, with the next seed.
 
-        Raises UserError for what a person has to correct, UnreadableReply, and Cancelled, between two replies or
+        Raises UserError for errors that a person has to correct, UnreadableReply, and Cancelled, between two replies or
         within one denoising step after being asked to stop. The store keeps what was finished.
         """
         recipe = recipe_of(request.recipe)
@@ -338,7 +338,7 @@ class _RecipeRun:
 
 
 class Worklist(Protocol):
-    """The images to be made. The list may change meanwhile, but not a `FixedWorklist`."""
+    """The images to be made. The list may change during the run, but not a `FixedWorklist`."""
 
     def take(self, most: int = 1) -> Sequence[PlannedImage]:
         """Take at most `most` images, which are begun now. Empty if none is left."""

@@ -29,7 +29,7 @@ _WORDS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Producer:
-    """What produces a stage's value now: the model by its title in the profile, and the templates of its prompts."""
+    """The present producer of a stage's value: the model's title in the profile, and the templates of its prompts."""
 
     model: str
     prompt: str = ""
@@ -39,9 +39,9 @@ class Producer:
 
 
 def inputs_key(recipe: Recipe, name: StageName, task: Task, source_sha: str, values: Values, settings: Settings) -> str:
-    """The key of what a stage reads: of keywords, alternatives and captions only those that are used.
+    """Return the key of a stage's inputs: of keywords, alternatives and captions only those that are used.
 
-    `source_sha` is `image_sha` of the source. Raises KeyError when a value that the stage reads is not there.
+    `source_sha` is `image_sha` of the source. Raises KeyError if a value that the stage reads is missing.
     """
     stage = recipe.stage(name)
     parts: dict[str, Any] = {"source": source_sha} if stage.reads_source else {}
@@ -54,7 +54,7 @@ def inputs_key(recipe: Recipe, name: StageName, task: Task, source_sha: str, val
 
 
 def drawing_key(recipe: Recipe, task: Task, source_sha: str, values: Values, settings: Settings) -> str:
-    """The key of what images are drawn from. "" when there are no captions to draw."""
+    """Return the key of all inputs of the images, "" if there are no captions to draw."""
     captions = recipe.captions(values)
     if captions is None:
         return ""
@@ -147,7 +147,7 @@ def stale_stages(
 def producers(
     recipe: Recipe, captioner: str, language: str, prompts: PromptSet, settings: Settings
 ) -> dict[StageName, Producer]:
-    """What would produce the values of a recipe's stages now, given the titles of the two models."""
+    """Return the present producers of the values of a recipe's stages, given the titles of the two models."""
     titles = {"captioner": captioner, "language model": language}
     templates = {name: prompt.template for name, prompt in prompts.prompts.items()}
     return {

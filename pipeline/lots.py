@@ -140,7 +140,7 @@ def _takes_many(driver: Driver, producer: str, asked: Sequence[_Asked]) -> bool:
 
 
 def _is_due(driver: Driver, request: Request, store: Store) -> bool:
-    """Return True if a model would be asked. False if that cannot be told, as `Driver.run` then reports the error."""
+    """Return True if a model would be asked. False if that is unknown, as `Driver.run` then reports the error."""
     try:
         recipe, names, held = recipe_of(request.recipe), request.stages or (), store.values()
         if request.anew in names or any(name not in held for name in names):

@@ -1,7 +1,7 @@
 """Prompt sets: one TOML file a stage under `prompts/NAME/`, each a `string.Template` and the texts that end a reply.
 
-Knows nothing of models, of stages or of how a reply is read. The variables that a stage requires must be used by its
-template (so the task stands in every prompt), and no other than it fills may be.
+Knows nothing of models, of stages or of how a reply is read. A template must use the variables that its stage requires
+(so the task is in every prompt), and may use only variables that the stage fills.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Prompt:
     """A template and the texts that end a reply."""
 
     where: str
-    """What it is called in messages, such as "paper/keywords"."""
+    """Name of the prompt in messages, such as "paper/keywords"."""
     template: str
     stop: tuple[str, ...] = ()
 

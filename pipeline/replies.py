@@ -1,7 +1,7 @@
 """Reads the reply of a model: its answer, without thoughts and without the marks of a chat template.
 
-Models return what they wrote, whatever it holds. Stages read the answer with `read_reply` and keep the whole reply in
-the trace. Pure functions of text that know no model and no stage.
+Models return their whole text unchanged. Stages read the answer with `read_reply` and keep the whole reply in the
+trace. Pure functions of text that know no model and no stage.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Reply:
 def read_reply(text: str) -> Reply:
     """Separate a reply into its answer and the thoughts of the model.
 
-    Thoughts stand in tags such as `<think>` or `[THINK]`, or in channels of the harmony format. Their beginning may be
+    Thoughts are in tags such as `<think>` or `[THINK]`, or in channels of the harmony format. Their beginning may be
     missing, as some chat templates write it themselves, and so may their end, if the longest reply was reached. The
     answer ends where the turn of the model does.
     """

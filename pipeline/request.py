@@ -117,7 +117,7 @@ class Store(Protocol):
         """Return the mask of the source image, or None."""
 
     def latest(self, request: Request) -> Request:
-        """Return the request with the present task, settings and prompts, which may change meanwhile."""
+        """Return the request with the present task, settings and prompts, which may change during the run."""
 
     def values(self) -> Mapping[StageName, StageValue[Any]]:
         """Return the value of each stage that has one."""

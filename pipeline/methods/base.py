@@ -34,7 +34,7 @@ class MethodDescription:
     settings_type: type[MethodSettings] = UnreadSettings
     artifacts: tuple[Artifact, ...] = ()
     draws_whole = False
-    """True if every pixel is drawn anew and none of the source's is left."""
+    """True if every pixel is drawn and none of the source's is left."""
     steps_setting = "generation.steps"
     """Name of the setting for the number of denoising steps."""
     decided: Mapping[str, Any] = MappingProxyType({})
@@ -84,7 +84,7 @@ class MethodDescription:
         return None
 
     def model_name(self, models: Models, settings: MethodSettings) -> str:
-        """Return the model's name as in lineages, or "" if it cannot be told. Loads nothing."""
+        """Return the model's name as in lineages, or "" if it is unknown. Loads nothing."""
         return ""
 
     def runs(self, models: Models) -> str:

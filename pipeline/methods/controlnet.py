@@ -1,4 +1,4 @@
-"""The ControlNet method: draws a caption anew, on top of a control image of the source."""
+"""The ControlNet method: draws a new image of a caption, on a control image of the source."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from pipeline.seams import (
 
 CONTROL_IMAGE = "control image"
 _MODULES = {"canny": "canny", "soft edges": "softedge_hed", "line art": "lineart", "depth": "depth_midas"}
-"""What the web UI's ControlNet extension calls the kinds of conditioning."""
+"""Names of the kinds of conditioning in the web UI's ControlNet extension."""
 _OF_INVERTED = {"fresh_noise", "fresh_noise_by_type", "inversion_evaluations"}
 """Settings that nothing reads where drawing starts from noise."""
 _EQUAL = "From the inverted source alone all images of a caption are equal, so one is made: raise fresh noise for more."
@@ -54,7 +54,7 @@ _UNEVEN = (
 
 
 class ControlNetSettings(BatchedSettings):
-    """What an image of this method was made with."""
+    """Settings of an image of this method."""
 
     conditioning: ConditioningSettings = ConditioningSettings()
     generation: GenerationSettings = GenerationSettings()
@@ -70,7 +70,7 @@ class ControlNetSettings(BatchedSettings):
         return self.inverted_under
 
     def plain(self) -> dict[str, Any]:
-        """As versions wrote it that inverted nothing, where that is so."""
+        """Return plain data; without inversion, as written by versions that had none."""
         plain = super().plain()
         if not self.generation.inverted:
             del plain["inverted_under"]
@@ -85,7 +85,7 @@ class ControlNetSettings(BatchedSettings):
         return self.control(), self.generation.model_dump(exclude=plans | unread), self.inverted_under
 
     def control(self) -> dict[str, Any]:
-        """All that decides the control image of a source, but for its size."""
+        """Return all that decides the control image of a source, except its size."""
         return self.conditioning.model_dump(include={"kind", *self.conditioning.own_fields()})
 
 
@@ -113,9 +113,8 @@ class ControlNetDescription(MethodDescription):
     def prompt(
         self, prompts: PromptSet, counterfactual: CounterfactualCaption, task: Task, held: InMask = NO_MASK
     ) -> str:
-        """The caption, and the label or the protected classes: as `$shown` only those that the picture holds, since a
-        diffusion model draws what it is told of; as `$kept` all of them. See `shown_classes`.
-        """
+        """Return the prompt: the caption, and the label or the protected classes. `$shown` has only those that the
+        picture holds, since a diffusion model draws what it is given; `$kept` has all of them. See `shown_classes`."""
         shown = shown_classes(counterfactual.text, task, held)
         template = prompts["diffusion"] if shown else prompts["diffusion"].without("shown")
         return template.evaluate(caption=counterfactual.text, kept=", ".join(task.kept()), shown=", ".join(shown))
@@ -193,7 +192,7 @@ class ControlNetDescription(MethodDescription):
         return ControlNetMethod(models.generator, models.embedder, prompts, labels, models.detector, inversions)
 
     def parameters(self, lineage: Lineage, size: tuple[int, int], made_with: MadeWith) -> Mapping[str, Any]:
-        """With what the ControlNet extension writes. A lineage names base model and ControlNet with a plus between."""
+        """Add the fields of the ControlNet extension. A lineage names base model and ControlNet with a plus between."""
         settings = lineage.settings
         if not isinstance(settings, ControlNetSettings):
             return super().parameters(lineage, size, made_with)
@@ -216,7 +215,7 @@ class ControlNetDescription(MethodDescription):
         return {**fields, "ControlNet 0": joined(unit)}
 
     def weight_hashes(self, profile: Profile, settings: MethodSettings) -> Mapping[str, str]:
-        """Of the denoising network, and of the ControlNet for the kind of control image."""
+        """Return the hashes of the denoising network and of the ControlNet for the kind of control image."""
         generator = profile.generator
         hashes = {generator.title: weights_hash(generator, "unet")}
         if isinstance(settings, ControlNetSettings) and settings.conditioning.kind in generator.controlnets:
@@ -263,7 +262,7 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
         on_progress: OnProgress | None = None,
         cancelled: threading.Event | None = None,
     ) -> ControlNetPrepared:
-        """The control image, and the inversion. Raises UserError if there is none of the kind, or none of the model."""
+        """Make the control image and the inversion. Raises UserError if the kind or the model has none."""
         own = _own(settings)
         if on_progress is not None and own.conditioning.kind in DRAWN_BY_MODEL:
             on_progress(Progress(GENERATION, 0, 1, note="drawing the control image"))
@@ -327,9 +326,8 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
         return replace(request, start=start, negative_prompt=self._negative_prompt(prepared))
 
     def _negative_prompt(self, prepared: ControlNetPrepared) -> str:
-        """That of the settings. Without one, the caption of an inverted source: guidance then strengthens what differs
-        from it, and leaves the rest as it was inverted (negative-prompt inversion).
-        """
+        """Return the settings' negative prompt, else the caption of an inverted source: guidance then strengthens what
+        differs from it, and leaves the rest as it was inverted (negative-prompt inversion)."""
         drawing = prepared.settings.generation
         if drawing.guidance <= 1:
             return ""

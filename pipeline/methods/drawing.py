@@ -41,7 +41,7 @@ SAFE = "safety checker"
 
 
 class BatchedSettings(MethodSettings):
-    """What an image was made with that may have been drawn with others at once."""
+    """Settings of an image that may have been drawn in a batch with others."""
 
     batch: DrawnBatch = DrawnBatch()
     """The batch that the image was drawn in; no setting of a run."""
@@ -51,12 +51,12 @@ class BatchedSettings(MethodSettings):
         return self.batch
 
     def plain(self) -> dict[str, Any]:
-        """As versions wrote it that drew one image at a time, where that is so."""
+        """Return plain data; for a batch of one, as written by versions that drew one image at a time."""
         return self.model_dump(mode="json", exclude=set() if self.batch != DrawnBatch() else {"batch"})
 
 
 class DriftingSettings(BatchedSettings):
-    """What an image was made with by a model that may shift or zoom the picture as a whole."""
+    """Settings of an image by a model that may shift or zoom the whole picture."""
 
     moved_back: Drift | None = None
     """The drift of the model's picture that was undone, or None; no setting of a run."""
@@ -70,7 +70,7 @@ class PlacedImage(DrawnImage):
     """A picture that was compared with its source as a whole, and moved back where that could be done."""
 
     drift: Drift | None = None
-    """As the model left it, or None if it cannot be told."""
+    """Shift and zoom by the model, or None if they cannot be measured."""
 
 
 def placed(picture: Image.Image, drawn: DrawnImage) -> PlacedImage:
@@ -96,7 +96,7 @@ class DrawingMethod(ABC, Generic[R]):
         prompts: PromptSet,
         labels: Sequence[str] = (),
     ) -> None:
-        """`model` draws. `labels` are the classes that a label is told apart from, for the checks alone."""
+        """`model` draws. `labels` are the classes that a label is told apart from, used only by the checks."""
         self._description, self.name = description, description.name
         self._model = model
         self._at_work = model
@@ -121,12 +121,12 @@ class DrawingMethod(ABC, Generic[R]):
 
     @property
     def placing(self) -> str:
-        """Where the model runs and why, in words. "" if it does not say."""
+        """The model's device and the reason, in words. "" if it does not say."""
         return str(getattr(self._model, "placing", ""))
 
     @property
     def waits(self) -> str:
-        """What the first image waits for, in words. "" if nothing, or once it is done."""
+        """Reason why the first image takes longer, in words. "" if there is none or it is over."""
         return str(getattr(self._model, "waits", ""))
 
     def preview(self) -> Image.Image | None:
@@ -292,5 +292,5 @@ def shown_classes(text: str, task: Task, held: InMask) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def _named(text: str, protected: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of the protected classes that a caption names. A look at a run asks for each of its images anew."""
+    """Return the protected classes that a caption names. Cached, as a look at a run asks for each image again."""
     return classes_in(text, Task("segmentation", protected=protected))

@@ -37,7 +37,7 @@ GUIDANCES = (1.5, 1.4, 1.3, 1.2, 1.1, 1.0)
 SELF_REPLACEMENTS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Values of a sweep, from strong to weak. Those of self-replacement are LANCE's."""
 SWEEP = "strength"
-"""What the check is called that tells the value of the sweep."""
+"""Name of the check that reports the value of the sweep."""
 _EQUAL = "An edit of the inverted source has no noise of its own, so all images of a caption are equal and one is made."
 _UNREAD = (
     "The text encoder reads no difference between this caption and that of the source: change words that the model "
@@ -46,13 +46,13 @@ _UNREAD = (
 
 
 class EditedSettings(ControlNetSettings, DriftingSettings):
-    """What an image of this method was made with."""
+    """Settings of an image of this method."""
 
     edit: EditSettings = EditSettings()
     taken: float | None = None
     """The value of the sweep that this image was drawn with, or None without one; no setting of a run."""
     painted: Region | None = None
-    """Where the source may change; no setting of a run."""
+    """Region of the source that may change; not a setting of a run."""
 
     @property
     def region(self) -> Region | None:
@@ -121,7 +121,7 @@ class EditDescription(ControlNetDescription):
         return replace(found, by=f"{self.name}, sweep {settings.edit.sweep}, full {settings.edit.full_sweep}")
 
     def preparing(self, settings: MethodSettings) -> float:
-        """Beside an image its source is drawn too."""
+        """Return half of ControlNet's value, as the source is drawn along with each image."""
         return super().preparing(settings) / 2
 
     def with_models(
@@ -150,7 +150,7 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
     _described = EDIT
 
     def prepare(self, source: Source, *given: Any, **more: Any) -> ControlNetPrepared:
-        """As of ControlNet. Raises UserError too for a source that is not found again in its noise."""
+        """Like ControlNet's. Also raises UserError if redrawing the inverted source does not reproduce it."""
         prepared = super().prepare(source, *given, **more)
         found = self._inversion(prepared).psnr
         least = {**BANDS, **getattr(self._embedder, "bands", {})}[INVERTED].failed_below
@@ -217,7 +217,7 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
         return self._description.prompt(self._prompts, unedited, source.task, in_mask(source.mask, source.task)) or ""
 
     def _inversion(self, prepared: ControlNetPrepared) -> Inversion:
-        """That of the preparation, or another where the prompt was worded anew since."""
+        """Return the prepared inversion, or a new one if the prompt was reworded since."""
         wanted, held = self._source_prompt(prepared.source), prepared.inversion
         if held is not None and held.caption == wanted:
             return held

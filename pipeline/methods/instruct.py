@@ -50,7 +50,7 @@ moved sideways by 3 % of the side 0.39 or less.
 
 
 class InstructSettings(DriftingSettings):
-    """What an image of this method was made with."""
+    """Settings of an image of this method."""
 
     editing: EditingSettings = EditingSettings()
 
@@ -59,7 +59,7 @@ class InstructSettings(DriftingSettings):
         return self.editing.steps
 
     def pixels(self) -> dict[str, Any]:
-        """All that decides the pixels of an image; how many are drawn at once nobody sees in them."""
+        """Return all that decides the pixels of an image. The batch size does not."""
         return self.editing.model_dump(exclude={"batch"})
 
 

@@ -48,7 +48,7 @@ MOST_ATTEMPTS = 2**63 - 1
 
 @dataclass(frozen=True)
 class EmbeddedRun:
-    """What a file holds."""
+    """The contents of a file with a run."""
 
     run: RunRecord
     source_sha: str
@@ -61,7 +61,7 @@ class EmbeddedRun:
     """The image with its lineage; None, for the reason `lost`, when it cannot be taken."""
     lost: str = ""
     review: ReviewDecision | None = None
-    """What a person decided about the image; None too where the image cannot be taken."""
+    """A person's decision about the image, or None; also None if the image cannot be taken."""
 
 
 def with_run(
@@ -108,7 +108,7 @@ def with_run(
 
 
 def read_run_in(data: bytes) -> EmbeddedRun | None:
-    """The run in a file's bytes, or None when there is none.
+    """Return the run in a file's bytes, or None if it has none.
 
     Raises UserError for a record that is damaged, changed by hand, too large or of another version.
     """
@@ -132,9 +132,8 @@ def read_run_in(data: bytes) -> EmbeddedRun | None:
 
 
 def require_run_in(data: bytes) -> EmbeddedRun:
-    """The same for a person who wants a run back: an image without one is refused too (NoRun), and first what is no
-    image.
-    """
+    """Return the run in a file's bytes. Raises UserError for errors of `read_run_in` and data that is not an image, and
+    NoRun for an image without a run."""
     held = read_run_in(data)
     if held is None:
         opened(data)
@@ -227,9 +226,8 @@ def _decoded(data: bytes) -> Image.Image:
 
 
 def read_run(plain: Mapping[str, Any]) -> RunRecord:
-    """The run of plain data. Raises KeyError, TypeError or ValueError (pydantic's too) for what is none, and
-    UnknownRecipe.
-    """
+    """Read a run from plain data. Raises KeyError, TypeError or ValueError (pydantic's too) if it is not a run, and
+    UnknownRecipe."""
     values = values_from_plain(plain["values"])
     record: RunRecord = from_plain(RunRecord, {**plain, "values": {}})
     recipe_of(record.recipe)

@@ -1,7 +1,7 @@
-"""The folder of a run as a store for the driver: what `augment` fills and resumes, and what `again` compares with.
+"""The folder of a run as a store for the driver: `augment` fills and resumes it, and `again` compares with it.
 
 The images are files beside `run.json` (see `pipeline.run_files.run_file`), which is written after each value and each
-image: what is finished is kept, whatever ends the work.
+image, so that finished work is kept however the run ends.
 """
 
 from __future__ import annotations
@@ -39,9 +39,8 @@ class FolderStore(MemoryStore):
         mask: Image.Image | None,
         saving: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """`asked` is the run without values and images yet. While something is saved, `saving` holds off whatever would
-        end the program.
-        """
+        """`asked` is the run without values and images yet. `saving` delays signals that would end the program while
+        something is saved."""
         held = _open(folder, asked)
         super().__init__(source, held.run.values, named_mask(mask, asked))
         self._saving, self._folder, self._asked, self._picture = saving, folder, asked, mask
@@ -79,12 +78,12 @@ class FolderStore(MemoryStore):
             self._write()
 
     def file_of(self, lineage: Lineage) -> Path:
-        """Where an image of this folder is."""
+        """Return the path of an image of this folder."""
         return self._folder / next(image.file for image in reversed(self._images) if image.record.lineage == lineage)
 
     @property
     def images(self) -> int:
-        """How many are there."""
+        """Number of images in the folder."""
         return len(self._images)
 
     @property
@@ -165,7 +164,7 @@ def make_folder(folder: Path) -> Path:
 
 
 def _open(folder: Path, asked: RunFile) -> RunFile:
-    """What the folder holds of the same request already; `asked` itself when it is new. Raises UserError otherwise."""
+    """Return the folder's run of the same request, or `asked` if the folder is new. Raises UserError otherwise."""
     make_folder(folder)
     if not (folder / run_file.FILE).exists():
         return asked
@@ -198,7 +197,7 @@ _NO_OTHER_RUN = {
     "recipes",
     "presets",
 }
-"""Of a profile: what is only shown or tried on the images, and the defaults of settings, which a run holds itself."""
+"""Parts of a profile that are only shown or tried on the images, and defaults of settings, which a run holds itself."""
 
 
 def _of_a_run(profile: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What an image file says of itself to other programs: the `parameters` text and the IPTC digital source type."""
+"""Data on its origin that an image file has for other programs: `parameters` text and IPTC digital source type."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pipeline.profiles.profile import Profile
 from pipeline.run_files.webui import MadeWith, joined
 
 PARAMETERS_KEYWORD = "parameters"
-"""Where AUTOMATIC1111's web UI, and all that read its files, look for the settings of an image."""
+"""Key under which AUTOMATIC1111's web UI, and all that read its files, look for the settings of an image."""
 _SOURCE_TYPES = "http://cv.iptc.org/newscodes/digitalsourcetype/"
 
 
@@ -47,11 +47,11 @@ def xmp(method: str, made_by: str = "DILLEMA Studio") -> str:
 
 
 def digital_source_type(method: str) -> str:
-    """IPTC's term for how an image of this method came about.
+    """Return IPTC's term for the origin of an image of this method.
 
-    A method that draws every pixel anew makes `trainedAlgorithmicMedia`: nothing of the source's pixels is left, and no
-    part of the result may be taken for a photograph. A method that keeps pixels of the source, or is not known here,
-    makes a `compositeWithTrainedAlgorithmicMedia`, which claims less.
+    A method that draws every pixel makes `trainedAlgorithmicMedia`: nothing of the source's pixels is left, and no part
+    of the result may be taken for a photograph. A method that keeps pixels of the source, or is not known here, makes a
+    `compositeWithTrainedAlgorithmicMedia`, which claims less.
     """
     return _SOURCE_TYPES + (
         "trainedAlgorithmicMedia" if method_of(method).draws_whole else "compositeWithTrainedAlgorithmicMedia"
@@ -59,7 +59,7 @@ def digital_source_type(method: str) -> str:
 
 
 def made_with(profile: Profile, method: str, settings: MethodSettings) -> MadeWith:
-    """What the profile knows of images that are made with these settings. Loads no weights."""
+    """Return the profile's facts about images made with these settings. Loads no weights."""
     description = method_of(method)
     model = description.drawn_by(profile)
     return MadeWith("" if model is None else _scheduler(model), description.weight_hashes(profile, settings))

@@ -56,7 +56,7 @@ class RunImageFiles:
 
 @dataclass(frozen=True)
 class RunFile:
-    """What `run.json` holds."""
+    """The contents of `run.json`."""
 
     run: RunRecord
     profile: Mapping[str, Any]
@@ -65,7 +65,7 @@ class RunFile:
     """The whole prompts, for the same reason."""
     seed: int
     source_name: str
-    """What the source image was called; a copy of its pixels is in `SOURCE`."""
+    """Original name of the source image; a copy of its pixels is in `SOURCE`."""
     source_sha256: str
     """`image_sha` of the source image."""
     images: tuple[RunImageFiles, ...] = ()
@@ -75,7 +75,7 @@ class RunFile:
     mask_sha256: str = ""
     """`image_sha` of the mask in `MASK`; "" for a run without one."""
     failures: tuple[Failure, ...] = ()
-    """What could not be made; also of images that could with a later seed."""
+    """Failed images, also those that a later seed could make."""
 
     @property
     def recipe(self) -> Recipe:
@@ -129,7 +129,7 @@ def asked_run(
 
 
 def versions() -> dict[str, str]:
-    """What the run was made with: the studio, Python, the machine and the packages that draw."""
+    """Return the versions of the studio, Python, the machine and the packages that draw."""
     found = {"studio": version(), "python": platform.python_version(), "machine": platform.platform()}
     for name in PACKAGES:
         try:
@@ -229,7 +229,7 @@ def write(held: RunFile, folder: Path) -> None:
 
 
 def read(path: Path) -> RunFile:
-    """What a `run.json` holds. Raises UserError when it is missing, cut, changed or of another format."""
+    """Read a `run.json`. Raises UserError when it is missing, cut, changed or of another format."""
     try:
         data = read_json(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -270,7 +270,7 @@ def _name(source_name: str) -> str:
 
 
 def _slug(artifact: str) -> str:
-    """What the file of an artifact is called, such as "control" for a control image: every file here is an image."""
+    """Return the file name of an artifact, such as "control" for a control image: every file here is an image."""
     return re.sub(r"\W+", "-", artifact.removesuffix(" image")).strip("-") or "artifact"
 
 

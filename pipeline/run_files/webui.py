@@ -1,4 +1,4 @@
-"""What AUTOMATIC1111's web UI, and all that read its files, call the settings of an image. Texts only."""
+"""Names of image settings in AUTOMATIC1111's web UI and all that read its files. Texts only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 MODEL_DIGITS, UNIT_DIGITS = 10, 8
-"""Of the hash of a model, and of a ControlNet: as many as the web UI and its extension write."""
+"""Digits of a model's and a ControlNet's hash that the web UI and its extension write."""
 _SAMPLERS = {
     "DDIMScheduler": "DDIM",
     "PNDMScheduler": "PLMS",
@@ -20,12 +20,12 @@ _SAMPLERS = {
     "UniPCMultistepScheduler": "UniPC",
     "LCMScheduler": "LCM",
 }
-"""What the web UI calls the schedulers of diffusers; one that is not here keeps its own name."""
+"""Names of diffusers' schedulers in the web UI; one that is not here keeps its own name."""
 
 
 @dataclass(frozen=True)
 class MadeWith:
-    """What only the profile knows of how its images are drawn."""
+    """Facts about how images are drawn that only the profile knows."""
 
     scheduler: str = ""
     """Its class, as diffusers calls it."""
@@ -38,7 +38,7 @@ class MadeWith:
         return _SAMPLERS.get(self.scheduler, self.scheduler)
 
     def model_hash(self, title: str) -> str:
-        """As much of a model's hash as the web UI writes; "" where it is not known."""
+        """Return the digits of a model's hash that the web UI writes; "" if it is not known."""
         return self.hashes.get(title, "")[:MODEL_DIGITS]
 
     def unit_model(self, title: str) -> str:
@@ -59,5 +59,5 @@ def joined(fields: Mapping[str, Any]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """As the web UI does it: a text that would be taken for more than one field becomes a JSON string."""
+    """Quote like the web UI: a text that would be read as more than one field becomes a JSON string."""
     return json.dumps(text, ensure_ascii=False) if any(mark in text for mark in ',:\n"') else text
