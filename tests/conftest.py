@@ -89,7 +89,7 @@ modules_frozen = 0
 
 
 def _freeze() -> None:
-    """What is garbage by now is kept with the rest: to look for it would take longer than all later collections."""
+    """Keep existing garbage with the rest: to look for it would take longer than all later collections."""
     global modules_frozen
     gc.freeze()
     modules_frozen = len(sys.modules)

@@ -131,7 +131,7 @@ def test_the_version_is_written_once() -> None:
 
 
 def test_types_come_without_models_or_pages() -> None:
-    """What every room imports for the types must stay quick."""
+    """Modules that every room imports for the types must stay quick."""
     heavy = {"torch", "diffusers", "transformers", "ctransformers", "gradio", "cv2", "sqlite3", "sqlite_utils"}
     assert not heavy & _loaded_by("core.types", "core.settings", "pipeline.seams", "core.errors")
 
@@ -254,7 +254,7 @@ def _is_value(kind: Any, seen: frozenset[Any] = frozenset()) -> bool:
 
 
 def _holds_values(hint: Any, seen: frozenset[Any] = frozenset()) -> bool:
-    """The same of an annotation, such as `dict[str, Problem]`."""
+    """Return True if an annotation, such as `dict[str, Problem]`, holds only values."""
     return _is_value(hint, seen) and all(_holds_values(part, seen) for part in get_args(hint))
 
 

@@ -34,7 +34,7 @@ FOUND = """async () => {
   for (const one of [document.documentElement, document.body]) one.classList.add('dark');
   return [...light, ...await grave('dark', { runOnly: ['color-contrast'] })];
 }"""
-"""What axe finds serious or critical in the light theme, then of the colours in the dark one."""
+"""Serious or critical findings of axe in the light theme, and its findings on colours in the dark one."""
 
 CUT = """() => [...document.querySelectorAll('body *')].filter((one) => one.checkVisibility() && !one.closest('.unseen')
     && one.textContent.trim() && one.clientWidth > 2 && one.scrollWidth > one.clientWidth + 1

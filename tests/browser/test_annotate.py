@@ -666,7 +666,7 @@ def test_an_invitation_that_is_opened_on_an_open_page_stays(place: Place) -> Non
     _, second = place.running(1, name="Boats")
 
     def late(page: Page, address: str, invitation: str, ask: Callable[[], object]) -> None:
-        """What `ask` asks of this address is answered when the invitation is there already."""
+        """Delay the replies to the requests of `ask` to this address until the invitation has arrived."""
         held: list[Route] = []
 
         def hold(route: Route) -> None:

@@ -57,13 +57,13 @@ def region(studio: Studio, run_id: str) -> Region:
 
 
 def pixels(studio: Studio, run_id: str) -> np.ndarray:
-    """Where the picture may change, as saved."""
+    """Return the saved mask of the pixels that may change, as booleans."""
     mask = region(studio, run_id).mask(SIZE)
     return np.full(SIZE[::-1], True) if mask is None else np.asarray(mask) > 0
 
 
 def place(page: Page, x: float, y: float) -> tuple[float, float]:
-    """Where a pixel of the picture is on the page."""
+    """Return the position on the page of a pixel of the picture."""
     box = page.locator(CANVAS).bounding_box()
     assert box is not None
     return box["x"] + x / SIZE[0] * box["width"], box["y"] + y / SIZE[1] * box["height"]
@@ -80,7 +80,7 @@ def drag(page: Page, start: tuple[float, float], *stops: tuple[float, float]) ->
 
 
 def shown(page: Page) -> np.ndarray:
-    """Where the canvas shows paint."""
+    """Return the pixels of the canvas that show paint, as booleans."""
     painted = page.evaluate(
         f"""() => {{ const canvas = document.querySelector('{CANVAS}');
         const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;

@@ -85,7 +85,7 @@ def pixels(page: Page, selector: str) -> np.ndarray:
 
 
 def seconds_of(page: Page) -> int:
-    """What the gate says that a yes would take."""
+    """Return the seconds that the gate states for a yes."""
     expect(page.locator("#gate-seconds")).to_contain_text("on this machine")
     found = re.fullmatch(r"about (?:(\d+) (s|min)|a second) on this machine", page.inner_text("#gate-seconds"))
     assert found is not None, page.inner_text("#gate-seconds")

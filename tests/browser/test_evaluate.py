@@ -45,7 +45,7 @@ OBJECTS, STREETS = "kind=classification", "kind=segmentation"
 HOSTILE = "<img src=x onerror=window.broken=1>"
 WIDTHS = (390, 1280, 1920)
 REFUSED = "the server responded with a status of 400"
-"""What the console says where a person is told what was wrong."""
+"""Message of the console for a request that the studio refuses with an explanation."""
 SPILT = """[...document.querySelectorAll('.studio .confusion td, .studio .value, .studio .pill')]
     .filter((one) => one.checkVisibility() && one.scrollWidth > one.clientWidth + 1).map((one) => one.textContent)"""
 """Figures that do not fit where they stand."""
@@ -71,7 +71,7 @@ UNLIKE_LINKS = """(() => {
     const others = [...document.querySelectorAll('main *')].filter((one) => !links.includes(one.closest('a')));
     const unlike = [...links.filter((one) => !looks(one)), ...others.filter(dotted)];
     return { links: links.length, unlike: unlike.map((one) => one.outerHTML.slice(0, 120)) }; })()"""
-"""How many numbers open images, which of those do not look like it, and what looks like it and opens nothing."""
+"""Number of figures that open images, those of them that do not look like links, and lookalikes that open nothing."""
 PAPER = 703, 1037
 """Width and height in CSS pixels of a page of A4 within the margins of the style sheet."""
 
@@ -94,7 +94,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(autouse=True)
 def no_errors(page: Page) -> Iterator[None]:
-    """What the console of the browser calls an error fails the test."""
+    """Fail the test if the console of the browser reports an error."""
     said: list[str] = []
 
     def heard(message: ConsoleMessage) -> None:
@@ -114,7 +114,7 @@ def address(server: Server, view: str, **more: str) -> str:
 
 
 def asked(studio: Studio, view: str, **more: str) -> EvaluationQuestion:
-    """What a page asks that does not say which model: that of the profile."""
+    """Return the question of a page that names no model: about the profile's model."""
     return studio.evaluations.asked(OnModel(filter=view, **more))  # type: ignore[arg-type]
 
 
@@ -138,7 +138,7 @@ def ranked(page: Page) -> None:
 
 
 def opened(page: Page, link: Locator) -> int:
-    """How many images Curate shows where a number leads."""
+    """Return the number of images that Curate shows after a figure's link is clicked."""
     with page.expect_navigation(url=re.compile("/curate/")):
         link.click()
     page.wait_for_function("window.gallery && gallery.idle")

@@ -20,7 +20,7 @@ WATCHED = """new MutationObserver(() => { window.wasLost ||= document.body.class
 
 
 def test_a_reply_that_ends_in_the_middle_is_a_lost_server(served: Served, page: Page) -> None:
-    """As when the studio is killed while it answers: the page had its status and waited for what never came."""
+    """A studio that is killed while it answers: the page has the status, and the rest never comes."""
     run = text_run(served.studio)
     with cutting_proxy(urlsplit(served.url).port or 0) as proxy:
         page.goto(f"{proxy.url}?run={run}")
@@ -38,7 +38,7 @@ def test_a_reply_that_ends_in_the_middle_is_a_lost_server(served: Served, page: 
 
 
 def test_a_first_reply_that_comes_after_it_was_given_up_still_opens_the_run(served: Served, page: Page) -> None:
-    """As on a machine that is busy with loading its models: twenty seconds are over before the studio answers."""
+    """A machine busy with loading its models: twenty seconds pass before the studio answers."""
     run = text_run(served.studio)
     held = HeldBack()
     page.route("**/component_server/", held)

@@ -85,7 +85,7 @@ def test_a_region_is_picked_and_its_address_means_the_same_images(page: Page, se
 
 
 def test_what_is_opened_is_what_was_drawn(page: Page, server: tuple[str, Studio]) -> None:
-    """Of images with several tags, on a map of some of all images, with colours hidden."""
+    """Images with several tags, on a map of a part of all images, with colours hidden."""
     studio = server[1]
     entries = sorted(studio.gallery.ids(View.read("class=bird")))
     for tag, those in {"common": entries[:8], "less": entries[6:11]}.items():

@@ -1,4 +1,4 @@
-"""What the header says at any width: work that goes on, what was done, a studio that is away. Nothing of it is cut."""
+"""Notices in the header at any width: running work, finished work, a lost studio. No text is cut."""
 
 from __future__ import annotations
 

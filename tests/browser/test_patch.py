@@ -1,4 +1,4 @@
-"""How markup of the server is fitted into a page that a person works on: what is theirs stays, nothing runs."""
+"""Tests for fitting the server's markup into a page in use: the user's input stays, no script runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page, Route
 
 HERE = "http://127.0.0.1:9/"
-"""Nothing listens there: the test answers itself."""
+"""An address without a server: the test itself answers."""
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def show(page: Page, markup: str, keeps: str = "undefined") -> None:
 
 
 def ask(page: Page, expression: str) -> object:
-    """What a script finds on the page; `all` is the root's markup."""
+    """Return the value of an expression on the page. `all` is the root's markup."""
     return page.evaluate(f"(() => {{ const all = document.getElementById('root').innerHTML; return {expression}; }})()")
 
 

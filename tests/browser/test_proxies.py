@@ -34,7 +34,7 @@ ROOT_PATH = "/studio"
 BELOW = "All pages, below a path of a server that you have"
 ANNOTATORS = "The annotators' page alone"
 CALLS = 30
-"""Of an agent in a row."""
+"""Calls of an agent in a row."""
 ADDRESSES = re.compile(r'\s(?:href|src|action)="([^"]*)"')
 OF_GRADIO = {"/manifest.json"}
 """A link that Gradio always writes from "/" on. Browsers ask for it when somebody installs a page as an application."""

@@ -38,7 +38,7 @@ SOON = 60_000
 
 PLACES = """[...document.querySelectorAll('#viewer :is(.pane, .verdict-line, .checks, .review)')].map((part) => {
   const { x, y, width, height } = part.getBoundingClientRect(); return [x, y, width, height].map(Math.round); })"""
-"""Where the pictures and what stands below them are."""
+"""Positions of the pictures and of the parts below them."""
 
 PICTURES = re.compile(r"/(images|masks|control)/")
 
@@ -52,7 +52,7 @@ COVERED = """[...document.querySelectorAll("button, input, textarea, a, summary"
   if (!over.width || line.contains(one) || !one.checkVisibility()) return false;
   return at.left < over.right && over.left < at.right && at.top < over.bottom && over.top < at.bottom;
 }).map((one) => one.outerHTML)"""
-"""What can be pressed, or typed in, and lies under the line that tells what was done."""
+"""Controls that lie under the line that reports finished work."""
 
 WIDTHS = (
     """[1, 2].map(() => { document.body.classList.toggle('all-open'); return document.documentElement.scrollWidth; })"""
@@ -115,7 +115,7 @@ def test_every_way_to_look_has_its_tab_and_its_key(studio: Studio, page: Page) -
 
 
 def test_nothing_moves_when_the_pictures_come(served: Served, request: pytest.FixtureRequest) -> None:
-    """Whatever the pictures take to come: before and after, everything on the page is where it is."""
+    """However long the pictures take, everything on the page is in the same place before and after."""
     behind, page = served.begin(request), served.page
     run_id = text_run(behind, Image.new("RGB", (96, 64), (40, 20, 20)))
     kept = {"kind": "segmentation", "label": "", "protected": ["road"]}

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Server = tuple[str, "Studio"]
 SPILT = """[...document.querySelectorAll('#part-retraining, #part-retraining *')].filter((one) => one.checkVisibility()
     && one.getBoundingClientRect().right > innerWidth + 1 && !one.closest('.arms-table')).map((one) => one.outerHTML)"""
-"""What of the part is wider than the window; the table scrolls within itself."""
+"""Elements of the part that are wider than the window. The table scrolls within itself."""
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, made_once: MadeOnce) -> Ite
 
 @pytest.fixture(autouse=True)
 def no_errors(page: Page) -> Iterator[None]:
-    """What the console of the browser calls an error fails the test."""
+    """Fail the test if the console of the browser reports an error."""
     said: list[str] = []
     page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: said.append(str(error)))

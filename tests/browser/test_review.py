@@ -313,7 +313,7 @@ def test_an_undo_whose_reply_was_lost_takes_one_decision_back(page: Page, server
     lost = list[int]()
 
     def lose(route: Route) -> None:
-        """What the studio says to the first request, which it has done."""
+        """Drop the studio's reply to the first request, which it has carried out."""
         reply = route.fetch()
         if lost:
             route.fulfill(response=reply)

@@ -73,7 +73,7 @@ class Desk:
         return set_id
 
     def entries(self, set_id: str) -> dict[str, SetEntry]:
-        """What is in the draft of a set, or else in its latest version, by the hashes."""
+        """Return the entries of a set's draft, or else of its latest version, by hash."""
         held = self.studio.workspace.test_sets.get(set_id)
         version = held.draft or held.latest
         assert version is not None

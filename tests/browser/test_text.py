@@ -28,7 +28,7 @@ class OtherCaptioner(ScriptedCaptioner):
 
 
 def reply(prompt: str) -> str:
-    """As `answer`, with a colour that comes close to red; asked for more of it, others."""
+    """Reply like `answer`, with a colour close to red; if asked for more alternatives of red, with other colours."""
     if prompt.rstrip().endswith("Keywords: red\nReply:"):
         return "red: blue, crimson, golden, violet"
     if "Please" in prompt:

@@ -40,7 +40,7 @@ def desk(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def place_of(page: Page, button: str) -> dict[str, float]:
-    """Where a button stands in the card of the alternatives, and how large it is."""
+    """Return the position and size of a button in the card of the alternatives."""
     card, inside = stage(page, "alternatives").bounding_box(), page.locator(f"#{button}-alternatives").bounding_box()
     assert card and inside
     return {

@@ -1,4 +1,4 @@
-"""What the models were told, history and undo, and two pages, in Chromium with the embedded models."""
+"""Requests to the models, history and undo, and two pages, in Chromium with the embedded models."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ class Shell:
     folder: Path
     patch: pytest.MonkeyPatch
     replaced: dict[str, str] = field(default_factory=dict)
-    """What a page cannot know, such as the hash of an image, and what stands for it."""
+    """Replacements for values that a page cannot know, such as the hash of an image."""
 
     def run(self, command: str) -> None:
         """Run it. Fails for an exit code that the page does not tell of."""

@@ -49,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_the_command_measures_how_often_intervals_cover(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of two worlds, without the tables of votes and trainings, whose own tests measure them."""
+    """Use two worlds, without the tables of votes and trainings, which have tests of their own."""
     monkeypatch.setattr(coverage, "worlds", lambda: [coverage.World(30, "skewed", error, 0.3) for error in (0.02, 0.1)])
     for module in (coverage_of_votes, coverage_of_score, coverage_of_training):
         monkeypatch.setattr(module, "measurements", lambda _: [])

@@ -1,4 +1,4 @@
-"""Which votes count and what they agree on."""
+"""Tests for the votes that count, and the answer that they agree on."""
 
 from __future__ import annotations
 

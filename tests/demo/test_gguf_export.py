@@ -51,7 +51,7 @@ def llm(exported: tuple[Any, Any, Path]) -> Any:
 
 
 def tokens(llm: Any, text: str) -> list[int]:
-    """As the library does it, but with room for a token a byte: it cuts off what has more tokens than letters."""
+    """Tokenize like the library, but with room for a token per byte: it cuts off at as many tokens as letters."""
     data = text.encode()
     buffer = (c_int * (len(data) + 2))()
     return list(buffer[: llm.ctransformers_llm_tokenize(data, True, buffer)])

@@ -36,7 +36,7 @@ def seen(text: str) -> Image.Image:
 
 
 def light(images: list[str]) -> tuple[int, Any, dict[str, str]]:
-    """How bright an image is, as a classifier."""
+    """Classify images by brightness."""
     shares = [float(np.asarray(seen(image)).mean()) / 255 for image in images]
     return 200, {"predictions": [{"classes": {"day": share, "night": 1 - share}} for share in shares]}, {}
 
@@ -48,7 +48,7 @@ def as_png(numbers: np.ndarray) -> str:
 
 
 def bright(images: list[str]) -> tuple[int, Any, dict[str, str]]:
-    """Which pixels are bright, as a segmenter, at half the size."""
+    """Segment the bright pixels of images, at half the size."""
     maps = [np.asarray(seen(image).convert("L").reduce(2)) > 127 for image in images]
     return 200, {"predictions": [{"map": as_png(one.astype(np.uint8))} for one in maps]}, {}
 

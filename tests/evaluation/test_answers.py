@@ -34,7 +34,7 @@ LABELS = ("bird", "house finch", "dog", "deer")
 
 
 def said(*top: tuple[str, float]) -> Prediction:
-    """What a classifier says, the likeliest first."""
+    """Return a classifier's prediction, the likeliest class first."""
     return Prediction("classification", "a model", top=tuple(Guess(*one) for one in top))
 
 
@@ -165,7 +165,7 @@ def test_images_counted_together_are_those_counted_one_by_one_however_their_mask
 
 
 def segmented(numbers: np.ndarray) -> Prediction:
-    """What a segmenter says of an image."""
+    """Return a segmenter's prediction for an image."""
     classes = ("sky", "road", "car", "bus")
     return Prediction("segmentation", "a model", classes=classes, class_map=encode_map(Image.fromarray(numbers)))
 

@@ -1,4 +1,4 @@
-"""What trainings have brought: what is planted is found, and its intervals count seeds and sources."""
+"""Results of trainings: planted effects are found, and their intervals count seeds and sources."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ALL_ALIKE, SOURCES_DIFFER, SEEDS_DIFFER = SPREADS
 def measured(
     chance: np.random.Generator, accuracy: float, sources: int = 200, of_seed: float = 0.02, of_source: float = 0.1
 ) -> Measured:
-    """What models are right about whose accuracy differs from seed to seed, and from source to source."""
+    """Return correct answers of models whose accuracy differs by seed and by source."""
     source = np.repeat(np.arange(sources), 4)
     shift = chance.normal(0, of_source, sources)[source] + chance.normal(0, of_seed, SEEDS)[:, None]
     return Measured(source, chance.random((SEEDS, len(source))) < np.clip(accuracy + shift, 0, 1))

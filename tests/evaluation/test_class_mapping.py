@@ -49,12 +49,12 @@ INFO = ImageNetInfo()
 TORCHVISION = tuple(get_model_weights("resnet50").DEFAULT.meta["categories"])
 TIMM = tuple(INFO.index_to_description(number) for number in range(1000))
 TIMM_SHORT = tuple(name.split(",")[0] for name in TIMM)
-"""As the studio's own adapter of timm names them: two are cranes, two are maillots."""
+"""Names as the studio's own adapter of timm gives them: two are cranes, two are maillots."""
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
 def names(title: str) -> tuple[str, ...]:
-    """Of a table, in the order of models."""
+    """Return the class names of a table, in the order of models."""
     return tuple(one.name for one in class_table(title).classes)
 
 
@@ -283,7 +283,7 @@ def test_a_table_is_also_a_dining_table_and_a_superclass_of_which_little_is_know
 
 @dataclass(frozen=True)
 class Count:
-    """How many labels of a data set are mapped right, are marked among these, are ambiguous, fit nothing, are wrong."""
+    """Number of a data set's labels that are mapped right, marked among these, ambiguous, without a fit, or wrong."""
 
     right: int
     marked: int

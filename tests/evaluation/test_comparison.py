@@ -12,7 +12,7 @@ NAMES = ("ResNet-50", "ViT-B")
 
 
 def told(source: NDArray[np.int64], first: NDArray[np.bool_], second: NDArray[np.bool_]) -> str:
-    """What is said of two models, of each test case of which it is given whether they are wrong."""
+    """Return the sentence that compares two models, given for each test case whether they are wrong."""
     return comparison_answer(NAMES, paired_difference(source, answers(first), answers(second)))
 
 

@@ -84,7 +84,7 @@ def test_a_share_of_sources_has_the_exact_interval(wrong: int, sources: int) -> 
 
 
 def test_many_sources_are_put_into_groups_and_the_ends_hold() -> None:
-    """As of the normal distribution, which holds for so many."""
+    """The ends are those of the normal distribution, which holds for this many sources."""
     from scipy import stats
 
     chance, sources = np.random.default_rng(8), 3 * GROUPS
@@ -128,7 +128,7 @@ def test_rows_that_are_alike_are_found_as_numpy_finds_them(rows: int) -> None:
     ],
 )
 def test_intervals_cover_what_is_true_where_it_is_hard(figure: str, world: World) -> None:
-    """As `python -m evaluation coverage` measures it, with fewer repetitions: three standard errors below the goal."""
+    """Like `python -m evaluation coverage`, with fewer repetitions: three standard errors below the goal."""
     found = measured(figure, world, 300)
     assert found.covers is not None and found.covers >= LEAST - 3 * (LEAST * (1 - LEAST) / 300) ** 0.5
     assert found.shown == 1.0
@@ -138,7 +138,7 @@ def test_intervals_cover_what_is_true_where_it_is_hard(figure: str, world: World
 
 @pytest.mark.slow
 def test_the_interval_of_a_miou_covers_where_few_sources_with_unequal_areas_are_wrong() -> None:
-    """It covered 91 % while the source that was not seen had the mean area of each class."""
+    """It covered 91 % while the unseen source had the mean area of each class."""
     covers = measured("mean IoU", World(100, "skewed", 0.02, 0.7), 1000).covers
     assert covers is not None and covers >= LEAST
 

@@ -51,7 +51,7 @@ def test_a_segmenter_finds_what_is_protected_only_where_it_does(
 
 @pytest.mark.slow  # torchvision is loaded
 def test_a_classifier_is_right_by_the_classes_that_a_label_is_mapped_to() -> None:
-    """As evaluations map labels: by the words alone no bird of ImageNet but the “crane bird” would be a bird."""
+    """Labels are mapped as in evaluations: by words alone no bird of ImageNet but the “crane bird” would be a bird."""
     from torchvision.models import ResNet50_Weights
 
     classes = tuple(ResNet50_Weights.DEFAULT.meta["categories"])
@@ -203,7 +203,7 @@ def test_pixels_without_a_class_do_not_count() -> None:
 
 
 def test_a_model_of_its_own_tells_which_thing_is_gone() -> None:
-    """Of two cars one is gone: most of the class is still found, and the check says that a piece is not."""
+    """One of two cars is gone: most of the class is still found, and the check reports the missing piece."""
     mask = np.zeros((40, 40), np.uint8)
     mask[2:22, 2:22], mask[30:36, 30:36] = 1, 1
     seen, gone = mask.copy(), mask.copy()

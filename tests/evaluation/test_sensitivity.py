@@ -1,4 +1,4 @@
-"""Which edits hurt a model: a planted weakness is found, and the signs, intervals and corrections are right."""
+"""Edits that hurt a model: a planted weakness is found, and signs, intervals and corrections are right."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_each_source_weighs_the_same_or_each_test_case() -> None:
 
 
 def test_where_few_sources_change_the_interval_still_reaches_what_was_not_seen() -> None:
-    """Of 100 sources one changes: that it is one in twenty is not ruled out."""
+    """One of 100 sources changes: that it is one in twenty is not ruled out."""
     after = np.zeros(100)
     after[0] = -0.8
     (row,) = by_name(Changes(np.arange(100), after, np.zeros(100), after < 0), [["fog"]] * 100)

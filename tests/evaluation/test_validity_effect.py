@@ -1,6 +1,4 @@
-"""What votes on a sample make of an error rate: the paper's own figures, worked examples, and how often intervals hold
-what is true.
-"""
+"""Error rates corrected by votes on a sample: the paper's own figures, worked examples, and coverage of intervals."""
 
 from __future__ import annotations
 
@@ -175,7 +173,7 @@ def test_without_votes_or_with_strata_that_nobody_judged_it_says_so() -> None:
 
 
 def test_of_wrong_images_alone_no_more_than_are_wrong_are_wrong_and_valid() -> None:
-    """As the paper did: 98 wrong images were judged. A right image cannot be wrong and valid, and needs no votes."""
+    """The paper's case: 98 wrong images were judged. A right image cannot be wrong and valid, and needs no votes."""
     images = 1000
     wrong = np.arange(images) < 643
     votes, votes_for = np.zeros(images, int), np.zeros(images, int)

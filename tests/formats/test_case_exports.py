@@ -97,7 +97,7 @@ def numbers_of_shards(names: Mapping[str, Any], folder: Path) -> list[str]:
 
 
 def names_of_yaml(folder: Path) -> list[str]:
-    """What a reader of YAML 1.1 has, as that of Ultralytics."""
+    """Return the class names that a reader of YAML 1.1 sees, such as Ultralytics."""
     import yaml
 
     names = yaml.safe_load((folder / "data.yaml").read_text(encoding="utf-8"))["names"]

@@ -43,13 +43,13 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """How a batch opens the data set in place."""
+    """Options with which a batch opens the data set in place."""
 
     layout: str
     split: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
     seen: tuple[Seen, ...] | None = None
-    """What it shows where that is not what the import shows."""
+    """Images as the batch shows them, if they differ from the import's."""
     or_told: str = ""
     """Words that a refusal or the report has where the images are not shown so."""
 
@@ -67,7 +67,7 @@ class Case:
     source: str = ""
     classes: str = ""
     layouts: tuple[str, ...] = ("",)
-    """How the import is asked to read the files: "" to find out."""
+    """Layouts that the import is asked for: "" to detect it."""
     plan: Plan | None = None
 
 
@@ -129,7 +129,7 @@ def coco_twins() -> Files:
 
 
 def coco_trio(*kinds: str) -> Files:
-    """What annotations_trainval2017.zip holds of one image."""
+    """Return the files of annotations_trainval2017.zip for one image."""
     images, classes = [coco_image("000000000007.jpg", 7)], [{"id": 1, "name": "person"}]
     region = {"image_id": 7, "category_id": 1, **SQUARE}
     tables = {

@@ -72,14 +72,14 @@ def labels(data_set: DataSet) -> dict[str, str]:
 
 
 def why(data_set: DataSet, key: str, stamp: str = "") -> str:
-    """What is said when an item is read that cannot be."""
+    """Return the refusal to read an item."""
     with pytest.raises(UserError) as refused:
         data_set.read(key, stamp)
     return str(refused.value)
 
 
 def refusal(root: Path, layout: str, split: str = "", **more: str) -> str:
-    """What is said when a data set is opened that cannot be."""
+    """Return the refusal to open a data set."""
     with pytest.raises(UserError) as refused:
         open_data_set(root, layout, split, **more)
     return str(refused.value)

@@ -43,7 +43,7 @@ def classes_at(data_set: DataSet, key: str) -> tuple[str, str]:
 
 
 def shift_mask(left: int, right: int) -> bytes:
-    """As the simulator writes it: the class in the red channel, ids of objects in the others."""
+    """Return a mask as the simulator writes it: the class in the red channel, ids of objects in the others."""
     numbers = halves(left, right)
     rgba = np.stack(
         [numbers, np.full_like(numbers, 9), np.full_like(numbers, 200), np.full_like(numbers, 255)], axis=-1
@@ -223,7 +223,7 @@ def test_bdd100k(tmp_path: Path) -> None:
 
 
 def instances(split: str, license_name: str = "Attribution License") -> dict[str, Any]:
-    """As the file of COCO is: ids with gaps, an outline, a crowd of plain run lengths, a name beyond ASCII."""
+    """Return annotations like COCO's: ids with gaps, an outline, a crowd of plain run lengths, a name beyond ASCII."""
     left = [[0, 0, 24, 0, 24, 32, 0, 32]]
     right_column = {"size": [32, 48], "counts": [47 * 32, 32]}  # the last column
     return {

@@ -77,9 +77,9 @@ class Form:
     says: Sequence[str] = ("label", "split", "mask")
     layout: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
-    """What a batch has to be told."""
+    """Options that a batch needs."""
     classes: Mapping[int, str] | None = None
-    """What an import has to be told."""
+    """Classes that an import needs."""
 
 
 def expected(form: Form) -> list[Seen]:

@@ -108,7 +108,7 @@ def maker(tmp_path: Path) -> Maker:
 
 
 def masked(maker: Maker) -> list[Example]:
-    """Of every split and none; masks whose numbers mean different things, and one number twice the same name."""
+    """Examples with every split and none; masks whose numbers differ in meaning, and two numbers with the same name."""
     return [
         maker.example("a-street", "bird", "train", STREET),
         maker.example("b.street", "a boat/ship", "validation", STREET),
@@ -439,7 +439,7 @@ def test_csv_is_safe_in_a_spreadsheet_and_pandas_reads_it(maker: Maker, tmp_path
 
 
 def test_yolo_outlines_are_the_masks(maker: Maker, tmp_path: Path) -> None:
-    """As its readers take them: text beside image, classes of data.yaml, points as shares of the sides."""
+    """Files as its readers expect them: text beside image, classes of data.yaml, points as shares of the sides."""
     import yaml
 
     wanted = mixed(maker)

@@ -27,7 +27,7 @@ from tests.support.workspaces import workspace_in
 pytestmark = pytest.mark.slow
 
 LONG = "Snow falls on a bird. " * 1000
-"""What is said of each image."""
+"""Caption of each image."""
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def peaks() -> Iterator[Peaks]:
 
 
 def examples(maker: Maker, number: int, size: int, said: str = "") -> list[Example]:
-    """So many images of noise."""
+    """Return this number of noise images."""
     made = []
     for place in range(number):
         noise = np.random.default_rng(place).integers(0, 256, (size, size, 3), np.uint8)

@@ -108,7 +108,7 @@ def test_an_odd_orientation_is_none(orientation: bytes | float, kind: int, tmp_p
 
 @pytest.mark.parametrize("mode", ["P", "LA", "1", "RGB", "L"])
 def test_a_list_with_the_true_hash_of_its_file(mode: str, tmp_path: Path) -> None:
-    """What the list says of it comes along, whether the file is kept as it is or not; and what is kept can be kept."""
+    """The list's facts are imported whether the file is kept as it is or not, and the result can be saved again."""
     image = picture().convert(mode)
     data = encoded(image)
     line = {"file_name": "a.png", "sha256": hashlib.sha256(data).hexdigest(), "caption": "A bird.", "weather": "snow"}

@@ -103,7 +103,7 @@ def test_an_edit_with_consequences_does_not_excuse_everything(text: str, found: 
 
 
 def test_no_right_caption_of_the_drawn_world_is_blamed_for_a_loss() -> None:
-    """Whatever the weather rewrites, for many scenes: the world's own words for the edited scene pass."""
+    """The world's own words for the edited scene pass, whatever the weather rewrites, for many scenes."""
     for seed in range(120):
         scene = random_scene(seed)
         for weather in ("snowy", "rainy", "sunny"):

@@ -24,7 +24,7 @@ def wide(found: np.ndarray) -> np.ndarray:
 
 
 def borders(mask: np.ndarray) -> np.ndarray:
-    """Where two classes meet."""
+    """Return True where two classes meet."""
     found = np.zeros(mask.shape, bool)
     found[:, 1:] |= mask[:, 1:] != mask[:, :-1]
     found[1:] |= mask[1:] != mask[:-1]

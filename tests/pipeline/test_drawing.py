@@ -1,4 +1,4 @@
-"""What stands around the drawing of an image: kinds of control image, seeds, speeds, previews, and the queue."""
+"""The steps around the drawing of an image: kinds of control image, seeds, speeds, previews, and the queue."""
 
 from __future__ import annotations
 

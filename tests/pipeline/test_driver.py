@@ -48,7 +48,7 @@ def driver(models: ScriptedModels | None = None) -> Driver:
 def driven(
     store: MemoryStore | None = None, request: Request = ALL, models: ScriptedModels | None = None
 ) -> tuple[MemoryStore, list[Event]]:
-    """What a request leaves in the store, and what was said meanwhile."""
+    """Return the store after a request, and the events during it."""
     store = store or MemoryStore(SOURCE)
     said: list[Event] = []
     driver(models).run(request, store, said.append)

@@ -1,4 +1,4 @@
-"""What outdates a value, and what does not."""
+"""Tests for changes that outdate a value, and changes that do not."""
 
 from __future__ import annotations
 

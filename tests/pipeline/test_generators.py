@@ -186,7 +186,7 @@ def test_a_sampler_that_draws_noise_at_every_step_gives_the_same_bits_in_a_batch
 
 
 def previewed(generator: Any, batch: int = 1) -> tuple[list[Image.Image | None], list[bytes]]:
-    """What was shown after each step, and the results."""
+    """Return the preview after each step, and the results."""
     shown: list[Image.Image | None] = []
     asked = [DrawRequest("a bird", seed, seed) for seed in range(batch)]
     results = generator.draw(

@@ -375,7 +375,7 @@ class SeveralCaptions(ScriptedCaptioner):
 
 
 def with_values_of(works: Sequence[SourceWork]) -> list[dict[str, Any]]:
-    """What `Driver.run` makes of each work by itself."""
+    """Return the values that `Driver.run` makes of each work on its own."""
     alone = [SourceWork(work.request, MemoryStore(work.store.source())) for work in works]
     driver = Driver(DEMO, ScriptedModels())
     for work in alone:
@@ -425,7 +425,7 @@ def test_values_that_are_fresh_ask_no_model() -> None:
     run_stages(Driver(DEMO, ScriptedModels()), works)
 
     class NoModels:
-        """Whoever asks for one fails."""
+        """Models that must not be used: each access fails."""
 
         def __getattr__(self, name: str) -> Any:
             raise AssertionError(f"nothing was to be asked of the {name}")

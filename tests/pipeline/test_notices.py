@@ -1,4 +1,4 @@
-"""What a profile says of pictures that its models do not know: photographs, and none of the drawn scenes."""
+"""Notices of a profile on pictures that its models do not know: for photographs, and not for drawn scenes."""
 
 from __future__ import annotations
 

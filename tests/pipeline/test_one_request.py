@@ -79,7 +79,7 @@ class Asked:
 
     @property
     def asked(self) -> list[str]:
-        """Which prompts were sent, by what they end in."""
+        """Return the last line of each prompt sent, "all" for a request for all stages."""
         return ["all" if is_for_all(each) else each.rstrip().rsplit("\n", 1)[-1] for each in self.language.prompts]
 
     @property

@@ -50,14 +50,14 @@ class Colour(BaseModel, frozen=True):
 
 
 class WashSettings(MethodSettings):
-    """What an image of this method was made with."""
+    """Settings that an image of this method was made with."""
 
     colour: Colour = Colour()
     generation: GenerationSettings = GenerationSettings()
 
 
 class RunSettings(Settings):
-    """Those of every recipe, and the method's own section."""
+    """Settings of every recipe, and the method's own section."""
 
     colour: Colour = Colour()
 

@@ -1,4 +1,4 @@
-"""What stages want as a reply: in lines as in JSON, and the embedded language model held to it."""
+"""Reply formats of the stages, as lines and as JSON, and the embedded language model held to them."""
 
 from __future__ import annotations
 

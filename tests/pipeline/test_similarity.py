@@ -1,4 +1,4 @@
-"""How close alternatives come: with the sentence model that every profile has, and what the third stage makes of it."""
+"""Similarity of alternatives: the sentence model of every profile, and the third stage's use of it."""
 
 from __future__ import annotations
 

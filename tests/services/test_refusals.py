@@ -1,4 +1,4 @@
-"""What a refused value is told: our own words, at its field, and only as long as it is true."""
+"""Messages for refused values: in our own words, at their field, and only as long as they are true."""
 
 from __future__ import annotations
 

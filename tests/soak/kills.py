@@ -38,16 +38,16 @@ PATIENCE = 300.0
 
 @dataclass
 class Counts:
-    """What became of the kills of one kind of work."""
+    """Outcomes of the kills of one kind of work."""
 
     kills: int = 0
     acknowledged: int = 0
     """Things that were acknowledged by processes that were killed or that finished what others had begun."""
     rounds: int = 0
-    """How often the work was gone on with to its end, and compared with work that nobody killed."""
+    """Number of times the work was resumed to its end, and compared with work that nobody killed."""
     seconds: float = 0.0
     told: dict[str, int] = field(default_factory=dict)
-    """How often what is unfinished was told in these words."""
+    """Number of times that unfinished work was reported in these words."""
     lost: list[str] = field(default_factory=list)
     twice: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
@@ -60,14 +60,14 @@ class Counts:
 
 @dataclass(frozen=True)
 class Tried:
-    """What a child did before it ended."""
+    """Results of a child until it ended."""
 
     killed: bool
     """True if it was killed in the middle of its work."""
     acknowledged: Sequence[Thing]
     seconds: float
     problem: str = ""
-    """How it failed by itself, "" if it did not."""
+    """The child's own failure, "" if it did not fail."""
 
 
 def tried(kind: KilledWork, folder: Path, moment: float = PATIENCE) -> Tried:

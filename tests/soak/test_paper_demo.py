@@ -52,7 +52,7 @@ class Whole:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
-    """All of it, once."""
+    """One run of all the paper's questions, with its report."""
     folder = tmp_path_factory.mktemp("paper")
     done = _run(folder)
     assert done.returncode == 0, done.stderr

@@ -124,7 +124,7 @@ HARMS: dict[str, Callable[[Path, Path], object]] = {
     "cut": lambda path, other: path.write_bytes(path.read_bytes()[:-9]),
     "swapped": lambda path, other: path.write_bytes(other.read_bytes()),
 }
-"""What becomes of an image's file, and its neighbour."""
+"""Damage to an image's file, and its neighbour."""
 
 
 @pytest.mark.parametrize("harm", HARMS)

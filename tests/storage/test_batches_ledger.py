@@ -53,7 +53,7 @@ def read(workspace: Workspace, work: int, grey: int = 0) -> Done:
 
 
 def counted(workspace: Workspace, number: int) -> dict[str, int]:
-    """How much work is in each state, as the counts say."""
+    """Return the number of work items in each state, by the counts."""
     found = Counter[str]()
     for states in workspace.batches.counts(number).values():
         found.update({state: one.number for state, one in states.items()})

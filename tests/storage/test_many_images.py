@@ -1,4 +1,4 @@
-"""What is asked of many images takes work in step with them, and of a few only with the few: counted, never timed."""
+"""Cost of requests: for many images it grows in step with them, for a few only with the few; counted, never timed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def brought(workspace: Workspace, number: int, source: str = "", first: int = 1)
 
 
 def steps_of(workspace: Workspace, work: Callable[[], Any]) -> int:
-    """How many thousand steps SQLite's machine takes for writes: the same wherever it runs."""
+    """Return the thousands of steps of SQLite's machine for writes, which are the same on every machine."""
     taken = 0
 
     def count() -> int:
@@ -72,7 +72,7 @@ def trigger(workspace: Workspace, name: str) -> str:
 
 
 def plan(workspace: Workspace, query: str, values: Any = ()) -> list[str]:
-    """How SQLite answers a query, a line a step."""
+    """Return SQLite's plan for a query, a line per step."""
     rows = workspace._database.read(lambda db: db.execute(f"EXPLAIN QUERY PLAN {query}", values).fetchall())
     return [row[-1] for row in rows]
 

@@ -1,7 +1,7 @@
-"""What released versions wrote opens with nothing lost: a folder of `tests/fixtures` for each of them.
+"""Files of released versions open with nothing lost: a folder of `tests/fixtures` for each of them.
 
-`expected.json` holds the facts as that version told them. The facts are asked for here, so that a later version asks
-for the same ones in its own way.
+`expected.json` holds the facts as that version gave them. This module reads the facts, so that a later version reads
+the same ones in its own way.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Facts = Mapping[str, Any]
 
 
 def workspace_facts(folder: Path) -> Facts:
-    """What a workspace says: its runs, decisions, test sets, and the votes of its studies."""
+    """Return the facts in a workspace: its runs, decisions, test sets, and the votes of its studies."""
     with Workspace(folder) as workspace:
         runs = [workspace.runs.get(summary.id) for summary in workspace.runs.search()]
         sets = [workspace.test_sets.get(one.id) for one in workspace.test_sets.all()]
@@ -94,7 +94,7 @@ def workspace_facts(folder: Path) -> Facts:
 
 
 def study_facts(workspace: Workspace, study: str) -> Facts:
-    """What a study says: its rules, its items and its votes."""
+    """Return the facts of a study: its rules, its items and its votes."""
     data = workspace.studies.data(study)
     return {
         "rules": to_plain(data.study.rules),
@@ -111,7 +111,7 @@ def known_then(run: Facts) -> Facts:
 
 
 def without_checks_of_captions(facts: Any) -> Any:
-    """The same without the checks of counterfactual captions, which came after 0.1.0 and are empty in what it wrote."""
+    """Drop the checks of counterfactual captions, which came after 0.1.0 and are empty in its files."""
     if isinstance(facts, list):
         return [without_checks_of_captions(one) for one in facts]
     if not isinstance(facts, dict):
@@ -123,7 +123,7 @@ def without_checks_of_captions(facts: Any) -> Any:
 
 
 def folder_facts(folder: Path) -> Facts:
-    """What the folder of a run without a browser says."""
+    """Return the facts in the folder of a run without a browser."""
     run = run_file.read(folder / run_file.FILE)
     for image in run.images:
         run_file.load_case(image, folder)
@@ -135,7 +135,7 @@ def folder_facts(folder: Path) -> Facts:
 
 
 def image_facts(image: bytes) -> Facts:
-    """What a saved image says of its run."""
+    """Return the facts about its run that a saved image holds."""
     saved = require_run_in(image)
     assert saved.case is not None and saved.source is not None
     review = to_plain(saved.review) if saved.review else None
@@ -143,7 +143,7 @@ def image_facts(image: bytes) -> Facts:
 
 
 def facts_of(folder: Path, scratch: Path) -> Facts:
-    """All that the files of a version say. `scratch` is for what is unpacked."""
+    """Return all facts in the files of a version. Archives are unpacked into `scratch`."""
     restore(folder / "workspace.zip", scratch / "workspace")
     with workspace_in(scratch / "another") as workspace:
         study, _ = restore_study(workspace, folder / "study.zip")

@@ -105,7 +105,7 @@ def test_scores_are_found_counted_and_ordered_as_a_look_at_every_image_says(work
 
 
 def _place(one: CatalogueEntry, falling: bool) -> tuple[bool, float, int]:
-    """Those with a score first, then the newest first."""
+    """Sort key: entries with a score first, then the newest first."""
     if one.score is None:
         return True, 0.0, -one.id
     return False, -one.score if falling else one.score, -one.id if falling else one.id

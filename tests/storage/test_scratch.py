@@ -1,4 +1,4 @@
-"""What is not whole yet goes with its process, also where the next process has the same process id."""
+"""Unfinished files are removed with their process, also if the next process has the same process id."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.set_cases import run_of
 
 
 def left_in(home: Path) -> None:
-    """What an earlier process of this very id left there."""
+    """Create the leftovers of an earlier process with this id."""
     # By its number in the workspace, and as earlier versions named it; below ten are those that have it open here.
     for number in (1, max(os.getpid(), 10)):
         (home / f"{number}-00000000").mkdir(parents=True, exist_ok=True)

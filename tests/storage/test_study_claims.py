@@ -443,7 +443,7 @@ def test_a_clock_that_is_set_back_makes_no_vote_a_fast_one(
 
 
 def test_the_tables_themselves_refuse_one_vote_too_many(workspace: Workspace) -> None:
-    """Whatever a program does: no second assignment of an item to a worker, no more than K at once."""
+    """No program can assign an item twice to a worker, or to more than K workers at once."""
     studies, study_id = workspace.studies, started(workspace, items=1, votes=2)
     one, two, three, four = crew(studies, study_id, 4)
     given = vote(studies, studies.assignments.claim(study_id, one, "item"))
@@ -525,7 +525,7 @@ def test_halves_of_letters_and_other_strange_texts_are_no_fault(workspace: Works
 
 
 def could_get(db: sqlite_utils.Database, study_id: str, worker: str) -> int:
-    """How many items a worker could still get, counted the long way round: item by item, assignment by assignment."""
+    """Return the number of items a worker could still get, counted item by item, assignment by assignment."""
     (needed,) = db.execute("SELECT votes FROM studies WHERE id = ?", [study_id]).fetchone()
     number = 0
     for (item,) in db.execute("SELECT id FROM study_items WHERE study = ?", [study_id]).fetchall():
@@ -658,7 +658,7 @@ def test_a_control_item_never_shows_what_its_worker_has_seen(workspace: Workspac
 
 
 def test_beside_sources_a_control_item_shows_one_that_is_new_while_there_are_any(workspace: Workspace) -> None:
-    """What only control items show a second time would tell them from the others."""
+    """A source that only control items show a second time would give them away."""
     studies = workspace.studies
     study_id = studies.create("Birds", rules(show_source=True, votes=1, consensus=1))
     sources = [picture(workspace, 100 + number) for number in range(6)]

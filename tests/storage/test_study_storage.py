@@ -1,4 +1,4 @@
-"""What a workspace keeps of a validity study: set-up and life, workers, sessions, decisions, votes from elsewhere."""
+"""Storage of a validity study: set-up and life, workers, sessions, decisions, imported votes."""
 
 from __future__ import annotations
 
@@ -485,7 +485,7 @@ def test_imported_votes_of_who_is_excluded_do_not_count_until_they_are_readmitte
 
 
 def outcomes(workspace: Workspace) -> list[str]:
-    """What became of the items, as the pages of runs show it."""
+    """Return the outcomes of the items, as the pages of runs show them."""
     db = sqlite3.connect(workspace.folder / "studio.db")
     try:
         return [outcome for (outcome,) in db.execute("SELECT outcome FROM study_items ORDER BY id")]
@@ -529,7 +529,7 @@ def test_an_imported_name_is_never_a_worker_of_ours(workspace: Workspace) -> Non
 
 
 def saying(label: str) -> Prediction:
-    """What a classifier says of an image."""
+    """Return a classifier's prediction for an image."""
     return Prediction("classification", "net", (Guess(label, 0.5),))
 
 

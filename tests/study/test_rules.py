@@ -235,7 +235,7 @@ def test_controls_keep_their_share_at_any_time(share):
 
 
 def places(worker, seed=0, stretches=300):
-    """Where in each stretch of ten the control item comes."""
+    """Return the place of the control item in each stretch of ten."""
     rules, found, items = replace(BIRD, seed=seed), [], 0
     for controls in range(stretches):
         while next_kind(rules, worker, items, controls) == "item":

@@ -1,4 +1,4 @@
-"""What an annotator or a stranger may try, a line each, with the status that it has to be refused with."""
+"""Attacks by an annotator or a stranger, one per line, each with the status of its refusal."""
 
 from __future__ import annotations
 

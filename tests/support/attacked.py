@@ -20,7 +20,7 @@ from tests.support.annotating import BIRD_RULES, keep_image, picture
 
 @dataclass
 class Reply:
-    """What came back, byte for byte."""
+    """A response, byte for byte."""
 
     status: int
     headers: Mapping[str, str]
@@ -45,7 +45,7 @@ class Person:
 
     @property
     def id(self) -> str:
-        """Of the assignment that they hold."""
+        """Id of the assignment that the annotator holds."""
         return str(self.step["assignment"]["id"])
 
     @property
@@ -72,7 +72,7 @@ class World:
 
     @property
     def folder(self) -> str:
-        """Of the workspace."""
+        """Folder of the workspace."""
         return str(self.studio.workspace.folder)
 
     def ask(
@@ -116,7 +116,7 @@ class World:
         return {**body, "key": secrets.token_hex(8), **changes}
 
     def come(self, **cookies: str) -> Reply:
-        """What comes next in my study, with these cookies."""
+        """Request the next step of my study, with these cookies."""
         return self.post("next", {"study": self.study}, cookie="; ".join(f"{k}={v}" for k, v in cookies.items()))
 
     def late(self, state: str, name: str = "submit") -> Reply:
@@ -129,7 +129,7 @@ class World:
         return self.ask("POST", f"/study/api/{self.study}/{name}", body)
 
     def votes(self) -> int:
-        """All that were counted, in all studies."""
+        """Count the votes of all studies."""
         return sum(len(self.studies.data(study.id).votes) for study in self.studies.all())
 
 

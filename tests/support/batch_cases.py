@@ -65,15 +65,15 @@ class Gate:
             self._open.set()
 
     def shut(self) -> None:
-        """None goes through before it is let."""
+        """Let no lot through until `let` or `open`."""
         self._open.clear()
 
     def let(self, lots: int = 1) -> None:
-        """So many go through."""
+        """Let `lots` lots through."""
         self._through.release(lots)
 
     def open(self) -> None:
-        """None is held any more."""
+        """Let all lots through."""
         self._open.set()
         self._through.release()
 

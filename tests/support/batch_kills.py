@@ -47,14 +47,14 @@ class Kill:
 
 @dataclass(frozen=True)
 class Made:
-    """What a batch has made."""
+    """Results of a batch."""
 
     images: dict[str, str]
     """The hash of each image by the key of its work."""
     test_cases: int
-    """All that there are in the workspace."""
+    """Number of test cases in the workspace."""
     states: dict[str, int]
-    """How much work is in each state."""
+    """Number of work items in each state."""
 
 
 def drawn_data(root: Path, sources: int, pixels: int = 64) -> None:
@@ -89,12 +89,12 @@ def command(workspace: Path, *arguments: object) -> list[str]:
 
 
 def run(workspace: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """The same, waited for."""
+    """Run a command of the command line, and wait until it ends."""
     return subprocess.run(command(workspace, *arguments), capture_output=True, text=True, check=False)
 
 
 def run_here(workspace: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """The same within this process. Workers are processes nevertheless, unless a test replaces their pool."""
+    """Run a command within this process. Workers are still processes, unless a test replaces their pool."""
     given = ["batch", "--workspace", str(workspace), *map(str, arguments)]
     with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
         code = main_of_pipeline(given)
@@ -102,7 +102,7 @@ def run_here(workspace: Path, *arguments: object) -> subprocess.CompletedProcess
 
 
 def made(workspace: Path) -> Made:
-    """What is there now."""
+    """Return the present results of the batch in a workspace."""
     with Workspace(workspace) as held:
         counts = held.batches.counts(1)
         states = Counter[str]()

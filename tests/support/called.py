@@ -15,7 +15,7 @@ from services.tokens import NewToken
 from ui.security.guard import COOKIE
 
 FILE = {"meta": {"_type": "gradio.FileData"}}
-"""What marks an object as a file."""
+"""Mark of an object as a file."""
 
 
 def client_of(url: str, headers: dict[str, str] | None = None) -> Client:
@@ -30,7 +30,7 @@ def call(url: str, name: str, *data: Any, headers: Mapping[str, str] | None = No
 
 
 def answer(url: str, name: str, *data: Any, headers: Mapping[str, str] | None = None, **fields: Any) -> Any:
-    """What an endpoint answers."""
+    """Return the answer of an endpoint."""
     reply = call(url, name, *data, headers=headers, **fields)
     assert reply.status_code == 200, reply.text
     return reply.json()["data"][0]
@@ -47,7 +47,7 @@ def told(reply: httpx.Response, status: int = 400) -> tuple[str, str]:
 
 
 def refused(url: str, name: str, *data: Any, status: int = 400, **fields: Any) -> tuple[str, str]:
-    """The same of a call."""
+    """Return the sentence and the field of a refused call."""
     return told(call(url, name, *data, **fields), status)
 
 
@@ -59,7 +59,7 @@ def picture(size: tuple[int, int] = (64, 48)) -> bytes:
 
 
 def sent(url: str, data: bytes, name: str = "a picture.png", headers: Mapping[str, str] | None = None) -> str:
-    """Where an uploaded file lies."""
+    """Upload a file and return its path on the server."""
     reply = httpx.post(f"{url}gradio_api/upload", files={"files": (name, data)}, headers=headers, timeout=60)
     assert reply.status_code == 200, reply.text
     return str(reply.json()[0])

@@ -1,4 +1,4 @@
-"""Where Chromium is, for the browser tests; `python -m tests.support.chromium` installs it when there is none."""
+"""Location of Chromium for the browser tests; `python -m tests.support.chromium` installs it when there is none."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class _Connection(socketserver.BaseRequestHandler):
 
 @contextmanager
 def cutting_proxy(port: int) -> Iterator[CuttingProxy]:
-    """It, before a studio on this machine."""
+    """Serve the proxy in front of a studio on this machine."""
     with CuttingProxy(port) as proxy:
         thread = threading.Thread(target=proxy.serve_forever, daemon=True)
         thread.start()

@@ -89,13 +89,13 @@ def no_call_leaves() -> Iterator[None]:
 
 
 class Held:
-    """What the embedded models wait for until it is let through, or the test is done with it."""
+    """Gate at which the embedded models wait until they are let through, or the test ends."""
 
     def __init__(self) -> None:
         self._through, self._over = threading.Semaphore(0), threading.Event()
 
     def let_through(self, number: int = 1) -> None:
-        """So many of them, be they there already or yet to come."""
+        """Let `number` waiting or future calls through."""
         self._through.release(number)
 
     def wait(self, meanwhile: Callable[[], object] = lambda: None) -> None:
@@ -175,7 +175,7 @@ def replies_free() -> Iterator[None]:
 
 @contextmanager
 def _no_errors() -> Iterator[None]:
-    """What a server of its own would print with a traceback fails here."""
+    """Fail if a server of its own would print a traceback."""
     told: list[str] = []
 
     class Listener(logging.Handler):

@@ -74,7 +74,7 @@ def version(page: Page, name: str) -> str:
 
 
 def texts(found: Locator) -> list[str]:
-    """What the chips of a row or a card stand for."""
+    """Return the texts of the chips of a row or a card."""
     said: list[str] = found.locator(".toggle[data-text]").evaluate_all("all => all.map(one => one.dataset.text)")
     return said
 

@@ -87,7 +87,7 @@ def drifted(seed: int, edits: int, shift: float = 0.0, zoom: float = 1.0, side: 
 
 @dataclass(frozen=True)
 class Found:
-    """What was measured of many pairs with one planted drift."""
+    """Findings on many pairs with one planted drift."""
 
     moved: float
     """Share of the pairs of which a drift was told."""

@@ -34,7 +34,7 @@ def example_studio(folder: Path, models: Models | None = None) -> Iterator[Studi
 
 
 def studio_on(workspace: Workspace, models: Models | None = None) -> Studio:
-    """The same on an open workspace."""
+    """Return the studio of `example_studio` on an open workspace."""
     own: Models = models or ScriptedModels()
     studio = Studio(load_profile("demo"), own, workspace, scenes=data_set)
     studio.example.size = SMALL

@@ -1,4 +1,4 @@
-"""What the browser tests of the explore page share: a started page, and what a person does on it first."""
+"""Helpers of the browser tests of the explore page: a started page, and a person's first steps on it."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ CHECKS = (
     "changed as asked",
     "label recognisable",
 )
-"""Of an image of a classification, as the page names them."""
+"""Checks of an image of a classification, as the page names them."""
 
 EVERY_PLACE = """[...document.querySelectorAll('.studio *')].filter((one) => one.checkVisibility()).map((one) => {
   const { x, y, width, height } = one.getBoundingClientRect();
   return [one.tagName, one.id, ...[x, y + scrollY, width, height].map(Math.round)].join(' '); })"""
-"""Where everything on a page of the lead is."""
+"""Positions of all elements on a page of the lead."""
 
 
 @dataclass

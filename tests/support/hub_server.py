@@ -31,7 +31,7 @@ class Repository:
 
 @dataclass
 class Hub:
-    """What the server has, what it does wrong, and what it was asked."""
+    """Files of the server, its faults, and the requests to it."""
 
     repositories: dict[str, Repository] = field(default_factory=dict)
     breaks: dict[str, list[int]] = field(default_factory=dict)

@@ -21,7 +21,9 @@ from scipy.stats import binomtest
 
 
 def excluded_workers(answers: pd.DataFrame, min_seen: int, min_right: float) -> list[str]:
-    """Who had, at any time, at least `min_seen` control items and a smaller share of them right than `min_right`."""
+    """Return the workers who had, at any time, at least `min_seen` control items and a smaller share right than
+    `min_right`.
+    """
     out = []
     for worker, rows in answers[answers["kind"] == "control"].groupby("worker"):
         right = (rows.sort_values("submitted")["answer"] == rows.sort_values("submitted")["expected"]).cumsum()

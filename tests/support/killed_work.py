@@ -66,15 +66,15 @@ Tell = Callable[[Thing], object]
 
 @dataclass(frozen=True)
 class Seen:
-    """What is there after a kill."""
+    """State after a kill."""
 
     things: Sequence[Thing]
     twice: Sequence[str] = ()
-    """What is there more often than it should be."""
+    """Things that occur more often than they should."""
     wrong: Sequence[str] = ()
-    """What is half, damaged or said wrongly, in a sentence each."""
+    """Incomplete, damaged or misreported things, in a sentence each."""
     told: str = ""
-    """How the studio says what is unfinished, in a few words."""
+    """The studio's report of unfinished work, in a few words."""
 
 
 class KilledWork(ABC):
@@ -82,9 +82,9 @@ class KilledWork(ABC):
 
     name: ClassVar[str]
     share: ClassVar[float]
-    """Of all kills."""
+    """Share of all kills."""
     told: ClassVar[str]
-    """How the studio tells what is unfinished, for the report."""
+    """The studio's way of reporting unfinished work, for the report."""
 
     @abstractmethod
     def prepare(self, folder: Path) -> None:

@@ -157,12 +157,12 @@ def transformers_folder(folder: Path, kind: str = "classification") -> UnderTest
 
 @dataclass
 class ModelServer:
-    """What a server of models answers, and what it was asked. Its functions may be replaced while it serves."""
+    """A server of models with its answers, and the requests to it. Its functions may be replaced while it serves."""
 
     card: Callable[[], tuple[int, Any, dict[str, str]]]
     answer: Callable[[list[str]], tuple[int, Any, dict[str, str]]]
     asked: list[int] = field(default_factory=list)
-    """How many images were in each request."""
+    """Number of images in each request."""
     url: str = ""
 
 

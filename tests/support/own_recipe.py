@@ -50,7 +50,7 @@ class Stamps:
 
 
 class GreetingSettings(LanguageSettings):
-    """Of the stage "greeting"."""
+    """Settings of the stage "greeting"."""
 
     later: ClassVar[frozenset[str]] = frozenset(("farewell",))
 
@@ -59,7 +59,7 @@ class GreetingSettings(LanguageSettings):
 
 
 class PostcardSettings(Settings):
-    """Those of every recipe, and a section of its own."""
+    """Settings of every recipe, and a section of its own."""
 
     greeting: GreetingSettings = GreetingSettings()
 

@@ -26,7 +26,7 @@ from tests.support.own_recipe import registered
 
 
 class WashSettings(MethodSettings):
-    """What an image of this method was made with."""
+    """Settings that an image of this method was made with."""
 
     generation: GenerationSettings = GenerationSettings()
     painted: Region | None = None

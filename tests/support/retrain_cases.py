@@ -1,4 +1,4 @@
-"""What tests of retraining share: a small question, its plan, and service and retrainings of the workspace of a file,
+"""Helpers of the retraining tests: a small question, its plan, and service and retrainings of the workspace of a file,
 which has a fixture `filled` for that.
 """
 

@@ -52,7 +52,7 @@ class HeldBack:
             self.waiting.append(route)
 
     def let_through(self) -> None:
-        """Those that wait, and all that come."""
+        """Let the waiting requests through, and all later ones."""
         waiting, self.waiting = self.waiting or [], None
         for route in waiting:
             route.continue_()

@@ -68,7 +68,7 @@ class ScriptedLanguageModel:
 
 
 class ScriptedBatches(ScriptedLanguageModel):
-    """The same, several at once; keeps which seeds were asked together."""
+    """A `ScriptedLanguageModel` for batches that keeps the seeds requested together."""
 
     def __init__(self, *replies: str | Callable[[str], str]) -> None:
         super().__init__(*replies)
@@ -176,12 +176,12 @@ class NoiseGenerator(OneByOne):
 
 
 def noise(prompt: str, seed: int, size: tuple[int, int]) -> Image.Image:
-    """The same for the same prompt and seed."""
+    """Return noise that depends only on prompt, seed and size."""
     return Image.frombytes("RGB", size, random.Random(f"{prompt} {seed}").randbytes(size[0] * size[1] * 3))
 
 
 class NoiseEditor:
-    """The same in the place of an editor."""
+    """A stand-in for an editor that returns the same noise."""
 
     name = "noise editor"
 
@@ -208,7 +208,7 @@ class NoiseEditor:
 
 
 class NoiseBatches(NoiseGenerator):
-    """The same, several at once; keeps which prompts and seeds were drawn together. Refuses what `refused` names."""
+    """A `NoiseGenerator` for batches that keeps prompts and seeds drawn together. Refuses the seeds in `refused`."""
 
     def __init__(self, at_once: int, *refused: int) -> None:
         super().__init__()
@@ -268,11 +268,11 @@ class HeldGenerator(NoiseGenerator):
         self._all = threading.Event()
 
     def let_go(self, images: int = 1) -> None:
-        """So many are drawn to their end."""
+        """Let `images` images be drawn to their end."""
         self._let.release(images)
 
     def let_all(self) -> None:
-        """None is held any more."""
+        """Let all images be drawn."""
         self._all.set()
         self._let.release()
 
@@ -327,7 +327,7 @@ class ScriptedModels:
         self.sentences = ScriptedSentences(("crimson", "red"))
 
     def check(self) -> None:
-        """Nothing is missing."""
+        """Find nothing missing."""
 
     def generator_name(self, kind: ControlKind) -> str:
         return self.generator.name
@@ -396,7 +396,7 @@ def perform(studio: Studio, run_id: str, name: str, *, tab: Any = "", state: Any
 
 
 def performed(studio: Studio, run_id: str, name: str, **fields: Any) -> Performed:
-    """The same, and all the work that there is, to its end."""
+    """Perform an action, and finish all its work."""
     outcome = perform(studio, run_id, name, **fields)
     over(studio.jobs)
     return outcome

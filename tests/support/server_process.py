@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 240
 """Far longer than a start takes: the machine may be busy with other things."""
 SET_BY_TESTS = ("PROFILE", "WORKSPACE", "PORT", "STUDIO_PASSWORD", "DATA_ROOTS", "ROOT_PATH")
-"""What the shell of a test run says of these is not passed on."""
+"""Variables of the shell of a test run that are not passed on."""
 
 
 _held: list[socket.socket] = []

@@ -84,7 +84,7 @@ def _soon(true: Callable[[], object]) -> bool:
 
 @contextmanager
 def serving_application(application: FastAPI, studio: Studio, port: int) -> Iterator[str]:
-    """What `app.build` has given, in a thread of this process: its address. Closed at the end."""
+    """Serve the result of `app.build` in a thread of this process and yield its address. Closed at the end."""
     import uvicorn
 
     from ui.security.connections import KEPT_SECONDS

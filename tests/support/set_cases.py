@@ -23,7 +23,7 @@ def picture(number: int, size: tuple[int, int] = (32, 32)) -> Image.Image:
 
 
 def as_jpeg(image: Image.Image, quality: int = 60) -> Image.Image:
-    """What comes back out of a JPEG file."""
+    """Return the image after saving as JPEG."""
     file = io.BytesIO()
     image.save(file, "JPEG", quality=quality)
     return Image.open(io.BytesIO(file.getvalue())).convert("RGB")

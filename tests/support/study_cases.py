@@ -49,7 +49,7 @@ def object_runs(workspace: Workspace, runs: int, cases: int = 4, wrong: Sequence
 
 
 def reconstructions(workspace: Workspace, number: int) -> list[int]:
-    """So many reconstructions in the run that was made last. Returns the test cases."""
+    """Add `number` reconstructions to the latest run. Returns the test cases."""
     run = workspace.runs.search()[0].id
     pictures = [Image.new("RGB", (8, 8), (shade, 0, 0)) for shade in range(number)]
     return [workspace.test_cases.append(run, None, made_case(one, recipe=RECONSTRUCTION.name)) for one in pictures]

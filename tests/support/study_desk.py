@@ -47,7 +47,7 @@ def started(
 
 
 def crew(studies: Studies, study_id: str, number: int) -> list[str]:
-    """So many new workers of a study."""
+    """Add `number` new workers to a study."""
     names = [studies.workers.add()[0].id for _ in range(number)]
     for name in names:
         studies.workers.enrol(study_id, name)

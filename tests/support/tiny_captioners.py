@@ -17,9 +17,9 @@ CHATML = (
     "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n"
     "{% if enable_thinking is defined and enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}{% endif %}"
 )
-"""As Qwen's, with the word for a picture of each model."""
+"""Template like Qwen's, with the word for a picture of each model."""
 SPREAD = 0.25
-"""How far random weights spread: with a fresh model's, nothing that it reads shows in what it says."""
+"""Spread of the random weights: with a fresh model's, its output would not depend on its input."""
 
 
 def _tokenizer(*tokens: str) -> PreTrainedTokenizerFast:

@@ -16,7 +16,7 @@ from storage.workspace import Workspace
 
 START = datetime(2026, 11, 2, 9, 0, tzinfo=UTC)
 CREW = ("ada", "bo", "cy", "di", "ed")
-"""Who votes on every item, in this order; their names in the workspace begin with "imported-"."""
+"""Workers who vote on every item, in this order. Their names in the workspace begin with "imported-"."""
 YES, NO = ("yes",) * 5, ("no",) * 5
 MOSTLY, SPLIT = ("yes", "yes", "yes", "yes", "no"), ("yes", "yes", "yes", "no", "no")
 

@@ -36,7 +36,7 @@ PASSWORD = "a password of the lead"
 START_LIMIT = 8.0
 """Seconds of computing until all is served, on two slow cores."""
 FIRST_LIMIT = 3.0
-"""The same until annotators are."""
+"""Seconds of computing until annotators are served."""
 
 
 def start(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -57,7 +57,7 @@ Start = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def start_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Start:
-    """The same as `start` in this process, which may have imported already what a start imports."""
+    """Start like `start`, but in this process, which may have imported already what a start imports."""
 
     def starting(*arguments: str) -> subprocess.CompletedProcess[str]:
         monkeypatch.setenv("OMP_NUM_THREADS", "1")  # else the start would set it, for whatever comes later
@@ -145,7 +145,7 @@ def test_a_workspace_that_cannot_be_written(tmp_path: Path, start_here: Start) -
 
 
 def wakes_in_a_second(process: psutil.Process) -> int:
-    """How often the thread that answers was woken: without work it has no reason to."""
+    """Return the number of times the answering thread was woken: without work it has no reason to."""
     before = process.num_ctx_switches().voluntary
     time.sleep(1)
     return int(process.num_ctx_switches().voluntary - before)
@@ -294,7 +294,7 @@ def test_threads_that_wait_leave_the_cores_to_others() -> None:
 
 
 def test_a_folder_of_uploads_that_is_given_gets_one_of_our_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What lies there is somebody's, and old uploads are removed."""
+    """Files in the given folder belong to somebody, and old uploads are removed."""
     monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path / "given"))
     app._keep_uploads_apart()
     app._keep_uploads_apart()

@@ -1,4 +1,4 @@
-"""What the studio answers under an image's name."""
+"""Replies of the studio under an image's name."""
 
 from __future__ import annotations
 

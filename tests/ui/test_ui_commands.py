@@ -24,7 +24,7 @@ from ui.curate.sets_page import WORK_WORDS
 from ui.explore.page_frame import example_card
 
 NO_FIELDS = {"do", "draft", "key", "edit", "form", "own", "server", "fresh", "lines", "control"}
-"""What `gestures.js` does not send."""
+"""Fields that `gestures.js` does not send."""
 
 
 class Senders(HTMLParser):
@@ -58,7 +58,7 @@ class Senders(HTMLParser):
 
 
 def sent_by(parts: dict[str, str]) -> set[tuple[str, frozenset[str]]]:
-    """What the elements of all parts would send."""
+    """Return the commands that the elements of all parts would send."""
     senders = Senders()
     for part in parts.values():
         senders.feed(part.replace('type="file"', 'type="file" '))
@@ -66,7 +66,7 @@ def sent_by(parts: dict[str, str]) -> set[tuple[str, frozenset[str]]]:
 
 
 def _of_others(model: type[Command]) -> bool:
-    """Of the pages of studies, of Curate, of batches and of evaluations."""
+    """Return True for commands of the pages of studies, of Curate, of batches and of evaluations."""
     others = (
         "services.studies.",
         "services.test_sets.",
@@ -90,7 +90,7 @@ def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
 
 @pytest.fixture(scope="module")
 def shown(studio: Studio) -> set[tuple[str, frozenset[str]]]:
-    """What all pages of a run would send that was brought into every state in which it shows something else."""
+    """Return the commands that all pages of a run would send, over every state in which they show something else."""
     studio.predictions.load = _no_model
     run_id = new_run(studio)
     found = sent_by(parts_of(studio, "")) | sent_by(parts_of(studio, run_id))

@@ -153,7 +153,7 @@ def test_a_picture_is_captioned_among_others_as_it_is_alone(folder: Path, sectio
 
 
 def calls_of(captioner: Any) -> list[int]:
-    """How many pictures each call of `generate` is given from now on."""
+    """Record the number of pictures in each later call of `generate`."""
     sizes, generate = list[int](), type(captioner._model).generate
 
     def counted(**given: Any) -> Any:
@@ -347,7 +347,7 @@ def holding_server(folder: Path) -> Iterator[str]:
     application = FastAPI()
 
     def held(schema: dict[str, Any], start: int) -> Any:
-        """Which tokens may come next: those with which one of the replies that fit goes on."""
+        """Allow only tokens that continue one of the fitting replies."""
         choices = [part.get("enum", [False, True]) for part in schema["properties"].values()]
         names = list(schema["properties"])
         texts = [json.dumps(dict(zip(names, values, strict=True))) for values in itertools.product(*choices)]

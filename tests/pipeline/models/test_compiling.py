@@ -56,7 +56,7 @@ def likeness(one: DrawnImage, other: DrawnImage) -> float:
 
 
 def variants() -> int:
-    """How many graphs this process has compiled."""
+    """Return the number of graphs that this process has compiled."""
     from torch._dynamo.utils import counters
 
     return int(counters["stats"]["unique_graphs"])
@@ -165,7 +165,7 @@ def test_the_wait_for_the_first_image_is_known_from_the_last_time(folder: Path, 
 
 @pytest.mark.soak
 def test_compiled_blocks_go_with_parts_that_are_brought_when_they_are_needed(compiled: Any) -> None:
-    """As `enable_model_cpu_offload` has them, by the same hooks; here from the CPU to the CPU."""
+    """Moved by the hooks of `enable_model_cpu_offload`; here from the CPU to the CPU."""
     from accelerate import cpu_offload_with_hook
     from accelerate.hooks import remove_hook_from_module
 

@@ -174,7 +174,7 @@ def test_the_same_prompt_gives_the_stored_latents_to_the_bit(model: Any, setting
 
 @pytest.mark.slow
 def test_the_caption_is_taken_from_the_path_where_equal_rows_of_a_batch_differ(sd: Any) -> None:
-    """As they do on a GPU."""
+    """Equal rows differ on a GPU."""
     found = inverted(sd, ROUGH)
     with sd.inverting(ROUGH) as inverter:
 

@@ -34,7 +34,7 @@ class Loaded:
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was loaded, in order; nothing real is."""
+    """Record the names of loaded models, in order. Nothing real is loaded."""
     order = list[str]()
 
     def stands_in(name: str) -> Any:

@@ -77,7 +77,7 @@ class Misbehaving:
     def __init__(self) -> None:
         self.answers: list[Answer] = [(200, {}, completion("a reply"))]
         self.others: dict[str, Answer] = {}
-        """Of other paths than that of chats."""
+        """Answers for paths other than that of chats."""
         self.asked: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.let = threading.Event()
@@ -429,7 +429,7 @@ def test_a_stage_reads_the_json_that_a_server_holds(peer: Misbehaving) -> None:
 
 
 def said_at_once(request: dict[str, Any]) -> dict[str, Any]:
-    """What a server that holds schemas replies to the prompts of the three stages, alone or in one request."""
+    """Return a schema-holding server's reply to the prompts of the three stages, alone or in one request."""
     fields = request["response_format"]["json_schema"]["schema"]["properties"]
     if set(fields) == {"keywords", "captions"}:
         one = {"keyword": "red", "edit_type": "attribute", "alternatives": ["blue", "green"]}

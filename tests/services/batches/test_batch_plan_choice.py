@@ -1,4 +1,4 @@
-"""What a plan takes of a data set and of the captions that were written, and what that is likely to cost."""
+"""Choices of a plan from a data set and its written captions, and the estimate of their cost."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def counted_words(captions: list[CounterfactualCaption]) -> Counter[str]:
 
 
 def distance(captions: list[CounterfactualCaption], wished: Mapping[str, float]) -> float:
-    """How far the numbers of each type are from what is wished: the sum of the squares."""
+    """Return the distance of the numbers of each type from those requested: the sum of the squares."""
     counts = counted_types(captions)
     return sum((counts.get(kind, 0) - wished.get(kind, 0) * len(captions)) ** 2 for kind in EDIT_TYPES)
 
@@ -293,7 +293,7 @@ def test_no_word_is_in_too_many(edits: str, share: float, at_once: int) -> None:
 
 
 def test_not_every_car_turns_red() -> None:
-    """Where others are offered too, none of the wished number is lost by the limit."""
+    """If others are offered too, the limit costs none of the requested number."""
     fate = random.Random(1)
     colours = ["red"] * 6 + ["blue", "green", "white", "black", "silver"]
     sources = {

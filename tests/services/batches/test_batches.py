@@ -66,7 +66,7 @@ def worked(
     stop: threading.Event | None = None,
     tell: OnLot = lambda _stage, _done: None,
 ) -> Outcome:
-    """What becomes of it in this process, with stand-ins for the models."""
+    """Run a batch in this process, with stand-ins for the models, and return its outcome."""
     order = BatchService(workspace).order(number)
     make = pool or partial(HerePool, make=partial(Worker, models=models or ScriptedModels()))  # type: ignore[arg-type]
     return Engine(workspace, number, order, make, stop, tell).run()
@@ -165,7 +165,7 @@ def test_every_kind_of_bad_row_stands_in_the_report_and_the_rest_is_drawn(worksp
 
 
 def boats_fail(prompt: str) -> str:
-    """What a language model says that is at a loss about boats."""
+    """Return replies of a language model that are unreadable for boats."""
     return "?" if "label boat" in prompt else answer(prompt)
 
 

@@ -133,7 +133,7 @@ def test_what_a_helper_cannot_write_ends_the_run_in_a_sentence(tmp_path: Path) -
 
 
 def order_of(folder: Path) -> Order:
-    """That of a plan of two sources."""
+    """Return the order of a plan of two sources."""
     with Workspace(folder / "workspace") as opened:
         batches = BatchService(opened)
         return batches.order(batches.plan(read_plan(plan_of(folder, 2))))

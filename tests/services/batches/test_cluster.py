@@ -40,7 +40,7 @@ Images = dict[tuple[str, str, int], str]
 
 @pytest.fixture(scope="module", autouse=True)
 def alone() -> Iterator[None]:
-    """What Ray starts here listens on this machine only, and leaves no token in the home of whoever tests."""
+    """Make Ray listen on this machine only, and leave no token in the tester's home folder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
         patch.setenv("RAY_AUTH_MODE", "token")

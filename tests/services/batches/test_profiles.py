@@ -40,7 +40,7 @@ pytestmark = pytest.mark.slow
 
 SOURCES, CAPTIONS = 3, 2
 ASKED = "a photo of"
-"""What the captioners are asked, and were taught to answer."""
+"""Prompt of the captioners, with which they were trained."""
 SURE = 0.8
 """The least share that each word of its captions has when a captioner was taught enough: far more than any other."""
 LLAMA = ROOT / "demo" / "weights" / "llama"

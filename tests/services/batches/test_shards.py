@@ -65,7 +65,7 @@ def here(order: Order) -> Pool:
 
 
 def at_a_loss(order: Order) -> Pool:
-    """The same, but the language model is at a loss about boats."""
+    """Like `here`, but the language model's replies are unreadable for boats."""
 
     def reply(prompt: str) -> str:
         return "?" if "label boat" in prompt else answer(prompt)

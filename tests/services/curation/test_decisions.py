@@ -168,7 +168,7 @@ def test_what_explore_took_back_is_not_brought_back(studio: Studio) -> None:
 
 
 def test_one_after_the_other_is_taken_back_and_done_again(studio: Studio) -> None:
-    """Of one image: what an undo brings back can be taken back in its turn."""
+    """For one image: an undo's result can be undone in turn."""
     (image,) = birds(studio.workspace, 1)
     were = [verdicts(studio.workspace)[image]]
     for verdict, reason in (("accepted", ""), ("rejected", "blurred"), ("rejected", "dark"), ("open", "")):
@@ -189,7 +189,7 @@ def test_one_after_the_other_is_taken_back_and_done_again(studio: Studio) -> Non
 
 
 def test_what_is_sent_again_with_its_key_is_done_once(studio: Studio) -> None:
-    """As by a page to which the first reply was lost."""
+    """A page that lost the first reply sends again."""
     workspace = studio.workspace
     one, other = birds(workspace, 2)
     sent: list[tuple[str, dict[str, Any]]] = [

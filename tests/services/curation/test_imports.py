@@ -674,7 +674,7 @@ def test_an_upload_can_be_stopped_and_only_one_goes_on(
 def test_an_import_that_dies_for_want_of_memory_is_told_and_finished_by_the_next(
     workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As Linux ends it: at once, and before the studio. A process that is killed stands for that."""
+    """Linux ends it at once, and before the studio. A process that is killed simulates that."""
     service, held = ImportService(workspace), hold_imports(monkeypatch)
     monkeypatch.setattr(import_source, "AT_ONCE", 2)
     archive = shutil.make_archive(str(tmp_path / "upload"), "zip", birds(tmp_path / "birds", 10))

@@ -210,7 +210,7 @@ def test_umap_refuses_too_few_images(mapped: tuple[Studio, dict[str, list[int]]]
 def test_umap_is_made_in_the_background_kept_and_stopped(
     mapped: tuple[Studio, dict[str, list[int]]], compiled: bool
 ) -> None:
-    """Of few images, most of its time UMAP is compiled: it runs as it is written too."""
+    """For few images UMAP spends most of its time compiling, so it also runs uncompiled."""
     assert (os.environ["NUMBA_DISABLE_JIT"] == "0") == compiled
     studio, entries = mapped
     studio.commands.send("make-map", {})

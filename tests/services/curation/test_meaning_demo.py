@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.demo, pytest.mark.slow]
 MARGIN = 0.03
 """Half of what was measured."""
 SCENES = 72
-"""Of objects, each with a source of its own."""
+"""Scenes of objects, each with a source of its own."""
 
 
 def drawn(scene: Scene) -> Image.Image:
@@ -141,7 +141,7 @@ def test_copies_are_near_duplicates_and_other_scenes_are_not(studio: tuple[Studi
 def test_images_of_one_source_are_not_near_duplicates_for_their_geometry(
     studio: tuple[Studio, dict[int, Scene]],
 ) -> None:
-    """What differs is what was asked for: another weather, another time of day."""
+    """The difference is the requested one: another weather, another time of day."""
     made, _ = studio
     scene = random_scene(77, "road").with_look(weather="sunny", time="day")
     looks = [scene, *(scene.with_look(weather=one) for one in WEATHERS[1:]), scene.with_look(time="night")]

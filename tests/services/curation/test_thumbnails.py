@@ -169,7 +169,7 @@ def test_an_image_is_saved_whatever_becomes_of_its_thumbnail(workspace: Workspac
 
 @pytest.mark.parametrize("left", [0, 11, 0.5, -1])
 def test_one_that_was_cut_short_is_made_again(workspace: Workspace, left: float) -> None:
-    """As a power failure leaves it: nothing was waited for."""
+    """A thumbnail as a power failure leaves it: written in part."""
     (sha,) = filled(workspace, 1, size=(512, 384))
     file, whole = file_of(workspace, sha), file_of(workspace, sha).read_bytes()
     file.write_bytes(whole[: int(len(whole) * left) if left == 0.5 else int(left)])

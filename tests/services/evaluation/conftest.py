@@ -1,5 +1,5 @@
-"""What the tests of evaluations share: an empty workspace, and the services on that of a test. A file whose tests need
-scenes in it has a fixture `workspace` of its own.
+"""Fixtures of the evaluation tests: an empty workspace, and the services on the workspace of a test. A file whose tests
+need scenes in it has a fixture `workspace` of its own.
 """
 
 from __future__ import annotations

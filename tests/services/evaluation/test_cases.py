@@ -1,4 +1,4 @@
-"""What an evaluation counts: originals, test cases and reconstructions of a subject as columns, and what is refused."""
+"""Columns of an evaluation: originals, test cases and reconstructions of a subject, and refusals."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ SECONDS = 60
 
 
 def runs_of(studio: Studio, number: int, first: int = 0) -> list[str]:
-    """So many runs with test cases that were drawn in three steps, of settings that are others by now."""
+    """Create `number` runs with test cases drawn in three steps, by settings that have changed since."""
     runs = []
     for place in range(first, first + number):
         run = studio.runs.from_upload(encoded(picture(place)), f"{place}.png")
@@ -49,7 +49,7 @@ def runs_of(studio: Studio, number: int, first: int = 0) -> list[str]:
 
 
 def drawn_again(studio: Studio, run: str) -> list[Lineage]:
-    """How the reconstructions of a run came about."""
+    """Return the lineages of a run's reconstructions."""
     cases = studio.workspace.runs.get(run).test_cases
     return [case.lineage for case in cases if case.lineage.recipe == RECONSTRUCTION.name]
 

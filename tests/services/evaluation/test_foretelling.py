@@ -1,4 +1,4 @@
-"""Which captions to draw first, before any image of them is made: what has failed in the past comes first."""
+"""Order of captions before any of their images is made: edits that failed in the past come first."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, made_once: MadeOnce) -> Pat
 
 @pytest.fixture(scope="module")
 def service(folder: Path) -> Iterator[EvaluationService]:
-    """Whose models have read everything."""
+    """A service whose models have read all images."""
     with Workspace(folder) as workspace:
         made = service_of(workspace)
         yield made

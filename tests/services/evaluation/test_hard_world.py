@@ -63,7 +63,9 @@ def service(folder: Path) -> Iterator[EvaluationService]:
 
 
 def wrong_of_sources(found: EvaluationResult) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each source whether its original is wrong, the share of its wrong test cases, and their number; by hand."""
+    """Return for each source whether its original is wrong, the share of its wrong test cases, and their number; by
+    hand.
+    """
     source = found.cases.generated.source
     assert not (found.right == UNKNOWN).any() and found.compared.all()
     shares = [np.mean(found.right[source == one] == WRONG) for one in range(len(found.before))]

@@ -1,6 +1,4 @@
-"""In which order to look at test cases: planted faults of the demo's classifier come first, and what is not known is
-said.
-"""
+"""Order of review of test cases: planted faults of the demo's classifier come first, and unknown cases are reported."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, made_once: MadeOnce) -> Pat
 
 @pytest.fixture(scope="module")
 def service(folder: Path) -> Iterator[EvaluationService]:
-    """Whose models have read everything. Tests save nothing."""
+    """A service whose models have read all images. Tests save nothing."""
     with Workspace(folder) as workspace:
         made = service_of(workspace)
         yield made

@@ -1,4 +1,4 @@
-"""What a segmenter loses: protected classes of several names in the masks, and the cells whose images are opened."""
+"""Losses of a segmenter: protected classes of several names in the masks, and the cells whose images are opened."""
 
 from __future__ import annotations
 

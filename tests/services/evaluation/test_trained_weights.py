@@ -1,5 +1,5 @@
-"""What was trained can be taken away as a model under test, is listed with what it takes, and goes once it is old:
-never what is being trained, what the latest retraining is made of, or what came of it.
+"""Trained weights can be downloaded as a model under test, are listed with their size, and are removed once old. A
+running training, and the parts and results of the latest retraining, are never removed.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def test_weights_that_are_damaged_are_told(workspace: Workspace, retrainings: Re
 
 
 def aged(folder: Path) -> None:
-    """As if it was used an hour ago."""
+    """Make it look as if it was last used an hour ago."""
     before = (datetime.now(UTC) - timedelta(hours=1)).timestamp()
     os.utime(folder / MARK, (before, before))
 

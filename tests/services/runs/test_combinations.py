@@ -1,4 +1,4 @@
-"""Which keywords and alternatives become captions: the ways to choose them, one by one, and what is kept of it."""
+"""Choice of keywords and alternatives for captions: each way to choose, and the stored results."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ class Bench:
         return self.workspace.runs.get(self.run_id)
 
     def compare(self, settings: Settings = NAMED) -> ModelComparison:
-        """When nothing is waiting any more."""
+        """Compare once no prediction is waiting any more."""
         until(lambda: not self.predictions.compare(self.run(), settings).waiting)
         return self.predictions.compare(self.run(), settings)
 
@@ -216,7 +216,7 @@ def test_figures_are_measured_against_the_mask_where_there_is_one(tmp_path: Path
 
 
 def test_a_profile_with_a_segmenter_of_its_own_tells_a_bad_image_from_a_failing_model(tmp_path: Path) -> None:
-    """What the model under test gets wrong blames no image: another model says what is gone, and of which class."""
+    """An error of the model under test blames no image: another model names the missing thing and its class."""
     bench = Bench(tmp_path / "workspace", "segmentation", checked=True)
     mask = np.zeros((16, 16), np.uint8)
     mask[:, :8], mask[:, 8:] = 7, 9
@@ -334,7 +334,7 @@ def test_a_file_that_was_changed_is_another_model(tmp_path: Path) -> None:
 
 
 NO_PATHS = ("~nobody-such/x.pt", "~models/net.pt", "a\0b.pt", f"/{'x' * 300}.pt")
-"""What cannot be a file on any machine where the tests run."""
+"""Paths that are a file on no machine where the tests run."""
 
 
 @pytest.mark.parametrize("path", NO_PATHS)

@@ -120,7 +120,7 @@ def test_the_check_of_the_mask_travels_and_is_not_doubled(studio: Studio, elsewh
 
 
 def read_all(studio: Studio, run_id: str) -> ModelComparison:
-    """What a segmenter that sees road on the left says of the run."""
+    """Return the comparison by a segmenter that sees road on the left."""
     studio.predictions.load = lambda wanted: Bright("segmentation", wanted.title)
 
     def compared() -> ModelComparison:

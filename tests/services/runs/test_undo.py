@@ -34,7 +34,7 @@ def send(studio: Studio, run_id: str, name: str, **fields: Any) -> Any:
 
 
 def facts(studio: Studio, run_id: str) -> dict[str, Any]:
-    """All that a person may change about a run."""
+    """Return everything about a run that a person may change."""
     run: Run = studio.workspace.runs.get(run_id)
     reviews = [case.review and (case.review.verdict, case.review.reason) for case in run.test_cases]
     values = {name: to_plain(held.value.value) for name, held in run.values.items()}

@@ -1,4 +1,4 @@
-"""Who wrote what, prompts of a run, merged captions, another caption: parts of the text stages."""
+"""Authors of values, prompts of a run, merged captions, another caption: parts of the text stages."""
 
 from __future__ import annotations
 

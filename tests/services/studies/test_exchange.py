@@ -1,4 +1,4 @@
-"""What goes out of a study and comes back: votes as crowd-kit and scripts for Mechanical Turk read them, items, zip."""
+"""Exports and imports of a study: votes as crowd-kit and scripts for Mechanical Turk read them, items, zip."""
 
 from __future__ import annotations
 

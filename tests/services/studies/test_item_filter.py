@@ -1,4 +1,4 @@
-"""How items are drawn, made into control and quiz items, and what stands in the way of a start. No page, no server."""
+"""Drawing of items, their use as control and quiz items, and obstacles to a start. No page, no server."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def read(workspace: Workspace) -> tuple[Candidate, ...]:
 
 
 def free(workspace: Workspace, pool: Pool) -> tuple[Candidate, ...]:
-    """All that a pool can draw, oldest first."""
+    """Return all candidates that a pool can draw, oldest first."""
     catalogue = workspace.catalogue
     return workspace.test_cases.candidates(catalogue.test_cases(catalogue.ids(pool.selection)))
 

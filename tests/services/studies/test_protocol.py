@@ -63,7 +63,7 @@ FIRST_SEED = 2_000_000
 
 @dataclass(frozen=True)
 class Size:
-    """How large a study, and of what."""
+    """Size and kinds of a study."""
 
     at_random: int
     misclassified: int
@@ -71,7 +71,7 @@ class Size:
     scenes: int
     """Source images."""
     wrong: int
-    """How many of all test cases show a wrong thing."""
+    """Number of test cases that show a wrong thing."""
     careful: int
     """Workers who look. With them are two who have it the wrong way round, and one who does not look; and one with a
     bad record and one without any, who are not let in. Five have to stay for five votes an image: that one who looks
@@ -79,11 +79,11 @@ class Size:
     min_seen: int
     """Control items that a worker has to have seen before they count."""
     share: float
-    """Of what a worker is shown, control items."""
+    """Share of control items among the items that a worker sees."""
     finished: int
     """Assignments that a record has to have."""
     near: float
-    """How far the share of valid images that is found may be from the true one."""
+    """Maximum distance of the measured share of valid images from the true one."""
 
     @property
     def items(self) -> int:
@@ -98,12 +98,12 @@ class Size:
 
     @property
     def crew(self) -> list[str]:
-        """As `study simulate` takes it, one code after the other."""
+        """Crew as `study simulate` takes it, one code after the other."""
         return [f"{self.careful}:accuracy=0.95", "2:accuracy=0.15", "1:lazy=0.95", "2"]
 
     @property
     def excluded(self) -> slice:
-        """Who of the crew has it the wrong way round."""
+        """Members of the crew who give the opposite answer."""
         return slice(self.careful, self.careful + 2)
 
     @property
@@ -121,7 +121,7 @@ FULL = Size(
 
 @dataclass(frozen=True)
 class World:
-    """What is in the workspace, and what its images show."""
+    """The workspace, and the truth about its images."""
 
     size: Size
     workspace: Path
@@ -238,7 +238,7 @@ def test_the_papers_protocol(world: World, tmp_path: Path) -> None:
         study_id = studies.create("The paper's protocol", rules)
 
         def lead(name: str, **data: object) -> None:
-            """What the set-up page sends."""
+            """Send a request of the set-up page."""
             place = f"{url}study/api/{study_id}/{name}"
             reply = httpx.post(place, json=data, headers={"x-studio": "1"}, timeout=120)
             assert reply.status_code == 200, reply.text

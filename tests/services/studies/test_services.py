@@ -23,7 +23,7 @@ from tests.support.workspaces import workspace_in
 
 @dataclass
 class Lead:
-    """What a script has of the studies."""
+    """The services of studies that a script can use."""
 
     workspace: Workspace
     analyses: Analyses
@@ -52,7 +52,7 @@ def lead(tmp_path: Path) -> Iterator[Lead]:
 
 @pytest.fixture(scope="module")
 def refusing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lead]:
-    """For what is refused before anything is looked at."""
+    """Services for requests that are refused at once."""
     with leading(tmp_path_factory.mktemp("refusing") / "workspace") as made:
         yield made
 

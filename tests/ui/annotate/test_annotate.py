@@ -823,7 +823,7 @@ def test_nobody_judges_more_images_than_the_rules_let_one_person(studio: Studio,
 def test_an_image_of_before_does_not_come_on_top_of_as_many_as_one_person_judges(
     studio: Studio, one: Annotator
 ) -> None:
-    """It was given back and got its votes of others; one of those was excluded when this worker had judged enough."""
+    """The image was given back and got others' votes. One of those was excluded when this worker had judged enough."""
     studies = studio.workspace.studies
     study_id, link = running(studio.workspace, 3, replace(BIRD_RULES, most_items=2))
     before = one.join(link).next()

@@ -1,7 +1,7 @@
-"""What somebody may try who was invited to judge images, or was not: refused, written down, and nothing learnt.
+"""Attacks by somebody invited to judge images, or not: refused, logged, and nothing disclosed.
 
 Against the real application behind the real server, with a password as beyond this machine. `attack_list.py` has the
-cases, a line each.
+cases, one per line.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SECRETS = (
     "sqlite",
     "misclassified",
 )
-"""Nothing that an annotator gets says any of these: origins, other studies, which item is known, the inside."""
+"""Words that no reply to an annotator contains: origins, other studies, which item is known, the inside."""
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_what_is_anothers_looks_like_what_there_is_not(world: World, name: str) 
 
 
 def test_behind_a_proxy_with_https_all_works_and_cookies_are_for_https_only(world: World) -> None:
-    """As docs/serving.md has a proxy send it."""
+    """Requests as a proxy of docs/serving.md sends them."""
     proxied = {"host": "study.example.org", "origin": "https://study.example.org", "x_forwarded_proto": "https"}
     form = f"password={PASSWORD}".encode()
     lead = world.ask("POST", "/sign-in", form, "", **{**proxied, "content_type": FORM})

@@ -1,4 +1,4 @@
-"""What the gallery asks of the server: bad input gets a sentence, another site gets nothing, and a view can be held."""
+"""Requests of the gallery: bad input gets a sentence, another site gets nothing, and a view can be held."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def send(client: TestClient, data: bytes, **asked: str) -> Any:
 
 
 def imported(studio: Studio, client: TestClient, data: bytes, **asked: str) -> str:
-    """What the page says of it at the end."""
+    """Return the page's report at the end of an import."""
     reply = send(client, data, **asked)
     assert reply.status_code == 200, reply.text
     until(lambda: not client.get("/curate/api/import").json()["active"])

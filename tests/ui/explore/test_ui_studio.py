@@ -1,4 +1,4 @@
-"""What a person does on the explore page, without a browser: actions in, saved values and shown markup out."""
+"""A person's actions on the explore page, without a browser: actions in, saved values and shown markup out."""
 
 from __future__ import annotations
 
@@ -506,7 +506,7 @@ def test_the_order_of_tries_gives_every_try_another_seed(studio: Studio) -> None
 def test_what_is_measured_while_a_reply_is_drawn_is_asked_for_soon(
     studio: Studio, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """How similar an alternative is that a person wrote: measured after the values of the reply were read."""
+    """The similarity of an alternative written by a person is measured after the values of the reply were read."""
     run_id = new_run(studio)
     do(studio, run_id, "run-all")
     draw = ui.explore.page.render
@@ -525,7 +525,7 @@ def test_what_is_measured_while_a_reply_is_drawn_is_asked_for_soon(
 
 
 def test_a_page_is_told_that_nothing_is_new_and_what_is(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its own doing, another page's, a script's, the worker thread's, or another process's."""
+    """News by the page itself, another page, a script, the worker thread, or another process."""
     run_id, drawn = new_run(studio), list[PageValues]()
     draw, explorer = ui.explore.page.render, explorer_of(studio)
 

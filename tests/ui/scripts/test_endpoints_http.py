@@ -31,7 +31,7 @@ def url(served: tuple[str, Studio]) -> str:
 
 
 def streamed(url: str, name: str, event: str) -> list[tuple[str, Any]]:
-    """What the stream of a call says: the names of its events and their data."""
+    """Return the stream of a call: the names of its events and their data."""
     reply = httpx.get(f"{url}gradio_api/call/{name}/{event}", timeout=60).text
     pieces = [piece.partition("\n") for piece in reply.strip().split("\n\n")]
     return [(first.removeprefix("event: "), json.loads(rest.removeprefix("data: "))) for first, _, rest in pieces]

@@ -1,4 +1,4 @@
-"""Who may what with a password: every endpoint for every role, by every method and every way into Gradio."""
+"""Permissions with a password: every endpoint for every role, by every method and every way into Gradio."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OUTSIDE = ("nobody", "a wrong token", "a withdrawn token", "an ended token", "an
 """To whom nothing here is open."""
 INSIDE = ("reading", "full", "lead")
 METHODS = ("GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS", "BREW")
-"""None of them calls anything."""
+"""Methods that call no endpoint."""
 
 
 @pytest.fixture(scope="module")
@@ -59,14 +59,14 @@ def tokens(locked: tuple[str, Studio]) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def roles(locked: tuple[str, Studio], tokens: dict[str, str]) -> Mapping[str, Mapping[str, str]]:
-    """What each of them sends with every request."""
+    """Headers that each role sends with every request."""
     over = {f"{how} token": shown(tokens[name]) for how, name in (("a withdrawn", "withdrawn"), ("an ended", "ended"))}
     return callers(locked[1], tokens["full"], tokens["reading"]) | over
 
 
 @dataclass
 class Reply:
-    """What came back."""
+    """A response."""
 
     status: int
     body: bytes
@@ -347,7 +347,7 @@ def test_every_other_place_for_every_role(
 def test_the_functions_of_the_page_are_for_the_lead(
     locked: tuple[str, Studio], asking: Mapping[str, Asking], roles: Mapping[str, Mapping[str, str]]
 ) -> None:
-    """Which take no file but an upload."""
+    """The functions take no file but an upload."""
     url, studio = locked
     components = httpx.get(f"{url}config", headers=roles["lead"]).json()["components"]
     functions = {each["id"]: each["props"]["server_fns"] for each in components if each["props"].get("server_fns")}

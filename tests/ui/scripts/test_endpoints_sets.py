@@ -63,13 +63,13 @@ def archive(numbers: list[int], label: str = "owl") -> bytes:
 
 
 def brought(url: str, data: bytes, name: str = "owls.zip", **fields: Any) -> Any:
-    """What the endpoint answers to an archive."""
+    """Return the endpoint's answer to an archive."""
     file = {"path": sent(url, data, name), "orig_name": name, **FILE}
     return answer(url, "import_images", file=file, **fields)
 
 
 def ended(studio: Studio) -> str:
-    """How the latest import ended."""
+    """Return the final state of the latest import."""
     until(lambda: (state := studio.imports.state()) is not None and state.state != "running")
     state = studio.imports.state()
     assert state is not None

@@ -1,4 +1,4 @@
-"""What goes wrong while scripts are at work: bad values, large files, many at once, and callers that go away."""
+"""Trouble while scripts are at work: bad values, large files, many at once, and callers that go away."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ NASTY: tuple[Any, ...] = (
     {"path": "/etc/passwd", "meta": {"_type": "gradio.FileData"}},
     {"path": "http://127.0.0.1:1/x", "url": "http://127.0.0.1:1/x", "meta": {"_type": "gradio.FileData"}},
 )
-"""What is tried as the value of every field."""
+"""Values that are tried for every field."""
 WATCHING: WeakSet[AsyncGenerator[Any, None]] = WeakSet()
 """Generators that watch jobs for scripts, and that nobody has let go of yet."""
 
@@ -281,7 +281,7 @@ def test_a_token_watches_so_many_jobs_and_no_more(served: tuple[str, Studio]) ->
 def test_files_that_were_sent_or_fetched_are_removed(
     served: tuple[str, Studio], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those that are used, never used, or broken off, and what is given to be fetched; with their folders."""
+    """Files that are used, never used, or broken off, and files for download; with their folders."""
     url, studio = served
     folder = ui.scripts.uploads.uploaded(sent(url, picture(), "never used.png")).parent.parent
     run = answer(url, "upload_picture", {"path": sent(url, picture(), "used.png"), **FILE})["run"]

@@ -78,7 +78,7 @@ async def agent(url: str, headers: dict[str, str] | None = None) -> AsyncIterato
 
 
 def asked(url: str, work: Work, headers: dict[str, str] | None = None) -> Any:
-    """What comes of the work with a session of its own."""
+    """Return the result of the work with a session of its own."""
 
     async def whole() -> Any:
         async with agent(url, headers) as session:

@@ -41,7 +41,7 @@ gradio_client.Client = functools.partial(gradio_client.Client, httpx_kwargs={"ti
 
 
 def said(name: str, url: str, folder: Path, typed: str = "", replaced: Mapping[str, str] = MappingProxyType({})) -> str:
-    """What the script prints that stands under this heading."""
+    """Return the output of the script under this heading."""
     script = SCRIPTS[name]
     for old, new in {ADDRESS: url.rstrip("/"), **replaced}.items():
         assert old in script
@@ -88,7 +88,7 @@ def served(sets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ser
 
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """The same with a password."""
+    """A studio like `served`, with a password."""
     with serving_here(tmp_path_factory.mktemp("locked") / "workspace", ScriptedModels(), "a long password") as there:
         yield there
 

@@ -1,4 +1,4 @@
-"""Who gets in with a password and who does not, on the real sessions and log of a workspace."""
+"""Access with a password, on the real sessions and log of a workspace."""
 
 from __future__ import annotations
 

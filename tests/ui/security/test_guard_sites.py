@@ -1,4 +1,4 @@
-"""Who gets in without a password, what other sites can do, and what is written down of it."""
+"""Access without a password, requests from other sites, and the log of them."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class Lead:
         return self.post(f"{study}/{name}", data, status) if status == 200 else told
 
     def fetch(self, path: str, status: int = 200, **query: object) -> dict[str, Any]:
-        """What the page fetches again."""
+        """Return the data that the page fetches again."""
         reply = self.client.get(f"/study/api/{path}", params={name: str(value) for name, value in query.items()})
         assert reply.status_code == status, reply.text
         return dict(reply.json())
@@ -310,7 +310,7 @@ def test_another_window_does_not_overwrite_what_was_saved(lead: Lead) -> None:
 
 @pytest.mark.parametrize("order", [(1, 2), (2, 1), (1, 2, 2), (2, 1, 2)])
 def test_a_page_does_not_stand_in_its_own_way(lead: Lead, order: tuple[int, ...]) -> None:
-    """What is sent as a page is left says the state before the save that is still under way."""
+    """The request sent on leaving a page names the state before the save that is still under way."""
     study = lead.create()
     based = form_state(lead.studies.get(study))
     for number in order:
