@@ -36,7 +36,8 @@ def control_image(
     mask: NamedMask | None = None,
 ) -> Image.Image:
     """Return the control image of an RGB image, in RGB and the same size. `detector` gives the model that draws a kind,
-    `mask` is the source's. Raises UserError if the kind needs one that is None."""
+    `mask` is the source's. Raises UserError if the kind needs one that is None.
+    """
     if settings.kind == "canny":
         return condition(image, settings)
     if settings.kind == "segmentation":

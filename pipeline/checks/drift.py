@@ -184,7 +184,8 @@ class _Places:
 
 def _directions(picture: Image.Image) -> NDArray[np.complex64]:
     """Return the direction of steepest change at each pixel, at twice its angle, so that light on dark equals dark on
-    light. Its length is 0 in flat areas and near 1 at outlines, independent of contrast."""
+    light. Its length is 0 in flat areas and near 1 at outlines, independent of contrast.
+    """
     import cv2
 
     from pipeline.checks.images import gradients

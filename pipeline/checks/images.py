@@ -151,7 +151,8 @@ def _labelled(caption: str, label: str, name: str) -> str:
 
 def without_edits(source_caption: str, counterfactual: CounterfactualCaption) -> tuple[str, ...]:
     """Return texts of the image without an edit: the source's caption and, if there are several edits, the new caption
-    with each of them undone."""
+    with each of them undone.
+    """
     texts = [source_caption] if source_caption.strip() else []
     if len(counterfactual.edits) > 1:
         for edit in counterfactual.edits:
@@ -259,7 +260,8 @@ def forms_kept(
 
 def gradients(pixels: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return the gradients of an RGB image, (height, width, 3), to the right and downwards in grey values a pixel. Each
-    pixel takes those of its steepest colour channel."""
+    pixel takes those of its steepest colour channel.
+    """
     import cv2
 
     smooth = cv2.GaussianBlur(pixels.astype(np.float32), (0, 0), 0.7)

@@ -114,7 +114,8 @@ class ControlNetDescription(MethodDescription):
         self, prompts: PromptSet, counterfactual: CounterfactualCaption, task: Task, held: InMask = NO_MASK
     ) -> str:
         """Return the prompt: the caption, and the label or the protected classes. `$shown` has only those that the
-        picture holds, since a diffusion model draws what it is given; `$kept` has all of them. See `shown_classes`."""
+        picture holds, since a diffusion model draws what it is given; `$kept` has all of them. See `shown_classes`.
+        """
         shown = shown_classes(counterfactual.text, task, held)
         template = prompts["diffusion"] if shown else prompts["diffusion"].without("shown")
         return template.evaluate(caption=counterfactual.text, kept=", ".join(task.kept()), shown=", ".join(shown))
@@ -327,7 +328,8 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
 
     def _negative_prompt(self, prepared: ControlNetPrepared) -> str:
         """Return the settings' negative prompt, else the caption of an inverted source: guidance then strengthens what
-        differs from it, and leaves the rest as it was inverted (negative-prompt inversion)."""
+        differs from it, and leaves the rest as it was inverted (negative-prompt inversion).
+        """
         drawing = prepared.settings.generation
         if drawing.guidance <= 1:
             return ""

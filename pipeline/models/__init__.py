@@ -135,7 +135,8 @@ class Models:
 
     def release(self, role: str) -> None:
         """Free the memory of a model, such as "captioner"; a ControlNet goes with the generator. The next request loads
-        it again. A thread that uses it finishes first. Raises KeyError for an unknown role."""
+        it again. A thread that uses it finishes first. Raises KeyError for an unknown role.
+        """
         if self._held[role].release():
             give_back_memory()
 

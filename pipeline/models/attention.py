@@ -108,7 +108,8 @@ class AttentionControl:
     def on(self, network: Any, latents: torch.Tensor) -> Iterator[None]:
         """Control the network's attention within the context, for latents of this size. Compiled blocks run uncompiled,
         as they would have to be compiled again for its processors. Restores the previous processors, also after an
-        error."""
+        error.
+        """
         self._size = (latents.shape[-2], latents.shape[-1])
         self._small = max(SMALL, math.prod(self._sides(len(network.down_blocks) - 1)))
         for name in ("_moved", "_own", "_gone", "_new", "_region"):

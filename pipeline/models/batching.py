@@ -25,7 +25,8 @@ class AtOnce:
 
     def each(self, wanted: Sequence[W], work: Callable[[Sequence[W], int], Sequence[R]]) -> list[R]:
         """Return the results of `work`, which gets one part at a time and the index of its first request. A part that
-        does not fit in memory is halved until it does. Raises the error if a single request does not fit."""
+        does not fit in memory is halved until it does. Raises the error if a single request does not fit.
+        """
         done: list[R] = []
         while len(done) < len(wanted):
             part = wanted[len(done) : len(done) + self.most]
@@ -47,7 +48,8 @@ def next_batch(
     todo: Sequence[tuple[int, DrawRequest]], size: int, as_asked: bool, length: Callable[[DrawRequest], int]
 ) -> tuple[list[tuple[int, DrawRequest]], list[int]]:
     """Return the requests to draw next and their places: all that fit and have prompts as long as the first one's. A
-    batch of the requested size has them at their requested places."""
+    batch of the requested size has them at their requested places.
+    """
     like_first = [pair for pair in todo if length(pair[1]) == length(todo[0][1])]
     if as_asked:
         taken = {one.place: (at, one) for at, one in reversed(like_first) if one.place < size}

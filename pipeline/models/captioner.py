@@ -185,7 +185,8 @@ class Blip2(SamplingModel):
         top_p: float | None = None,
     ) -> list[list[str]]:
         """Return `several` answers to each picture and prompt, each drawn by its seed. With `top_p`, words are sampled
-        from that share of the likeliest, else from those not far behind the likeliest."""
+        from that share of the likeliest, else from those not far behind the likeliest.
+        """
         encoded = self.encode(pictures, prompts)
         drawn = {"num_return_sequences": several} if several > 1 else {}
         if len(pictures) == 1:

@@ -60,7 +60,8 @@ class ChatVisionModel(CaptioningModel):
         self, requests: Sequence[CaptionRequest], settings: CaptionSettings
     ) -> list[tuple[str, str] | UserError]:
         """See `BatchCaptioner.caption_many`. Requests run one by one if beams are sampled, as beams share their draws,
-        or if the processor refuses a picture."""
+        or if the processor refuses a picture.
+        """
         config = self._model.generation_config
 
         def one_by_one(part: Sequence[CaptionRequest]) -> list[tuple[str, str] | UserError]:

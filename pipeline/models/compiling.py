@@ -162,7 +162,8 @@ def _clocked(compiling: Compiling) -> Iterator[None]:
 @contextmanager
 def _sizes_apart() -> Iterator[None]:
     """Keep torch from treating sizes that happen to be equal as one, such as a batch of 64 and 64 places of an image.
-    Another picture would then be compiled again."""
+    Another picture would then be compiled again.
+    """
     import torch._dynamo.config
     import torch.fx.experimental._config
 

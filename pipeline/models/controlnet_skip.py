@@ -1,6 +1,7 @@
 """Saves needless work of a ControlNet. The stock pipelines run it at every step, even if its output is multiplied by
 zero, and encode the same control image each time. The result is the same to the bit. Also keeps the images of a batch
-independent where a ControlNet does not."""
+independent where a ControlNet does not.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Device and precision of a generator, and whether all of it stays on the GPU: decided by free memory and the size of
-the weights, with the reason in words. `place` is pure."""
+the weights, with the reason in words. `place` is pure.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +97,8 @@ def this_gpu() -> Gpu | None:
 
 def parameters(folder: Path, variant: str = "") -> dict[str, int]:
     """Count the parameters in the safetensors files of a folder, by subfolder; a pipeline has one for each of its
-    parts. A model may also be a single file. Reads only headers."""
+    parts. A model may also be a single file. Reads only headers.
+    """
     if folder.is_file():
         return {".": _count(folder)}
     found: dict[str, int] = {}

@@ -186,7 +186,8 @@ class DrawingPipeline(ABC, Generic[M, D]):
 
     def batch(self, size: tuple[int, int], watched: bool = True) -> int:
         """Return the batch size: the profile's, else one that suits the device. A CPU draws one image at a time, so
-        that each is shown when done. Images too small to keep its cores busy are batched if nobody watches."""
+        that each is shown when done. Images too small to keep its cores busy are batched if nobody watches.
+        """
         alone = self._device == "cpu" and (watched or size[0] * size[1] > SMALL)
         wanted = self._section.batch or (1 if alone else AT_ONCE)
         return min(wanted, self._room.get(size, wanted))

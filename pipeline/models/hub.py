@@ -132,7 +132,8 @@ def part_of(file: Path) -> Path:
 
 def listing(role: str, weights: Weights) -> HubListing:
     """Return the hub's files of these weights. Raises CannotLoad, before anything is fetched, if the hub cannot be
-    reached or would refuse them."""
+    reached or would refuse them.
+    """
     from huggingface_hub import HfApi, constants
     from huggingface_hub.hf_api import RepoFile
     from huggingface_hub.utils import filter_repo_objects
@@ -182,7 +183,8 @@ def snapshot_of(found: HubListing) -> Path:
 
 def require_room(needed: int, free: int | None = None, folder: Path | None = None, variable: str = "HF_HOME") -> None:
     """Raise CannotLoad if `needed` bytes do not fit on the disk of the hub's cache, or of another `folder`, which the
-    environment's `variable` sets. `free` replaces the measured free bytes."""
+    environment's `variable` sets. `free` replaces the measured free bytes.
+    """
     place = cache_folder() if folder is None else folder
     there = free_on_disk(place) if free is None else free
     if needed and needed + SPARE > there:

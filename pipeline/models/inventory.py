@@ -110,7 +110,8 @@ def listed(
 ) -> ListedProfile:
     """List a profile's models and what is on this machine. Does not ask the hub. `called` is the name by which the
     profile was requested, if different; `under_test` has the models under test, or the error of each that cannot be
-    had."""
+    had.
+    """
     models, on_disk = [], {}
     for role, weights in {**sections(profile), **(under_test or {})}.items():
         if isinstance(weights, UserError):

@@ -79,7 +79,8 @@ class GgufModel:
 
     def score(self, text: str) -> float:
         """See `ScoringLanguageModel.score`. Reads the text token by token, as the library gives probabilities only
-        after the last token read."""
+        after the last token read.
+        """
         with self._lock:
             tokens, llm, total = self._tokenize(text)[: self._section.context_length], self._llm, 0.0
             read = llm.prepare_inputs_for_generation(tokens[:1], reset=True)

@@ -192,7 +192,8 @@ class ChatLanguageModel:
 
     def _think(self, rows: Sequence[_Row], settings: LanguageSettings) -> None:
         """Write the model's thoughts before its replies, each within the profile's limit and closed, and append them to
-        the input."""
+        the input.
+        """
         for row in rows:
             row.stops = (THOUGHT_OVER,)
         self._write(rows, self._section.thinking, settings, lambda _over: None)

@@ -73,7 +73,8 @@ def this_machine() -> Machine:
 
 def memory_in_use(anew: bool = False) -> tuple[int, int]:
     """Return the bytes of memory of this process and its children, such as a language model, and the peak on the GPU
-    since the last call with `anew`."""
+    since the last call with `anew`.
+    """
     import psutil
     import torch
 

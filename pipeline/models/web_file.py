@@ -1,5 +1,6 @@
 """One file that a library fetches from a URL, such as torchvision's weights, put where that library looks for it. As
-with the hub's files, progress is reported, downloads resume, and a file is kept only if its hash is right."""
+with the hub's files, progress is reported, downloads resume, and a file is kept only if its hash is right.
+"""
 
 from __future__ import annotations
 

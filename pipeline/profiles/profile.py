@@ -161,7 +161,8 @@ class Profile(Data):
     def drawing_licences(self) -> dict[str, str]:
         """Return the licences, in words, by the names of models in lineages: a generator with its LoRAs and a
         ControlNet, or the editor. A model without a licence takes the profile's. If that has none either, it is left
-        out."""
+        out.
+        """
         drawn: dict[str, tuple[Weights, ...]] = {
             self.generator.name_on(kind): (self.generator, *self.generator.loras, net)
             for kind, net in self.generator.by_kind().items()

@@ -133,7 +133,8 @@ def read_run_in(data: bytes) -> EmbeddedRun | None:
 
 def require_run_in(data: bytes) -> EmbeddedRun:
     """Return the run in a file's bytes. Raises UserError for errors of `read_run_in` and data that is not an image, and
-    NoRun for an image without a run."""
+    NoRun for an image without a run.
+    """
     held = read_run_in(data)
     if held is None:
         opened(data)
@@ -227,7 +228,8 @@ def _decoded(data: bytes) -> Image.Image:
 
 def read_run(plain: Mapping[str, Any]) -> RunRecord:
     """Read a run from plain data. Raises KeyError, TypeError or ValueError (pydantic's too) if it is not a run, and
-    UnknownRecipe."""
+    UnknownRecipe.
+    """
     values = values_from_plain(plain["values"])
     record: RunRecord = from_plain(RunRecord, {**plain, "values": {}})
     recipe_of(record.recipe)

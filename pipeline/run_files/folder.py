@@ -40,7 +40,8 @@ class FolderStore(MemoryStore):
         saving: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         """`asked` is the run without values and images yet. `saving` delays signals that would end the program while
-        something is saved."""
+        something is saved.
+        """
         held = _open(folder, asked)
         super().__init__(source, held.run.values, named_mask(mask, asked))
         self._saving, self._folder, self._asked, self._picture = saving, folder, asked, mask

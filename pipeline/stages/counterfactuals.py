@@ -221,7 +221,8 @@ def all_combinations(
     caption: Caption, alternatives: Alternatives, settings: CounterfactualSettings
 ) -> Iterator[tuple[Edit, ...]]:
     """Yield every combination of edits: `settings.edits_at_once` different keywords each (all of them for 0, or if
-    there are fewer), with one ticked alternative for each keyword."""
+    there are fewer), with one ticked alternative for each keyword.
+    """
     pools = _pools(caption, alternatives)
     if pools:
         for group in combinations(pools, _at_once(pools, settings)):
@@ -262,7 +263,8 @@ def _spread(
     pools: Sequence[Sequence[Edit]], at_once: int, number: int, rng: random.Random, once: bool = False
 ) -> tuple[tuple[Edit, ...], ...]:
     """Return at most `number` combinations. Keywords, and the alternatives of each, take turns evenly; `rng` decides
-    the order among equals. `once`: no group of keywords is used twice."""
+    the order among equals. `once`: no group of keywords is used twice.
+    """
     keyword_turns = [0] * len(pools)
     edit_turns = {edit: 0 for pool in pools for edit in pool}
     chosen: list[tuple[Edit, ...]] = []
