@@ -1,8 +1,8 @@
-"""Compares recipes on the same drawn sources: `python -m experiments.compare_recipes --results FILE`.
+"""Compare recipes on the same drawn sources: `python -m experiments.compare_recipes --results FILE`.
 
 Each recipe takes every source through its own stages with the demo profile, and draws its own control set. The world
-says what each image should show, judges read what it shows, and the demo's models under test answer for it. The file
-gets a line a source, so that a run that was stopped goes on. `--out FILE` writes the report as Markdown.
+says what each image should show, judges read what it shows, and the demo's models under test predict on it. The file
+gets a line per source, so that a stopped run can resume. `--out FILE` writes the report as Markdown.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class ModelsUnderTest:
 
 
 def source(number: int, first_seed: int = FIRST_SEED) -> tuple[Walk, Scene]:
-    """A thing or a road in turns, on a fair day, as the models under test know them."""
+    """Return a thing or a road in turn, on a fair day, as the models under test know them."""
     scene = fair_scene(first_seed + number, "road" if number % 2 else "object", number // 2)
     pixels, mask = render(scene)
     road = Task("segmentation", protected=PROTECTED_ROAD_CLASSES)
@@ -96,7 +96,7 @@ def source(number: int, first_seed: int = FIRST_SEED) -> tuple[Walk, Scene]:
 
 
 def made(driver: Driver, recipe: str, walk: Walk) -> tuple[list[TestCase], MemoryStore, float]:
-    """The images of a source, and the seconds of one core that they took: text, inversion and drawing."""
+    """Return the images of a source, and the seconds of one core that text, inversion and drawing took."""
     own, begun, store = recipe_of(recipe), processor_seconds(), MemoryStore(walk.image)
     try:
         driver.run(Request(walk.task, own.settings_in(driver.profile), recipe, walk.number), store)
@@ -106,7 +106,7 @@ def made(driver: Driver, recipe: str, walk: Walk) -> tuple[list[TestCase], Memor
 
 
 def measured(driver: Driver, walk: Walk, scene: Scene, judges: Judges, models: ModelsUnderTest) -> dict[str, Any]:
-    """One line of the results."""
+    """Return one line of the results."""
     known = not models.wrong(walk.task, walk.image, walk.mask)
     line: dict[str, Any] = {"number": walk.number, "family": scene.family, "right on the source": known}
     for recipe in RECIPES:
@@ -134,7 +134,7 @@ def measured(driver: Driver, walk: Walk, scene: Scene, judges: Judges, models: M
 
 
 def report(lines: Sequence[Mapping[str, Any]]) -> str:
-    """The figures of both recipes side by side as Markdown, each source with the same weight, with their difference."""
+    """Return the figures of both recipes and their difference as Markdown. Each source has the same weight."""
     first, second = (recipe_of(name).title for name in RECIPES)
     text = [
         f"Sources: {len(lines)}. Intervals are 95 % over sources; differences are between images of one source.",
@@ -194,7 +194,7 @@ def _rows(lines: Sequence[Mapping[str, Any]], kind: str | None, name: str) -> It
 
 
 def _per(lines: Sequence[Mapping[str, Any]], recipe: str, above: str, below: str, times: float) -> str:
-    """A ratio of totals with the interval of a bootstrap over sources (Efron 1979)."""
+    """Return a ratio of totals with the interval of a bootstrap over sources (Efron 1979)."""
 
     def total(line: Mapping[str, Any], name: str) -> float:
         if name == "valid failure":

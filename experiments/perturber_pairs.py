@@ -62,13 +62,13 @@ class Pair(Data):
 
     @property
     def task(self) -> Task:
-        """The task that the caption belongs to."""
+        """Task that the caption belongs to."""
         kind = "classification" if self.label else "segmentation"
         return Task(kind, self.label, self.protected)  # type: ignore[arg-type]
 
     @property
     def reply(self) -> str:
-        """The reply that the perturber should give: the edit first, then the changed caption."""
+        """Correct reply of the perturber: the edit first, then the changed caption."""
         if not self.changed:
             return NO_EDIT
         change = changes(self.caption, self.changed)[0]
@@ -98,7 +98,7 @@ def read_pairs(file: Path) -> tuple[list[Pair], list[str]]:
 
 
 def drawn_pairs(count: int) -> list[Pair]:
-    """Pairs of drawn scenes that are kept for training. Some say that a caption has no such edit."""
+    """Return pairs of drawn scenes for training. Some say that a caption has no such edit."""
     rng, pairs = random.Random(0), list[Pair]()
     while len(pairs) < count:
         example = random_example(rng, "perturbations", rng.randrange(TRAIN_SEEDS, 2 * TRAIN_SEEDS))

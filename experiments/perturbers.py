@@ -34,7 +34,7 @@ from pipeline.stages.reply_schema import as_lines, perturbation_schema
 from study.intervals import wilson
 
 FIRST_SEED = 6_000_000
-"""Below the seeds that training draws from, and beside those that it is scored on."""
+"""First seed, below the seeds that training draws from, and apart from those that it is scored on."""
 COUNT = 100
 GROUPS = {"own": 1.0, "changed": 0.0}
 """Captions, with the share of them that are the world's own."""
@@ -116,7 +116,7 @@ class Perturbers:
         return self._last(LANCE, example, LANCE.settings.model_validate(_merged(self._settings, plain)), seed)
 
     def random_word(self, example: Example, seed: int) -> str:
-        """A random word that says something and is not protected, replaced by how the model would go on there."""
+        """Replace a random unprotected content word with the model's continuation there."""
         rng, text = random.Random(seed), example.caption
         kept = protected_spans(text, example.task)
         spans = [
@@ -163,7 +163,7 @@ def _merged(settings: Settings, plain: Mapping[str, Mapping[str, object]]) -> di
 
 
 def figure(hits: list[bool]) -> str:
-    """A share with its interval (Wilson, 95 %)."""
+    """Return a share with its interval (Wilson, 95 %)."""
     found = wilson(sum(hits), len(hits))
     return f"{found.value:.0%} ({found.low:.0%} to {found.high:.0%})"
 

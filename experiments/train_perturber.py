@@ -69,7 +69,7 @@ class Base:
     pieces: SentencePieceProcessor
 
     def fingerprint(self) -> str:
-        """A hash of all weights at half precision."""
+        """Return a hash of all weights at half precision."""
         found = hashlib.sha256()
         for name, weights in sorted(self.model.state_dict().items()):
             found.update(name.encode() + weights.detach().half().cpu().numpy().tobytes())
@@ -126,7 +126,7 @@ def load_base(file: Path) -> Base:
 
 
 def pieces_of(fields: Mapping[str, Any]) -> SentencePieceProcessor:
-    """The tokenizer of a GGUF file. llama.cpp changes no text before it tokenizes, and neither does this one."""
+    """Return the tokenizer of a GGUF file. Like llama.cpp, it changes no text before it tokenizes."""
     kinds: Any = proto_buffers  # its names are made when it is imported
     proto = kinds.ModelProto()
     columns = (fields[f"tokenizer.ggml.{name}"].contents() for name in ("tokens", "scores", "token_type"))
@@ -157,7 +157,7 @@ def encoder(profile: Profile, base: Base) -> Any:
 
 
 def padded(examples: Sequence[Encoded]) -> dict[str, torch.Tensor]:
-    """One batch of examples, padded on the right."""
+    """Return one batch of examples, padded on the right."""
     longest = max(len(one["input_ids"]) for one in examples)
 
     def rows(name: str, fill: int) -> torch.Tensor:
@@ -328,7 +328,7 @@ def base_file(profile: Profile, given: Path | None) -> Path:
 
 
 def given_pairs(file: Path) -> list[Pair]:
-    """The pairs of a file. Lines that are none are counted and named."""
+    """Return the pairs of a file. Invalid lines are counted and named."""
     pairs, faults = read_pairs(file)
     if faults:
         more = f"\n  and {len(faults) - MOST_NAMED} more" if len(faults) > MOST_NAMED else ""
@@ -339,7 +339,7 @@ def given_pairs(file: Path) -> list[Pair]:
 
 
 def fitting(pairs: Sequence[Pair], encoded: Any, context: int) -> list[Encoded]:
-    """The tokens of all pairs that fit the context. The others are counted."""
+    """Return the tokens of all pairs that fit the context. The others are counted."""
     found = [encoded(pair) for pair in pairs]
     fits = [one for one in found if len(one["input_ids"]) <= context]
     if len(fits) < len(found):

@@ -1,4 +1,4 @@
-"""What all tests share: no network, and a Chromium for those that need one. Other fixtures live beside their tests."""
+"""Fixtures of all tests: no network, and a Chromium for those that need one. Other fixtures are next to their tests."""
 
 from __future__ import annotations
 

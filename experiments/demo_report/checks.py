@@ -48,7 +48,7 @@ class CheckFindings:
         self.checks.append((*checks_of(drawn, clip), *masked))
 
     def rows(self) -> list[Row]:
-        """Whether the checks may be trusted: over all images, as a tester sees them."""
+        """Return rows on the reliability of the checks over all images, as a tester sees them."""
         pairs = list(zip(self.truths, self.checks, strict=True))
         stopped = [not all(check.passed for check in checks) for truth, checks in pairs if truth.broken]
         failed = [any(check.passed is False for check in checks) for truth, checks in pairs if truth.broken]

@@ -50,7 +50,7 @@ FIRST_SEED = 7_000_000
 KINDS = ("weather", "time", "colour", "car", "ground", "trees", "walls", "hills", "water")
 """Slots of the scene. The colour is that of the object, or of a car."""
 VISIBLE = 0.01
-"""Share of the picture that an edit has to change by `CHANGED` grey values in the ideal image, to be asked for."""
+"""Minimum share of the picture that an edit has to change by `CHANGED` grey values in the ideal image."""
 CHANGED = 20
 CEILING, NOISE, EDITED, LEDITS = "ideal through the VAE", "from noise", "edited", "LEDITS++"
 FLOORS = {"shows": 0.92, "whole": 0.95, "good": 0.80}
@@ -166,13 +166,13 @@ class Ways:
         return [finish() for finish in method.make([prepared] * len(wanted), wanted, len(wanted), unheard)]
 
     def through_vae(self, image: np.ndarray) -> np.ndarray:
-        """Return an image as the VAE gives it back."""
+        """Return an image encoded and decoded by the VAE."""
         with self.generator.inverting(edit_settings(self.profile).generation.inversion()) as inverter:
             return np.asarray(inverter.images(inverter.encode(Image.fromarray(image)))[0][0])
 
 
 def unheard(_done: int, _total: int) -> None:
-    """Take no notice of a step."""
+    """Ignore a step."""
 
 
 def measured(

@@ -1,6 +1,6 @@
-"""Asks the generator's UNet alone, without a control image: what a caption names is drawn, what it leaves out is not.
+"""Test the generator's UNet alone, without a control image: it draws what a caption names, and nothing else.
 
-Later recipes stand on both: images from words alone, and scenes to put a subject into.
+Later recipes rely on both: images from words alone, and scenes to put a subject into.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ def lost_and_added(truth: np.ndarray, seen: np.ndarray, ideal: np.ndarray | None
 
 
 def contact_sheet(cases: Sequence[tuple[Walk, TestCase]]) -> Image.Image:
-    """Source, control image and generated image of each case, with its edit below; two cases a row. RGB."""
+    """Return source, control image and generated image of each case, with its edit below; two cases a row. RGB."""
     side, line, gap = cases[0][0].image.width, 16, 6
     cell = (3 * side + 2 * gap, side + line + gap)
     rows = (len(cases) + 1) // 2
@@ -190,7 +190,7 @@ def _overlaps() -> dict[str, Overlap]:
 
 
 def _patches(pixels: np.ndarray) -> list[np.ndarray]:
-    """The connected patches of a mask, bool (height, width) each, without crumbs."""
+    """Return the connected patches of a mask, bool (height, width) each, without crumbs."""
     count, numbered, stats, _ = cv2.connectedComponentsWithStats(pixels.astype(np.uint8), connectivity=8)
     return [numbered == number for number in range(1, count) if stats[number, cv2.CC_STAT_AREA] >= SMALLEST]
 

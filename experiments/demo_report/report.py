@@ -140,7 +140,7 @@ def walk_rows(
     models: ListeningModels,
     sheet: Path | None,
 ) -> list[Row]:
-    """The rows of the parts, but for speed, on the scenes of these numbers."""
+    """Return the rows of the parts, except for speed, on the scenes of these numbers."""
     rows: list[Row] = []
     walks = [start_walk(number, profile) for number in numbers]
     for walk in tqdm(walks, "captions", mininterval=2):
@@ -227,7 +227,7 @@ def image_rows(walks: list[Walk], driver: Driver, sheet: Path | None) -> list[Ro
 
 
 def document(measured: Measured, seconds: float, sheet: str) -> str:
-    """The report as Markdown; `sheet` is the name of the picture beside it."""
+    """Return the report as Markdown. `sheet` is the name of its picture."""
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     failed = measured.missed()
     result = "Every floor is reached." if not failed else "**Not reached:** " + "; ".join(failed) + "."

@@ -50,23 +50,23 @@ class Row:
 
 
 def share(what: str, hits: Sequence[bool], floor: float, beside: str = "") -> Row:
-    """The share of `hits` that are true."""
+    """Return a row with the share of `hits` that are true."""
     value = sum(hits) / len(hits) if hits else math.nan
     return Row(what, value, floor, "%", len(hits), beside)
 
 
 def percent(hits: Sequence[bool]) -> str:
-    """The share of `hits` in words."""
+    """Return the share of `hits` in words."""
     return f"{sum(hits) / len(hits) * 100:.1f} %" if hits else "none"
 
 
 def missed(rows: Sequence[Row]) -> list[str]:
-    """One sentence for each row that is not reached."""
+    """Return one sentence for each row that is not reached."""
     return [f"{row.what}: {row.cells()[1]}, wanted {row.cells()[2]}" for row in rows if not row.reached]
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows as a Markdown table, its columns aligned for the terminal."""
+    """Return the rows as a Markdown table, its columns aligned for the terminal."""
     lines = [("what", "measured", "wanted", "reached", "beside"), *(row.cells() for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(5)]
     text = ["| " + " | ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)) + " |" for line in lines]

@@ -35,7 +35,7 @@ def processor_seconds() -> float:
 
 
 def measure() -> dict[str, float]:
-    """Seconds for one image, the mean of a road scene and an object scene; peak memory in GB (of 10^9 bytes)."""
+    """Return seconds for one image, the mean of a road and an object scene, and peak memory in GB (of 10^9 bytes)."""
     import torch
 
     import app

@@ -72,12 +72,12 @@ class Walk:
     task: Task
     caption: str = ""
     first_replies_read: list[bool] = field(default_factory=list)
-    """One for each thing that the language model was asked for."""
+    """One for each request to the language model."""
     keywords: tuple[str, ...] = ()
     alternatives: tuple[str, ...] = ()
     """Alternatives of all keywords."""
     keywords_free: bool | None = None
-    """Whether its first keywords leave out everything protected; None when it gave none."""
+    """True if its first keywords leave out everything protected. None if it gave none."""
     edits_right: list[bool] = field(default_factory=list)
     """One for each counterfactual caption: edits made, everything else that counts kept."""
     planned: CounterfactualCaption | None = None
@@ -126,11 +126,11 @@ class ListeningModels:
         return self._models.generator_name(kind)
 
     def detector(self, kind: ControlKind) -> Detector:
-        """The model that draws this kind of control image."""
+        """Return the model that draws this kind of control image."""
         return self._models.detector(kind)
 
     def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
-        """The real model's continuation."""
+        """Return the real model's continuation, and keep it."""
         reply = self._models.language.complete(request, settings)
         self.replies.append(reply)
         return reply
@@ -148,7 +148,7 @@ def start_walk(number: int, profile: Profile) -> Walk:
 
 
 def walk_text(walk: Walk, driver: Driver, models: ListeningModels) -> None:
-    """Stages 2 to 4 on the caption that the walk holds: the planned edit alone, then two edits at once."""
+    """Run stages 2 to 4 on the walk's caption: the planned edit alone, then two edits at once."""
     caption = Caption(walk.caption)
     try:
         models.replies.clear()
@@ -174,7 +174,7 @@ def walk_text(walk: Walk, driver: Driver, models: ListeningModels) -> None:
 
 
 def plan_edit(walk: Walk, alternatives: Alternatives) -> Edit | None:
-    """The edit whose turn it is, or the next type that this scene can show; None when it can show none."""
+    """Return the edit whose turn it is, or one of the next type that this scene can show. None if it can show none."""
     for turn in range(len(PLANNED)):
         edits = _edits(walk, alternatives, PLANNED[(walk.number + turn) % len(PLANNED)])
         if edits:
@@ -183,7 +183,7 @@ def plan_edit(walk: Walk, alternatives: Alternatives) -> Edit | None:
 
 
 def plan_second_edit(walk: Walk, alternatives: Alternatives, first: Edit) -> Edit | None:
-    """An edit of another type than `first`, which shows beside it."""
+    """Return an edit of another type than `first`, and visible together with it."""
     others = [edit for kind in PLANNED if kind != first.edit_type for edit in _edits(walk, alternatives, kind)]
     others = [edit for edit in others if not _buried((first, edit))]
     return random.Random(walk.number + 1).choice(others) if others else None

@@ -1,8 +1,7 @@
 """`python -m experiments.paper`: the paper's three questions on the drawn world, from nothing to a report.
 
-`--small` shows in a minute or two that every part works.
-What a stage has found is kept in the work folder, so that a run that was stopped goes on there; so are the goals that
-it began with.
+`--small` shows in a minute or two that every part works. The work folder keeps the results of the stages and the goals
+of the run, so that a stopped run can resume.
 """
 
 from __future__ import annotations
@@ -134,7 +133,7 @@ def examples(found: dict[Family, Read], data: Path) -> Iterator[tuple[Path, Path
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code: 1 unless every goal is reached; a small run has none to miss."""
+    """Return the exit code: 1 unless every goal is reached. A small run has no goals to miss."""
     parser = argparse.ArgumentParser(prog="python -m experiments.paper", description="Answer the paper's questions.")
     parser.add_argument("--small", action="store_true", help="few sources and seeds: shows that every part works")
     parser.add_argument("--work", type=Path, help="where stages keep what they found (default: build/paper-demo)")

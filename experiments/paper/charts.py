@@ -28,7 +28,7 @@ class Bar:
 
 
 def forest(title: str, bars: Sequence[Bar], low: float, high: float, file: Path, unit: str = "%") -> None:
-    """Figures below each other, from `low` to `high`; one without a value says so. Shares are shown in per cent."""
+    """Draw figures below each other, from `low` to `high`. One without a value says so. Shares are in per cent."""
     font, bold = ImageFont.load_default(13), ImageFont.load_default(15)
     left = max(_LABEL, *(math.ceil(font.getlength(bar.name)) + 20 for bar in bars))
     height = _TOP + _ROW * len(bars) + _FOOT
@@ -58,7 +58,7 @@ def forest(title: str, bars: Sequence[Bar], low: float, high: float, file: Path,
 
 
 def sheet(pairs: Sequence[tuple[Path, Path, str]], file: Path, columns: int = 4) -> None:
-    """Source and generated image beside each other, with what was edited below."""
+    """Draw source and generated image side by side, with the edit below."""
     side, line, gap = 96, 18, 8
     width, height = 2 * side + gap, side + line + gap
     rows = (len(pairs) + columns - 1) // columns

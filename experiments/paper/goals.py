@@ -261,7 +261,7 @@ def _arms(found: Retraining) -> Iterator[tuple[str, Figure]]:
 
 
 def in_unit(figure: Figure, unit: Unit) -> str:
-    """A figure with its interval; where it has none, why."""
+    """Return a figure with its interval, or the reason that it has none."""
     if figure.value is None:
         return f"{CANNOT_TELL}{f': {figure.why}' if figure.why else ''}"
     if unit in ("share", "points") and figure.low is not None:

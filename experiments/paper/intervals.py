@@ -32,7 +32,7 @@ def over_sources(source: Rows, statistic: Callable[[Rows], float], resamples: in
 
 
 def mean_of(values: Floats) -> Figure:
-    """The mean of values that do not depend on each other, with Student's t interval."""
+    """Return the mean of independent values, with Student's t interval."""
     from scipy import stats
 
     if len(values) < 2:

@@ -37,7 +37,7 @@ assert set(_BROKEN) == set(Truth.__dataclass_fields__)
 
 
 def table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
-    """A table in Markdown."""
+    """Return a table in Markdown."""
     return [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}", *(f"| {' | '.join(line)} |" for line in lines)]
 
 
@@ -130,7 +130,7 @@ def answers(held: Results) -> Iterator[str]:
 
 
 def _compared(figure: Figure, more: str, less: str, what: str) -> str:
-    """A difference in words by its sign; one whose interval holds 0 may be chance."""
+    """Say a difference in words by its sign. One whose interval holds 0 may be chance."""
     value = in_unit(figure, "points")
     if figure.value is None or figure.low is None:
         return f"more or less {what}: {value}"

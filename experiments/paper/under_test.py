@@ -60,7 +60,7 @@ def _pixels(image: Image.Image) -> Any:
 
 
 def _written(family: Family, number: int, folder: Path) -> Example:
-    """A fair day to learn from, softened as a generator might draw it; what is there already stays."""
+    """Write a fair day for training, softened as a generator might draw it. Existing files stay."""
     scene, wrong = lesson(family, number)
     image, mask = folder / f"{number:05}.png", folder / f"{number:05}.mask.png"
     if not image.exists():

@@ -274,7 +274,7 @@ def _known(found: Read, score: Floats | None) -> _Known:
 
 
 def coverage(found: Read, size: Size, score: Floats | None) -> Iterator[Coverage]:
-    """Yield how often the intervals of repeated studies contain the truth. The existing test cases stand for the
+    """Yield how often the intervals of repeated studies contain the truth. The existing test cases serve as the
     population: each study draws sources with replacement, takes a stratified sample of their images, and has annotators
     of its own.
     """

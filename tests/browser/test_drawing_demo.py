@@ -70,7 +70,7 @@ def tick(page: Page, wanted: Callable[[int], bool]) -> None:
 
 
 def generate(page: Page, number: int) -> None:
-    """Say yes at the gate, and wait for so many further images."""
+    """Say yes at the gate, and wait for this number of further images."""
     there = len(page.evaluate("studio.cases"))
     page.click("#generate:enabled")
     page.wait_for_function("number => studio.cases.length === number", arg=there + number, timeout=SLOWEST)

@@ -87,7 +87,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def odd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """With images of which there is little to say."""
+    """A studio for images about which little can be said."""
     with serving_here(tmp_path_factory.mktemp("odd") / "workspace", ScriptedModels()) as served:
         yield served
 

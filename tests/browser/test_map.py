@@ -50,7 +50,7 @@ def drawn(page: Page) -> None:
 
 
 def region_of(page: Page) -> View:
-    """The view that the address of what is picked says."""
+    """Return the view in the address of the picked images."""
     address = page.locator("#open-picked").get_attribute("href") or ""
     return View.of((name, value) for name, values in parse_qs(urlsplit(address).query).items() for value in values)
 

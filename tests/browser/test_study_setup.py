@@ -48,7 +48,7 @@ class Desk:
         self.page, self.url, self.studio = page, url, studio
 
     def new(self, template: str = "classification", name: str = "Birds", images: int = 0) -> None:
-        """A new draft with so many images, its set-up open."""
+        """Create a draft with this number of images, its set-up open."""
         send = self.studio.commands.send
         study = send("create-study", {"title": name, "template": template})
         if images:

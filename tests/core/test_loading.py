@@ -1,4 +1,4 @@
-"""Libraries load one model at a time, whoever asks: two loads that overlap would leave torch changed for good."""
+"""Libraries load one model at a time: two loads that overlap would leave torch changed for good."""
 
 from __future__ import annotations
 

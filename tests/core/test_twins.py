@@ -21,7 +21,7 @@ LEAST = {
     "half the size": 1.0,
     "flip and crop of 5 %": 0.97,
 }
-"""Shares that are found at least; what else is measured is told as missed."""
+"""Minimum shares that are found. Other measured changes are reported as missed."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What adapters assume of a model under test: right and told, or refused in a sentence before anything is computed."""
+"""Assumptions of adapters about a model under test: right and stated, or refused before anything is computed."""
 
 from __future__ import annotations
 

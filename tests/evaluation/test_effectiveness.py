@@ -138,7 +138,7 @@ def test_intervals_cover_what_is_true_where_it_is_hard(figure: str, world: World
 
 @pytest.mark.slow
 def test_the_interval_of_a_miou_covers_where_few_sources_with_unequal_areas_are_wrong() -> None:
-    """It covered 91 % while the unseen source had the mean area of each class."""
+    """Coverage was 91 % while the unseen source had the mean area of each class."""
     covers = measured("mean IoU", World(100, "skewed", 0.02, 0.7), 1000).covers
     assert covers is not None and covers >= LEAST
 

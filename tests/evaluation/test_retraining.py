@@ -208,7 +208,7 @@ def test_an_empty_arm_a_broken_file_and_another_training_are_told(tmp_path: Path
 
 
 def test_an_image_may_be_of_several_classes_of_which_each_is_right(tmp_path: Path) -> None:
-    """As “bird” is of 59 of ImageNet: what is learnt is that it is one of them, and of one class it is as ever."""
+    """“bird” covers 59 classes of ImageNet: the loss is that of any of them, and for a single class it is unchanged."""
     examples = pictures(tmp_path / "images")
     alone = tuple(Example(one.image, (one.target,)) for one in examples if isinstance(one.target, int))
     several = tuple(Example(one.image, (0, 2) if one.target == 0 else 1) for one in examples)
@@ -223,7 +223,7 @@ def test_an_image_may_be_of_several_classes_of_which_each_is_right(tmp_path: Pat
 
 
 def test_each_class_of_a_group_is_right_for_its_pixels() -> None:
-    """As “car” and “bus” are for “vehicle”: the probability of a group is the sum, and the rest is one group more."""
+    """“car” and “bus” form “vehicle”: a group's probability is the sum, and the rest is one more group."""
     chance = torch.Generator().manual_seed(3)
     logits, target = torch.randn(2, 5, 3, 4, generator=chance), torch.tensor([0, 1, 255, 1]).expand(2, 3, 4)
     groups = ((1, 3), (0,))

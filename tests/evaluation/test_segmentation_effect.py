@@ -30,7 +30,7 @@ NAMES = ("road", "vehicle", "pedestrian")
 
 
 def maps(chance: np.random.Generator, wrong: float, size: int = 24) -> Floats:
-    """The confusion matrix of one image of which so much is said wrong."""
+    """Return the confusion matrix of one image with this share predicted wrong."""
     truth = chance.integers(0, 3, (size, size)).astype(np.uint8)
     said = np.where(chance.random(truth.shape) < wrong, (truth + 1) % 4, truth).astype(np.uint8)
     return confusion(truth, said, 3)

@@ -1,4 +1,4 @@
-"""A stopped measurement goes on with what it has no line of."""
+"""A stopped measurement resumes with the things that have no line yet."""
 
 from __future__ import annotations
 

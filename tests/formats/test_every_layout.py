@@ -1,4 +1,4 @@
-"""The same pictures in every layout, read by an import and by a batch: the same sources, labels, masks and splits."""
+"""Pictures in every layout, read by an import and by a batch, have the same sources, labels, masks and splits."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ def test_previews_take_their_share_and_no_more() -> None:
 
 
 class List(FixedWorklist):
-    """Drops the image that is at work when it is told to."""
+    """Drops the first image once `wanted` is False."""
 
     wanted = True
 

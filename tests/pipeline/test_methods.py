@@ -40,7 +40,7 @@ BIRD = Task("classification", label="bird")
 
 
 class Echo(OneByOne):
-    """A generator that gives the control image, inverted, and remembers what it was asked."""
+    """A generator that returns the same picture for every request."""
 
     name = "echo"
 

@@ -110,7 +110,7 @@ class Kills:
     def __init__(self, kind: KilledWork, folder: Path, counts: Counts) -> None:
         self._kind, self._folder, self._counts = kind, folder, counts
         self._acknowledged: list[Thing] = []
-        """In the round that goes on."""
+        """Things acknowledged in the current round."""
         self._template, self._place = folder / "prepared", folder / "work"
         self._template.mkdir()
         kind.prepare(self._template)

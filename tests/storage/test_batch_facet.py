@@ -29,7 +29,7 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 
 
 def draw(workspace: Workspace, batch: int, images: int) -> str:
-    """Read one source of a batch and draw so many images of it; gives the run."""
+    """Read one source of a batch and draw this number of images of it. Returns the run."""
     held = workspace.batches
     held.record(batch, [read(workspace, held.claim(batch, "captions")[0].id, 50 * batch)], TRIES)
     source = next(one for one in held.sources(batch) if one.run)

@@ -30,7 +30,7 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 
 
 def batch_of(workspace: Workspace, sources: int = 5, lot: int = 4, digest: str = "d") -> int:
-    """A batch with the captions of so many sources planned, in lots of so many."""
+    """Plan a batch with the captions of this number of sources, in lots of the given size."""
     held = workspace.batches
     number = held.create("Birds", "plan", digest, "demo", "dillema", {}, 8)
     held.add_sources(number, (Item(f"bird/{place}.png", "bird") for place in range(sources)))

@@ -1,4 +1,4 @@
-"""Stored inversions: they come back whole or not at all, and only so many are kept."""
+"""Stored inversions: they come back whole or not at all, and only a limited number is kept."""
 
 from __future__ import annotations
 

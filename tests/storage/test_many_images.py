@@ -40,7 +40,7 @@ def stored(number: int) -> StoredImage:
 
 
 def brought(workspace: Workspace, number: int, source: str = "", first: int = 1) -> int:
-    """An import of so many pictures."""
+    """An import of this number of pictures."""
     held = workspace.imports.begin(f"From {first}", "birds.zip", f"{first:064x}", {})
     numbers = range(first, first + number)
     new = [NewImage(f"bird {place}", stored(place), label="bird", source=source) for place in numbers]

@@ -57,7 +57,7 @@ class Doubtful(ScriptedCaptioner):
 
 
 class Gate:
-    """Lets lots through, so many or all; made into the pool of a server by `work_here`."""
+    """Gate for lots, which lets some or all through. `work_here` makes it into the pool of a server."""
 
     def __init__(self, is_open: bool = True) -> None:
         self._through, self._open = threading.Semaphore(0), threading.Event()

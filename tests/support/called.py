@@ -73,8 +73,8 @@ def made_token(studio: Studio, name: str, reads_only: bool = False, days: int = 
 
 
 def callers(studio: Studio, full: str, reading: str) -> dict[str, dict[str, str]]:
-    """What each of those who may ask something sends with every request: nobody, annotators, the lead, and scripts with
-    the text of a token that may change things, and of one that only looks.
+    """Return the headers that each caller sends with every request: nobody, annotators, the lead, and scripts with the
+    text of a token that may change things, and of one that only reads.
     """
     studies = studio.workspace.studies
     annotator = studies.sessions.open("worker", studies.workers.add()[0].id)

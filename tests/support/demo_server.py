@@ -99,7 +99,7 @@ class Held:
         self._through.release(number)
 
     def wait(self, meanwhile: Callable[[], object] = lambda: None) -> None:
-        """Until one is let through; `meanwhile` is done over and over, and may raise."""
+        """Wait until one is let through. `meanwhile` is called repeatedly, and may raise."""
         end = time.monotonic() + HELD_SECONDS
         while not self._through.acquire(timeout=0.05) and not self._over.is_set():
             assert time.monotonic() < end, "nobody lets it through"

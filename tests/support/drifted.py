@@ -90,9 +90,9 @@ class Found:
     """Findings on many pairs with one planted drift."""
 
     moved: float
-    """Share of the pairs of which a drift was told."""
+    """Share of the pairs with a reported drift."""
     unclear: float
-    """Share of which none could be told."""
+    """Share of the pairs whose drift could not be measured."""
     overlaps: Sequence[float]
     """`Drifted.overlap` of those that were told."""
 

@@ -51,10 +51,7 @@ class Served:
     failed: int = 0
 
     def begin(self, request: pytest.FixtureRequest) -> Studio:
-        """The start page, on which nothing is left of the test before; the studio behind it.
-
-        It is loaded where it is not there, or where a test has failed since, which may have left anything open.
-        """
+        """Open the start page, independent of this browser's earlier pages."""
         here = self.page.url.startswith(self.url) and self.failed == request.session.testsfailed
         self.failed = request.session.testsfailed
         if here and self.page.evaluate("!studio.lost"):

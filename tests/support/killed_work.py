@@ -92,7 +92,7 @@ class KilledWork(ABC):
 
     @abstractmethod
     def work(self, folder: Path, tell: Tell) -> None:
-        """Do the work to its end from wherever it stands, and tell what was acknowledged."""
+        """Resume the work, finish it, and report the acknowledged things."""
 
     @abstractmethod
     def look(self, folder: Path, acknowledged: Sequence[Thing]) -> Seen:
@@ -133,7 +133,7 @@ def content_of(folder: Path) -> str:
 
 
 def weights_hash(file: Path) -> str:
-    """A hash of the weights of a file, whatever the order of its header."""
+    """Return a hash of the weights of a file, independent of the order of its header."""
     whole = hashlib.sha256()
     for name, values in sorted(load_file(file).items()):
         whole.update(f"{name} {values.shape}".encode() + values.tobytes())

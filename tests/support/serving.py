@@ -49,7 +49,7 @@ def serving_here(
 
 @contextmanager
 def nothing_missed() -> Iterator[None]:
-    """Fails at the end when a page was told that nothing is new while it showed something else by then."""
+    """Fail at the end if a page was told that nothing is new although its content had changed by then."""
     import pytest  # here, as processes that tests start import this module too
 
     import ui.explore.page

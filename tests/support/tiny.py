@@ -191,7 +191,7 @@ def save_stable_diffusion(base: Path, control: Path, safety_checker: bool = Fals
 
 
 def _checker() -> object:
-    """A safety checker that refuses whatever it sees."""
+    """A safety checker that refuses every image."""
     import torch
     from diffusers.pipelines.stable_diffusion.safety_checker import StableDiffusionSafetyChecker
     from transformers import CLIPConfig

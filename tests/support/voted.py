@@ -88,7 +88,7 @@ def bird_study(
 
 
 def cast(item: Item, worker: str, answers: Mapping[str, str], second: int, **fields: Any) -> ImportedVote:
-    """A vote that was given so many seconds after the start."""
+    """Return a vote given this number of seconds after the start."""
     when = START + timedelta(seconds=second)
     known: dict[str, Any] = {"comment": "", "seconds": 4.0, **fields}
     return ImportedVote(item.id, worker, answers, accepted=when - timedelta(seconds=5), submitted=when, **known)

@@ -24,7 +24,7 @@ GB = 1_000_000_000
 
 
 class Loaded:
-    """Stands for a loaded model."""
+    """Stand-in for a loaded model."""
 
     closed = 0
 

@@ -36,7 +36,7 @@ def small_lots(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def helped(helpers: int, kept: list[ProcessPool], make: MakeRunner = scripted) -> Callable[..., ProcessPool]:
-    """Makes one worker with so many helpers, and keeps it."""
+    """Makes one worker with this number of helpers, and keeps it."""
 
     def pool(order: Order) -> ProcessPool:
         kept.append(ProcessPool(replace(order, helpers=helpers), 1, make))

@@ -69,7 +69,7 @@ def small_lots(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def plan_of(folder: Path, sources: int) -> Path:
-    """The file of a plan for so many drawn things."""
+    """Write the file of a plan for this number of drawn things."""
     for number in range(sources):
         scene = random_scene(777_000 + number, "object")
         of_class = folder / "data" / "test" / scene.label

@@ -73,7 +73,7 @@ class Reply:
 
     @property
     def error(self) -> str:
-        """The sentence of a refusal; "" for what is none."""
+        """Return the sentence of a refusal, "" for any other reply."""
         return str(json.loads(self.body).get("error", "")) if self.body else ""
 
 

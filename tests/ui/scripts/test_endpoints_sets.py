@@ -152,7 +152,7 @@ def test_by_plain_http_the_file_lies_where_the_answer_says(first: Served) -> Non
 
 
 class Held:
-    """An export that goes on when it is let go."""
+    """An export that waits until it is released."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.reached, self.go_on = threading.Event(), threading.Event()

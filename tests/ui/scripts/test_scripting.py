@@ -95,7 +95,7 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @contextmanager
 def new_runs(studio: Studio) -> Iterator[list[RunSummary]]:
-    """Filled at the end with the runs that were made meanwhile."""
+    """Yield a list, filled at the end with the runs made in the block."""
     before, made = {run.id for run in studio.runs.latest()}, list[RunSummary]()
     yield made
     made += [run for run in studio.runs.latest() if run.id not in before]

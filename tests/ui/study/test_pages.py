@@ -433,7 +433,7 @@ def test_what_is_kept_is_touched_by_one_thread_at_a_time(studio: Studio) -> None
     used: list[str] = []
 
     class Watched(OrderedDict[str, Analysis]):
-        """Says what is done with it, and that the lock is held meanwhile."""
+        """Records each access, and fails if the lock is not held."""
 
         def __getattribute__(self, name: str) -> Any:
             assert reports._lock.locked(), name
