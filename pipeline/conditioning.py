@@ -112,7 +112,7 @@ def edges_in(slopes: Gradients, settings: ConditioningSettings) -> NDArray[np.ui
 
 
 def stretched(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The image with its luminances spread from black to white. One gain for all channels, so that hues stay."""
+    """Return the image with its luminances spread from black to white. One gain for all channels keeps the hues."""
     import cv2
 
     luminance = image.astype(np.float32) @ _LUMA

@@ -154,7 +154,7 @@ class Recipe:
 
     @property
     def prompt_slots(self) -> tuple[PromptSlot, ...]:
-        """All its prompts: those of its stages and of the drawing."""
+        """Return all prompts of the recipe: those of its stages and of the drawing."""
         return (*(slot for stage in self.stages for slot in stage.prompt_slots), self.drawing_prompt)
 
     def unsent(self, settings: Settings) -> frozenset[str]:

@@ -31,7 +31,7 @@ class Contradiction:
     words: tuple[str, str]
 
     def describe(self) -> str:
-        """One sentence for a person."""
+        """Description for a person, in one sentence."""
         return f"“{self.words[0]}” and “{self.words[1]}” do not go together: {self.says[0].lower()}{self.says[1:]}."
 
 
@@ -53,7 +53,7 @@ def load_rules(path: Path = RULES) -> tuple[Rule, ...]:
 
 
 def contradictions(text: str, rules: tuple[Rule, ...] | None = None) -> tuple[Contradiction, ...]:
-    """The rules that a text breaks, each told with the first words that do."""
+    """Return the rules that a text breaks, each with the first words that break it."""
     return _contradictions(text, load_rules() if rules is None else rules)
 
 

@@ -53,7 +53,7 @@ image alone; a change of weather alters every pixel. An edit shows, and a label 
 intended text than to any other. Forms were measured on drawn scenes only (see docs/demo-report.md), where texture does
 not mislead, so that check never fails an image. It only says where to look."""
 IN_PLACE = Band(failed_below=0.3, passed_from=0.6)
-"""For `EDGES_IN_PLACE`, as it was measured: half of those that moved fail, and most of those that did not pass."""
+"""Thresholds of `EDGES_IN_PLACE` from its measurement: half of the moved scenes fail, and most unmoved ones pass."""
 FORM_SIDE = 128
 """Forms are compared at this short side, in pixels, where their lines were measured."""
 WHITE = 127

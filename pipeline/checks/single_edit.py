@@ -13,7 +13,7 @@ _JOINING = frozenset(("a", "an", "the", "of"))
 
 @dataclass(frozen=True)
 class Change:
-    """One run of words that became another, as both texts write them."""
+    """A run of words that became another, as both texts write them."""
 
     gone: str
     """The words of the source. "" if words were only put in."""

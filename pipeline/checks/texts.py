@@ -35,7 +35,7 @@ FEW_CONSEQUENCES, MOST_CONSEQUENCES = 4, 0.4
 
 
 def task_checks(task: Task) -> tuple[Check, ...]:
-    """Whether the task says what must be kept."""
+    """True if the task says what must be kept."""
     if task.kind == "classification":
         note = "A classification task needs a label: say what the image shows, such as bird."
         return (_check("label given", bool(tokens(task.label)), note),)
@@ -44,7 +44,7 @@ def task_checks(task: Task) -> tuple[Check, ...]:
 
 
 def caption_checks(text: str, task: Task) -> tuple[Check, ...]:
-    """Whether a caption is there and names the label, or at least one of the protected classes."""
+    """Check that there is a caption and that it names the label, or at least one of the protected classes."""
     if not tokens(text):
         return (_check("caption not empty", False, "The caption is empty: write one, or caption the image again."),)
     written = _check("caption not empty", True)
@@ -73,7 +73,7 @@ def may_change(keyword: str, caption: str, task: Task) -> bool:
 
 
 def alternative_checks(keyword: str, alternative: str, task: Task, forced: bool = False) -> tuple[Check, ...]:
-    """Whether an alternative changes its keyword and leaves the protected words alone, unless that is `forced`."""
+    """Check that an alternative changes its keyword and keeps the protected words, unless it is `forced`."""
     if not tokens(alternative):
         note = f"An alternative of “{keyword}” is empty: fill it in, or remove it."
         return (_check("alternative not empty", False, note),)
@@ -129,7 +129,7 @@ def _text_checks(source: str, counterfactual: CounterfactualCaption, task: Task)
 
 
 def edit_made(source: str, text: str, edit: Edit) -> bool:
-    """Whether an edit shows in a text made from `source`."""
+    """Return True if an edit shows in a text made from `source`."""
     return not _undone(source, text, edit)
 
 
@@ -152,7 +152,7 @@ def _quoted(words: list[str]) -> str:
 
 
 def _nothing_unasked(source: str, counterfactual: CounterfactualCaption) -> Check:
-    """Whether no words changed but those of the edits; those that tell nothing, and mere plurals, do not count."""
+    """Check that no words changed except those of the edits; words without content and mere plurals do not count."""
     name = "nothing unasked changed"
     gone, came = unasked_words(source, counterfactual)
     if not gone and not came:
@@ -192,7 +192,7 @@ def _asked(counterfactual: CounterfactualCaption) -> set[str]:
 
 
 def unasked_words(source: str, counterfactual: CounterfactualCaption) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The words that are gone and those that came in beside what the edits name, in text order, each once."""
+    """Return the words that disappeared and those that were added besides the edits, in text order, each once."""
     before, after = tokens(source), tokens(counterfactual.text)
     gone: list[str] = []
     came: list[str] = []

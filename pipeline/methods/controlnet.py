@@ -124,8 +124,9 @@ class ControlNetDescription(MethodDescription):
         return models.generator_name(_own(settings).conditioning.kind)
 
     def preparation_key(self, source: Source, settings: MethodSettings) -> object:
-        """The control image hangs on the pixels of the source, its own settings, its size, and the mask for a map; an
-        inversion on the caption of the source too, and on what leads from noise to image.
+        """Return the inputs of the preparation. A control image depends on the pixels of the source, its own settings,
+        its size, and the mask for a map; an inversion also on the source's caption and on what leads from noise to
+        image.
         """
         own = _own(settings)
         drawn_on = mask_key(source.mask) if self.needs_mask(own) else None
@@ -234,7 +235,7 @@ class ControlNetPrepared(Prepared):
 
     settings: ControlNetSettings
     control: Image.Image
-    """RGB, at the size at which is drawn."""
+    """RGB, at the size that is drawn."""
     inversion: Inversion | None = None
 
 
@@ -252,7 +253,7 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
         detector: Callable[[ControlKind], Detector] | None = None,
         inversions: InversionStore | None = None,
     ) -> None:
-        """`detector` gives the models of those kinds of control image that need one."""
+        """`detector` gives the models for kinds of control image that need one."""
         super().__init__(self._described, generator, embedder, prompts, labels)
         self._generator, self._detector, self._inversions = generator, detector, inversions
 

@@ -222,7 +222,7 @@ class DrawingMethod(ABC, Generic[R]):
 
 
 class DriftingMethod(DrawingMethod[R]):
-    """One whose `_draw` returns `placed` images, and whose settings are `DriftingSettings`."""
+    """A method whose `_draw` returns `placed` images, and whose settings are `DriftingSettings`."""
 
     def _case(
         self,

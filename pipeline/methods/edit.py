@@ -212,7 +212,7 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
         return [partial(_best, finishes, own) for finishes in tried]
 
     def _source_prompt(self, source: Source) -> str:
-        """The prompt of its own caption, so that nothing but the edit differs from an image's."""
+        """Return the prompt for the source's own caption, so that only the edit differs from an image's prompt."""
         unedited = CounterfactualCaption(source.caption, ())
         return self._description.prompt(self._prompts, unedited, source.task, in_mask(source.mask, source.task)) or ""
 

@@ -95,7 +95,7 @@ class InstructDescription(MethodDescription):
         return str(getattr(models, "editor_runs", ""))
 
     def preparation_key(self, source: Source, settings: MethodSettings) -> object:
-        """The picture that is edited hangs on the pixels of the source and on its size."""
+        """Return the inputs of the edited picture: the pixels of the source and its size."""
         return image_sha(source.image), _own(settings).editing.short_side
 
     def cannot_draw(self, profile: Profile) -> str:
@@ -137,7 +137,7 @@ INSTRUCT = InstructDescription("instruct")
 
 @dataclass(frozen=True)
 class InstructPrepared(Prepared):
-    """A source at the size at which it is edited."""
+    """Return a source at the size at which it is edited."""
 
     settings: InstructSettings
     picture: Image.Image
@@ -145,7 +145,7 @@ class InstructPrepared(Prepared):
 
 
 class InstructMethod(DriftingMethod[InstructPrepared]):
-    """Has an editor change the source by an instruction. Without an embedder only edges and forms are checked."""
+    """Edits the source by an instruction, with an editor. Without an embedder only edges and forms are checked."""
 
     def __init__(
         self, editor: Editor, embedder: Embedder | None, prompts: PromptSet, labels: Sequence[str] = ()

@@ -109,7 +109,7 @@ class Models:
     """
 
     def __init__(self, profile: Profile, free: Callable[[str], int] | None = None) -> None:
-        """`free` says how many bytes are free on "cuda" or "cpu"; the machine's where it is not given."""
+        """`free` returns the free bytes on "cuda" or "cpu"; by default those of the machine."""
         self.profile, self._free = profile, free or free_memory
         self._held: dict[str, _Once[Any]] = {}
         self._captioner = self._once("captioner", self._load_captioner)
@@ -145,14 +145,14 @@ class Models:
         self._release_others("")
 
     def _release_others(self, role: str) -> bool:
-        """Whether any memory was freed."""
+        """Release all models except `role`. Return True if any memory was freed."""
         freed = sum(once.release() for other, once in self._held.items() if other != role)
         if freed:
             give_back_memory()
         return bool(freed)
 
     def _make_room(self, role: str) -> None:
-        """Before a model is loaded: frees others where there is too little memory for it."""
+        """Free other models before one is loaded, if there is too little memory for it."""
         weights = self.profile.weights()
         needed = self._needed(role, weights)
         loaded = [other for other in self.loaded if other != role]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import torch
 
 SMALL = 16 * 16
-"""Number of places up to which self-attention is taken over. A network that has no level as small: its smallest."""
+"""Maximum number of places of replaced self-attention. A network without a level as small uses its smallest."""
 MOST, PEAK = 1.5, 0.98
 """A faint change grows by at most this factor in a step. Its size is this quantile over the places of the picture."""
 Windows = Sequence[Sequence[int]]

@@ -68,7 +68,7 @@ class CaptioningModel:
 
 
 class SamplingModel(CaptioningModel, ABC):
-    """One that captions several pictures as alone, where each can draw its words by its own seed."""
+    """Captioner of several pictures, each as if alone, provided that each can sample by its own seed."""
 
     @abstractmethod
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
@@ -81,7 +81,7 @@ class SamplingModel(CaptioningModel, ABC):
         return own_draws(self._model.generation_config, settings)
 
     def caption_many(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
-        """See `BatchCaptioner.caption_many`. Beams that are sampled share their draws: those are asked one by one."""
+        """See `BatchCaptioner.caption_many`. With sampled beams requests run one by one, as beams share their draws."""
         if not self._draws_apart(settings):
             return [self.caption(one.image, one.task, settings, one.seed) for one in requests]
         return self._at_once.each(requests, lambda part, _first: self._say_all(part, settings))
@@ -226,7 +226,7 @@ class Florence2(SamplingModel):
     def _say(
         self, images: Sequence[Image.Image], settings: CaptionSettings, seed: int, drawn: dict[str, Any]
     ) -> list[tuple[str, str]]:
-        """All are asked for the same task, so that no prompt is shorter than another."""
+        """All requests have the same task, so that all prompts have one length."""
         asked = [self._task] * len(images)
         encoded = self._processor(images=list(images), text=asked, return_tensors="pt").to(self._device, self._dtype)
         with self._lock, seeded(seed):
@@ -237,9 +237,8 @@ class Florence2(SamplingModel):
 
 
 def sampling(settings: CaptionSettings, top_p: float | None = None) -> dict[str, Any]:
-    """The settings as `generate` of transformers takes them. Temperature 0 is the likeliest text.
-
-    Otherwise words are drawn from the share `top_p` of the likeliest; without one, from those that are likely enough.
+    """Return the settings for `generate` of transformers. Temperature 0 gives the likeliest text. Otherwise words are
+    sampled from the share `top_p` of the likeliest; without it, from those that are likely enough.
     """
     if settings.temperature == 0:
         return {"num_beams": settings.beams, "do_sample": False}
@@ -254,8 +253,8 @@ _OTHER_WARPERS: dict[str, Any] = {"typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_
 
 
 def own_draws(config: Any, settings: CaptionSettings) -> bool:
-    """Whether each text of a batch can be drawn by its own seed (see `sampling_apart`). `config` are the model's own
-    settings for `generate`. Beams that are sampled share their draws.
+    """Return True if each text of a batch can be sampled by its own seed (see `sampling_apart`). `config` are the
+    model's own settings for `generate`. Sampled beams share their draws.
     """
     if settings.temperature == 0:
         return True
@@ -317,7 +316,7 @@ def as_sentence(text: str) -> str:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """While it holds, no gradients are kept and torch draws from `seed`; afterwards the random state is as it was."""
+    """Keep no gradients and let torch draw from `seed` within the context; then restore the random state."""
     import torch
 
     with torch.inference_mode(), torch.random.fork_rng():

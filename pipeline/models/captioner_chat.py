@@ -29,7 +29,7 @@ LARGEST_ASPECT = 100
 
 
 class ChatVisionModel(CaptioningModel):
-    """An image-text-to-text model of transformers, asked in its chat template."""
+    """An image-text-to-text model of transformers, prompted in its chat template."""
 
     def __init__(self, section: ChatCaptioner) -> None:
         from transformers import AutoModelForImageTextToText, AutoProcessor

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 REPEATED = frozenset(("BasicTransformerBlock", "ZImageTransformerBlock", "ZImageControlTransformerBlock"))
 """The blocks that are compiled. Networks of diffusers name theirs (`_repeated_blocks`), ControlNets do not."""
 CACHE = "TORCHINDUCTOR_CACHE_DIR"
-"""The variable by which torch finds what was compiled on an earlier day."""
+"""Environment variable of torch for the folder of code compiled earlier."""
 KINDS_OF_BLOCKS = 32
 """Maximum number of compiled variants of a block: by width, and for batches of one row, SD 1.5 has six. torch allows
 eight, and raises an error at the ninth."""
@@ -36,11 +36,9 @@ class Compiling:
     """The compiled parts of one pipeline, shared by all kinds of control images. Not thread-safe."""
 
     def __init__(self, wanted: bool, device: str, offload: str = "none", title: str = "") -> None:
-        """`title` is that of the model, under which the seconds are remembered. Imports nothing heavy where it is not
-        `wanted`.
-        """
+        """`title` is the model's, under which the seconds are recorded. Imports nothing heavy unless `wanted`."""
         self.refused = why_not(device, offload) if wanted else ""
-        """Why nothing is compiled though it is wanted; "" where it is, or is not wanted."""
+        """Reason why nothing is compiled though it is wanted, else ""."""
         self.on = wanted and not self.refused
         self.spent = 0.0
         """Seconds that went into compiling so far."""
@@ -83,7 +81,7 @@ class Compiling:
 
     @contextmanager
     def drawing(self) -> Iterator[None]:
-        """While it holds, an image is drawn, and compiled for where that is due."""
+        """Draw an image within the context, and compile for it if that is due."""
         if not self.on:
             yield
             return
@@ -100,7 +98,7 @@ class Compiling:
         self._first = False
 
     def stop(self, reason: str) -> None:
-        """From now on nothing is compiled, and blocks run as they were written."""
+        """Stop compiling; blocks then run as they were written."""
         for block in self._blocks:
             block._compiled_call_impl = None  # what `Module.compile` sets; it has no way back of its own
         self._blocks.clear()
@@ -182,7 +180,7 @@ def _versions(device: str) -> str:
 
 
 def _remembered() -> dict[str, float]:
-    """Seconds by model, device and version; none where nobody wrote them, or they cannot be read."""
+    """Return seconds by model, device and version; empty if none were recorded or they cannot be read."""
     with suppress(OSError, ValueError):
         found = json.loads((cache_folder() / SECONDS).read_text(encoding="utf-8"))
         if isinstance(found, dict):

@@ -22,8 +22,8 @@ class ControlFeatures:
 
 @contextmanager
 def sparing(net: Any, held: ControlFeatures, key: Hashable) -> Iterator[None]:
-    """While it holds, the network reads the control image once, or not at all where `held` has it under the `key`;
-    and is not asked where its answer would count nothing.
+    """Within the context the network reads the control image once, or not at all if `held` has it under the `key`.
+    Steps whose output would not count are skipped.
     """
     reader, whole, read = net.controlnet_cond_embedding, net.forward, net.controlnet_cond_embedding.forward
 
@@ -47,9 +47,7 @@ def sparing(net: Any, held: ControlFeatures, key: Hashable) -> Iterator[None]:
 
 @contextmanager
 def encoding_once(vae: Any, held: ControlFeatures, key: Hashable) -> Iterator[None]:
-    """While it holds, the VAE encodes one picture, the control image, and not even that where `held` has it under the
-    `key`.
-    """
+    """Within the context the VAE encodes only the control image, and not even that if `held` has it under the `key`."""
     encode = vae.encode
 
     @wraps(encode)

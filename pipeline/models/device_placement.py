@@ -54,7 +54,7 @@ class Placing:
 
     @property
     def plain_words(self) -> str:
-        """For a page, as in "on the GPU, half precision: 61 GB free, 18 GB needed"."""
+        """Text for a page, as in "on the GPU, half precision: 61 GB free, 18 GB needed"."""
         parts = ["on the CPU" if self.device == "cpu" else "on the GPU"]
         full = self.dtype == "float32"
         if self.device != "cpu" or not full:  # what is usual on a CPU is not said

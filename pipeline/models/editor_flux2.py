@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 TOKENS = 512
 """The most that the pipeline reads of an instruction, with its chat template: what is longer it would cut off."""
 ON_GPU = 2
-"""Images that are edited at once on a GPU where the profile does not say: each has a million pixels, and the source as
-many, so that more gain little and want memory."""
+"""Default number of images that are edited at once on a GPU. Each has a million pixels, and the source as many, so
+larger batches gain little and need memory."""
 KEPT_TEXTS = 16
 """A text takes 8 MB of memory at half precision: fewer are kept than of other models."""
 
 
 class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
-    """The source reaches the model as a second picture beside the noise, at the size at which is drawn."""
+    """FLUX.2 klein. It gets the source as a second picture beside the noise, at the size that is drawn."""
 
     role = EDITOR
     likes = "bfloat16"

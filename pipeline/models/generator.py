@@ -1,4 +1,4 @@
-"""Models that draw images by pipelines of diffusers: what all share, what those with a ControlNet share, and one."""
+"""Models that draw images by pipelines of diffusers: a base of all, a base of those with a ControlNet, and one."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Rows(Generic[D]):
 
 
 class DrawingPipeline(ABC, Generic[M, D]):
-    """One pipeline that draws batches of pictures. `M` is its section of the profile, `D` the settings."""
+    """A pipeline that draws batches of pictures. `M` is its section of the profile, `D` the settings."""
 
     role = "image generator"
     """Name of this model in messages."""
@@ -111,7 +111,7 @@ class DrawingPipeline(ABC, Generic[M, D]):
         self._shown: tuple[int, ...] = ()
         self._texts = Latest[Any](self.kept_texts)
         self._room: dict[tuple[int, int], int] = {}
-        """By the size of an image: how many of them fit into memory at once, where it is known."""
+        """Number of images that fit into memory at once, by image size, if known."""
         self._load_beside()
         with loaded_from(self.role, section):
             pipe = self._load(base)
@@ -147,7 +147,7 @@ class DrawingPipeline(ABC, Generic[M, D]):
 
     @abstractmethod
     def _load(self, base: Path) -> Any:
-        """The pipeline, on its device, or on the CPU where it is offloaded."""
+        """The pipeline, on its device, or on the CPU if it is offloaded."""
 
     @abstractmethod
     def _call(self, rows: Rows[D]) -> tuple[list[Image.Image], Sequence[bool] | None]:
@@ -195,8 +195,8 @@ class DrawingPipeline(ABC, Generic[M, D]):
     def draw(
         self, wanted: Sequence[DrawRequest], size: int, pictures: Sequence[Image.Image], settings: D, on_step: OnStep
     ) -> Sequence[DrawnImage]:
-        """See `Draws.draw`. Where the memory does not hold a batch, half of it is tried, and so
-        on; what is out of memory for a single image is raised. What cannot be compiled is drawn without it.
+        """See `Draws.draw`. A batch that does not fit in memory is halved until it does; a single image that does not
+        fit raises the error. What cannot be compiled is drawn uncompiled.
         """
         area = pictures[0].size if pictures else (0, 0)
         if any(picture.size != area for picture in pictures):
@@ -280,7 +280,7 @@ class DrawingPipeline(ABC, Generic[M, D]):
 
     @contextmanager
     def _by_ddim(self) -> Iterator[None]:
-        """While it holds, the pipeline draws by the steps of DDIM, along which sources are inverted."""
+        """Draw by the steps of DDIM, along which sources are inverted, within the context."""
         own = self._pipe.scheduler
         self._pipe.scheduler = ddim_of(own)
         try:

@@ -76,7 +76,7 @@ class ZImagePipeline(ControlNetPipeline[ZImageGenerator]):
         return [one if one.size == size else one.resize(size) for one in images], None
 
     def _steered_until(self, share: float) -> AbstractContextManager[None]:
-        """While it holds, the ControlNet is asked at the first steps only, as other pipelines have it built in."""
+        """Run the ControlNet at the first steps only, within the context. Other pipelines have this built in."""
         net, steps = self._pipe.controlnet, 0
         whole = net.forward
 

@@ -255,19 +255,19 @@ def _get(role: str, found: HubListing, file: HubFile, told: Told, cancelled: thr
 
 @dataclass(frozen=True)
 class Download:
-    """A file that is to come from an address."""
+    """A file to download."""
 
     url: str
     part: Path
     """Path of the unfinished download; bytes that are already there are kept."""
     bytes: int
-    """0 where it is not known."""
+    """Size of the file, 0 if unknown."""
     what: str
     """In words."""
     right: Callable[[Path], bool]
-    """Whether what came is what was wanted."""
+    """Returns True if the downloaded file is right."""
     goes_on: bool = True
-    """Whether it can be asked for from the middle on."""
+    """True if a download can start in the middle of the file."""
 
 
 def bring(
@@ -316,7 +316,7 @@ def bring(
 
 @contextmanager
 def refused(role: str, weights: Weights) -> Iterator[None]:
-    """While it holds, what the hub, the network or the disk refuses becomes one sentence that says what to do."""
+    """Turn errors of the hub, the network or the disk into one sentence that says what to do."""
     from huggingface_hub.errors import (
         GatedRepoError,
         HfHubHTTPError,

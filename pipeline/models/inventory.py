@@ -16,7 +16,7 @@ from pipeline.profiles.profile import Profile
 
 @dataclass(frozen=True)
 class ListedModel:
-    """One model. Bytes are 0 where nobody said."""
+    """One model. Bytes are 0 if unknown."""
 
     role: str
     name: str
@@ -24,7 +24,7 @@ class ListedModel:
     page: str
     """URL of the hub's page or of the file; "" if it is not fetched."""
     revision: str
-    """A commit, or the name that torchvision gives to its weights; "" where none is pinned."""
+    """A commit, or torchvision's name of its weights; "" if none is pinned."""
     pinned: bool
     licence: str
     bytes: int
@@ -60,7 +60,7 @@ class ListedModel:
 
     @property
     def origin(self) -> str:
-        """In words: revision, licence, and where it is."""
+        """Revision, licence and place in words."""
         parts = [f"revision {self.revision[:12] if len(self.revision) == 40 else self.revision}"] if self.pinned else []
         if self.page and not self.pinned:
             parts.append(f"not pinned: {f'{self.commit[:12]} is here' if self.commit else 'the newest is taken'}")
@@ -94,7 +94,7 @@ class ListedProfile:
         return sum(model.to_fetch for model in self.models)
 
     def plain(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return plain data for JSON."""
         models = [{**vars(model), "to_fetch": model.to_fetch, "commit": model.commit} for model in self.models]
         return {"name": self.name, "title": self.title, "to_fetch": self.to_fetch, "fits": self.fits, "models": models}
 
@@ -154,7 +154,7 @@ def _on_server(role: str, section: Any) -> ListedModel:
 
 
 def in_table(profile: ListedProfile, origins: bool) -> str:
-    """For people; with `origins` each model has a second line with revision, licence and place."""
+    """Return text for people; with `origins` each model has a second line with revision, licence and place."""
     heading = ("FOR", "MODEL", "ON DISK", "MEMORY", "THIS MACHINE")
     rows = [(model.role, model.name, model.on_disk, model.memory, model.fits) for model in profile.models]
     lines = _columns([heading, *rows])

@@ -38,7 +38,7 @@ class Step:
     """A DDIM step towards the picture: the next latents are `keep * latents + add * answer`."""
 
     time: int
-    """The timestep at which the network is asked, that of the noisier latents."""
+    """Timestep for the network, that of the noisier latents."""
     keep: float
     add: float
     share: float
@@ -57,7 +57,7 @@ class Ask(Protocol):
     def __call__(
         self, latents: torch.Tensor, step: Step, texts: Texts, held: dict[Step, Any] | None = None, /
     ) -> torch.Tensor:
-        """With `held`, the ControlNet is asked once at each step, and `held` keeps its latest answer."""
+        """With `held`, the ControlNet runs once at each step, and `held` stores its latest output."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Texts:
 
 @dataclass(frozen=True)
 class Control:
-    """A control image, how much it counts, and up to which share of the steps."""
+    """A control image, its weight, and the share of the steps that it applies to."""
 
     image: Image.Image
     strength: float = 1.0

@@ -32,7 +32,7 @@ its file name. Those of torch are of a later version."""
 
 
 class GgufModel:
-    """One model, one call at a time."""
+    """A GGUF model that runs one call at a time."""
 
     def __init__(self, section: GgufLanguage, file: str, build: str | None) -> None:
         """`file` is where the weights are, `build` that of the library which fits (`which_build`)."""
@@ -174,7 +174,7 @@ def require_room(tokens: int, settings: LanguageSettings, context: int) -> None:
 
 
 def require_gpu(layers: int) -> None:
-    """Raises CannotLoad where there is no driver of an NVIDIA GPU."""
+    """Raise CannotLoad if there is no driver of an NVIDIA GPU."""
     try:
         ctypes.CDLL("libcuda.so.1")
     except OSError as error:
@@ -218,7 +218,7 @@ def cannot_run(section: GgufLanguage, file: Path, error: Exception | str) -> Use
 
 
 def _written_in(file: Path) -> tuple[str, str]:
-    """The architecture and the kind of tokenizer that a GGUF file names; "" where it cannot be read."""
+    """Return the architecture and the kind of tokenizer that a GGUF file names; "" if it cannot be read."""
     from gguf import GGUFReader
 
     try:

@@ -1,4 +1,4 @@
-"""A chat model of transformers, asked in its own chat template."""
+"""A chat model of transformers, prompted in its own chat template."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ class ChatLanguageModel:
         settings: LanguageSettings,
         on_reply: Callable[[int], None] = lambda _done: None,
     ) -> Sequence[str | UserError]:
-        """See `BatchLanguageModel.complete_many`. Where the memory does not hold a batch, half of it is tried, and so
-        on; what is out of memory for a single reply is raised.
+        """See `BatchLanguageModel.complete_many`. A batch that does not fit in memory is halved until it does; a single
+        reply that does not fit raises the error.
         """
 
         def write(part: Sequence[LanguageRequest], first: int) -> list[str | UserError]:
@@ -315,7 +315,7 @@ class _Row:
     tokens: list[int]
     """Tokens that the model has read before the reply."""
     draws: torch.Generator
-    """Its own: what is drawn in other rows changes nothing here."""
+    """Generator of this row alone, so that draws in other rows do not affect it."""
     form: Form | None = None
     stops: tuple[str, ...] = ()
     said: list[int] = field(default_factory=list)

@@ -81,14 +81,14 @@ class Form:
         return bool(self.matcher.is_accepting())
 
     def takes(self, token: int) -> bool:
-        """Whether it may come next."""
+        """Return True if the token may come next."""
         return bool(self.matcher.validate_tokens([token]) == 1)
 
     def add(self, token: int) -> None:
         self.matcher.consume_token(token)
 
     def is_over(self) -> bool:
-        """Whether nothing may follow; also where the library gave up, after which nothing is held."""
+        """Return True if nothing may follow, or if the library gave up, after which nothing is enforced."""
         return bool(self.matcher.is_stopped())
 
     def allowed(self, size: int) -> np.ndarray:

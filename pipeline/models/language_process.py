@@ -196,7 +196,7 @@ def _done(model: GgufModel, name: str, arguments: list[Any]) -> Any:
 
 
 def _listen(requests: queue.SimpleQueue[bytes]) -> None:
-    """In a thread, so that the end of the pipe is seen in the middle of a reply too."""
+    """Read in a thread, so that the end of the pipe is seen during a reply too."""
     for line in sys.stdin.buffer:
         requests.put(line)
     os._exit(0)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def fuse(pipe: Any, lora: Lora) -> None:
-    """Adds a LoRA to the denoising network of a pipeline. Raises UserError where it does not fit."""
+    """Add a LoRA to the denoising network of a pipeline. Raises UserError if it does not fit."""
     from diffusers.utils.state_dict_utils import convert_unet_state_dict_to_peft
 
     file = locate("LoRA", lora)

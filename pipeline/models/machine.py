@@ -22,21 +22,21 @@ FOR_A_GPU = 10_000_000_000
 
 @dataclass(frozen=True)
 class Machine:
-    """One machine, in bytes."""
+    """Capacity of a machine, in bytes."""
 
     memory: int
     memory_free: int
     disk_free: int
-    """On the disk of the hub's cache."""
+    """Free bytes on the disk of the hub's cache."""
     cache: str
     """The folder of the hub's cache."""
     gpu: str = ""
-    """Its name; "" without one that can be used."""
+    """Name of the GPU; "" if none can be used."""
     gpu_memory: int = 0
     gpu_free: int = 0
 
     def in_words(self) -> str:
-        """One sentence."""
+        """Return a description in one sentence."""
         gpu = f"{self.gpu} with {in_bytes(self.gpu_memory)} ({in_bytes(self.gpu_free)} free)" if self.gpu else "no GPU"
         return (
             f"This machine: {in_bytes(self.memory)} of memory ({in_bytes(self.memory_free)} free), {gpu}, "
@@ -54,7 +54,7 @@ def share_cores(environment: MutableMapping[str, str] = os.environ) -> None:
 
 
 def this_machine() -> Machine:
-    """The one that this runs on. Takes the second or two that torch takes to say whether there is a GPU."""
+    """Return this machine. Takes a second or two, in which torch finds out whether there is a GPU."""
     import torch
     from huggingface_hub import constants
 
@@ -97,7 +97,7 @@ def needs(weights: Weights, on_gpu: bool, on_disk: int = 0) -> int:
 
 
 def runs_on_gpu(weights: Weights, machine: Machine) -> bool:
-    """Whether the model goes to the GPU there."""
+    """Return True if the model goes to the GPU there."""
     return bool(machine.gpu) and getattr(weights, "gpu_layers", 1) != 0
 
 

@@ -16,7 +16,7 @@ WORK = 1_500_000_000
 
 
 def memory_of(weights: Weights, on_gpu: bool) -> int:
-    """Bytes that a model takes; 0 where the profile does not say. Half precision where it runs so."""
+    """Return the bytes that a model takes, at half precision where it runs so; 0 if the profile does not say."""
     dtype = getattr(weights, "dtype", "auto")
     half = on_gpu if dtype == "auto" else dtype != "float32"
     return weights.memory_half if half else weights.memory_full

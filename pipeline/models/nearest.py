@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 AT_ONCE = 1024
-"""Vectors that are widened at once: those of 512 dimensions stay within the cache of a core."""
+"""Number of vectors that are widened at once: those of 512 dimensions fit in the cache of a core."""
 FEW = 8
 """If less than one in this many rows counts, only those are compared."""
 SPARE = 1000

@@ -113,7 +113,7 @@ class Looks:
 
 
 def is_small(vae: Any) -> bool:
-    """Whether it decodes a preview in next to no time."""
+    """Return True if a VAE decodes a preview in almost no time."""
     return sum(weights.numel() for weights in vae.parameters()) <= SMALL_VAE
 
 
@@ -127,7 +127,7 @@ def as_pictures(found: torch.Tensor) -> list[Image.Image]:
 
 
 def side_by_side(images: Sequence[Image.Image]) -> Image.Image | None:
-    """One picture of several of one size, in rows of as many as there are rows, up to `SIDE`; None of none."""
+    """Join several pictures of one size into a square grid, up to `SIDE`; None if there are none."""
     if len(images) < 2:
         return next(iter(images), None)
     columns = math.ceil(len(images) ** 0.5)

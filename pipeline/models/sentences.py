@@ -39,7 +39,7 @@ class SentenceEmbedder:
         self._model: Any = model.to(self._device).eval()
 
     def vectors(self, texts: Sequence[str]) -> list[list[float]]:
-        """A unit vector for each text, of as much of it as the model reads. Those asked for before are remembered."""
+        """Return a unit vector for each text, truncated to what the model reads. Earlier results are cached."""
         with self._lock:
             new = [text for text in dict.fromkeys(texts) if text not in self._known]
             if len(self._known) + len(new) > KEPT:
@@ -66,6 +66,6 @@ class SentenceEmbedder:
 
 
 def _pooled_by_first_token(folder: Path) -> bool:
-    """Whether the model was trained with its first token for the whole text; the mean is what most take."""
+    """Return True if the model was trained with its first token for the whole text. Most models take the mean."""
     file = folder / "1_Pooling" / "config.json"
     return file.is_file() and bool(json.loads(file.read_text(encoding="utf-8")).get("pooling_mode_cls_token"))

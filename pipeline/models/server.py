@@ -79,7 +79,7 @@ class ServerReply:
     text: str
     """Raw text of the reply, for `read_reply`. Thoughts that the server sent separately come first."""
     cut: bool
-    """Whether it ended because the longest reply was reached."""
+    """True if the reply ended because the longest length was reached."""
     thought: int
     """Tokens that were spent on thoughts; an estimate where the server does not tell."""
 
@@ -102,7 +102,7 @@ class _Answer:
 
     @property
     def said(self) -> str:
-        """The server's own words about a fault, in one line; "" where it has none. They may hold the key."""
+        """Return the server's message about a fault, in one line; "" if it has none. It may contain the key."""
         found = self.json()
         found = _error_in(found) or found
         behind = found.get("metadata") if isinstance(found, dict) else None
@@ -383,7 +383,7 @@ class ChatServer:
     # What the server says of itself
 
     def models(self) -> dict[str, Mapping[str, Any]]:
-        """Its models by id; empty where it does not tell."""
+        """Return the server's models by id; empty if it does not list them."""
         try:
             found = self._send("GET", "/models", None, "").json()
         except (_Passing, ServerFault):
@@ -392,7 +392,7 @@ class ChatServer:
         return {str(row["id"]): row for row in rows or () if isinstance(row, dict) and "id" in row}
 
     def context_length(self) -> int:
-        """Tokens that prompt and reply share: by the profile, or as the server says; 0 where nobody does."""
+        """Return the tokens that prompt and reply share, by the profile or the server; 0 if unknown."""
         if self._section.context_length:
             return self._section.context_length
         row = self.models().get(self._section.model, {})

@@ -22,7 +22,7 @@ from pipeline.seams import LanguageRequest
 log = logging.getLogger(__name__)
 
 Holding = Literal["held", "asked", "none"]
-"""Whether replies fit a schema: the server makes them fit, the model does so when asked in words, or neither."""
+"""Way in which replies fit a schema: the server enforces it, the model follows it in words, or neither."""
 
 TEMPLATE_ROOM = 64
 """Tokens that a chat template may put around a prompt."""
@@ -109,7 +109,7 @@ class ServedLanguage:
         )
 
     def _require_room(self, prompt: str, settings: LanguageSettings) -> None:
-        """Counted only where it may not fit: no text has more tokens than bytes."""
+        """Counts tokens only if the text may not fit: no text has more tokens than bytes."""
         text = f"{self._section.system}\n{prompt}" if self._section.system else prompt
         longest = settings.max_new_tokens
         if not self._context or len(text.encode(errors="replace")) + longest + TEMPLATE_ROOM <= self._context:
@@ -143,7 +143,7 @@ def in_words(prompt: str, schema: Mapping[str, Any]) -> str:
 
 
 def fits_probe(text: str) -> bool:
-    """Whether a reply is what the schema of the probe allows for, in the fence that models like to put around code."""
+    """Return True if a reply fits the schema of the probe, also inside the fence that models put around code."""
     fenced = re.fullmatch(r"```\w*\n(.*?)\n?```", answer := read_reply(text).answer, re.DOTALL)
     try:
         found = json.loads(fenced[1] if fenced else answer)

@@ -33,7 +33,7 @@ class FileListing:
 
     @property
     def left(self) -> dict[Path, int]:
-        """By where it goes: its bytes, less those that came before it was stopped; nothing when it is here."""
+        """Bytes still to fetch, by destination; empty if the file is here."""
         part = part_of(self.place)
         came = part.stat().st_size if part.exists() else 0
         return {self.place: self.bytes - min(self.bytes, came)} if self.missing else {}
@@ -65,7 +65,7 @@ def damaged(role: str, found: FileListing) -> FileListing:
 
 
 def download(role: str, found: FileListing, told: Told, cancelled: threading.Event | None = None) -> Path:
-    """The file, fetched where it is not here. Raises CannotLoad where that cannot be, and Cancelled."""
+    """Return the file, fetched if it is missing. Raises CannotLoad if that fails, and Cancelled."""
     from huggingface_hub.utils import WeakFileLock
 
     place = found.place
@@ -87,7 +87,7 @@ def download(role: str, found: FileListing, told: Told, cancelled: threading.Eve
 
 
 def _right(file: Path, name: str) -> bool:
-    """Whether a file has the hash that its name says; True where it says none."""
+    """Return True if a file has the hash that its name contains, or if the name has none."""
     said = _HASH.search(name)
     if said is None:
         return True

@@ -29,8 +29,8 @@ def embedder_key(section: ClipEmbedder) -> str:
 
 
 def weights_hash(weights: Weights, part: str = "", files: Sequence[str] = FILES) -> str:
-    """sha256 (hexadecimal) of the weights, of the network in the folder `part` where there are several; "" when they
-    are not on this machine. `files` are the names that they may have.
+    """Return the sha256 (hexadecimal) of the weights, or of the network in the folder `part`; "" if they are not on
+    this machine. `files` are the names that they may have.
     """
     found = next((file for name in files if (file := _file(weights, f"{part}/{name}" if part else name))), None)
     if found is None:

@@ -52,7 +52,7 @@ class Scheduler(Data):
 
 
 class ControlNet(Weights):
-    """A ControlNet for one kind of control image, and the model that draws such images where it takes one."""
+    """A ControlNet for one kind of control image, and the model that draws such images if it needs one."""
 
     family: ClassVar[str] = "ControlNet"
 
@@ -116,7 +116,7 @@ class ControlledGenerator(DrawingModel):
         return f"{drawn_by} + {self.by_kind()[kind].title}"
 
     def parts(self) -> dict[str, Weights]:
-        """Every set of weights by what it is for."""
+        """Return every set of weights by its purpose."""
         found: dict[str, Weights] = {"image generator": self}
         for kind, net in self.by_kind().items():
             found[f"ControlNet for {kind}"] = net
@@ -146,9 +146,9 @@ class ControlNetGenerator(ControlledGenerator):
 
     kind: Literal["stable-diffusion-controlnet"]
     controlnets: dict[ControlKind, ControlNet] = Field(min_length=1)
-    """By the kind of control image that each was trained on. A table `controlnet` is one for "canny"."""
+    """ControlNets by kind of control image. A table `controlnet` is one for "canny"."""
     safety_checker: bool = True
-    """Whether a safety checker is loaded where one is shipped. What it flags is refused, never shown as black."""
+    """True to load a safety checker if one is shipped. Flagged images are refused, never shown as black."""
 
     @model_validator(mode="before")
     @classmethod
@@ -174,7 +174,7 @@ class _SharedControlNet(ControlledGenerator):
     kinds: tuple[ControlKind, ...] = Field(("canny",), min_length=1)
     """The kinds of control image that are offered."""
     detectors: dict[ControlKind, Weights] = Field(default_factory=dict)
-    """By the kind: the model that draws such images, for those that a model draws."""
+    """Models that draw control images, by kind, for kinds that need one."""
 
     @model_validator(mode="after")
     def _fits(self) -> _SharedControlNet:
@@ -209,7 +209,7 @@ class UnionGenerator(_SharedControlNet):
 
     kind: Literal["sdxl-controlnet-union"]
     vae: Weights | None = None
-    """Takes the place of the shipped VAE, which gives black images in half precision."""
+    """VAE that replaces the shipped one, which gives black images in half precision."""
 
     def parts(self) -> dict[str, Weights]:
         return super().parts() | ({"VAE": self.vae} if self.vae is not None else {})
@@ -219,7 +219,7 @@ class SingleFile(Weights):
     """Weights that are one file, and where their configuration is."""
 
     file: str
-    """Its name, on the hub or in the folder `path`."""
+    """Name of the file, on the hub or in the folder `path`."""
     config: Weights
     """A folder with a `config.json`."""
 
@@ -254,5 +254,5 @@ class KleinEditor(DrawingModel):
     kind: Literal["flux2-klein"]
 
     def parts(self) -> dict[str, Weights]:
-        """Every set of weights by what it is for."""
+        """Return every set of weights by its purpose."""
         return {EDITOR: self}

@@ -85,7 +85,7 @@ class CheckSettings(Data):
     things: tuple[str, ...] = ()
     """The classes that come as single things, such as vehicle: each piece of the mask must still be there."""
     bands: dict[str, Band] = Field(default_factory=dict)
-    """By the name of a check: where its lines are, as `demo.calibrate` sets them."""
+    """Thresholds by name of the check, as `demo.calibrate` sets them."""
 
     def own_segmenter(self) -> UnderTestSettings | None:
         """The segmenter, with the path of its file made absolute."""
@@ -94,7 +94,7 @@ class CheckSettings(Data):
 
 
 class Profile(Data):
-    """One profile, validated."""
+    """A validated profile."""
 
     name: str
     title: str
@@ -122,7 +122,7 @@ class Profile(Data):
     settings: Settings = Settings()
     """The defaults of every stage, where the profile says nothing else."""
     recipes: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """By the name of a recipe: what its own sections of the settings are, where its defaults are not meant."""
+    """Settings by name of the recipe, where they differ from the defaults."""
     presets: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Settings of the generation under a name, such as draft; what one leaves out is as in `settings`."""
 
@@ -152,7 +152,7 @@ class Profile(Data):
         return ROOT / self.samples if self.samples else None
 
     def weights(self) -> dict[str, Weights]:
-        """Every set of weights by what it is for, in the order of use. A model on a server has none here."""
+        """Return every set of weights by its purpose, in the order of use. A model on a server has none here."""
         asked = {"captioner": self.captioner, "language model": self.language}
         text = {role: model for role, model in asked.items() if isinstance(model, Weights)}
         drawing = self.generator.parts() | (self.editor.parts() if self.editor is not None else {})

@@ -1,4 +1,4 @@
-"""The sections of a profile that say which model captions, and which language model is asked."""
+"""Sections of a profile that choose the captioner and the language model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from core.model_sections import Data, DType, Weights
 
 
 class BlipCaptioner(Weights):
-    """A BLIP that captions without being asked."""
+    """A BLIP that captions without a question."""
 
     family: ClassVar[str] = "BLIP"
 
@@ -105,7 +105,7 @@ class ChatCaptioner(_Asked, Weights):
     kind: Literal["chat"]
     dtype: DType = "auto"
     thinking: bool = False
-    """Whether the model may think before it answers, where its chat template leaves the choice."""
+    """True if the model may think before it answers, where its chat template leaves the choice."""
     image_options: dict[str, Any] = Field(default_factory=dict)
     """Options of the processor for pictures, as on the model's card, such as `do_image_splitting = false`."""
 
@@ -124,7 +124,7 @@ class Server(Data):
     """
 
     address: str = Field("http://127.0.0.1:8000/v1", exclude=True)
-    """Up to what stands before /chat/completions; where vLLM serves on this machine unless the profile says so."""
+    """URL without /chat/completions; by default that of vLLM on this machine."""
     model: str = Field(min_length=1, max_length=200)
     """Name of the model on the server."""
     key_variable: str = Field("", exclude=True)
@@ -134,11 +134,11 @@ class Server(Data):
     tries: int = Field(4, ge=1, le=10, exclude=True)
     """Maximum times a request is sent, if another try may help, before its failure is reported."""
     parallel: int = Field(4, ge=1, le=64, exclude=True)
-    """Requests that are sent at once, where there are several: servers such as vLLM work on them together."""
+    """Number of requests sent at once: servers such as vLLM process them together."""
     context_length: int = Field(0, ge=0)
     """Tokens that prompt and reply share; 0 for what the server says, if it does."""
     thinking: bool = False
-    """Whether the model may think before it replies; thoughts are taken off and counted either way."""
+    """True if the model may think before it replies; thoughts are removed and counted either way."""
     more: dict[str, Any] = Field(default_factory=dict)
     """Further fields of every request, as this server knows them, such as `reasoning_effort = "none"`."""
     licence: str = ""
@@ -222,7 +222,7 @@ class GgufLanguage(Weights):
     gpu_layers: int = Field(0, ge=0)
     """Layers that run on an NVIDIA GPU, which takes what requirements-gpu.txt names; more than there are is all."""
     hold_form: bool = True
-    """Whether a reply is held to the form that a stage asks for, so that it can be read."""
+    """True if a reply is held to the form that a stage asks for, so that it can be read."""
 
     @property
     def title(self) -> str:
@@ -257,4 +257,4 @@ class ChatLanguage(Weights):
     batch: int = Field(0, ge=0, le=64)
     """Replies that are written at once, where a stage has several; 0 for as many as suit the machine."""
     hold_form: bool = True
-    """Whether a reply is held to the form that a stage asks for, so that it can be read."""
+    """True if a reply is held to the form that a stage asks for, so that it can be read."""

@@ -49,7 +49,7 @@ class RunImageFiles:
     record: ImageRecord
     file: str
     artifact_files: Mapping[str, str]
-    """By the name of the artifact."""
+    """Files by name of the artifact."""
     mask_file: str = ""
     """The mask at the image's size; "" for a run without one."""
 
@@ -60,7 +60,7 @@ class RunFile:
 
     run: RunRecord
     profile: Mapping[str, Any]
-    """The whole profile as plain data, so that a later change of its file does no harm."""
+    """The whole profile as plain data, so that a later change of its file has no effect."""
     prompts: PromptSet
     """The whole prompts, for the same reason."""
     seed: int
@@ -297,7 +297,7 @@ def _file_name(name: Any) -> str:
 
 
 def _png(image: Image.Image) -> bytes:
-    """Grey stays grey, so that class numbers stay what they are; anything else becomes RGB."""
+    """Keep grey images grey, so that class numbers are unchanged; convert others to RGB."""
     return png_of(image if image.mode == "L" else image.convert("RGB"))
 
 

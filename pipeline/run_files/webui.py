@@ -28,7 +28,7 @@ class MadeWith:
     """Facts about how images are drawn that only the profile knows."""
 
     scheduler: str = ""
-    """Its class, as diffusers calls it."""
+    """Class name of the scheduler in diffusers."""
     hashes: Mapping[str, str] = field(default_factory=dict)
     """sha256 of the weights, by the name that the test cases have for a model."""
 

@@ -33,7 +33,7 @@ from pipeline.stages.parsing import Unreadable, read_alternatives
 from pipeline.stages.reply_schema import alternatives_schema
 
 MORE_TEMPERATURE = 0.9
-"""At least so freely is asked for more: with less the model says again what it said."""
+"""Minimum temperature for a request for more: below it the model repeats itself."""
 
 
 def run(given: StageInputs) -> StageValue[Alternatives]:

@@ -21,7 +21,7 @@ from pipeline.stages.reply_schema import Schema, as_lines
 
 V = TypeVar("V")
 BETWEEN = "\n\n----\n\n"
-"""Stands between the prompts, and between the replies, of one trace where there was more than one call."""
+"""Separator of the prompts, and of the replies, in a trace of more than one call."""
 
 
 @dataclass(frozen=True)

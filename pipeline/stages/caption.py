@@ -15,7 +15,7 @@ from pipeline.replies import is_refusal, read_reply, whole_letters
 from pipeline.stages.base import Stage, StageInputs
 
 AGAIN_TEMPERATURES = (0.8, 1.0, 1.2, 1.4)
-"""For another caption where the settings say 0, which would give the same one. More than this is babble."""
+"""Temperatures for further captions if the settings have 0, which would repeat the first. Higher ones give babble."""
 
 
 @dataclass(frozen=True)

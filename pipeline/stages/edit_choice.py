@@ -38,7 +38,7 @@ class Choice:
     note: str = ""
     """A remark for a person about the choice, or ""."""
     prompts: tuple[str, ...] = ()
-    """The prompt that was sent; none where nothing was asked."""
+    """Prompts that were sent; empty if nothing was asked."""
     replies: tuple[str, ...] = ()
     attempts: int = 0
 

@@ -60,7 +60,7 @@ class CombinedReply:
     """The parts of one reply for three stages."""
 
     keywords: tuple[tuple[str, EditType, tuple[str, ...]], ...]
-    """Each with its alternatives, in the order of the reply."""
+    """Keywords, each with its alternatives, in the order of the reply."""
     captions: tuple[tuple[tuple[str, ...], str], ...]
     """The edits of each, as the reply writes them, and its text."""
 

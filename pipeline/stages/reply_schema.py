@@ -101,7 +101,7 @@ def together_schema(caption: str, task: Task, count: int, captions: int, at_once
 
 
 def as_lines(reply: str, schema: Schema | None) -> str:
-    """The reply in lines where it is JSON of the schema's form; else as it is."""
+    """Return the reply in lines if it is JSON of the schema's form, else unchanged."""
     parts = _parts(schema)
     start, end = reply.find("{"), reply.rfind("}")
     if parts is None or not 0 <= start < end:
