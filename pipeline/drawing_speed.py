@@ -47,7 +47,7 @@ class Speeds:
         self._lock = threading.Lock()
 
     def __bool__(self) -> bool:
-        """Whether anything was measured."""
+        """Return True if anything was measured."""
         return bool(self._held)
 
     def add(self, effort: Effort | None, seconds: float) -> None:
@@ -84,7 +84,7 @@ class SideTime:
         self._spent = self._last = 0.0
 
     def affordable(self, share: float) -> bool:
-        """Whether doing it once more, at the cost of the last time, would stay within a share of the time so far."""
+        """Return True if one more time, at the cost of the last, stays within a share of the time so far."""
         return self._spent + self._last <= share * (time.monotonic() - self._start)
 
     @contextmanager

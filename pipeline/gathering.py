@@ -105,7 +105,7 @@ class Gathering:
         except Cancelled as error:
             for each in gathered:
                 each.error = error
-        except Exception as error:  # noqa: BLE001 - carried to the thread that asked, whatever it is
+        except Exception as error:  # noqa: BLE001 - every error is raised in the requesting thread
             if len(gathered) == 1:
                 gathered[0].error = error
                 return

@@ -103,7 +103,7 @@ def _run_phase(
                 driver.run(request, store, partial(tell, number), cancelled)
             except (Cancelled, CannotLoad) as error:
                 over.append(error)
-            except Exception as error:  # noqa: BLE001 - whatever is wrong with one source, the others go on
+            except Exception as error:  # noqa: BLE001 - an error of one source does not stop the others
                 ended.append((number, error))
 
     threads = min(SIDE_BY_SIDE, len(asked)) if _takes_many(driver, producer, asked) else 1

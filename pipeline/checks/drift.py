@@ -22,7 +22,7 @@ FRAMING_KEPT = "framing kept"
 LEAST_COVERED = 0.95
 """An image that shows less of the source's frame is not moved back: too much of it would have to be made up."""
 IN_PLACE = 0.0075
-"""An image no corner of which moved by more, as a share of the sides, is left as it is."""
+"""Maximum shift of a corner, as a share of the sides, that is left uncorrected."""
 _CERTAIN = 0.2
 """Margin by which the highest correlation must exceed that of all other places."""
 _SIDE = 192

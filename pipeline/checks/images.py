@@ -94,7 +94,7 @@ def image_checks(
     thresholds used where the profile's embedder sets none. `psnr` is that of the source's inversion, or None.
     """
     settings, drawn = conditioning or ConditioningSettings(), drawn or image
-    # Only a Canny control image holds edges that can be looked for; for others those of the source are taken.
+    # Only a Canny control image holds edges to compare; for other kinds those of the source are used.
     bands = {**BANDS, EDGES_IN_PLACE: IN_PLACE, **lines, **getattr(embedder, "bands", {})}
     if control is None:
         outlines = _outlines(source, drawn.size, settings)

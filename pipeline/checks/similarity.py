@@ -1,13 +1,13 @@
-"""Measures how close an alternative comes to its keyword and to what the task protects. Pure but for the model given.
+"""Measures how close an alternative comes to its keyword and to what the task protects. Pure except for the model.
 
 Two colours are alike in that both are colours, so the plain similarity of “blue” and “red” is larger than that of
 “crimson” and “red”. What all phrases of a kind have in common is therefore taken out first: 0 says that two phrases
 are no more alike than any two of their kind, 1 that they mean the same.
 
-With all-MiniLM-L6-v2, at 0.2, of 100 pairs of attributes written by hand 82 are told rightly: 4 are flagged that mean
+With all-MiniLM-L6-v2, at 0.2, of 100 pairs of attributes written by hand 82 are judged rightly: 4 are flagged that mean
 the opposite (new for old), and nearly all that are missed are rare names of a colour (scarlet, maroon, navy). Neither
 other sentences, the mean over many, more references, their main directions taken out, nor the nearest reference tells
-these from other colours: the model hardly knows them. Of 94 pairs of the other kinds 85 are told rightly.
+these from other colours: the model hardly knows them. Of 94 pairs of the other kinds 85 are judged rightly.
 """
 
 from __future__ import annotations

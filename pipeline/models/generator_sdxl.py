@@ -82,7 +82,7 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
             negative_prompt_embeds=torch.cat([unwanted for _, unwanted in pairs]),
             pooled_prompt_embeds=torch.cat([wanted for wanted, _ in pooled]),
             negative_pooled_prompt_embeds=torch.cat([unwanted for _, unwanted in pooled]),
-            control_image=[controls],  # a list of kinds, of which each has its images
+            control_image=[controls],  # a list of kinds, each with its images
             control_mode=[MODES[self._kind]],
             width=controls[0].width,
             height=controls[0].height,

@@ -80,7 +80,7 @@ def memory_in_use(anew: bool = False) -> tuple[int, int]:
 
     this, used = psutil.Process(), 0
     for process in (this, *this.children(recursive=True)):
-        with suppress(psutil.Error):  # it may have ended meanwhile
+        with suppress(psutil.Error):  # the process may have ended
             used += process.memory_info().rss
     if not torch.cuda.is_available():
         return used, 0

@@ -42,7 +42,7 @@ def free_memory(place: str) -> int:
     if place == "cuda":
         import torch
 
-        # What torch keeps for itself of what was freed is free for the next model.
+        # Memory that torch keeps cached after models were freed is available to the next model.
         kept = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
         return int(torch.cuda.mem_get_info()[0]) + int(kept)
     return memory()[1]

@@ -195,7 +195,7 @@ def profile_names() -> tuple[str, ...]:
 
 
 def load_profile(name: str) -> Profile:
-    """The profile of a name, or of a path to a .toml file of one's own.
+    """Return the profile of a name, or of a path to a .toml file.
 
     Raises UserError for an unknown name (listing those there are), and for a file that does not fit (naming the key).
     """

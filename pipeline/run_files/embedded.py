@@ -200,7 +200,7 @@ def _keyword(picture: str) -> str:
 
 
 def _unpacked(texts: Mapping[str, str], name: str, declared: Any) -> Image.Image | None:
-    """One of the pictures beside the record. Raises ValueError when it is not the one that the record names."""
+    """Return one of the pictures beside the record. Raises ValueError if it is not the one that the record names."""
     text = texts.get(_keyword(name))
     if text is None or declared is None:
         return None

@@ -89,7 +89,7 @@ class FolderStore(MemoryStore):
 
     @property
     def file(self) -> Path:
-        """Its `run.json`."""
+        """Path of `run.json`."""
         return self._folder / run_file.FILE
 
     def finish(self, wanted: Collection[Lineage], complete: bool = True) -> None:
@@ -154,7 +154,7 @@ def named_mask(mask: Image.Image | None, held: RunFile) -> NamedMask | None:
 
 
 def make_folder(folder: Path) -> Path:
-    """The folder, made where it is missing. Raises UserError."""
+    """Return the folder, created if it is missing. Raises UserError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
