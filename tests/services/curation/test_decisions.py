@@ -42,7 +42,7 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 
 
 def birds(workspace: Workspace, number: int, task: Task = BIRD, shade: int = 200) -> list[int]:
-    """A run of so many images; their numbers in the catalogue."""
+    """Create a run of this number of images and return their numbers in the catalogue."""
     run = workspace.runs.create(picture(shade), task, "demo", "Birds", {})
     before = set(workspace.catalogue.ids())
     workspace.test_cases.extend(run, None, (TestCase(picture(n % 50), LINEAGE) for n in range(number)))

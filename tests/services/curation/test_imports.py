@@ -82,7 +82,7 @@ def counts(workspace: Workspace) -> dict[str, int]:
 
 
 def birds(folder: Path, number: int = 3, first: int = 0) -> Path:
-    """A plain folder of so many pictures of two labels in two splits."""
+    """Create a plain folder with this number of pictures of two labels in two splits."""
     files: dict[str, bytes | Image.Image | str] = {
         f"{'train' if place % 2 else 'test'}/{'bird' if place % 3 else 'boat'}/{place}.png": picture(place)
         for place in range(first, first + number)

@@ -58,7 +58,7 @@ def scene_of(number: int) -> Scene:
 
 @pytest.fixture(scope="module")
 def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Studio, dict[int, Scene]]]:
-    """A studio with so many scenes, all embedded, and the scene of each entry."""
+    """A studio with `SCENES` scenes, all embedded, and the scene of each entry."""
     with workspace_in(tmp_path_factory.mktemp("meaning")) as workspace:
         made = Studio(load_profile("demo"), demo_models(), workspace)
         scenes = {}

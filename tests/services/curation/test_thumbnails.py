@@ -69,7 +69,7 @@ def picture(shade: int = 0, size: tuple[int, int] = (512, 384), mode: str = "RGB
 
 
 def filled(workspace: Workspace, number: int, first: int = 0, size: tuple[int, int] = (24, 16)) -> list[str]:
-    """A run with so many test cases, and the hashes of their images in order."""
+    """Create a run with this number of test cases and return the hashes of their images in order."""
     run_id = workspace.runs.create(picture(first + 249, size), BIRD, "demo", "A bird", {})
     cases = [made_case(picture(first + place, size), Image.new("L", size, place)) for place in range(number)]
     workspace.test_cases.extend(run_id, None, cases)

@@ -53,7 +53,7 @@ def run_with(workspace: Workspace, label: str, captions: list[CounterfactualCapt
 
 
 def best_and_worst(service: EvaluationService) -> tuple[Kind, Kind]:
-    """Edit type, alternative and label of which most test cases are wrong, and of which fewest are."""
+    """Return the edit type, alternative and label with most wrong test cases, and with fewest."""
     found = service.result(BIRDS)
     kinds, kind, _ = kinds_of(found.cases)
     wrong = {name: (found.right[kind == number] == WRONG).mean() for number, name in enumerate(kinds)}

@@ -44,7 +44,7 @@ ALL = Subject(filter=ImageFilter())
 
 
 class Counted:
-    """A loaded model, and how many images it was asked about. `until` stops it after so many batches of eight."""
+    """A loaded model that counts its images. `until` stops it after this number of batches of eight."""
 
     def __init__(self, wanted: UnderTestSettings) -> None:
         self._model = ModelUnderTest(wanted)

@@ -261,7 +261,7 @@ def test_names_of_classes_are_shown_as_text_and_protected_ones_are_marked(studio
 
 
 def test_the_accepted_images_of_runs_are_one_file(studio: Studio, client: TestClient) -> None:
-    """As `datasets` reads it: a row an image in metadata.parquet, with its file, its mask and its label.
+    """The file loads in `datasets`: a row per image in metadata.parquet, with its file, its mask and its label.
 
     Tried with datasets 5.2.0. Where README.md does not say which files are data, it takes a folder of one image for a
     folder of tables.
