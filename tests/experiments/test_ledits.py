@@ -15,7 +15,7 @@ from pipeline.profiles.profile import load_profile
 from tests.support.made_once import MadeOnce
 from tests.support.tiny import paper_models
 
-pytestmark = pytest.mark.soak
+pytestmark = [pytest.mark.slow, pytest.mark.soak]
 
 
 def psnr(one: Image.Image | np.ndarray, other: Image.Image) -> float:
