@@ -47,12 +47,16 @@ CAPTION_DROPOUT = 0.1
 EDGE_DROPOUT = 0.05
 ALONE = 0.1
 """Share of the examples in which the UNet hears nothing of the ControlNet, so that it also draws without one."""
-WITHOUT_SUBJECT = 0.08
+WITHOUT_SUBJECT = 0.12
 """Share of the examples that show a scene with nothing in it."""
 TWIN_EDGES = 0.65
-EXTRA_WEIGHT = {"vehicle": 2.5, "pedestrian": 8.0, "object": 2.0, "lane marking": 8.0, "pavement": 1.5}
-"""What the loss of a pixel that is wholly of a class counts more than one of the sky. Pedestrians and lane markings are
-two to five pixels wide, and a quarter of that in the latents."""
+EXTRA_WEIGHT = {
+    "road": {"vehicle": 2.5, "pedestrian": 8.0, "lane marking": 8.0, "pavement": 1.5},
+    "object": {"object": 2.0, "vegetation": 5.0},
+}
+"""What the loss of a pixel that is wholly of a class counts more than one of the sky, by family of scenes. Pedestrians
+and lane markings are two to five pixels wide, and a quarter of that in the latents. The vegetation behind an object is
+hills in haze, whose colours lie four times closer together than those of cars."""
 LARGE = {"vehicle": 900, "pedestrian": 300}
 """Pixels of a car or a person at whose size the extra weight is as it stands. A smaller one's is more, so that each
 counts as much, up to `MOST` times: or the farthest of three cars would never be asked for its colour."""
@@ -174,14 +178,14 @@ class Examples:
                 texts.append(prompt(empty, self._template, rng))
                 controls.append(edges(picture, self._settings))
                 pictures.append(picture)
-                weights.append(extra_weights(mask))
+                weights.append(extra_weights(mask, scene.family))
                 continue
             texts.append("" if rng.random() < CAPTION_DROPOUT else prompt(scene, self._template, rng))
             source = (self._scenes.images, self._scenes.twins)[which ^ int(rng.random() < TWIN_EDGES)]
             drawn = edges(source[index], self._settings)
             controls.append(np.zeros_like(drawn) if rng.random() < EDGE_DROPOUT else drawn)
             pictures.append((self._scenes.images, self._scenes.twins)[which][index])
-            weights.append(extra_weights(self._scenes.masks[index]))
+            weights.append(extra_weights(self._scenes.masks[index], scene.family))
         ids = self._tokenizer(
             texts, padding="max_length", truncation=True, max_length=77, return_tensors="pt"
         ).input_ids
@@ -190,9 +194,9 @@ class Examples:
         return to_tensor(np.stack(pictures)), ids, control, 1 + extra
 
 
-def extra_weights(mask: np.ndarray) -> np.ndarray:
+def extra_weights(mask: np.ndarray, family: str) -> np.ndarray:
     """What each pixel of a mask, uint8 (h, w) of indices into `SEMANTIC_CLASSES`, counts more in the loss; float32."""
-    extra = np.array([EXTRA_WEIGHT.get(name, 0.0) for name in SEMANTIC_CLASSES], np.float32)[mask]
+    extra = np.array([EXTRA_WEIGHT[family].get(name, 0.0) for name in SEMANTIC_CLASSES], np.float32)[mask]
     for name, large in LARGE.items():
         there = (mask == SEMANTIC_CLASSES.index(name)).astype(np.uint8)
         count, numbered, stats, _ = cv2.connectedComponentsWithStats(there, connectivity=8)
