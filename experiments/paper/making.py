@@ -45,7 +45,7 @@ layout = "csv"
 profile = "demo"
 recipe = "{recipe}"
 seed = {seed}
-settings = {{ "generation.steps" = {steps}{settings} }}
+settings = {{ "generation.start" = "noise", "generation.steps" = {steps}{settings} }}
 """
 _EDITS = """
 [choose]

@@ -71,6 +71,7 @@ def _head(held: Results, wanted: Stated, found: Sequence[Goal]) -> Iterator[str]
     yield "# The paper's questions on the drawn world"
     yield ""
     yield "Written by `make paper-demo`; every figure comes from a run on this machine."
+    yield "All images are drawn from noise, not from the inverted source as the demo draws by default."
     yield ""
     if held.size != FULL:
         yield f"**A {held.size.name} run: it shows that every part works, and its figures say nothing of the models.**"

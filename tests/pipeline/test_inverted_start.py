@@ -35,7 +35,7 @@ from services.runs.gate import EARLIER_SOURCE_CAPTION, Outdated
 from services.studio import Studio
 from tests.support.cases import made_case
 from tests.support.demo_server import demo_models
-from tests.support.scripted import ScriptedModels, parts_of, performed
+from tests.support.scripted import NoiseGenerator, ScriptedModels, parts_of, performed
 from tests.support.workspaces import workspace_in
 
 DEMO = load_profile("demo")
@@ -47,7 +47,8 @@ OWN, SUNNY = (CounterfactualCaption(text, ()) for text in (SAID, caption(SCENE.w
 
 
 def settings(**drawing: object) -> Settings:
-    asked = {"start": "inverted", "inversion_evaluations": 2} | drawing
+    alike = {"start": "inverted", "inversion_evaluations": 2, "fresh_noise": 0.0, "fresh_noise_by_type": ""}
+    asked = alike | drawing
     return DEMO.settings.model_copy(update={"generation": DEMO.settings.generation.model_copy(update=asked)})
 
 
@@ -299,6 +300,21 @@ def test_a_model_that_cannot_be_inverted_is_refused_before_anything_is_made(prof
     assert not models.captioner.calls
 
 
+class OneWay(NoiseGenerator):
+    """Has no way back."""
+
+    inverting = None  # type: ignore[assignment]
+
+
 def test_a_generator_without_a_way_back_is_refused_when_the_source_is_prepared() -> None:
+    models = ScriptedModels()
+    models.generator = OneWay()
     with pytest.raises(UserError, match="cannot be inverted"):
-        drawn(Driver(DEMO, ScriptedModels()), settings(), OWN)
+        drawn(Driver(DEMO, models), settings(), OWN)
+
+
+def test_the_demo_starts_from_the_source_and_its_seeds_mean_something() -> None:
+    drawing = DEMO.settings.generation
+    assert drawing.inverted and drawing.fresh_noise_of(["weather"]) > drawing.fresh_noise_of(["attribute"]) > 0
+    drawn_with = CONTROLNET.settings_of(DEMO.settings, SAID)
+    assert not CONTROLNET.refused(DEMO, drawn_with) and not CONTROLNET.equal_images(drawn_with)

@@ -4,6 +4,7 @@ marked `demo` run those, in `tests/pipeline/test_pipeline_demo.py`.
 
 from __future__ import annotations
 
+import hashlib
 import random
 import re
 import threading
@@ -11,11 +12,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 from PIL import Image
 
 from core.errors import UserError
+from core.images import image_sha
 from core.lineage import DrawnBatch, TestCase
 from core.settings import (
     CaptionSettings,
@@ -23,6 +26,7 @@ from core.settings import (
     ControlKind,
     EditingSettings,
     GenerationSettings,
+    InversionSettings,
     LanguageSettings,
 )
 from core.types import CounterfactualCaption, Task
@@ -30,6 +34,7 @@ from pipeline.seams import CaseRequest, DrawnImage, DrawRequest, Editor, Generat
 from tests.support.serving import until
 
 if TYPE_CHECKING:
+    from pipeline.models.inverting import Control, Inversion, Inverter
     from services.jobs import JobQueue
     from services.studio import Studio
     from ui.explore.page import Performed
@@ -173,6 +178,27 @@ class NoiseGenerator(OneByOne):
             on_step(step + 1, settings.steps)
         self.made.append((prompt, seed))
         return noise(prompt, seed, control.size)
+
+    @contextmanager
+    def inverting(self, settings: InversionSettings, control: Control | None = None) -> Iterator[Inverter]:
+        """Invert every source to the same noise. What it draws does not depend on it."""
+        import torch
+
+        from pipeline.models.inverting import Inversion
+
+        def invert(image: Image.Image, caption: str, on_step: OnStep) -> Inversion:
+            for step in range(settings.steps):
+                on_step(step + 1, settings.steps)
+            latents = torch.zeros(1, 4, 4, 4)
+            return Inversion(caption, latents, latents.half()[None], 50.0)
+
+        yield cast("Inverter", SimpleNamespace(invert=invert))
+
+    def inversion_key(
+        self, image: Image.Image, caption: str, settings: InversionSettings, control: Control | None = None
+    ) -> str:
+        facts = (image_sha(image), caption, settings, control and image_sha(control.image))
+        return hashlib.sha256(repr(facts).encode()).hexdigest()
 
 
 def noise(prompt: str, seed: int, size: tuple[int, int]) -> Image.Image:
