@@ -137,8 +137,9 @@ def edit_settings(profile: Profile, **changes: Any) -> SettingsWithEdit:
 
 def drawings(profile: Profile, extra: Sequence[str]) -> dict[str, Drawing]:
     """Return the ways that draw, by name. `extra`: JSON of settings that differ, each a way of its own."""
-    noise = profile.settings
-    found: dict[str, Drawing] = {NOISE: (CONTROLNET, noise), EDITED: (EDIT, edit_settings(profile))}
+    drawing = profile.settings.generation.model_copy(update={"start": "noise"})
+    from_noise = profile.settings.model_copy(update={"generation": drawing})
+    found: dict[str, Drawing] = {NOISE: (CONTROLNET, from_noise), EDITED: (EDIT, edit_settings(profile))}
     found |= {one: (EDIT, edit_settings(profile, **json.loads(one))) for one in extra}
     return found
 
