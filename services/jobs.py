@@ -303,9 +303,9 @@ class JobQueue:
         if thread is not None:
             thread.join(seconds)
 
-    def _cancel(self, wanted: Callable[[JobView], bool]) -> bool:
+    def _cancel(self, affects: Callable[[JobView], bool]) -> bool:
         with self._changed:
-            affected = [job for job in self._jobs.values() if job.view.active and wanted(job.view)]
+            affected = [job for job in self._jobs.values() if job.view.active and affects(job.view)]
             waiting = [job for job in affected if job.view.state == "waiting"]
             for job in affected:
                 self._stop(job)
@@ -324,8 +324,8 @@ class JobQueue:
             job.view = replace(job.view, stopping=True)
 
     @staticmethod
-    def _mark(job: _Job, part_id: int, held: tuple[PartState, ...], state: PartState) -> bool:
-        is_marked = any(part.id == part_id and part.state in held for part in job.view.parts)
+    def _mark(job: _Job, part_id: int, before: tuple[PartState, ...], state: PartState) -> bool:
+        is_marked = any(part.id == part_id and part.state in before for part in job.view.parts)
         parts = (replace(part, state=state) if part.id == part_id else part for part in job.view.parts)
         if is_marked:
             job.view = replace(job.view, parts=tuple(parts))

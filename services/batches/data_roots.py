@@ -104,5 +104,5 @@ class DataRoots:
         return ", ".join(map(str, self._folders))
 
 
-def _refusal(said: str) -> UserError:
-    return UserError(said, field="plan")
+def _refusal(message: str) -> UserError:
+    return UserError(message, field="plan")

@@ -493,8 +493,8 @@ def _needed(section: Any) -> str:
     return f" with {' and '.join(names)}"
 
 
-def _in_toml_words(said: str) -> str:
-    return said.replace("yes or no", "true or false").replace("an object", "a table")
+def _in_toml_words(message: str) -> str:
+    return message.replace("yes or no", "true or false").replace("an object", "a table")
 
 
 def _toml_table(name: str, part: Mapping[str, Any]) -> list[str]:

@@ -142,7 +142,7 @@ class BatchRuns:
         commands.add(ApproveBatch, lambda sent: self._done(sent, self.approve))
         commands.add(RetryBatch, self._retry)
         commands.add(ListBatches, lambda _: {"batches": [dict(facts_of(status)) for status in self.all()]})
-        commands.add(ShowBatch, lambda asked: dict(details_facts(self.details(asked.batch))))
+        commands.add(ShowBatch, lambda command: dict(details_facts(self.details(command.batch))))
 
     # Queries
 

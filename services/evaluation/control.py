@@ -143,7 +143,7 @@ class ControlSets:
         lineages = (case.lineage for case in run.test_cases)
         if any(one.recipe == control.name and one.method == lineage.method for one in lineages):
             return False
-        text = recipe_of(lineage.recipe).source_caption({name: held.value.value for name, held in run.values.items()})
+        text = recipe_of(lineage.recipe).source_caption({name: saved.value.value for name, saved in run.values.items()})
         if not text:
             raise UserError("Its run has no caption: run the first stage there, or write one.")
         image = PlannedImage(CounterfactualCaption(text, ()), lineage.seed)

@@ -313,5 +313,5 @@ def _not_read(stored: _Probabilities, cases: Cases) -> set[str]:
     return _shas((images, stored.images.of(cases, images) < 0) for images in cases.all_images)
 
 
-def _shas(wanted: Iterable[tuple[Images, Flags]]) -> set[str]:
-    return {images.shas[place] for images, flags in wanted for place in np.flatnonzero(flags).tolist()}
+def _shas(flagged: Iterable[tuple[Images, Flags]]) -> set[str]:
+    return {images.shas[place] for images, flags in flagged for place in np.flatnonzero(flags).tolist()}

@@ -553,15 +553,15 @@ class ExampleWorkspace:
             time.sleep(LOOK_SECONDS)
 
 
-def kept_in_words(kept: Kept) -> str:
+def kept_in_words(stays: Kept) -> str:
     """Return what a removal kept, and why, in a sentence or two; "" for nothing."""
     sentences = []
-    if kept.test_sets:
-        names = few_names([f"“{name}”" for name in kept.test_sets])
-        sentences.append(f"{count_of(len(kept.test_sets), 'test set', 'stays')}, since you worked on it: {names}.")
-    if kept.study:
-        sentences.append(f"The study “{kept.study}” stays, since you worked on it.")
-    for reason, number in sorted(kept.runs.items()):
+    if stays.test_sets:
+        names = few_names([f"“{name}”" for name in stays.test_sets])
+        sentences.append(f"{count_of(len(stays.test_sets), 'test set', 'stays')}, since you worked on it: {names}.")
+    if stays.study:
+        sentences.append(f"The study “{stays.study}” stays, since you worked on it.")
+    for reason, number in sorted(stays.runs.items()):
         sentences.append(f"{count_of(number, 'picture', 'stays')}: {_WHY[reason]}.")
     return " ".join(sentences)
 

@@ -482,8 +482,8 @@ class AnnotationService:
             of, seen = _training(study), enrolment.training_seen
             if assignment.state != "submitted":
                 return AnnotationStep("training", text, study, seen, max(1, of - seen), assignment, ahead=ahead)
-            told = feedback(assignment.item, assignment.answers, study.rules.questions)
-            return AnnotationStep("feedback", "", study, seen - 1, of - seen + 1, assignment, told, ahead)
+            result = feedback(assignment.item, assignment.answers, study.rules.questions)
+            return AnnotationStep("feedback", "", study, seen - 1, of - seen + 1, assignment, result, ahead)
         undo = self._studies.assignments.can_undo(study.id, worker)
         if assignment.item.kind == "quiz":
             done, of = enrolment.quiz_seen, study.rules.eligibility.quiz

@@ -214,8 +214,8 @@ class AnnotatorSessions:
         raise NotSignedIn("This invitation is not open; please ask whoever sent it for another one.")
 
 
-def _same(link: str, given: str) -> bool:
-    return bool(link) and hmac.compare_digest(link.encode(), given.encode())
+def _same(link: str, presented: str) -> bool:
+    return bool(link) and hmac.compare_digest(link.encode(), presented.encode())
 
 
 class PictureTokens:
