@@ -113,7 +113,7 @@ def _covered(repetitions: int) -> int:
 def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threading.Event) -> tuple[str, int]:
     """Return the report, and the number of unreadable images."""
     profile = load_profile(options.profile)
-    service = EvaluationService(profile, workspace, lambda wanted: None)  # the user decides where images go
+    service = EvaluationService(profile, workspace, lambda _: None)  # the user decides where images go
     try:
         question = _asked(service, workspace, options)
         cases = service.cases(question.subject)
@@ -166,7 +166,7 @@ def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threadin
 def _retrained(
     workspace: Workspace,
     service: EvaluationService,
-    asked: EvaluationQuestion,
+    evaluation_question: EvaluationQuestion,
     options: argparse.Namespace,
     line: ProgressLine,
     on_step: OnStep,
@@ -175,14 +175,14 @@ def _retrained(
     values = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     if options.shift:
         values["shift"] = version_of(workspace, options.shift).number
-    question = retraining_question(asked, BeginRetraining.of(values))
+    question = retraining_question(evaluation_question, BeginRetraining.of(values))
     retrainings = Retrainings(workspace, service)
-    told = False
+    is_printed = False
 
     def before_training(what: str, done: int, total: int) -> None:
-        nonlocal told
-        if what.startswith(TRAINING) and not told:
-            told = True
+        nonlocal is_printed
+        if what.startswith(TRAINING) and not is_printed:
+            is_printed = True
             line.clear()
             print(printable(retrainings.expected(question).words), file=sys.stderr)
         on_step(what, done, total)

@@ -149,7 +149,7 @@ Report = Words | JsonLines
 
 
 def _remarks(event: StageDone, recipe: Recipe, task: Task, store: FolderStore) -> list[str]:
-    values = {name: held.value for name, held in store.values().items()}
+    values = {name: stored.value for name, stored in store.values().items()}
     return [*event.value.trace.notes, *recipe.stage(event.stage).remarks(event.value.value, values, task)]
 
 

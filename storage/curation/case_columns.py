@@ -156,9 +156,9 @@ class CaseColumns(Repository):
         return self._held
 
     @read
-    def entries(self, db: Db, wanted: ImageFilter) -> Numbers:
+    def entries(self, db: Db, image_filter: ImageFilter) -> Numbers:
         """Return the catalogue numbers of the images that match, ascending."""
-        return entry_sets.entries_of(Selection(db, wanted).whole)
+        return entry_sets.entries_of(Selection(db, image_filter).whole)
 
     @read
     def set_rows(self, db: Db, version: int) -> list[SetRow]:

@@ -90,14 +90,14 @@ class Assignments(Repository):
         return None if item is None else self._noted(_give(db, study_id, worker, item, rules.seed, time, expires))
 
     @read
-    def ahead(self, db: Db, study_id: str, worker: str, kind: ItemKind, beside: int) -> Item | None:
-        """Return the item that `claim` would lease after the assignment with the id `beside` is answered, or None.
+    def ahead(self, db: Db, study_id: str, worker: str, kind: ItemKind, assignment_id: int) -> Item | None:
+        """Return the item that `claim` would lease once the assignment `assignment_id` is answered, or None.
         Nothing is leased or reserved: it allows preloading the picture.
 
         Raises UserError for an unknown study.
         """
         rules = rules_of(require_study(db, study_id)["rules"])
-        values = {"study": study_id, "worker": worker, "kind": kind, "votes": rules.votes, "beside": beside}
+        values = {"study": study_id, "worker": worker, "kind": kind, "votes": rules.votes, "beside": assignment_id}
         query = """
             SELECT study_items.* FROM assignments JOIN study_items ON study_items.id = item
             WHERE assignments.study = :study AND worker = :worker AND assignments.id <> :beside AND (
@@ -348,11 +348,11 @@ class Assignments(Repository):
         """
         return bool(list(db.query(query, {"study": study_id, "worker": worker})))
 
-    def _noted(self, given: Assignment) -> Assignment:
-        self._given[given.id] = monotonic()
+    def _noted(self, assignment: Assignment) -> Assignment:
+        self._given[assignment.id] = monotonic()
         while len(self._given) > _MOST_NOTED:
             del self._given[next(iter(self._given))]
-        return given
+        return assignment
 
     def _most_seconds(self, row: Row, time: str, rules: Rules) -> float:
         """Return the maximum seconds of a vote: the time since its lease, by the clock that gives more.

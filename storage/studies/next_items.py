@@ -66,8 +66,8 @@ def next_item(
         return chosen if chosen is not None or kind == "control" else _first(order, usable)
     query = "SELECT reached, given FROM enrolments WHERE study = ? AND worker = ?"
     # `reached` only says where to search first: whether an item is free is always checked.
-    reached, given = db.execute(query, [study_id, worker]).fetchone()
-    drawn = random.Random(f"begun\0{rules.seed}\0{worker}\0{given}")
+    reached, assigned = db.execute(query, [study_id, worker]).fetchone()
+    drawn = random.Random(f"begun\0{rules.seed}\0{worker}\0{assigned}")
     if drawn.random() < BEGUN_FIRST and reached < len(order):
         start = drawn.randrange(reached, len(order))
         places = order[start : start + STRETCHES[0]]
