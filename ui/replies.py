@@ -38,8 +38,8 @@ def page_at(
     """Serve a page at an address (see `shown`). Its function takes the request; `back` may take the same parameters."""
 
     def add(make: Callable[..., str | Response]) -> None:
-        def reply(**given: Any) -> Response:
-            return shown(given["request"], back(**given) if callable(back) else back, lambda: make(**given))
+        def reply(**arguments: Any) -> Response:
+            return shown(arguments["request"], back(**arguments) if callable(back) else back, lambda: make(**arguments))
 
         _get(app, path, make, reply)
 
@@ -50,7 +50,7 @@ def fetched_at(app: FastAPI, path: str, without_field: int = 400) -> Callable[[C
     """Serve JSON at an address (see `fetched`)."""
 
     def add(make: Callable[..., Mapping[str, Any]]) -> None:
-        _get(app, path, make, lambda **given: fetched(lambda: make(**given), without_field))
+        _get(app, path, make, lambda **arguments: fetched(lambda: make(**arguments), without_field))
 
     return add
 

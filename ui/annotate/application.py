@@ -162,7 +162,7 @@ def annotate_application(services: AnnotatorServices) -> FastAPI:
     for name in ("next", "consent", "person", "go-on", "undo"):
         doing(name, lambda step: shown_step(step, tokens))
     doing("submit", lambda step: {"saved": True, "next": shown_step(step, tokens)})
-    doing("draft", lambda kept: {"kept": kept})
+    doing("draft", lambda is_saved: {"kept": is_saved})
     doing("pause", lambda _: {"paused": True})
 
     # Pictures

@@ -97,17 +97,17 @@ class Waiter:
     """Most seconds to wait; then the answer is the progress."""
 
 
-async def zip_of(asked: DownloadTestSet, exports: SetExports, waiter: Waiter) -> dict[str, Any]:
+async def zip_of(command: DownloadTestSet, exports: SetExports, waiter: Waiter) -> dict[str, Any]:
     """Return the zip as an upload of Gradio, or the progress if it takes longer than the caller waits.
 
     An export that nobody waits for is stopped, unless a page has begun it. Raises UserError.
     """
-    if asked.format not in WRITTEN:
-        raise UserError(f"There is no format {asked.format!r:.80}: take {', '.join(WRITTEN)}.", field="format")
+    if command.format not in WRITTEN:
+        raise UserError(f"There is no format {command.format!r:.80}: take {', '.join(WRITTEN)}.", field="format")
     views, asked_again, end = list[WorkView](), False, time.monotonic() + waiter.seconds
 
     def begin() -> None:
-        views.append(exports.start(asked.version, asked.format, waits=True))
+        views.append(exports.start(command.version, command.format, waits=True))
 
     try:
         await run_in_threadpool(begin)

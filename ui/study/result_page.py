@@ -234,11 +234,11 @@ def questions_in_detail(report: StudyReport, data: StudyData) -> Html:
         report=report,
         items={item.id: item for item in data.items},
         agreement_axis=AGREEMENT,
-        questions=[_question(result, alone=len(report.questions) == 1) for result in report.questions],
+        questions=[_question(result, is_only=len(report.questions) == 1) for result in report.questions],
     )
 
 
-def _question(result: QuestionResult, alone: bool) -> tuple[QuestionResult, dict[str, int], NamedSlices, Axis]:
+def _question(result: QuestionResult, is_only: bool) -> tuple[QuestionResult, dict[str, int], NamedSlices, Axis]:
     """Return a question with its votes, and the parts of its images on one axis unless it is alone."""
-    parts = [] if alone else [named for _, found in _named(result.slices) for named in found]
+    parts = [] if is_only else [named for _, found in _named(result.slices) for named in found]
     return result, _votes(result), parts, share_axis(part for _, part in parts)
