@@ -1,4 +1,4 @@
-"""The server's worker thread: does long work one piece at a time, whatever pages show. Knows no stage and no page.
+"""The server's worker thread: does long work one piece at a time, independently of pages. Knows no stage and no page.
 
 A reloaded or second page asks here for running work. Closing a page stops nothing.
 """
@@ -215,7 +215,7 @@ class JobQueue:
             return not any(job.view.active for job in self._jobs.values())
 
     def cancel(self, run_id: str) -> bool:
-        """Ask the waiting or running work of a run to stop. Return False if there is none."""
+        """Ask the waiting or running work of a run to stop. Return False without any."""
         return self._cancel(lambda view: view.run_id == run_id)
 
     def cancel_job(self, job_id: int) -> bool:
@@ -366,7 +366,7 @@ class JobQueue:
             elif idle is not None:
                 try:
                     idle()
-                except Exception:  # nobody waits for it, and the error shows again when its result is needed
+                except Exception:  # no request depends on it, and the error shows again when its result is needed
                     log.exception("work that nobody waits for failed")
                 with self._changed:
                     self._idle_name = ""

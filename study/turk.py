@@ -329,7 +329,7 @@ def _asked_by(name: str, questions: Mapping[str, Question]) -> tuple[Question | 
 
 
 def _holds_answer(question: Question, name: str) -> bool:
-    """Return True if the column QUESTION.NAME holds the answer itself, and NAME is none of its options."""
+    """Return True if the column QUESTION.NAME holds the answer itself, and NAME is not one of its options."""
     return name in _CHOSEN or (name == _TICKED and question.kind == "yes-no")
 
 

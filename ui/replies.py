@@ -1,4 +1,4 @@
-"""Replies to the lead's pages: a page or the reason why there is none, JSON, and files."""
+"""Replies to the lead's pages: a page or the reason for none, JSON, and files."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def fetched_at(app: FastAPI, path: str, without_field: int = 400) -> Callable[[C
 
 
 def shown(request: Request, back: tuple[str, str], make: Callable[[], str | Response]) -> Response:
-    """Reply with a page, or with one that says why there is none and links `back`: words and address."""
+    """Reply with a page, or with one that gives the reason for none and links `back`: words and address."""
     try:
         content = make()
     except DiskTrouble:
@@ -67,7 +67,7 @@ def shown(request: Request, back: tuple[str, str], make: Callable[[], str | Resp
 
 
 def fetched(make: Callable[[], Mapping[str, Any]], without_field: int = 400) -> Response:
-    """Reply with JSON, or with the sentence that says why there is none."""
+    """Reply with JSON, or with a sentence that gives the reason for none."""
     try:
         return JSONResponse(make(), headers=FRESH)
     except UserError as error:

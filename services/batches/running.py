@@ -168,7 +168,7 @@ class BatchRuns:
     @does
     def plan(self, sent: PlanBatch) -> WorkView:
         """Begin to choose the items of a plan; `planning` shows progress. An existing plan returns its batch, and one
-        being chosen goes on. Raises UserError for an unusable plan, and for a script's plan that names a forbidden
+        being chosen continues. Raises UserError for an unusable plan, and for a script's plan that names a forbidden
         path.
         """
         if isinstance(sent, PlanByScript):
@@ -226,7 +226,7 @@ class BatchRuns:
         self.begin(number)
 
     def retry(self, number: int, reason: str = "") -> int:
-        """Retry failed work, all or for one reason, and return how much. Raises UserError if there is none."""
+        """Retry failed work, all or for one reason, and return how much. Raises UserError without any."""
         status = self.status(number)
         if status.at_work and not status.here:
             raise UserError(f"Another process works on “{status.batch.name}”: try again when it has stopped.")

@@ -228,7 +228,7 @@ class ImportService:
             state, message = "stopped", "The import was stopped: start the same import again to resume it."
         except UserError as error:
             state, message = "failed", str(error)
-        except Exception as error:  # the waiting person must be told
+        except Exception as error:  # the waiting person must see it
             log.exception("an import failed")
             words = f"The studio itself failed ({type(error).__name__}: {error}); the terminal says more. Try again."
             state, message = "failed", words

@@ -67,7 +67,7 @@ class ControlSets:
         """Queue of drawing work; `of(about)` finds a piece. Each result is a `ControlsDrawn`."""
 
     def make(self, subject: Subject, about: str, read: Callable[[OnCount], Read] | None = None) -> WorkView:
-        """Begin to draw missing reconstructions, then `read` them; work in progress goes on. Raises UserError if none
+        """Begin to draw missing reconstructions, then `read` them; work in progress continues. Raises UserError if none
         can be drawn.
         """
         if self.work.going_on(DRAWING, about) is None:

@@ -88,8 +88,8 @@ class Predicting:
         return replace(stored, identity=self._loaded_since.get(stored.identity.digest, stored.identity))
 
     def identify(self, settings: UnderTestSettings, on_wait: OnWait = list) -> StoredModel:
-        """Load the model of these settings, record and return it. Raises UserError if that fails, and whatever
-        `on_wait` raises, which is called repeatedly while it waits.
+        """Load the model of these settings, record and return it. Raises UserError if that fails, and what `on_wait`
+        raises, which is called repeatedly while it waits.
         """
         self._require_known(settings)
         with self._lock:

@@ -76,7 +76,7 @@ class _Votes:
 def score_images(
     table: CaseTable, checks: Mapping[str, tuple[Numbers, Floats]], outcomes: Sequence[Outcome], task: TaskKind
 ) -> Scored | str:
-    """Return the score of all images of a task, or a sentence on why there is none. `checks` maps each check to its
+    """Return the score of all images of a task, or a sentence on why it is missing. `checks` maps each check to its
     entries and figures; `outcomes` are those of studies, oldest first.
     """
     of_task = _of_task(table, task)

@@ -219,7 +219,7 @@ class MaskChecks:
         self._ways: dict[tuple[str, str], int] = {}
         self._known = np.zeros((0, 3), np.int64)
         """For each row of its predictions: row of the original and way it was last compared with, and whether it holds.
-        So each mask is checked once, whatever is evaluated.
+        So each mask is checked once for all evaluations.
         """
 
     @property

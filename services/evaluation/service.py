@@ -219,7 +219,7 @@ class EvaluationService:
 
     def read(self, settings: UnderTestSettings, cases: Cases, on_count: OnCount) -> Read:
         """Have a model read the unread images of a subject; for a segmentation also the segmenter of the checks, which
-        decides whether each mask holds. If that one fails, the result says why, and all else goes on. `on_count` and
+        decides whether each mask holds. If that one fails, the result says why, and all else continues. `on_count` and
         errors as in `Predicting.read`.
         """
         checker = self._masks.checker if cases.view.kind == "segmentation" else None
@@ -264,7 +264,7 @@ class EvaluationService:
     # Figures
 
     def evaluate(self, question: EvaluationQuestion) -> Evaluated:
-        """Return all figures of what the model has read. Raises UserError if subject or model give none."""
+        """Return all figures on the images that the model has read. Raises UserError if subject or model give none."""
         return self.result(question).evaluated
 
     def compare(self, first: EvaluationQuestion, second: EvaluationQuestion) -> ModelComparison | None:

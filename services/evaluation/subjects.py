@@ -346,8 +346,8 @@ class _Reading:
         return lacking
 
     def _reconstructed(self, rows: Numbers, of_source: Numbers, segments: bool) -> Numbers:
-        """Return all reconstructions of the sources of these rows by the recipes of their control sets, however drawn
-        and whatever their verdict.
+        """Return all reconstructions of the sources of these rows by the recipes of their control sets, with any method
+        and any verdict.
         """
         table = self._table
         fits = self._is_control & table.there & (table.segmentation == segments)

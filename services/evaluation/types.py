@@ -150,7 +150,7 @@ class ClassMapping:
     problem: str = ""
     """Why nothing can be compared, in one sentence; "" if something can."""
     sample: str = ""
-    """SHA-256 of an image of the subject that shows how the model gets it; "" if there is none."""
+    """SHA-256 of an image of the subject that shows how the model gets it; "" without one."""
 
 
 @dataclass(frozen=True)

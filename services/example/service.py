@@ -132,7 +132,7 @@ class ExampleView:
     """Parts that the last removal kept, and why; "" for none."""
     sets: tuple[ExampleSet, ...] = ()
     study: str = ""
-    """Id of its study; "" if there is none yet."""
+    """Id of its study; "" before it exists."""
 
     @property
     def active(self) -> bool:
@@ -530,7 +530,7 @@ class ExampleWorkspace:
     # Waiting for other work
 
     def _until_over(self, queue: WorkQueue, number: int, look: Callable[[WorkView], None]) -> WorkView:
-        """Wait until work is over, calling `look` meanwhile. Raises UserError if it failed or was cancelled."""
+        """Wait until work is over, calling `look` repeatedly. Raises UserError if it failed or was cancelled."""
         self._until(
             lambda: not queue.view(number).active, lambda: look(queue.view(number)), lambda: queue.cancel(number)
         )

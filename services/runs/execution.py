@@ -249,7 +249,7 @@ class Execution:
         return all(version.author == "person" or version.value.value != stored.value.value for version in versions)
 
     def start(self, run_id: str, stages: tuple[StageName, ...], anew: StageName = "") -> None:
-        """Queue text stages of a run; `anew` is run even if it is fresh."""
+        """Queue text stages of a run; the stage `anew` runs even if it is fresh."""
         for stage in stages:
             _require_text_stage(stage)
         run = self.workspace.runs.get(run_id)

@@ -149,7 +149,7 @@ class WorkerCommand(Command):
 
 
 class NextItem(WorkerCommand, name="next"):
-    """Request the next item, leased to this worker, or why there is none."""
+    """Request the next item, leased to this worker, or the reason for none."""
 
     study: Name = Field(description="The id of the study")
 
@@ -241,7 +241,7 @@ class AnnotationService:
         return commands
 
     def next(self, study_id: str, worker: str) -> AnnotationStep:
-        """Return the next step: an item, leased to this worker, or why there is none. Raises NotYours."""
+        """Return the next step: an item, leased to this worker, or the reason for none. Raises NotYours."""
         study, enrolment = self._judged(*self._of(study_id, worker))
         now = self._standing(study, worker, enrolment)
         if study.state == "closed":
@@ -352,7 +352,7 @@ class AnnotationService:
         return self._with(self._of(study_id, worker), worker, assignment)
 
     def pause(self, study_id: str, worker: str) -> None:
-        """Release the worker's items, so that nobody waits for them. They come first when the worker returns."""
+        """Release the worker's items for other workers. They come first when the worker returns."""
         self._of(study_id, worker)
         self._studies.assignments.release(study_id, worker)
 

@@ -153,7 +153,7 @@ def _without_reconstructions(selection: ImageFilter) -> ImageFilter:
 
 
 def _reconstructions(selection: ImageFilter) -> ImageFilter | None:
-    """Return the filter of what `_without_reconstructions` removes; None if the filter names recipes itself."""
+    """Return the filter of images that `_without_reconstructions` removes; None if the filter names recipes itself."""
     if "recipe" in selection.facets or "recipe" in selection.without:
         return None
     return replace(selection, facets={**selection.facets, "recipe": tuple(recipe.name for recipe in control_recipes())})

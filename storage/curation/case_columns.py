@@ -65,7 +65,7 @@ class CaseTable:
     images: Texts
     """SHA-256."""
     sources: Texts
-    """SHA-256 of the source image; -1 if there is none in the workspace."""
+    """SHA-256 of the source image; -1 if the workspace has none."""
     runs: Texts
     segmentation: NDArray[np.bool_]
     recipes: Texts

@@ -42,7 +42,7 @@ from storage.engine.rows import Row, record_of, unpack_value, when
 from storage.images import Images, file_name
 
 COUNTED = 10_000
-"""Maximum exact count for a filter with words. Beyond it the count only says that there are more."""
+"""Maximum exact count for a filter with words. Beyond it the count is only a lower bound."""
 MOST_VALUES = 100
 """Values of a facet that are counted, the most common ones: a facet may have thousands."""
 EVERYTHING = ImageFilter()
@@ -101,7 +101,7 @@ class Catalogue(Repository):
         `before`, or from the zero-based place `at`, to which a scroll bar jumps.
 
         A key keeps its position when images are added, and when its own image no longer matches. `held` are the images
-        that `hold` returned for the same filter and order, whatever was decided since.
+        that `hold` returned for the same filter and order, also if decisions changed since.
         """
         way = walk(db, image_filter, order, held)
         if before is not None:

@@ -232,7 +232,7 @@ class Decisions(Repository):
         this author's latest decision in force. An undo is a decision and can be undone as well. `key` as in
         `review`.
 
-        Raises UserError if the decision is unknown or no longer in force, or if there is none.
+        Raises UserError if the decision is missing, unknown or no longer in force.
         """
         author = _author(author)
         if earlier := _decided_before(db, key, None):

@@ -1,7 +1,7 @@
 """Assignment of items to workers and their answers: claim, submit, undo.
 
-Every writing method runs in one BEGIN IMMEDIATE transaction, so whatever it has read still holds when it writes; the
-tables refuse a second assignment of an item to a worker, and more leases and votes than an item gets.
+Every writing method runs in one BEGIN IMMEDIATE transaction, so everything that it has read still holds when it writes;
+the tables refuse a second assignment of an item to a worker, and more leases and votes than an item gets.
 `storage.studies.next_items` chooses the next item. Expired leases are ended by the next claim.
 """
 
@@ -168,7 +168,7 @@ class Assignments(Repository):
         key: str,
         right: bool | None = None,
     ) -> Saved:
-        """Save the answers and return "saved"; "again" if the client's `key` was saved before, whatever happened since.
+        """Save the answers and return "saved"; "again" if the client's `key` was ever saved before.
 
         `answers` are already checked (study.questions.check_answers). `seconds`, measured by the client, are bounded by
         the time since the lease. For an item with a known answer `right` must tell whether it was answered right
@@ -230,7 +230,7 @@ class Assignments(Repository):
     @write
     def undo(self, db: Db, study_id: str, worker: str) -> Assignment | None:
         """Undo the worker's latest answer: the item is leased to them again with these answers; their current lease is
-        released, and the log of votes keeps both answers. None if there is none, or it was undone already, approved
+        released, and the log of votes keeps both answers. None without an answer, or if it was undone already, approved
         or rejected, or followed by feedback. Raises VoteRefused like `claim`.
         """
         rules = _may_write(db, study_id, worker)

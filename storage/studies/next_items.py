@@ -34,7 +34,7 @@ def next_item(
     remember: bool = True,
 ) -> Row | None:
     """Return the row (id, kind, image, source) of an item of this kind that the worker never had and that needs a vote,
-    without the pictures `lost`; None if there is none. Items with a known answer need any number of votes, and none
+    without the pictures `lost`, or None. Items with a known answer need any number of votes, and none
     repeats a picture of the worker's training. Without `remember` nothing is written: for a preview.
     """
     query = "SELECT coalesce(max(place) + 1, 0) FROM study_items WHERE study = ? AND kind = ?"

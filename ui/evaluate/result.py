@@ -174,7 +174,7 @@ def first_table(found: Evaluated) -> EditTable | None:
 
 
 def newly_wrong(found: Evaluated) -> str:
-    """Return the name of what the tables of edits count."""
+    """Return the name of the outcome that the tables of edits count."""
     return "newly wrong" if found.kind == "classification" else "loses a class"
 
 

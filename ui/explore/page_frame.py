@@ -126,7 +126,7 @@ def mask_row(state: RunState, samples: tuple[Sample, ...]) -> Html:
 
 
 def example_card(view: ExampleView, offered: bool) -> Html | None:
-    """Return the card of the example, or None if there is none and none is offered."""
+    """Return the card of the example, or None without an example and an offer."""
     if not offered and view.state == "none":
         return None
     links = [("Batches", BATCHES), ("Images", gallery_address()), ("Test sets", SETS)]

@@ -189,7 +189,7 @@ def _call(
 async def _call_awaited(
     command: type[Command], do: DoAwaited, arguments: Mapping[str, Any], request: Request, services: Services
 ) -> types.CallToolResult:
-    """Like `_call`, for work that may outlast an agent's wait. It goes on, and the next call finds it."""
+    """Like `_call`, for work that may outlast an agent's wait. It continues, and the next call finds it."""
 
     async def listens() -> bool:
         return True
@@ -208,7 +208,7 @@ def _result(done: Plain, request: Request) -> types.CallToolResult:
 
 
 async def _watch(arguments: Mapping[str, Any], request: Request, services: Services) -> Plain:
-    """Return the state of a job at its end or when the time is up. The job goes on when nobody waits for it."""
+    """Return the state of a job at its end or when the time is up. The job continues without a waiting caller."""
     end = time.monotonic() + WATCH_SECONDS
     async with aclosing(watching(arguments, request, services)) as looks:
         async for facts in looks:

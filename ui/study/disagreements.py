@@ -57,7 +57,7 @@ def _caption(item: Item) -> Html | str:
 
 
 def _facts(item: Item) -> list[tuple[str, str]]:
-    """Return the facts about an item that no worker is told."""
+    """Return the facts about an item that no worker sees."""
     known = [
         ("kind", "item" if item.kind == "item" else f"{item.kind} item"),
         ("label", item.label),
@@ -146,7 +146,7 @@ def all_disagreements(report: StudyReport, data: StudyData, shown: DisagreementF
 def adjudication_page(
     report: StudyReport, data: StudyData, item: int | None, question: str, sizes: Mapping[str, Size]
 ) -> Html:
-    """Return the requested case, or the first undecided one, or a message if there is none."""
+    """Return the requested case, or the first undecided one, or a message without any."""
     found = cases(report)
     if not found:
         return render("study/nothing_to_adjudicate.html", report=report)

@@ -17,7 +17,7 @@ from ui.study.workers import workers_box
 from ui.templating import render
 
 COLUMNS = (("questions", "agreement"), ("divided", "timeline"))
-"""Parts that stand in two columns if there is room."""
+"""Parts shown in two columns if there is room."""
 FOLDED = 12
 """Rows of a table of classes that are shown at once; the others unfold."""
 NamedSlices = list[tuple[str, Slice]]
@@ -217,7 +217,7 @@ def agreement_box(report: StudyReport) -> Html:
 
 
 def timeline(report: StudyReport, times: Sequence[datetime]) -> Html | None:
-    """Return the curve of votes over time, or None if there is none. `times` are sorted."""
+    """Return the curve of votes over time, or None without votes. `times` are sorted."""
     needed = report.items * report.study.rules.votes
     drawn = votes_over_time(times, needed)
     if drawn is None or report.first is None or report.last is None:
