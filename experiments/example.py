@@ -46,7 +46,7 @@ def _act(workspace: Workspace, options: argparse.Namespace) -> int:
         print(view.problem, file=sys.stderr)
         return WRONG
     if view.state == "unfinished":
-        print("Stopped. The same command goes on from there.", file=sys.stderr)
+        print("Stopped. The same command continues from there.", file=sys.stderr)
         return INTERRUPTED
     if options.remove:
         print(f"The example is removed. {view.kept}".rstrip())

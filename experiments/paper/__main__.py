@@ -152,7 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return WRONG
     except KeyboardInterrupt:
-        print("Stopped: the same command goes on from here.", file=sys.stderr)
+        print("Stopped: the same command continues from here.", file=sys.stderr)
         return INTERRUPTED
     for goal in reached:
         print(f"{goal.words}: {goal.rule.question}, {goal.what}: {goal.measured} (wanted {goal.rule.wanted})")

@@ -100,7 +100,7 @@ def _head(held: Results, wanted: Stated, found: Sequence[Goal]) -> Iterator[str]
     yield ""
     yield from (f"- {one.question}, {one.goal}: {one.missed_by}." for one in wanted.rules)
     yield ""
-    yield "Figures in brackets are 95 % intervals: over sources, never over images, unless it is said otherwise."
+    yield "Figures in brackets are 95 % intervals: over sources, never over images, unless stated otherwise."
     yield ""
 
 

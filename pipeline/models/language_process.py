@@ -128,7 +128,7 @@ def _died(process: subprocess.Popen[bytes]) -> UserError:
     _end(process)
     if process.returncode == -signal.SIGKILL:
         return UserError(
-            "The process of the language model was killed in the middle of a reply, most likely for want of memory: "
+            "The process of the language model was killed in the middle of a reply, most likely for lack of memory: "
             "end other programs that use it, and run the stage again."
         )
     return UserError(

@@ -379,7 +379,7 @@ class ExampleWorkspace:
         self._until(is_over, look, stop)
         status = self._batches.status(number)
         if status.state != "done":
-            raise UserError(status.problem or f"The batch “{status.batch.name}” was stopped: go on with the example.")
+            raise UserError(status.problem or f"The batch “{status.batch.name}” was stopped: continue the example.")
 
     # Reviews and test sets
 
@@ -536,7 +536,7 @@ class ExampleWorkspace:
         )
         view = queue.view(number)
         if view.state != "done":
-            raise UserError(view.error or "It was stopped: go on with the example.")
+            raise UserError(view.error or "It was stopped: continue the example.")
         return view
 
     def _until(self, is_over: Callable[[], bool], look: Callable[[], None], stop: Callable[[], object]) -> None:

@@ -417,7 +417,7 @@ class AnnotationService:
         if assignment is not None and assignment.item.kind == kind:
             return self._with((study, enrolment), worker, assignment, now.text)
         log.warning("study %s has fewer %s items than its rules ask for", study.id, kind)
-        text = f"Its {kind} has no further question for you. Please tell whoever invited you."
+        text = f"Its {kind} has no further question for you. Please tell the person who invited you."
         return self._without(study, worker, enrolment, "not eligible", text)
 
     def _item(self, study: Study, worker: str, enrolment: Enrolment) -> AnnotationStep:

@@ -211,7 +211,7 @@ class AnnotatorSessions:
             if study.state in _OPEN and _same(study.link, link):
                 return study.id
         self._links.failed(key, link)
-        raise NotSignedIn("This invitation is not open; please ask whoever sent it for another one.")
+        raise NotSignedIn("This invitation is not open; please ask the person who sent it for another one.")
 
 
 def _same(link: str, presented: str) -> bool:

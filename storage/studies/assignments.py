@@ -391,7 +391,7 @@ def _may_write(db: Db, study_id: str, worker: str) -> Rules:
         if row["blocked"]:
             raise VoteRefused("blocked", "Your worker name was blocked by the study lead; please write to them.")
         if row["exclusion"] is not None:
-            raise VoteRefused("excluded", "You can no longer vote in this study; please write to whoever invited you.")
+            raise VoteRefused("excluded", "You can no longer vote in this study; ask the person who invited you.")
         return rules_of(study["rules"])
     raise VoteRefused("not enrolled", "You are not part of this study; open the link of its invitation.")
 

@@ -73,7 +73,7 @@ class Workers(Repository):
                 enrol(db, row["id"], worker.id)
                 came_from(db, worker.id, browser)
                 return row["id"], worker, code
-        raise UserError("This invitation is not open; please ask whoever sent it for another one.")
+        raise UserError("This invitation is not open; please ask the person who sent it for another one.")
 
     @write
     def came_from(self, db: Db, worker: str, browser: str) -> None:
