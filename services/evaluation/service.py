@@ -65,7 +65,7 @@ LOOKING = "looking at the model"
 HELD = 8
 """Evaluations, and subjects, that are cached until something is saved."""
 NO_MODEL = "There is no such model any more: take one from the list."
-NOT_LOADED = "Nobody has loaded this model yet: begin, and it says what classes it knows."
+NOT_LOADED = "This model is not loaded. Press Begin to load it and list its classes."
 
 
 class EvaluationService:

@@ -35,8 +35,8 @@ MOST_OPENED = 1000
 LOWEST = 10
 """For a segmenter, one of this many images opens: those with the fewest right pixels."""
 HOW_PARTED = (
-    f"Of the sources {100 * SHARES['train']:.0f} % are learnt from, {100 * SHARES['tune']:.0f} % tuned with and "
-    f"{100 * SHARES['test']:.0f} % measured with. What was made of a source is on its side. Sources that look alike "
+    f"{100 * SHARES['train']:.0f} % of the sources are for training, {100 * SHARES['tune']:.0f} % for tuning and "
+    f"{100 * SHARES['test']:.0f} % for measuring. Images made from a source are on its side. Sources that look alike "
     "are on one side, and so are copies: mirrored, cropped, shifted, scaled, saved again, or with a mark upon them.",
     RATES,
 )
