@@ -166,7 +166,7 @@ def _codes(command: life_cycle.MakeCodes, made: life_cycle.NewCodes, page: Shown
 
 
 def _new_code(command: decisions.RenewCode, made: life_cycle.NewCode, page: Shown) -> Reply:
-    words = f"The new code of {made.worker}. It is shown this once: write it down or copy it now."
+    words = f"The new code of {made.worker}. It is shown only once: write it down or copy it now."
     return {"code": made.code, "words": words}
 
 
