@@ -1,8 +1,8 @@
 """Defects of texts that a small language model writes: repetition, and the loss of content that should be kept.
 
 Pure, and without knowledge of grammar: words are compared, not understood. An edit may have consequences (where it
-snows, the grass is gone). A repeated phrase, a sentence that vanished, and a thing that was introduced ("a ball", "two
-dogs") and is no longer named are not consequences of a weather.
+snows, the grass is gone). But a repeated phrase, a sentence that vanished, or a thing that was introduced ("a ball",
+"two dogs") and is no longer named does not follow from new weather.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from core.words import says_something, singular, tokens
 PHRASE = 3
 """Words in a row that count as a phrase."""
 OFTEN = 3
-"""A phrase may stand twice; from this often on it is repeated, unless the source says it as often."""
+"""Number of occurrences from which a phrase counts as repeated, unless it occurs as often in the source."""
 _INTRODUCES = {"a", "an", "one", "two", "three", "four", "five", "six", "several", "another"}
 _SCENERY = frozenset(
     "day night morning evening afternoon dawn dusk sunset sunrise sky sun moon weather light background foreground "
@@ -25,11 +25,11 @@ _SCENERY = frozenset(
 )
 """Words that an edit of weather, time or place may remove, though a text introduces them with an article."""
 _LONGEST_NAME = 3
-"""Words behind an article that may name the thing: "a red bird sits" gives red, bird and sits."""
+"""Number of words after an article that may name the thing: "a red bird sits" gives red, bird and sits."""
 
 
 def repeated(source: str, text: str) -> tuple[str, int] | None:
-    """The phrase that the text repeats most, and how often; None when it repeats none."""
+    """Return the phrase that the text repeats most and its number of occurrences, or None if it repeats none."""
     before, after = _phrases(source), _phrases(text)
     worst = max(after, key=lambda phrase: after[phrase], default=None)
     if worst is None or after[worst] < OFTEN or after[worst] <= before[worst]:

@@ -1,6 +1,6 @@
-"""Pure checks of texts: each gives `Check`s, whose notes are the plain sentences that the page shows.
+"""Checks of texts, pure: each returns `Check`s, whose notes are the sentences that the page shows.
 
-Knows nothing of models or images. `require` raises UserError where a stage cannot go on.
+They know nothing of models or images. `require` raises UserError for a failed check.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ from pipeline.checks.text_defects import lost_sentences, lost_things, repeated
 SCENE_WIDE = ("weather", "time of day", "domain")
 """Edit types that affect the whole image: their keyword must be gone everywhere."""
 WITH_CONSEQUENCES = (*SCENE_WIDE, "background")
-"""Edit types that rightly change more than their keyword: where it snows, the ground is no longer green."""
+"""Edit types that may change more words than their keyword: where it snows, the ground is no longer green."""
 
 
 FEW_CONSEQUENCES, MOST_CONSEQUENCES = 4, 0.4
-"""Maximum content words, or share of them, that may change in addition to such an edit. More make another scene."""
+"""Maximum number of content words, and maximum share of the source's, that may change besides such an edit; the larger
+bound holds. A caption with more changes describes another scene."""
 
 
 def task_checks(task: Task) -> tuple[Check, ...]:
-    """True if the task says what must be kept."""
+    """Check that the task has a label or protected classes."""
     if task.kind == "classification":
         note = "A classification task needs a label: say what the image shows, such as bird."
         return (_check("label given", bool(tokens(task.label)), note),)
@@ -93,17 +94,17 @@ def alternative_checks(keyword: str, alternative: str, task: Task, forced: bool 
 
 
 def counterfactual_checks(source: str, counterfactual: CounterfactualCaption, task: Task) -> tuple[Check, ...]:
-    """Whether a counterfactual caption carries its edits, keeps every protected word, and makes sense; and what the
-    stage that wrote it found.
+    """Check that a counterfactual caption has its edits, keeps every protected word and makes sense. The checks of the
+    stage that wrote it follow.
 
-    Further words may differ where an edit has consequences (a change of the weather rightly rewrites what lies on the
-    ground): that check then passes with a remark, as long as they are few and no thing and no sentence got lost. A
-    protected word that a person insists on changing is not lost.
+    A few other words may differ if an edit has consequences (new weather changes what lies on the ground): that check
+    then passes with a remark. Lost things and lost sentences fail a check of their own. A protected word that a person
+    insists on changing is not lost.
     """
     return (*_text_checks(source, counterfactual, task), *counterfactual.checks)
 
 
-@lru_cache(maxsize=512)  # a reply is looked at when it comes, and again when it is kept
+@lru_cache(maxsize=512)  # a reply is checked when it arrives, and again when it is stored
 def _text_checks(source: str, counterfactual: CounterfactualCaption, task: Task) -> tuple[Check, ...]:
     text = counterfactual.text
     if not tokens(text):
@@ -134,7 +135,7 @@ def edit_made(source: str, text: str, edit: Edit) -> bool:
 
 
 def require(checks: tuple[Check, ...]) -> None:
-    """Raises UserError with the note of the first check that did not pass."""
+    """Raise UserError with the note of the first failed check."""
     for check in failed(checks):
         raise UserError(check.note)
 
@@ -201,7 +202,7 @@ def unasked_words(source: str, counterfactual: CounterfactualCaption) -> tuple[t
             gone += before[a0:a1]
             came += after[b0:b1]
     asked = _asked(counterfactual)
-    # What went from one place and came at another was only moved.
+    # A word that is gone from one place and added at another was only moved.
     moved = {singular(word) for word in gone} & {singular(word) for word in came}
 
     def left(words: list[str]) -> tuple[str, ...]:
@@ -212,7 +213,7 @@ def unasked_words(source: str, counterfactual: CounterfactualCaption) -> tuple[t
 
 
 def _few(words: tuple[str, ...], most: int = 4) -> str:
-    """The first of many words: a caption that has little in common with its source has too many to read."""
+    """Quote the first `most` words and count the rest: an entirely new caption has too many to read."""
     rest = len(words) - most
     return _quoted(list(words)) if rest <= 0 else f"{', '.join(f'“{word}”' for word in words[:most])} and {rest} more"
 
@@ -227,15 +228,15 @@ def _named_as_often(before: str, after: str, task: Task, waived: set[str]) -> Ch
 
 
 def _nothing_added(before: str, after: str, task: Task) -> Check:
-    """A protected class that only the new text names would have to be in the mask, and is not."""
+    """Check that the new text names no further protected class: it would be missing from the mask."""
     new = [name for name in classes_in(after, task) if name not in classes_in(before, task)]
     return _check("nothing protected added", not new, f"{_quoted(new)} was not there before, but the mask is kept.")
 
 
 def _undone(source: str, new: str, edit: Edit) -> str:
-    """Why an edit does not show in the new text, in one sentence; "" when it does.
+    """Return a sentence that tells why an edit does not show in the new text, or "" if it does.
 
-    The two texts are aligned word by word, since counting would miss a swap (red becomes blue where blue becomes red).
+    The two texts are aligned word by word, since counting would miss a swap (red becomes blue and blue becomes red).
     """
     before, after = tokens(source), tokens(new)
     old, wanted = tokens(edit.keyword), tokens(edit.alternative)

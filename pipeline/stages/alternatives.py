@@ -1,4 +1,4 @@
-"""Stage 3, keywords to alternatives: what each keyword that is used may become."""
+"""Stage 3, keywords to alternatives: the words that may replace each used keyword."""
 
 from __future__ import annotations
 
@@ -37,16 +37,15 @@ MORE_TEMPERATURE = 0.9
 
 
 def run(given: StageInputs) -> StageValue[Alternatives]:
-    """One entry for every keyword that is used, each with at most `settings.per_keyword` alternatives.
+    """Return an entry for every used keyword, each with at most `settings.per_keyword` alternatives.
 
-    `given.said` are those that the request of the keywords gave, by keyword: then only those keywords are asked for
-    that they leave without one, and the trace has a note of that.
+    `given.said` holds alternatives by keyword, if the request for keywords returned any. Only keywords without one are
+    then asked for, and the trace has a note of that.
 
-    An alternative that drops or adds a protected word is kept but not used, so that a person sees it; so is one that
-    comes closer to its keyword, or to what the task protects, than `settings.too_close`, as the sentence model measures
-    it. A reply that leaves a keyword without one is asked for again; what is missing in the end stays empty.
-    Raises UserError when no keyword is used, or one of them cannot be; UnreadableReply when every attempt is spent;
-    Cancelled between two replies.
+    An alternative that drops or adds a protected word is kept but not used, so that a person sees it. So is one whose
+    similarity to its keyword, or to what the task protects, reaches `settings.too_close`. A reply that leaves a keyword
+    without an alternative is asked for again. A keyword that never gets one stays empty. Raises UserError if no keyword
+    is used or one of them cannot be, UnreadableReply if every attempt fails, and Cancelled between two replies.
     """
     caption: Caption = given.values["caption"]
     keywords: Keywords = given.values["keywords"]
@@ -138,10 +137,10 @@ def more(
     sentences: Sentences | None = None,
     cancelled: threading.Event | None = None,
 ) -> tuple[Alternatives, Trace]:
-    """`value` with further alternatives of one keyword, at most `settings.per_keyword`; those that are there stay.
+    """Return `value` with at most `settings.per_keyword` further alternatives of one keyword, after those it has.
 
-    Asks more freely than `settings` may say. Raises UnreadableReply when the model has no new one, Cancelled between
-    two replies.
+    The temperature is at least `MORE_TEMPERATURE`. Raises UnreadableReply if the model has no new alternative, and
+    Cancelled between two replies.
     """
     require(task_checks(task))
     require(keyword_checks(keyword.text, caption.text, task, keyword.forced))
@@ -180,7 +179,9 @@ def more(
 def unticked_where_close(
     value: Alternatives, task: Task, sentences: Sentences | None, too_close: float
 ) -> Alternatives:
-    """Return the alternatives, measured, unticking those as close as `too_close`. Unchanged without a model."""
+    """Return the alternatives with measured similarities, none ticked that reaches `too_close`. Needs `sentences`;
+    without a model the alternatives are unchanged.
+    """
     if sentences is None:
         return value
     items = []

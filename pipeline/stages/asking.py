@@ -26,7 +26,7 @@ BETWEEN = "\n\n----\n\n"
 
 @dataclass(frozen=True)
 class Answer(Generic[V]):
-    """The value read from a reply, and how it came about."""
+    """A value read from a reply, with the prompt, the seed and the number of attempts."""
 
     value: V
     prompt: str
@@ -69,9 +69,9 @@ def ask(
     settings: LanguageSettings,
     cancelled: threading.Event | None = None,
 ) -> Answer[V]:
-    """Return the first reply without shortcomings, asked for with the seed of `inquiry` and those after it, at most
-    `settings.attempts` times, else the readable one with the fewest. `what` is what is asked for, in words. Raises
-    UnreadableReply with the last reply if none is readable, and Cancelled between two replies.
+    """Return the first reply without shortcomings, or the readable one with the fewest after `settings.attempts`
+    attempts. Each attempt takes the next seed, beginning with that of `inquiry`. `what` names the requested thing in
+    messages. Raises UnreadableReply with the last reply if none is readable, and Cancelled between two replies.
     """
     attempts = _Attempts(what, prompt, inquiry, settings)
     while attempts.wanted:
@@ -90,8 +90,8 @@ def ask_all(
     on_done: Callable[[int], None] = lambda _done: None,
     cancelled: threading.Event | None = None,
 ) -> list[Answer[V]]:
-    """Return an answer to each inquiry as `ask` gives it, asked together if the model takes several. `on_done` gets the
-    number of answers so far, beginning with none. Raises as `ask` does: the first error in order.
+    """Return the answer of `ask` to each inquiry, asked together if the model takes several. `on_done` gets the number
+    of answers so far, beginning with 0. Raises the errors of `ask`, the first in order.
     """
     if not isinstance(language_model, BatchLanguageModel):
         answers: list[Answer[V]] = []
@@ -107,7 +107,7 @@ def ask_all(
     def told(replies: int) -> None:
         nonlocal most
         stop_if(cancelled)
-        if settled + replies > most:  # one that is asked for again was counted already
+        if settled + replies > most:  # repeated requests were counted already
             most = settled + replies
             on_done(min(most, len(every) - 1))
 
@@ -134,7 +134,7 @@ class _Attempts(Generic[V]):
         self._text, self._stop = prompt.evaluate(**inquiry.values), prompt.stop
         self._start, self._made, self._reply, self._reason = time.monotonic(), 0, "", ""
         self.best: tuple[int, V, str, int, tuple[str, ...]] | None = None
-        """Shortcomings, value, reply, seed and notes; None as long as none could be read."""
+        """Shortcomings, value, reply, seed and notes of the best reply, or None before one could be read."""
         self._seconds = 0.0
 
     @property

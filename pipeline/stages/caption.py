@@ -1,4 +1,4 @@
-"""Stage 1, image to caption: what the source image shows, in several sentences."""
+"""Stage 1, image to caption: describes the source image in several sentences."""
 
 from __future__ import annotations
 
@@ -30,11 +30,10 @@ class _Said:
 
 
 def run(given: StageInputs) -> StageValue[Caption]:
-    """The caption of the source. Raises UnreadableReply when the captioner says nothing, Cancelled between two tries.
+    """Caption the source. Raises UnreadableReply if the captioner returns no caption, and Cancelled between two tries.
 
-    Asked again after another caption, it samples, with the seed and the seeds after it, until it says something else
-    that names the label, or a protected class, if the other does; a captioner that has nothing else to say is taken at
-    its word.
+    To replace an earlier caption, it samples with consecutive seeds until a caption has other words and fails no more
+    checks than the earlier one. If none does, the earlier caption stays if it came again, else the first one is taken.
     """
     settings: CaptionSettings = given.settings
     task, captioner = given.task, given.models.captioner

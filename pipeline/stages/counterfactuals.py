@@ -1,4 +1,4 @@
-"""Stage 4, alternatives to counterfactual captions: chooses which edits go together and has each caption written."""
+"""Stage 4, alternatives to counterfactual captions: combines edits and asks for a caption with each combination."""
 
 from __future__ import annotations
 
@@ -45,22 +45,22 @@ from pipeline.stages.parsing import Unreadable, read_caption, read_edits
 from pipeline.stages.reply_schema import caption_schema, edit_text
 
 _LOOKED_AT = 20_000
-"""Number of combinations, the first in order, among which random ones are drawn."""
+"""Random combinations are drawn from this number of combinations, the first in order."""
 
 
 def run(given: StageInputs) -> StageValue[CounterfactualCaptions]:
-    """Write counterfactual captions, a prompt each, with the edits of `choose_edits`, or with edits that the model
-    chooses first, by the prompt of `EDITS_PROMPT`. If that gives no choice, the trace has a note.
+    """Write counterfactual captions, each with a prompt of its own. `choose_edits` chooses their edits, or the model
+    does, asked with `EDITS_PROMPT`. The trace has a note if the model makes no choice.
 
-    A caption that misses an edit or loses a protected word is asked for again; one that still fails after every attempt
+    A caption that misses an edit or loses a protected word is asked for again. One that still fails after every attempt
     is kept but not used. Caption k takes `derive_seed(seed, k)` and the seeds after it, whether or not the model takes
-    all prompts together. The choice takes `seed`. The trace holds it, the prompts and replies of all calls, and as
-    attempts the most that any caption needed. Captions with the same words are merged.
+    all prompts together. The choice takes `seed`. The trace holds it, the prompts and replies of all calls, and the
+    largest number of attempts that a request needed. Captions with the same words are merged.
 
     `given.said` holds edits and captions from the reply to the request for keywords. Those that pass are used. The
-    others are asked for one by one, with a note in the trace. Edits that this stage would choose (by turns, by chance
-    or by the model) are taken from that reply where it has some that may be made. Raises UserError when no alternative
-    is used or one of them cannot be, UnreadableReply when a caption never came, Cancelled between two replies.
+    others are asked for one by one, with a note in the trace. If this stage may choose the edits (evenly, at random or
+    by the model), it prefers possible edits of that reply. Raises UserError if no alternative is used or one of them
+    cannot be, UnreadableReply if a caption's replies are all unreadable, and Cancelled between two replies.
     """
     caption: Caption = given.values["caption"]
     alternatives: Alternatives = given.values["alternatives"]
@@ -75,7 +75,7 @@ def run(given: StageInputs) -> StageValue[CounterfactualCaptions]:
         for option in item.options:
             if option.used:
                 require(keyword_checks(item.keyword, caption.text, task, item.forced))
-                # That it changes something; whether it takes a protected word along shows in the caption.
+                # Only the first check, that it changes something: a lost protected word shows in the caption.
                 require(alternative_checks(item.keyword, option.text, task)[:1])
     pools, at_once = edit_pools(caption, alternatives, settings)
     if not pools:
@@ -184,9 +184,9 @@ def choose_edits(
 ) -> tuple[tuple[Edit, ...], ...]:
     """Return the edits of each counterfactual caption, no two alike, each in caption order (see `all_combinations`).
 
-    `settings.combinations` decides which. Edits chosen by a person that no longer exist are left out. If none is left,
-    or a model should choose and does not, combinations are spread evenly. Raises UserError for more than
-    `MOST_COMBINATIONS`.
+    `settings.combinations` decides which. A combination that a person chose is left out if one of its edits no longer
+    exists. If none is left, or a model should choose and does not, combinations are spread evenly. Raises UserError for
+    more than `MOST_COMBINATIONS`.
     """
     pools = _pools(caption, alternatives)
     if settings.combinations == "chosen":
@@ -231,7 +231,7 @@ def all_combinations(
 
 def count_combinations(pools: Sequence[Sequence[Edit]], at_once: int) -> int:
     """Count the combinations without enumerating them."""
-    ways = [1] + [0] * at_once  # ways[k]: with k of the keywords so far
+    ways = [1] + [0] * at_once  # ways[k]: combinations of k of the keywords so far
     for pool in pools:
         for k in range(at_once, 0, -1):
             ways[k] += ways[k - 1] * len(pool)
@@ -241,7 +241,7 @@ def count_combinations(pools: Sequence[Sequence[Edit]], at_once: int) -> int:
 def edit_pools(
     caption: Caption, alternatives: Alternatives, settings: CounterfactualSettings
 ) -> tuple[tuple[tuple[Edit, ...], ...], int]:
-    """The edits that may be made, by keyword in caption order, and how many keywords a caption changes."""
+    """Return the possible edits, by keyword in caption order, and the number of keywords that a caption changes."""
     pools = _pools(caption, alternatives)
     return pools, _at_once(pools, settings)
 
@@ -271,8 +271,8 @@ def _spread(
     seen: set[frozenset[Edit]] = set()
     groups: set[frozenset[int]] = set()
     while pools and len(chosen) < number:
-        # Those whose turn it is come first, so the first choice that is new is the evenest. The ways are walked through
-        # lazily: no more of them are looked at than were chosen before.
+        # The least used come first, so the first new combination is the most even one. The generator is lazy: it skips
+        # no more combinations than were chosen before.
         order = sorted(range(len(pools)), key=lambda i: (keyword_turns[i], rng.random()))
         ranked = [sorted(pool, key=lambda edit: (edit_turns[edit], rng.random())) for pool in pools]
         ways = (
@@ -321,14 +321,14 @@ def tell(on_progress: OnProgress | None, pace: Pace, done: int, before: int = 0)
 
 
 def captions_line(value: CounterfactualCaptions) -> str:
-    """One line about captions: how many are ticked, and their edits."""
+    """Return one line about captions: the number of ticked ones, and the edits of all."""
     ticked = sum(item.used for item in value.items)
     edits = "; ".join(", ".join(edit.alternative for edit in item.edits) or "by hand" for item in value.items)
     return f"{ticked} of {len(value.items)} ticked: {edits}"
 
 
 def captions_remarks(value: CounterfactualCaptions, values: Values, task: Task) -> list[str]:
-    """A line for each check that a caption fails."""
+    """Return a line for each check that a caption fails."""
     return [
         f"{'used all the same' if item.used else 'not used'}: {item.text} {check.note}"
         for item in value.items

@@ -1,7 +1,7 @@
 """Stage 2, caption to keywords: the elements of the caption that may change without changing the ground truth.
 
-Where the settings say so, the same request asks for the alternatives and the captions of the two stages after it; what
-the reply says of those is handed on to them as it is, and they judge it as they judge any reply.
+The settings may let one request cover the alternatives and captions of the next two stages too. Their parts of the
+reply are passed on unchanged, and those stages check them like any reply.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TOGETHER_PROMPT = PromptSlot(
     needed=False,
     title="all three stages in one request",
 )
-"""`$count`: alternatives of a keyword at most. `$captions`: captions at most. `$most`: edits of one at most."""
+"""Maximum numbers. `$count`: alternatives of a keyword. `$captions`: captions. `$most`: edits of a caption."""
 
 
 def run(
@@ -41,11 +41,11 @@ def run(
     seed: int,
     cancelled: threading.Event | None = None,
 ) -> StageValue[Keywords]:
-    """The keywords in caption order, all of them used whose edit type the settings tick.
+    """Return the keywords in caption order. Those of an edit type that the settings tick are used.
 
-    Leaves out what is not in the caption and what the task protects; a reply with nothing else counts as unreadable.
-    One that has no keyword of a type that is ticked is asked for again; where none ever has, none is used.
-    Raises UserError for an empty caption, UnreadableReply when every attempt is spent, Cancelled between two replies.
+    Words that are not in the caption or that the task protects are left out. A reply with no others is unreadable. One
+    without a keyword of a ticked type is asked for again; if all attempts lack one, no keyword is used. Raises
+    UserError for an empty caption, UnreadableReply if every attempt fails, and Cancelled between two replies.
     """
     require(task_checks(task))
     require(caption_checks(caption.text, task)[:1])
@@ -81,11 +81,11 @@ def ask_together(
     seed: int,
     cancelled: threading.Event | None = None,
 ) -> StageMade:
-    """The keywords as by `run`, from one request that asks for the alternatives and the captions as well. What it says
-    of those is handed on: of "alternatives" the texts by keyword, of "counterfactuals" the edits and text of each.
+    """Return the keywords as `run` does, from one request that also asks for the alternatives and the captions. These
+    are passed on: for "alternatives" the texts by keyword, for "counterfactuals" the edits and text of each caption.
 
-    The longest reply is as long as those of all the requests whose place it takes, within the bounds of that setting.
-    Raises what `run` does.
+    The reply may be as long as those of all the requests that it replaces, but at most `LONGEST_REPLY` tokens. Raises
+    the errors of `run`.
     """
     require(task_checks(task))
     require(caption_checks(caption.text, task)[:1])
@@ -128,7 +128,7 @@ def _fitting(
 ) -> tuple[Keyword, ...]:
     """Return the keywords in the caption that may change, in caption order. Raises Unreadable if there are none.
 
-    The model is not held to the edit types that are ticked: it would give other keywords their names.
+    The model may reply with every edit type. If only the ticked ones were allowed, it would misuse their names.
     """
     fit = [
         Keyword(text, edit_type, used=settings.ticks(edit_type))
@@ -172,7 +172,7 @@ def _produce(given: StageInputs) -> StageValue[Keywords] | StageMade:
         try:
             return ask_together(*about, together, given.settings, *later, *rest)
         except UnreadableReply as error:
-            if not error.attempts:  # the model was not heard at all: it would say nothing to less either
+            if not error.attempts:  # the model gave no reply at all: a shorter request would get none either
                 raise
             note = f"The stages are asked one by one. {error}"
             in_vain.append((error.prompt, error.raw_reply))

@@ -1,7 +1,7 @@
-"""Caption to perturbations: counterfactual captions with one edit each, of a type that is asked for.
+"""Caption to perturbations: counterfactual captions with one edit each, of a requested type.
 
-Nothing that a reply says of its edit is believed. The edit is what differs between the two captions, and it is checked:
-that it is at one place, of the asked type, and unlike what it replaces and what the task protects.
+The edit is the difference between the two captions, whatever the reply calls it. It is checked to be at one place, of
+the requested type, and unlike both the words that it replaces and those that the task protects.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ Typed = tuple[EditType, CounterfactualCaption]
 
 
 def run(given: StageInputs) -> StageValue[CounterfactualCaptions]:
-    """Counterfactual captions with one edit each, `settings.per_type` asked for of each edit type.
+    """Return counterfactual captions with one edit each, from `settings.per_type` requests for each edit type.
 
     A caption that fails a check is asked for again. One that fails after every attempt is kept but not used, with its
-    findings. Captions that came out alike are kept once. Caption k is asked for with `derive_seed(seed, k)` and the
-    seeds after it. The trace says of how many captions each type and each check kept how many.
+    findings. Captions with the same words are kept once. Caption k takes `derive_seed(seed, k)` and the seeds after it.
+    The trace counts the captions kept of each type, and those rejected by each check.
 
-    Raises UnreadableReply when a caption never came, and Cancelled between two replies.
+    Raises UnreadableReply if a caption's replies are all unreadable, and Cancelled between two replies.
     """
     caption: Caption = given.values["caption"]
     settings: PerturbationSettings = given.settings
