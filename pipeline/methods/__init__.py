@@ -1,6 +1,6 @@
-"""Methods: how a test case is made from a source image and a counterfactual caption. One module each.
+"""Methods, one module each: ways to make a test case from a source image and a counterfactual caption.
 
-`METHODS` describes every one without its models. A new one is a module here and an entry there.
+`METHODS` describes them without their models. To add a method, add a module here and an entry there.
 """
 
 from __future__ import annotations

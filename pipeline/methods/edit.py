@@ -1,8 +1,8 @@
-"""The method `edit`: the source is drawn again from its own noise, and its changed words beside it (prompt-to-prompt).
+"""The method `edit`: redraws the source from its own noise together with the changed caption (prompt-to-prompt).
 
-The picture of a changed caption is drawn in one batch with its source and takes over where the source's words look
-(`pipeline.models.attention`), on the same control image. So it is the source but for what its caption changes. All
-images of a caption are equal; what can be varied is how strong the edit is, which the sweep does.
+The picture of a changed caption is drawn in one batch with its source, on the same control image, and takes over the
+source's attention (`pipeline.models.attention`). So it equals the source except for what its caption changes. All
+images of a caption are equal. Only the strength of the edit can vary, which the sweep does.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class EditedSettings(ControlNetSettings, DriftingSettings):
 
     edit: EditSettings = EditSettings()
     taken: float | None = None
-    """The value of the sweep that this image was drawn with, or None without one; no setting of a run."""
+    """The value of the sweep that this image was drawn with, or None without a sweep. Not a setting of a run."""
     painted: Region | None = None
-    """Region of the source that may change; not a setting of a run."""
+    """Region of the source that may change. Not a setting of a run."""
 
     @property
     def region(self) -> Region | None:
@@ -150,7 +150,7 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
     _described = EDIT
 
     def prepare(self, source: Source, *given: Any, **more: Any) -> ControlNetPrepared:
-        """Like ControlNet's. Also raises UserError if redrawing the inverted source does not reproduce it."""
+        """Prepare as ControlNet does. Also raises UserError if redrawing the inverted source does not reproduce it."""
         prepared = super().prepare(source, *given, **more)
         found = self._inversion(prepared).psnr
         least = {**BANDS, **getattr(self._embedder, "bands", {})}[INVERTED].failed_below
@@ -167,7 +167,7 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
         return max(1, at_once // len(own.swept)) if own.edit.full_sweep and own.swept else at_once
 
     def together(self, prepared: ControlNetPrepared, counterfactual: CounterfactualCaption) -> Hashable:
-        """Return a key of the source too, which is drawn beside all its images."""
+        """Return a key that includes the source, since it is drawn in each batch of its images."""
         source = prepared.source
         region = None if source.region is None else image_sha(source.region)
         return super().together(prepared, counterfactual), image_sha(source.image), source.caption, region
@@ -175,10 +175,10 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
     def make(
         self, prepared: Sequence[ControlNetPrepared], images: Sequence[CaseRequest], size: int, on_step: OnStep
     ) -> Sequence[Callable[[], TestCase]]:
-        """With a sweep, draw each image at several strengths and give the first one that passes its checks.
+        """With a sweep, draw each image at several strengths and return the first one that passes its checks.
 
-        A full sweep draws all strengths in one batch and gives, of those that pass, the one that changed most as its
-        caption did. If none passes, it is the one that fails the fewest checks.
+        A full sweep draws all strengths in one batch and returns, of those that pass, the one with the largest edit
+        direction. If none passes, the one that fails the fewest checks is returned.
         """
         own = _own(prepared[0].settings)
         values, count = own.swept, len(own.swept)
@@ -225,7 +225,7 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
         return self._inverted(wanted, prepared.settings, picture, prepared.control, lambda _done, _total: None)
 
     def _negative_prompt(self, prepared: ControlNetPrepared) -> str:
-        """The prompt of the source, beside which and from which it is drawn."""
+        """Return the prompt of the source, which takes the place of a negative prompt."""
         return self._source_prompt(prepared.source)
 
     def _request(self, prepared: ControlNetPrepared, prompt: str, image: CaseRequest) -> DrawRequest:
@@ -269,7 +269,7 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
                 found.append(refused if unread[at] else drawn)
             return found
 
-        for alike in by_length.values():  # prompts of other lengths are drawn apart
+        for alike in by_length.values():  # a batch holds prompts of one length
             rows = [alike[0]] * size  # filled up, so that pixels do not depend on how many are drawn
             for settings, request in alike:
                 rows[request.place] = settings, request

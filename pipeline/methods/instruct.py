@@ -1,8 +1,8 @@
 """The method `instruct`: an editor changes the source as an instruction says, such as "change sunny to snowy".
 
-Nothing holds the editor to the shapes of the source, as a control image does. So each image is compared with the
-source: its edges, beyond what chance would find, and the forms in its mask, by lines at which an image fails. Before
-that, a picture that shifted or zoomed a little as a whole is moved back (`pipeline.checks.drift`).
+No control image binds the editor to the shapes of the source. So each image is compared with the source: its edges,
+beyond what chance would find, and the forms in its mask, with thresholds below which an image fails. Before that, a
+picture that was shifted or zoomed a little as a whole is moved back (`pipeline.checks.drift`).
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from pipeline.seams import (
 )
 
 LINES: Mapping[str, Band] = {**BANDS, FORMS_KEPT: Band(failed_below=0.5, passed_from=0.75)}
-"""Forms that agree less than they would by chance fail an image here, where nothing else holds them; on a control image
-they only ask for a look. Measured on 25 drawn roads: unmoved 0.91 or more, of another look 0.68 or more (`forms_kept`),
-moved sideways by 3 % of the side 0.39 or less.
+"""Thresholds of this method. Forms that agree less than by chance fail an image here, since no control image keeps
+them. With a control image they only ask a person to look. Measured on 25 drawn roads: 0.91 or more if unmoved, 0.68 or
+more under another look (`forms_kept`), 0.39 or less if moved sideways by 3 % of the side.
 """
 
 
@@ -77,8 +77,8 @@ class InstructDescription(MethodDescription):
     def prompt(
         self, prompts: PromptSet, counterfactual: CounterfactualCaption, task: Task, held: InMask = NO_MASK
     ) -> str:
-        """The edits as `$edits`, such as "red to blue, and sunny to snowy"; the caption; and what has to stay, as with
-        ControlNet. What the template says of the edits falls away for a caption that records none.
+        """Return the instruction. `$edits` has the edits, such as "red to blue, and sunny to snowy"; `$caption`,
+        `$kept` and `$shown` are as with ControlNet. The template's part about edits is left out if there are none.
         """
         shown = shown_classes(counterfactual.text, task, held)
         edits = ", and ".join(f"{edit.keyword} to {edit.alternative}" for edit in counterfactual.edits)
@@ -137,7 +137,7 @@ INSTRUCT = InstructDescription("instruct")
 
 @dataclass(frozen=True)
 class InstructPrepared(Prepared):
-    """Return a source at the size at which it is edited."""
+    """A source at the size at which it is edited."""
 
     settings: InstructSettings
     picture: Image.Image
@@ -182,7 +182,7 @@ class InstructMethod(DriftingMethod[InstructPrepared]):
         return [placed(picture, one) for picture, one in zip(pictures, drawn, strict=True)]
 
     def _compared(self, prepared: InstructPrepared, image: Image.Image, drawn: Image.Image) -> dict[str, Any]:
-        # Of a source that is larger than what was drawn, the result can hold no finer edges than were drawn.
+        # If the source is larger than the drawn picture, the result has no finer edges than the drawn picture.
         smaller = min(image, drawn, key=lambda one: one.width * one.height)
         return {"control": None, "drawn": smaller, "lines": LINES}
 

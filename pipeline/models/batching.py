@@ -1,4 +1,4 @@
-"""Batches of a model: how many requests at once, which images, and the result of each. Knows no pipeline."""
+"""Batches of requests to a model: their size, their order, and the result of each image. Knows no pipeline."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class AtOnce:
                 if not out_of_memory(error) or len(part) == 1:
                     raise
                 made = None
-            if made is None:  # outside the handler, whose error still holds what was computed so far
+            if made is None:  # outside the handler, whose error keeps the failed part in memory
                 self.most = len(part) // 2
                 give_back_memory()
                 continue
@@ -70,7 +70,7 @@ def judged(image: Image.Image, flagged: bool | None, batch: DrawnBatch) -> Drawn
 
 
 def shas(pictures: Sequence[Image.Image]) -> tuple[str, ...]:
-    """The `image_sha` of each, of those that are one and the same object once."""
+    """Return the `image_sha` of each picture. It is computed once for each object."""
     known = {id(picture): picture for picture in pictures}
     found = {key: image_sha(picture) for key, picture in known.items()}
     return tuple(found[id(picture)] for picture in pictures)

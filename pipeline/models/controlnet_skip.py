@@ -32,7 +32,7 @@ def sparing(net: Any, held: ControlFeatures, key: Hashable) -> Iterator[None]:
         # One scale for each control image, where there is a list of them.
         scales = conditioning_scale if isinstance(conditioning_scale, list) else [conditioning_scale]
         if not guess_mode and all(isinstance(scale, int | float) and scale == 0 for scale in scales):
-            return None, None  # the network that it steers then runs by itself
+            return None, None  # the UNet then runs without it
         return whole(*given, conditioning_scale=conditioning_scale, guess_mode=guess_mode, **more)
 
     @wraps(read)
@@ -62,9 +62,9 @@ def encoding_once(vae: Any, held: ControlFeatures, key: Hashable) -> Iterator[No
 
 @contextmanager
 def rows_apart(net: Any) -> Iterator[None]:
-    """While it holds, a union ControlNet reads each row of a batch by itself. The attention over its control images
-    takes the rows for one sequence (its batch comes second): rows of one source are alike, so that nothing comes of it,
-    but those of several sources would show in each other.
+    """Within the context a union ControlNet reads each row of a batch separately. Its attention over control images
+    expects the batch second, and so takes the rows for one sequence. Rows of one source are alike and do no harm, but
+    rows of several sources would show in each other.
     """
     with ExitStack() as stack:
         for layer in net.transformer_layes:
@@ -82,7 +82,7 @@ def _apart(attention: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 @contextmanager
 def in_place(module: Any, other: Any, method: str = "forward") -> Iterator[None]:
-    """A method of a module is another one; what stood there comes back."""
+    """Replace a method of a module within the context, and restore it afterwards."""
     before = module.__dict__.get(method)
     setattr(module, method, other)
     try:

@@ -57,7 +57,7 @@ class Placing:
         """Text for a page, as in "on the GPU, half precision: 61 GB free, 18 GB needed"."""
         parts = ["on the CPU" if self.device == "cpu" else "on the GPU"]
         full = self.dtype == "float32"
-        if self.device != "cpu" or not full:  # what is usual on a CPU is not said
+        if self.device != "cpu" or not full:  # full precision is usual on a CPU, and not mentioned
             parts.append("full precision" if full else "half precision")
         if self.offload != "none":
             parts.append(_OFFLOADS[self.offload].replace("on the GPU", "on it"))

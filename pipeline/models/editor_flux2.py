@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     import torch
 
 TOKENS = 512
-"""The most that the pipeline reads of an instruction, with its chat template: what is longer it would cut off."""
+"""Maximum tokens of an instruction with its chat template. The pipeline would cut off the rest."""
 ON_GPU = 2
 """Default number of images that are edited at once on a GPU. Each has a million pixels, and the source as many, so
 larger batches gain little and need memory."""
 KEPT_TEXTS = 16
-"""A text takes 8 MB of memory at half precision: fewer are kept than of other models."""
+"""Number of texts whose embeddings are kept. It is smaller than elsewhere, as one takes 8 MB at half precision."""
 
 
 class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
@@ -155,7 +155,7 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
             return side_by_side(as_pictures(found))
 
     def _spread(self, latents: torch.Tensor) -> torch.Tensor:
-        """Latents as the VAE has them, of those that the pipeline works with: not normalised, not in patches."""
+        """Convert the pipeline's latents to those of the VAE: not normalised, and not in patches."""
         import torch
 
         vae: Any = self._pipe.vae

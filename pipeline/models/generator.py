@@ -1,4 +1,4 @@
-"""Models that draw images by pipelines of diffusers: a base of all, a base of those with a ControlNet, and one."""
+"""Models that draw images with pipelines of diffusers: their base classes, and Stable Diffusion with ControlNets."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 KEPT_TEXTS = 64
-"""Texts whose embeddings are kept: the negative prompt, and the captions that are drawn more than once."""
+"""Number of texts whose embeddings are kept: the negative prompt, and captions that are drawn more than once."""
 INVERTED_PARTS = ("unet", "vae", "text_encoder", "text_encoder_2")
 """Folders of the networks that an inversion depends on."""
 
@@ -54,20 +54,20 @@ M = TypeVar("M", bound=DrawingModel)
 S = TypeVar("S", bound=ControlledGenerator)
 D = TypeVar("D")
 Steered = Callable[["torch.Tensor", "torch.Tensor", dict[str, Any]], tuple[Any, Any]]
-"""A ControlNet held to a control image. It takes latents, time and texts, and returns what the UNet adds."""
+"""A ControlNet with a fixed control image. It takes latents, time and texts, and returns what the UNet adds."""
 AfterStep = Callable[[Any, int, Any, dict[str, Any]], dict[str, Any]]
 
 
 @dataclass
 class _Place:
-    """The device that a pipeline runs on; one for all kinds of control images, as they share the pipeline."""
+    """The device that a pipeline runs on. All kinds of control images share this object, as they share the pipeline."""
 
     now: Placing
 
 
 @dataclass(frozen=True)
 class Rows(Generic[D]):
-    """A batch that is filled up: requests with a generator and a picture each."""
+    """A full batch: requests, with a random generator and a picture each."""
 
     requests: Sequence[DrawRequest]
     generators: list[torch.Generator]
@@ -75,7 +75,7 @@ class Rows(Generic[D]):
     settings: D
     after_step: AfterStep
     stack: ExitStack
-    """Ends with the batch."""
+    """Closes at the end of the batch."""
     start: torch.Tensor | None = None
     """The latents from which the rows are drawn, or None for noise of their generators."""
 
@@ -104,8 +104,8 @@ class DrawingPipeline(ABC, Generic[M, D]):
         self._device, self._dtype = self._placing.device, self._placing.torch_dtype
         self._compiling = Compiling(section.compile, self._device, self._placing.offload, section.title)
         self._shared = {"dtype": self._dtype, "local_files_only": True}
-        # Straight from the files to where they stay, tensor by tensor: never all of it in memory beside the GPU.
-        # What is brought to the GPU part by part stays on the CPU.
+        # Tensors go straight from the files to the GPU, so that main memory never holds the whole model. With
+        # offloading they stay on the CPU.
         self._to = {"device_map": self._device} if self._placing.offload == "none" else {}
         self._watch: StepWatch | None = None
         self._shown: tuple[int, ...] = ()
@@ -124,8 +124,8 @@ class DrawingPipeline(ABC, Generic[M, D]):
         elif self._placing.offload == "layers":
             pipe.enable_sequential_cpu_offload()
         else:
-            pipe.to(self._device)  # what the files do not hold
-            give_back_memory()  # what the files were read through
+            pipe.to(self._device)  # tensors that are not in the files
+            give_back_memory()  # the buffers through which the files were read
         self._pipe = pipe
         self._looks = Looks(pipe.vae, self._tiny_vae)
         for part in (getattr(pipe, "unet", None), pipe.vae):
@@ -147,7 +147,7 @@ class DrawingPipeline(ABC, Generic[M, D]):
 
     @abstractmethod
     def _load(self, base: Path) -> Any:
-        """The pipeline, on its device, or on the CPU if it is offloaded."""
+        """Return the pipeline, on its device, or on the CPU if it is offloaded."""
 
     @abstractmethod
     def _call(self, rows: Rows[D]) -> tuple[list[Image.Image], Sequence[bool] | None]:
@@ -222,7 +222,7 @@ class DrawingPipeline(ABC, Generic[M, D]):
                     if not (full or unfit):
                         raise
                     found = None
-                if found is None:  # outside the handler, whose error still holds what was drawn so far
+                if found is None:  # outside the handler, whose error keeps the failed batch in memory
                     if unfit:
                         self._compiling.stop(unfit)
                     elif now > 1:
@@ -280,7 +280,7 @@ class DrawingPipeline(ABC, Generic[M, D]):
 
     @contextmanager
     def _by_ddim(self) -> Iterator[None]:
-        """Draw by the steps of DDIM, along which sources are inverted, within the context."""
+        """Draw with DDIM steps within the context, as sources are inverted with them."""
         own = self._pipe.scheduler
         self._pipe.scheduler = ddim_of(own)
         try:
@@ -308,7 +308,7 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
     """Base of pipelines that draw on a control image."""
 
     def __init__(self, section: S, kind: ControlKind | None = None) -> None:
-        """Draws on control images of `kind`; without one, of the profile's first."""
+        """Draw on control images of `kind`, by default of the profile's first kind."""
         self._kind: ControlKind = next(iter(section.by_kind())) if kind is None else kind
         self._nets: dict[ControlKind, Any] = {}
         self._held = ControlFeatures()
@@ -327,7 +327,7 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
 
     @abstractmethod
     def _net(self, kind: ControlKind) -> Any:
-        """The ControlNet of a kind, on the device. Raises UserError when it cannot be had."""
+        """Return the ControlNet of a kind, on the device. Raises UserError if it cannot be loaded."""
 
     @property
     def name(self) -> str:
@@ -353,7 +353,7 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
         raise UserError(self._section.cannot_invert)
 
     def _on_device(self, net: Any) -> Any:
-        """A ControlNet where it is used: on the GPU it waits on the CPU until its part is taken there."""
+        """Move a ControlNet to its device. The first one stays on the CPU if the pipeline offloads its parts."""
         where = "cpu" if self._placing.offload != "none" and not self._nets else self._device
         return net.to(where, memory_format=torch_channels_last())  # a fifth less work on a CPU
 
@@ -415,7 +415,7 @@ class WindowedPipeline(ControlNetPipeline[S]):
                 if steered is not None and control is not None and step.share <= control.until:
                     down, middle = steering = (held or {}).get(step) or steered(sample, time, given)
                     if held is not None:
-                        held.clear()  # at full size the answers of all steps would fill a GPU
+                        held.clear()  # at full size the outputs of all steps would fill a GPU
                         held[step] = steering
                     given |= {"down_block_additional_residuals": down, "mid_block_additional_residual": middle}
                 answer: torch.Tensor = pipe.unet(sample, time, **given, return_dict=False)[0]
@@ -445,7 +445,7 @@ class WindowedPipeline(ControlNetPipeline[S]):
 
     @abstractmethod
     def _steered(self, control: Control, stack: ExitStack) -> Steered:
-        """Return the ControlNet held to a control image. What it needs ends with the stack."""
+        """Return the ControlNet with a fixed control image, to be used until the stack closes."""
 
     def _given(self, texts: Texts, sample: torch.Tensor) -> dict[str, Any]:
         """Return the texts as arguments of the UNet and of the ControlNet."""
@@ -466,13 +466,13 @@ class WindowedPipeline(ControlNetPipeline[S]):
 
     @abstractmethod
     def _encode(self, windows: list[list[int]]) -> torch.Tensor:
-        """The windows of a text as the pipeline reads them, one after another: (1, n, width)."""
+        """Encode the windows of a text, one after another: (1, n, width)."""
 
     def embeddings(self, prompt: str, negative: str) -> tuple[torch.Tensor, torch.Tensor]:
-        """Both texts as the pipeline reads them, (1, n, width) each; each is read once for all images.
+        """Return the embeddings of both texts, (1, n, width) each. They are cached for other images.
 
-        A text longer than the encoder's window is read in several windows, one after another: cut off at the first,
-        as the stock pipeline does it, the prompt would lose its end, and with it the label.
+        A text longer than the encoder's window is read in several windows, one after another. The stock pipeline cuts
+        it off after the first, so that the prompt would lose its end, and with it the label.
         """
         count = max(len(self._windows(text)) for text in (prompt, negative))
         return self._embedding(prompt, count), self._embedding(negative, count)
@@ -488,7 +488,7 @@ class WindowedPipeline(ControlNetPipeline[S]):
         return max(len(self._windows(text)) for text in (one.prompt, one.negative_prompt or ""))
 
     def _windows(self, text: str) -> list[list[int]]:
-        """The token ids of a text in windows as long as the encoder reads, each with its start, end and padding."""
+        """Return the token ids of a text in windows of the encoder's length, each with its start, end and padding."""
         tokenizer = self._pipe.tokenizer
         length = tokenizer.model_max_length
         ids = tokenizer(text, add_special_tokens=False, verbose=False).input_ids
@@ -574,21 +574,22 @@ class StableDiffusion(WindowedPipeline[ControlNetGenerator]):
 
 
 AT_ONCE = 8
-"""Images that are drawn at once where the profile does not say: more gain little, and wait longer."""
+"""Default batch size. With larger ones images gain little speed and wait longer."""
 SMALL = 256 * 256
-"""Pixels up to which one image leaves CPU cores partly idle: eight of 128 by 128 together take little more than half
-the time (`benchmarks.reference` measures it). A larger image keeps them busy, and takes much memory."""
+"""Maximum pixels of an image that leaves CPU cores partly idle. A batch of eight of 128 by 128 takes little more than
+half the time of eight single ones (`benchmarks.reference` measures it). A larger image keeps the cores busy, and takes
+much memory."""
 
 
 def torch_channels_last() -> Any:
-    """The layout in which convolutions run fastest here."""
+    """Return the memory layout in which convolutions run fastest here."""
     import torch
 
     return torch.channels_last
 
 
 def make_scheduler(wanted: Scheduler, shipped: Any) -> Any:
-    """The scheduler that the profile names, with the shipped configuration and the profile's changes to it."""
+    """Return the scheduler that the profile names, with the shipped configuration and the profile's changes to it."""
     import diffusers
 
     kind: Any = getattr(diffusers, wanted.name, None)

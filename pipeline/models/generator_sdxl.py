@@ -121,7 +121,7 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
         return steered
 
     def _given(self, texts: Texts, sample: torch.Tensor) -> dict[str, Any]:
-        """With the pooled texts, and with the size of the picture as original and as wanted one."""
+        """Return the texts as arguments, with the pooled ones, and with the picture's size as original and target."""
         import torch
 
         height, width = (side * self._pipe.vae_scale_factor for side in sample.shape[-2:])
@@ -130,7 +130,7 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
         return {**super()._given(texts, sample), "added_cond_kwargs": added}
 
     def _read(self, texts: Sequence[str]) -> Texts:
-        """An empty text is all zeros where the pipeline says so."""
+        """Read texts as the base does. Empty texts become zeros if the pipeline is configured so."""
         import torch
 
         states = super()._read(texts).states
@@ -141,7 +141,7 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
         return Texts(states, pooled)
 
     def _encode(self, windows: list[list[int]]) -> torch.Tensor:
-        """Both encoders' next to last layers side by side, as the pipeline has them."""
+        """Return the last but one layers of both encoders side by side, as the stock pipeline does."""
         import torch
 
         parts = []
@@ -167,7 +167,7 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
         return (pipe.tokenizer, pipe.text_encoder), (pipe.tokenizer_2, pipe.text_encoder_2)
 
     def _as_in(self, tokenizer: Any, window: list[int]) -> list[int]:
-        """A window of the first tokenizer for another one, which differs in what it fills up with."""
+        """Return a window of the first tokenizer with the padding of another one."""
         first = self._pipe.tokenizer
         end = window.index(first.eos_token_id) + 1
         return window[:end] + [tokenizer.pad_token_id] * (len(window) - end)

@@ -28,7 +28,7 @@ TOKENS = 32
 
 
 class ZImagePipeline(ControlNetPipeline[ZImageGenerator]):
-    """All kinds share the ControlNet, which tells them apart by their looks."""
+    """Z-Image. All kinds of control images share one ControlNet, which tells them apart by their looks."""
 
     likes = "bfloat16"
 

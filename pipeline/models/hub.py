@@ -1,7 +1,7 @@
-"""Weights on the Hugging Face hub: what this machine already has, what is missing, and downloading it.
+"""Weights on the Hugging Face hub: lists which are on this machine and which are missing, and downloads those.
 
-The hub's library starts an interrupted file again from the beginning and does not verify what arrives; files here are
-tens of gigabytes. So each download resumes where it stopped, and counts only once its hash equals the hub's.
+The hub's library restarts an interrupted file from the beginning and does not verify it. Files here have tens of
+gigabytes, so each download resumes where it stopped, and counts only if its hash equals the hub's.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class HubFile:
     path: str
     bytes: int
     hash: str
-    """sha256 of a large file; of a small one the hash that git gives it. The cache calls the file so."""
+    """sha256 of a large file, git's hash of a small one. It is the name of the file in the cache."""
     large: bool
 
 
@@ -85,7 +85,7 @@ class HubListing:
 
 
 def cache_of(weights: Weights) -> Path:
-    """The folder of a hub id in the hub's cache; may not be there yet."""
+    """Return the folder of a hub id in the hub's cache, which may not exist yet."""
     from huggingface_hub.file_download import repo_folder_name
 
     return cache_folder() / repo_folder_name(repo_id=weights.hub, repo_type="model")
@@ -177,7 +177,7 @@ def damaged(found: HubListing) -> HubListing:
 
 
 def snapshot_of(found: HubListing) -> Path:
-    """The folder with the files of a commit under their names."""
+    """Return the folder with the files of a commit under their names."""
     return found.cache / "snapshots" / found.commit
 
 
@@ -195,17 +195,17 @@ def require_room(needed: int, free: int | None = None, folder: Path | None = Non
 
 
 def free_on_disk(folder: Path) -> int:
-    """Free bytes on the disk of a folder, which may not be there yet."""
+    """Return the free bytes on the disk of a folder, which may not exist yet."""
     return shutil.disk_usage(_there(folder)).free
 
 
 def disk_of(folder: Path) -> int:
-    """A number of the disk of a folder, which may not be there yet."""
+    """Return the device number of the disk of a folder, which may not exist yet."""
     return _there(folder).stat().st_dev
 
 
 def cache_folder() -> Path:
-    """The folder of the hub's cache; may not be there yet."""
+    """Return the folder of the hub's cache, which may not exist yet."""
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE).expanduser()
@@ -227,7 +227,7 @@ def download(role: str, found: HubListing, told: Told, cancelled: threading.Even
     with refused(role, found.weights):
         for file in found.missing:
             _get(role, found, file, told, cancelled)
-        with _no_bars():  # all files are there: it remembers what belongs to the commit
+        with _no_bars():  # all files are there, and the call records which belong to the commit
             return Path(snapshot_download(**_wanted(found.weights), endpoint=constants.ENDPOINT))
 
 
@@ -236,7 +236,7 @@ def _get(role: str, found: HubListing, file: HubFile, told: Told, cancelled: thr
     from huggingface_hub.utils import WeakFileLock, build_hf_headers
 
     blob, part = found.blob(file), found.part(file)
-    lock = found.cache.parent / ".locks" / found.cache.name / f"{file.hash}.lock"  # the library's own
+    lock = found.cache.parent / ".locks" / found.cache.name / f"{file.hash}.lock"  # the library's own lock
     for folder in (blob.parent, lock.parent):
         folder.mkdir(parents=True, exist_ok=True)
     url = hf_hub_url(found.weights.hub, file.path, revision=found.commit, endpoint=constants.ENDPOINT)
@@ -263,7 +263,7 @@ class Download:
     bytes: int
     """Size of the file, 0 if unknown."""
     what: str
-    """In words."""
+    """Description of the file for messages."""
     right: Callable[[Path], bool]
     """Returns True if the downloaded file is right."""
     goes_on: bool = True
@@ -273,7 +273,7 @@ class Download:
 def bring(
     wanted: Download, told: Told, cancelled: threading.Event | None, headers: dict[str, str] | None = None
 ) -> None:
-    """Fetches a file, from where an earlier try stopped. Raises CannotLoad when it is another one than was wanted."""
+    """Fetch a file, from where an earlier try stopped. Raises CannotLoad if its hash is wrong."""
     from huggingface_hub.file_download import http_get
 
     class Counted:
@@ -311,7 +311,7 @@ def bring(
                 f"What came as {wanted.what} is not what the server has (its hash is another one), and was thrown "
                 "away: try again, without a proxy between where there is one."
             )
-        start = 0  # the beginning, of another day, may be what is wrong
+        start = 0  # the beginning may be wrong, as it is from an earlier try
 
 
 @contextmanager
@@ -320,7 +320,7 @@ def refused(role: str, weights: Weights) -> Iterator[None]:
     from huggingface_hub.errors import (
         GatedRepoError,
         HfHubHTTPError,
-        HTTPError,  # of whichever HTTP library it is built on
+        HTTPError,  # of the HTTP library that it is built on
         LocalEntryNotFoundError,
         OfflineModeIsEnabled,
         RepositoryNotFoundError,
@@ -383,7 +383,7 @@ def _no_bars() -> Iterator[None]:
 
 
 def _wanted(weights: Weights) -> dict[str, Any]:
-    """Repository, revision and files, as the library takes them."""
+    """Return repository, revision and files as arguments of the hub's library."""
     file = getattr(weights, "file", "")
     return {
         "repo_id": weights.hub,

@@ -1,4 +1,4 @@
-"""The models of profiles as a list: where each comes from, what of it is here, what it needs, and whether it fits."""
+"""Lists the models of profiles, each with its origin, its files on this machine, its memory, and whether it fits."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ListedModel:
 
     @property
     def to_fetch(self) -> int:
-        """0 for what is here, and for what is not fetched."""
+        """Bytes still to fetch, 0 for a model that is not fetched."""
         return max(0, self.bytes - self.bytes_here) if self.page and not self.complete else 0
 
     @property
@@ -48,7 +48,7 @@ class ListedModel:
 
     @property
     def on_disk(self) -> str:
-        """In words."""
+        """Text on the files that are here and that are missing."""
         if self.complete and not self.bytes_here:
             return "on a server"
         if self.complete:
@@ -69,7 +69,7 @@ class ListedModel:
 
     @property
     def memory(self) -> str:
-        """In words."""
+        """Text on the memory at half and at full precision, "" if unknown."""
         if not self.memory_full:
             return ""
         half, full = in_bytes(self.memory_half), in_bytes(self.memory_full)
@@ -90,7 +90,7 @@ class ListedProfile:
 
     @property
     def to_fetch(self) -> int:
-        """Bytes, as the profile has them."""
+        """Bytes still to fetch, by the sizes in the profile."""
         return sum(model.to_fetch for model in self.models)
 
     def plain(self) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class ListedProfile:
 
 
 def sections(profile: Profile) -> dict[str, Any]:
-    """The section of every model by what it is for, in the order of use: weights, and models that a server has."""
+    """Return the section of every model by role, in the order of use, including models on servers."""
     asked = {"captioner": profile.captioner, "language model": profile.language}
     return {**asked, **profile.weights()}
 

@@ -1,7 +1,7 @@
 """A LLaMA in a GGUF file, run by ctransformers in its own process (see `language_process`).
 
-Two calls at once on one such model kill the process, a prompt over the context length gives garbage, and the library's
-own tokenize() writes past its buffer when a text has more tokens than letters: all three are prevented here.
+Three faults of the library are prevented here. Two calls at once on one model kill the process, a prompt over the
+context length gives garbage, and its tokenize() writes past its buffer if a text has more tokens than letters.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class GgufModel:
     """A GGUF model that runs one call at a time."""
 
     def __init__(self, section: GgufLanguage, file: str, build: str | None) -> None:
-        """`file` is where the weights are, `build` that of the library which fits (`which_build`)."""
+        """`file` is the path of the weights, `build` the library's build for this processor (`which_build`)."""
         from ctransformers import LLM, Config
 
         if section.gpu_layers and sys.platform == "linux":
@@ -56,11 +56,11 @@ class GgufModel:
             raise cannot_run(section, Path(file), error) from error
 
     def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
-        """The continuation of a prompt in the profile's chat template, up to a stop, an end token or the longest reply.
+        """Continue a prompt in the profile's chat template, up to a stop, an end token or the longest reply.
 
-        One that fits its schema by itself is what it would be without one: of the tokens drawn only those that do not
-        fit are drawn again, from those that do. Raises UserError when the prompt and the longest reply together do not
-        fit the context.
+        A drawn token that does not fit the schema is drawn again from those that fit. So a reply that fits anyway is
+        the same with and without the schema. Raises UserError if the prompt and the longest reply together do not fit
+        the context.
         """
         text = Template(self._section.chat_template).substitute(prompt=request.prompt, system=self._section.system)
         stops = [s.encode() for s in (*self._section.stop, *request.stop) if s]
@@ -105,7 +105,7 @@ class GgufModel:
             pieces = [llm.detokenize([token], decode=False) for token in range(llm.vocab_size)]
 
             def tokenize(text: bytes) -> list[int]:
-                # At its start a text gets a space of the tokenizer's own; behind a line break it stays as it is.
+                # The tokenizer puts a space before a text, but not after a line break.
                 found = self._tokenize_bytes(b"\n" + text)
                 starts = (i for i in range(len(found)) if b"".join(pieces[token] for token in found[i:]) == text)
                 return found[next(starts, len(found)) :]
@@ -159,7 +159,7 @@ class GgufModel:
         logits[~form.allowed(len(logits))] = -np.inf
 
     def _logits(self) -> NDArray[np.float32]:
-        """The library's own numbers, which the next token is drawn by."""
+        """Return the logits of the next token in the library's own memory. Changes affect what is drawn."""
         size = self._llm.ctransformers_llm_logits_size()
         return np.ctypeslib.as_array(self._llm.ctransformers_llm_logits_data(), (size,))
 
@@ -190,7 +190,7 @@ def open_cuda(layers: int) -> None:
     folders = list(nvidia.submodule_search_locations or ()) if nvidia is not None else []
     for package, name in CUDA_12:
         places = [Path(folder) / package / "lib" / name for folder in folders]
-        found = next((str(place) for place in places if place.is_file()), name)  # by its name: the system may have it
+        found = next((str(place) for place in places if place.is_file()), name)  # by name, if only the system has it
         try:
             ctypes.CDLL(found, mode=ctypes.RTLD_GLOBAL)
         except OSError as error:

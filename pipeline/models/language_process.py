@@ -44,7 +44,7 @@ class GgufProcess:
 
     @property
     def pid(self) -> int:
-        """The number of the process that would take the next call."""
+        """ID of the process that would take the next call."""
         return self._process.pid
 
     def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
@@ -159,10 +159,10 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def main() -> None:
-    """Answer what comes down the pipe until it is shut."""
+    """Answer the requests from the pipe until it closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, whose end closes the pipe
     replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what the library prints is no reply
+    os.dup2(2, 1)  # the library's prints go to stderr, so that they do not mix with replies
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(requests,), daemon=True).start()
     model: GgufModel | None = None
@@ -178,7 +178,7 @@ def main() -> None:
             outcome = "done"
         except UserError as error:
             outcome, said = "cannot load" if isinstance(error, CannotLoad) else "refused", str(error)
-        except (RuntimeError, OSError, MemoryError, ValueError) as error:  # any other ends it
+        except (RuntimeError, OSError, MemoryError, ValueError) as error:  # any other error ends the process
             if out_of_memory(error):
                 outcome, said = "refused", str(no_room("what the language model needs for this reply"))
             else:

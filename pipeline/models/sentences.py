@@ -12,15 +12,15 @@ from core.model_sections import SentenceModel
 from pipeline.models.weights import NO_CODE, loaded_from, locate, pick_device, pick_dtype
 
 KEPT = 4000
-"""Vectors that are remembered: a page asks for the same few words again and again."""
+"""Number of cached vectors, since a page asks for the same few words again and again."""
 LONGEST = 128
-"""Tokens that are read of a text."""
+"""Maximum tokens that are read of a text."""
 
 
 class SentenceEmbedder:
     """A model of transformers in the layout of sentence-transformers. One call at a time.
 
-    That library is not imported: it takes longer to do so than to load the model, and only the mean is needed.
+    That library is not imported: the import takes longer than loading the model, and only the mean is needed.
     """
 
     def __init__(self, section: SentenceModel) -> None:

@@ -1,7 +1,7 @@
 """A client of an OpenAI-compatible server: chat completions, several at once. Knows no stage and no captioner.
 
-A fault that may pass is tried again; every other answer that is no reply becomes one sentence, with what the server
-said beside it.
+A temporary fault is tried again. Any other answer without a reply becomes an error of one sentence that quotes the
+server.
 """
 
 from __future__ import annotations
@@ -32,36 +32,36 @@ FIRST_WAIT, LONGEST_WAIT = 0.5, 60.0
 """Seconds between two tries: the first pause, which doubles, and the longest one that a server may ask for."""
 CONNECT_SECONDS = 10.0
 MOST_BYTES = 8 << 20
-"""No answer to one request is longer."""
+"""Maximum bytes of one answer."""
 SHOWN = 4_000
 """Maximum letters of an answer that are kept with an error."""
 MOST_STOPS = 4
-"""OpenAI's own server takes no more; what it leaves is cut here."""
+"""Maximum number of stops that OpenAI's own server takes. Replies are cut at further stops here."""
 
 Q = TypeVar("Q")
 A = TypeVar("A")
 
 _TOO_LONG = re.compile(r"context[ _](length|size|window)|prompt is too long", re.IGNORECASE)
-"""In the words of vLLM, SGLang, llama-server, LM Studio and OpenAI."""
+"""Complaint about a prompt that is too long, in the words of vLLM, SGLang, llama-server, LM Studio and OpenAI."""
 
 
 class ServerFault(UnreadableReply):
-    """The server gave no reply to one request. The raw reply is what it answered instead."""
+    """The server gave no reply to one request. The raw reply is its answer instead."""
 
     def __init__(self, message: str, prompt: str = "", raw_reply: str = "") -> None:
         super().__init__(message, prompt, raw_reply, attempts=0)  # no seed is spent: it may work with the same one
 
 
 class NoServer(ServerFault, CannotLoad):
-    """The server answers no request as it is: every other one would end in the same way."""
+    """The server can answer no request, so that every other one would fail in the same way."""
 
 
 class NothingSaid(ServerFault):
-    """The model answered, but with no reply in it."""
+    """The model's answer contains no reply."""
 
 
 class Refused(ServerFault):
-    """The server does not take the request as it is."""
+    """The server rejects this request."""
 
 
 class _Passing(Exception):
@@ -81,7 +81,7 @@ class ServerReply:
     cut: bool
     """True if the reply ended because the longest length was reached."""
     thought: int
-    """Tokens that were spent on thoughts; an estimate where the server does not tell."""
+    """Tokens that were spent on thoughts, estimated if the server does not report them."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class _Answer:
         if self.is_page or found is None:
             found = "" if self.is_page else self.text
         words = found if isinstance(found, str) else json.dumps(found)
-        if isinstance(behind, dict) and isinstance(raw := behind.get("raw"), str):  # of the provider behind a router
+        if isinstance(behind, dict) and isinstance(raw := behind.get("raw"), str):  # a router quotes its provider
             words = f"{words}: {raw}"
         return " ".join(whole_letters(words).split())
 
@@ -121,14 +121,14 @@ class ChatServer:
     """One model of one server. Every method may be called from any thread, and by several at once."""
 
     def __init__(self, section: Server, role: str) -> None:
-        """`role` is what the model is for, as in "language model". Raises CannotLoad when the key is not there."""
+        """`role` names the purpose of the model, such as "language model". Raises CannotLoad if the key is missing."""
         import httpx
 
         self._section, self._role = section, role
         self._address = section.address
         secure = self._address.startswith("https:")
         self._tls: ssl.SSLContext | bool = httpx.create_ssl_context() if secure else False
-        # A proxy of the surroundings is for the world outside, never for this machine.
+        # A proxy from the environment serves other machines, never this one.
         self._local = urlsplit(self._address).hostname in ("localhost", "127.0.0.1", "::1")
         self._key = self._find_key()
         self._without: set[str] = set()
@@ -138,8 +138,8 @@ class ChatServer:
         self.thought = 0
         """Tokens that were spent on thoughts so far."""
         self.told_not_to_think = False
-        """True if the model thought although its chat template was asked to prevent it. Later requests then use the way
-        of Ollama and of OpenAI itself."""
+        """True if the model thought although its chat template was asked to prevent it. Later requests then also set
+        `reasoning_effort`, which Ollama and OpenAI read."""
 
     def _find_key(self) -> str:
         variable = self._section.key_variable
@@ -171,8 +171,8 @@ class ChatServer:
         """Return the model's answer to `messages`, up to a stop or `longest` tokens. The server gets the `schema`, if
         any.
 
-        Raises ServerFault with the server's message, NoServer if no request would be answered, and Cancelled within a
-        moment when the person asks to stop.
+        Raises ServerFault with the server's message, NoServer if no request would be answered, and Cancelled shortly
+        after the person asks to stop.
         """
         body: dict[str, Any] = {
             "model": self._section.model,
@@ -241,7 +241,7 @@ class ChatServer:
             body = left
             answer = self._send("POST", "/chat/completions", body, prompt)
         if answer.status == 200 and (error := _error_in(answer.json())) is not None:
-            # Some say by 200 that something failed.
+            # Some servers report a failure with status 200.
             code = error.get("code") if isinstance(error, dict) else None
             answer = replace(answer, status=code if isinstance(code, int) and 400 <= code < 600 else 400)
         if answer.status != 200:
@@ -249,7 +249,7 @@ class ChatServer:
         return self._read(answer, prompt)
 
     def _left_out(self, body: dict[str, Any], said: str) -> dict[str, Any] | None:
-        """The request without a field that this server says it does not know, for this time and from now on."""
+        """Return the request without a field that the server's message rejects, or None. Later requests omit it too."""
         if "max_completion_tokens" in said and "max_tokens" in body:
             self._longest_field = "max_completion_tokens"
             return {("max_completion_tokens" if name == "max_tokens" else name): body[name] for name in body}
@@ -302,9 +302,9 @@ class ChatServer:
         return ServerReply(text, end == "length", thought)
 
     def _why_nothing(self, message: Mapping[str, Any], end: object, thought: int, alone: str) -> str:
-        """Say what came instead of an answer, and what to do. "" if another try may help.
+        """Return what came instead of an answer and what to do, or "" if another try may help.
 
-        `alone` is the name of the field for thoughts if nothing but that is filled.
+        `alone` is the name of the field for thoughts if only that field is filled, else "".
         """
         if refusal := message.get("refusal"):
             words = self._masked(" ".join(whole_letters(str(refusal)).split()))[:200]
@@ -366,7 +366,7 @@ class ChatServer:
         return Refused(f"{who} refuses the request{words}: correct the profile or the settings.", prompt, raw)
 
     def _later(self, told: ServerFault, answer: _Answer) -> Exception:
-        """Another try, when the server says so; not at all where it asks for more patience than a person has."""
+        """Return an error that leads to another try after the server's pause, or `told` if the pause is too long."""
         try:
             wait = max(0.0, float(answer.headers.get("retry-after", "")))
         except ValueError:
@@ -380,7 +380,7 @@ class ChatServer:
         """Mask the key, which some servers repeat, in a text. Cut the text only afterwards, or half a key may stay."""
         return text.replace(self._key, "…") if self._key else text
 
-    # What the server says of itself
+    # Facts about the server
 
     def models(self) -> dict[str, Mapping[str, Any]]:
         """Return the server's models by id; empty if it does not list them."""
@@ -420,7 +420,7 @@ class ChatServer:
         self._counts = False
         return None
 
-    # The wire
+    # HTTP
 
     def _send(self, method: str, path: str, body: Mapping[str, Any] | None, prompt: str, root: bool = False) -> _Answer:
         import httpx
@@ -446,8 +446,8 @@ class ChatServer:
             raise NoServer(f"{who} answers without an end: look at what runs there.", prompt) from error
 
     async def _exchange(self, method: str, url: str, body: Mapping[str, Any] | None) -> _Answer:
-        """In a task of its own, so that neither a slow server nor one that says nothing keeps anybody from stopping;
-        the connection is closed then, and a server that looks stops working on it.
+        """Send a request in a task of its own, so that a slow or silent server cannot delay a stop. The connection is
+        then closed, and a server that notices this stops working on the request.
         """
         import httpx
 
@@ -480,7 +480,7 @@ class ChatServer:
 
 
 class _TooMuch(Exception):
-    """The answer is longer than any reply."""
+    """The answer has more than `MOST_BYTES`."""
 
 
 def side_by_side(

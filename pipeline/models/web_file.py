@@ -1,5 +1,5 @@
-"""One file that a library fetches from a URL, such as torchvision's weights, put where that library looks for it. As
-with the hub's files, progress is reported, downloads resume, and a file is kept only if its hash is right.
+"""Fetches one file from a URL, such as torchvision's weights, to the place where its library looks for it. As with the
+hub's files, progress is reported, downloads resume, and a file is kept only if its hash is right.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from core.model_sections import WebFile
 from pipeline.models.hub import Download, Told, bring, part_of, refused
 
 _HASH = re.compile(r"-([0-9a-f]{8,64})\.")
-"""The beginning of a file's sha256 in its name, as torch has it."""
+"""The beginning of a file's sha256 in its name, as torch writes it."""
 
 
 @dataclass(frozen=True)
 class FileListing:
-    """A file, and whether it is still to come."""
+    """A file, and whether it has yet to be fetched."""
 
     weights: WebFile
     bytes: int
-    """0 where its server does not say."""
+    """Size in bytes, or 0 if the server does not tell."""
     missing: bool
 
     @property

@@ -1,4 +1,4 @@
-"""Finds a model's weights and says on which device and in which precision they run. Loads nothing itself."""
+"""Finds a model's weights, and chooses the device and the precision for them. Loads nothing itself."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ terminal whether to run code that came with the weights."""
 
 
 def check_local(role: str, weights: Weights) -> None:
-    """Raises CannotLoad when `weights` should be on this machine and are not. Touches no network."""
+    """Raise CannotLoad if `weights` should be on this machine and are not. Does not use the network."""
     place = weights.local()
     if place is None:
         return
@@ -45,9 +45,9 @@ def check_local(role: str, weights: Weights) -> None:
 
 
 def locate(role: str, weights: Weights) -> Path:
-    """The folder (or file, for GGUF) with the weights, fetched from the hub first when they live there.
+    """Return the folder (or file, for GGUF) with the weights, fetched from the hub if they belong there.
 
-    `role` is what the weights are for, as in "captioner". Raises CannotLoad when they are not there or not to be had.
+    `role` names their purpose, such as "captioner". Raises CannotLoad if they are missing and cannot be fetched.
     """
     check_local(role, weights)
     file: str = getattr(weights, "file", "")
@@ -57,9 +57,9 @@ def locate(role: str, weights: Weights) -> Path:
 
 
 def _fetch(role: str, weights: Weights) -> Path:
-    """The hub's files in the local cache; those that are missing are downloaded with a progress bar.
+    """Return the folder of the hub's files in the local cache. Missing ones are downloaded with a progress bar.
 
-    What is complete is taken as it is. Where nobody can tell and there is no network, what is there is taken.
+    A complete folder is taken as it is. If the hub cannot be asked, so is one whose completeness is unknown.
     """
     from tqdm import tqdm
 
@@ -93,8 +93,8 @@ def _fetch(role: str, weights: Weights) -> Path:
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """While it holds, no other thread loads a model. The libraries show no bars for reading files (a second's work),
-    and no remarks on how the files were written; those of downloads come back.
+    """Within the context no other thread loads a model. The libraries show no bars for reading files (a second's work)
+    and no remarks about how they were written. Afterwards their bars, as for downloads, and remarks come back.
     """
     import diffusers.utils.logging
     import transformers.utils.logging
@@ -115,7 +115,7 @@ def loading() -> Iterator[None]:
 
 @contextmanager
 def loaded_from(role: str, weights: Weights, also: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Like `loading`, but raise CannotLoad if the weights give no model; `also` are further errors that mean so."""
+    """Like `loading`, but raise CannotLoad if the weights cannot be loaded, as by the further errors `also`."""
     errors: tuple[type[Exception], ...] = (*LOAD_ERRORS, *also)
     try:
         with loading():
@@ -125,7 +125,7 @@ def loaded_from(role: str, weights: Weights, also: tuple[type[Exception], ...] =
 
 
 def pick_device() -> str:
-    """ "cuda" when there is a usable GPU, else "cpu"."""
+    """Return "cuda" if there is a usable GPU, else "cpu"."""
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"
@@ -151,7 +151,7 @@ def unreadable(role: str, weights: Weights, error: Exception) -> UserError:
     if out_of_memory(error):
         return no_room(f"the {role} at {weights.title}")
     first = (str(error).strip() or type(error).__name__).splitlines()[0]
-    if isinstance(error, ImportError):  # some models want a package that few do, and say which
+    if isinstance(error, ImportError):  # some models need a rare package, which the message names
         return CannotLoad(f"The {role} at {weights.title} needs more than is installed here: {first}")
     if "trust_remote_code" in str(error):
         return CannotLoad(
