@@ -4,8 +4,8 @@ Page, command line and scripts all use it. It decides what is still fresh and wh
 to, and resumes from what the store has. Knows no page and no database.
 
 Images are drawn in batches of one size, the last one filled up. The pixels of an image depend on its own seed, caption
-and control image, on the size of its batch and its place there, and never on the images beside it. So it is drawn again
-alone from the `DrawnBatch` in its lineage.
+and control image, on the size of its batch and its place there, and never on the other images in it. So it can be drawn
+again alone, given the `DrawnBatch` in its lineage.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ MOST_OPEN = 8
 """Maximum number of batches that wait to be filled: images with other keys, or for a taken place, need their own."""
 
 EmitOf = Callable[[int, Event], None]
-"""Called with every event and the index of its work, one at a time. An error raised at an event of a stage ends that
-work, at an event of the drawing all work. Cancelled always ends all work."""
+"""Called with every event and the index of its work, one at a time. If it raises an error at an event of a stage, that
+work ends; at an event of the drawing, all work ends. Cancelled always ends all work."""
 
 
 def ignore(_event: Event) -> None:
@@ -158,7 +158,7 @@ class Driver:
         self.run(Request(task, settings, recipe, seed, stages=(), images=images), store, tell, cancelled)
         return store.cases
 
-    # What would be done
+    # Prompts, producers and plans
 
     def prompts(self, recipe: Recipe, edited: Mapping[StageName, str] | None = None) -> PromptSet:
         """Return a recipe's prompts with a person's templates for them. Raises PromptError for an invalid template."""
@@ -194,7 +194,7 @@ class Driver:
             and lineage.method == method.name
             and method.drawn_alike(lineage.settings, own)
             and (lineage.model == model or "" in (lineage.model, model))
-            and lineage.task in (task, None)  # its checks are about the task too
+            and lineage.task in (task, None)  # its checks depend on the task
             and method.prompt(prompts, lineage.counterfactual, task, held) in (lineage.prompt, None)
         }
 
@@ -247,7 +247,7 @@ class _RecipeRun:
         spent = sum(failure.tries for failure in store.failures() if failure.stage == name)
         ahead = recipe.asked_ahead(name, settings, prompts)
         if not set(ahead) <= set(later):
-            ahead = ()  # who wants one alone has no use for replies to others
+            ahead = ()  # without the later stages in this run their replies would be lost
         inputs = StageInputs(
             source=self._source,
             task=request.task,
@@ -289,7 +289,7 @@ class _RecipeRun:
         if worklist is None:
             worklist = FixedWorklist(self._lacking(request) if request.images is None else request.images)
         if not worklist.waiting():
-            return  # nothing to do is no reason to load a generator
+            return  # no need to load a generator
         if request.images:
             asked = dict.fromkeys(image.counterfactual for image in request.images)
             generation.require_ready(request.task, CounterfactualCaptions(tuple(asked)))
@@ -338,7 +338,7 @@ class _RecipeRun:
 
 
 class Worklist(Protocol):
-    """The images to be made. The list may change during the run, but not a `FixedWorklist`."""
+    """The images to be made. They may change during the run, except in a `FixedWorklist`."""
 
     def take(self, most: int = 1) -> Sequence[PlannedImage]:
         """Take at most `most` images, which are begun now. Empty if none is left."""
@@ -461,7 +461,8 @@ class Drawing:
     ) -> None:
         """Put the images of a source into batches, and draw those that are full.
 
-        An image goes into a batch of its own `batch`, else of `size`. Only images with equal `keys` share one.
+        An image goes into a batch of the size in its own `batch`, else of `size`. Only images with equal `keys` share
+        one.
         """
         for taken, (image, key) in enumerate(zip(images, keys or [None] * len(images), strict=True)):
             wanted = (size if image.batch is None else image.batch.size, key)
@@ -492,7 +493,7 @@ class Drawing:
         self.tell(number, ImageFailed(image, error))
 
     def tell(self, number: int, event: Event) -> None:
-        """Emit an event, and note if that ends the work."""
+        """Emit an event. If `emit` raises an error, `stopped` stays True."""
         self.stopped = True
         self._emit(number, event)
         self.stopped = False
@@ -552,7 +553,7 @@ class Drawing:
         self.tell(source.number, ImageDone(lineage))
 
     def _remember_speed(self, image: _Image, seconds: float) -> None:
-        """Note how long an image took with all that comes after its drawing: checks, and being saved."""
+        """Remember the seconds that an image took, including its checks and saving it."""
         prepared = image.source.prepared
         self._driver.speeds.add(self._description.effort(prepared.settings, prepared.source.image.size), seconds)
 
@@ -587,7 +588,7 @@ class Drawing:
 
         def on_step(done: int, of: int) -> None:
             self._stop_if_dropped(images)
-            # A scheduler may take a few more steps than the settings say; the bar still ends at its end.
+            # A scheduler may take a few more steps than the settings say, so steps are scaled to the bar's length.
             step = min(done, of) * steps / max(of, 1)
             timer.at(before + step * len(images))
             tell(step)

@@ -54,7 +54,7 @@ class Gathering:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Surround all the work of a thread, which leaves at the end."""
+        """Enclose all the work of a thread. Afterwards it no longer counts as a working thread."""
         try:
             yield
         finally:
@@ -67,7 +67,7 @@ class Gathering:
         self._here.number = number
 
     def ask(self, kind: str, wanted: Sequence[Any]) -> Sequence[Any]:
-        """Return the replies, in order. Raises the model's errors for these requests, and Cancelled after the end."""
+        """Return the replies, in order. Raises the model's errors for these requests, and Cancelled after `serve`."""
         mine = _Waiting(getattr(self._here, "number", 0), kind, wanted)
         with self._lock:
             self._waiting.append(mine)

@@ -175,8 +175,8 @@ def draw(
 
     By default the batch has the size of the settings, or the best one for the model. An image with a `batch` of its own
     gets its place in a batch of that size; the others get the lowest free place. Every batch is filled up to its size.
-    It is halved if memory does not suffice, which progress and lineages then tell. ImageFailed tells of an image that
-    cannot be made, and of all images of a source that cannot be prepared; the others go on.
+    It is halved if memory runs out, which progress and lineages report. ImageFailed reports an image that cannot be
+    made, and all images of a source that cannot be prepared; the others continue.
 
     Raises ValueError for works of several shapes or without given images, UserError if the profile cannot draw them,
     CannotLoad, and Cancelled within one denoising step after being asked to stop. The stores keep what was finished.
@@ -185,7 +185,7 @@ def draw(
         raise ValueError("a lot is drawn from images that are given: plan them first")
     worklist = FixedWorklist(image for work in works for image in work.request.images or ())
     if not worklist.waiting():
-        return  # nothing to do is no reason to load a generator
+        return  # no need to load a generator
     recipe = recipe_of(works[0].request.recipe)
     drawing = Drawing(driver, recipe, works[0].request.prompts, worklist, emit, cancelled)
     shape: Hashable = None

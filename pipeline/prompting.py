@@ -1,4 +1,4 @@
-"""Prompt sets: one TOML file a stage under `prompts/NAME/`, each a `string.Template` and the texts that end a reply.
+"""Prompt sets: a TOML file for each stage under `prompts/NAME/`, a `string.Template` with texts that end a reply.
 
 Knows nothing of models, of stages or of how a reply is read. A template must use the variables that its stage requires
 (so the task is in every prompt), and may use only variables that the stage fills.
@@ -44,7 +44,8 @@ class Prompt:
     stop: tuple[str, ...] = ()
 
     def variables(self) -> tuple[str, ...]:
-        """The names that the template uses, in order of appearance. Raises PromptError for a stray dollar sign."""
+        """Return the names that the template uses, in order of appearance. Raises PromptError for a stray dollar sign.
+        """
         template = Template(self.template)
         if not template.is_valid():
             raise PromptError(f"The prompt {self.where} has a stray $: write $$ for a dollar sign.")
@@ -80,7 +81,7 @@ class PromptSet:
         return self.prompts[name]
 
     def get(self, name: str) -> Prompt | None:
-        """The prompt of a name; None where the set does without it (see `PromptSlot.needed`)."""
+        """Return the prompt of a name, or None if the set has none (see `PromptSlot.needed`)."""
         return self.prompts.get(name)
 
 
@@ -111,7 +112,7 @@ def edited_prompts(prompts: PromptSet, slots: Sequence[PromptSlot], templates: M
 
 
 def prompts_to_plain(prompts: PromptSet) -> dict[str, Any]:
-    """JSON-ready data, enough to build the same set without its files."""
+    """Return JSON-ready data, enough to build the same set without its files."""
     return {"name": prompts.name} | {name: dataclasses.asdict(prompt) for name, prompt in prompts.prompts.items()}
 
 

@@ -26,9 +26,9 @@ from pipeline.run_files.run_file import RunFile, RunImageFiles
 
 
 class FolderStore(MemoryStore):
-    """The folder of one request, new or begun earlier; it takes what is made and writes it down.
+    """The folder of one request, new or begun earlier, to which values and images are saved.
 
-    Raises UserError when the folder cannot be made or written, or holds another request.
+    Raises UserError if the folder cannot be made or written, or holds another request.
     """
 
     def __init__(
@@ -39,8 +39,8 @@ class FolderStore(MemoryStore):
         mask: Image.Image | None,
         saving: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """`asked` is the run without values and images yet. `saving` delays signals that would end the program while
-        something is saved.
+        """`asked` is the requested run, without values and images. `saving` delays signals that would end the program
+        while something is saved.
         """
         held = _open(folder, asked)
         super().__init__(source, held.run.values, named_mask(mask, asked))
@@ -48,7 +48,7 @@ class FolderStore(MemoryStore):
         self._images = list(held.images)
         self._failures = list(held.failures)
         for image in self._images:
-            run_file.load_case(image, folder)  # a file that is missing or was changed is found now
+            run_file.load_case(image, folder)  # raises an error now for a missing or changed file
         run_file.save_png(source, folder / run_file.SOURCE)
         if mask is not None:
             run_file.save_png(mask, folder / run_file.MASK)
@@ -93,8 +93,8 @@ class FolderStore(MemoryStore):
         return self._folder / run_file.FILE
 
     def finish(self, wanted: Collection[Lineage], complete: bool = True) -> None:
-        """All was tried: `run.json` has the `wanted` images, and is complete when none of them failed. Raises UserError
-        when it cannot be written.
+        """Write `run.json` with the `wanted` images only, after all were tried. `complete` is True if none failed.
+        Raises UserError if it cannot be written.
         """
         order = list(wanted)
         kept = [image for image in self._images if image.record.lineage in order]
@@ -142,7 +142,7 @@ class RepeatStore(MemoryStore):
         lineage = case.lineage
         image = self._images[lineage.counterfactual, lineage.seed]
         record, file = image.record, self._folder / image.file
-        # With what was noted then: the same pixels are then the same file, byte for byte.
+        # With the recorded time and checks, so that equal pixels give an equal file, byte for byte.
         noted = replace(case, lineage=replace(lineage, seconds=record.lineage.seconds), checks=record.checks)
         run_file.save_image(noted, file, self._run, self._source, self._picture)
         self._compared(file, image_sha(case.image) == record.sha256)
@@ -198,11 +198,11 @@ _NO_OTHER_RUN = {
     "recipes",
     "presets",
 }
-"""Parts of a profile that are only shown or tried on the images, and defaults of settings, which a run holds itself."""
+"""Parts of a profile that are only shown or tested on the images, and defaults of settings, as a run has its own."""
 
 
 def _of_a_run(profile: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a profile that makes a run another one."""
+    """Return the parts of a profile that must stay the same throughout a run."""
     return {name: value for name, value in profile.items() if name not in _NO_OTHER_RUN}
 
 

@@ -1,7 +1,7 @@
 """The folder of a run without a browser: its images as PNG, and `run.json`, enough to make each of them again.
 
-Every image also has its run inside, as those that the page saves do; a run with a mask has one beside each image.
-`run.json` is written after its images, and whole or not at all: what it names is there, finished. Knows no models.
+Every image also has its run embedded, as those that the page saves do. A run with a mask has one beside each image.
+`run.json` is written after its images, whole or not at all, so that the files it names are complete. Knows no models.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ PACKAGES = ("torch", "diffusers", "transformers", "ctransformers", "opencv-pytho
 
 @dataclass(frozen=True)
 class RunImageFiles:
-    """An image of the run and the files beside `run.json` in which it is."""
+    """An image of the run, and its files beside `run.json`."""
 
     record: ImageRecord
     file: str
@@ -70,7 +70,7 @@ class RunFile:
     """`image_sha` of the source image."""
     images: tuple[RunImageFiles, ...] = ()
     complete: bool = False
-    """False when the run was stopped before all images were made, and when one could not be made."""
+    """False if the run was stopped before all images were made, or if one could not be made."""
     versions: Mapping[str, str] = field(default_factory=dict)
     mask_sha256: str = ""
     """`image_sha` of the mask in `MASK`; "" for a run without one."""
@@ -100,8 +100,8 @@ def asked_run(
     notes: tuple[str, ...] = (),
     mask: NamedMask | None = None,
 ) -> RunFile:
-    """The `run.json` of a request, before anything is made. The same request has the same id, so that all its images
-    come back to one run.
+    """Return the `run.json` of a request, before anything is made. The same request has the same id, so that all its
+    images belong to one run.
     """
     source_sha, mask_sha = image_sha(source), image_sha(mask.image) if mask else ""
     plain = settings.model_dump(mode="json")
@@ -143,15 +143,15 @@ def versions() -> dict[str, str]:
 
 
 def save_png(image: Image.Image, path: Path) -> None:
-    """The pixels as PNG, without metadata; the file appears whole or not at all. Raises UserError."""
+    """Save the pixels as PNG, without metadata. The file appears whole or not at all. Raises UserError."""
     _write_whole(_png(image), path)
 
 
 def save_image(case: TestCase, path: Path, held: RunFile, source: Image.Image, mask: Image.Image | None) -> None:
-    """The image of a test case as PNG with its run inside. Raises UserError."""
+    """Save the image of a test case as PNG with its run embedded. Raises UserError."""
     try:
         weights = made_with(Profile.model_validate(held.profile), case.lineage.method, case.lineage.settings)
-    except ValidationError:  # of another version; the weights are not needed to open the file
+    except ValidationError:  # a profile of another version; the file can be opened without the weights' hashes
         weights = None
     _write_whole(with_run(_png(case.image), held.run, case, source, mask, weights), path)
 
@@ -159,7 +159,7 @@ def save_image(case: TestCase, path: Path, held: RunFile, source: Image.Image, m
 def save_case(
     case: TestCase, folder: Path, number: int, held: RunFile, source: Image.Image, mask: Image.Image | None
 ) -> RunImageFiles:
-    """Saves a test case as number `number` of the folder: its image, its artifacts, and the mask at their size."""
+    """Save a test case as number `number` of the folder: its image, its artifacts, and the mask at their size."""
     stem = f"image-{number:03d}"
     artifact_files, mask_file = {name: f"{stem}-{_slug(name)}.png" for name in case.artifacts}, ""
     for name, image in case.artifacts.items():
@@ -172,7 +172,7 @@ def save_case(
 
 
 def load_case(kept: RunImageFiles, folder: Path) -> TestCase:
-    """The test case of a record, its images read from the folder. Raises UserError when they are not as they were."""
+    """Return the test case of a record, its images read from the folder. Raises UserError if one is lost or changed."""
     artifacts = {
         name: load_png(folder / file, kept.record.artifacts[name]) for name, file in kept.artifact_files.items()
     }
@@ -180,14 +180,14 @@ def load_case(kept: RunImageFiles, folder: Path) -> TestCase:
 
 
 def load_mask(held: RunFile, folder: Path) -> Image.Image | None:
-    """The mask of a run, checked like its images; None for a run without one. Raises UserError."""
+    """Return the mask of a run, checked like its images, or None for a run without one. Raises UserError."""
     if not held.mask_sha256:
         return None
     return load_png(folder / MASK, held.mask_sha256).getchannel(0)
 
 
 def load_png(path: Path, sha: str) -> Image.Image:
-    """The image of a file, its pixels checked against `image_sha`. Raises UserError when it is missing or changed."""
+    """Return the image of a file, its pixels checked by `image_sha`. Raises UserError if it is missing or changed."""
     try:
         with Image.open(path) as file:
             image = file.convert("RGB")
@@ -202,7 +202,7 @@ def load_png(path: Path, sha: str) -> Image.Image:
 
 
 def write(held: RunFile, folder: Path) -> None:
-    """Writes `run.json`. Raises UserError when the folder refuses it."""
+    """Write `run.json`. Raises UserError if the folder cannot be written."""
     data = {
         "format": FORMAT,
         "made_by": "DILLEMA Studio",
@@ -290,7 +290,7 @@ def _read_image(data: Mapping[str, Any], task: Task) -> RunImageFiles:
 
 
 def _file_name(name: Any) -> str:
-    """The name of a file beside `run.json`. Raises ValueError for anything else, such as a path to another folder."""
+    """Return the name of a file beside `run.json`. Raises ValueError for others, such as a path to another folder."""
     if not re.fullmatch(r"\w[\w .-]*", str(name)):
         raise ValueError("this is no name of a file")
     return str(name)
