@@ -57,14 +57,14 @@ class Judged:
     score: Floats | None = None
     """Probability that people find each image valid, 0 to 1; None without a score."""
     undecided: Flags | None = None
-    """True if people voted without reaching a consensus; None for nowhere."""
+    """True if people voted on the image without reaching a consensus. None if there is no such image."""
     ballots: Ballots | None = None
     """The single votes, with the index of each image here; None to take each consensus for the truth."""
     adjudicated: Flags | None = None
-    """True if the study lead has decided: that counts as true, whatever the votes. None for nowhere."""
+    """True if the study lead decided on the image, which counts whatever the votes. None if there is no such image."""
     outside: Flags | None = None
-    """True if the sample was not drawn from the image, such as all but accepted ones: nothing is known of these. None
-    for nowhere."""
+    """True if the image was not among those that the sample was drawn from, such as accepted ones: nothing is known of
+    it. None if there is no such image."""
     study: Numbers | None = None
     """The number of the study that judged each image, or -1; None if there is one study."""
     studies: tuple[str, ...] = ()
