@@ -60,16 +60,16 @@ class Speeds:
     def seconds(self, effort: Effort | None) -> float | None:
         """Return the likely seconds of an image, scaled from the closest effort measured, or None if nothing was."""
         with self._lock:
-            alike = [held for held in self._held if effort is not None and held.by == effort.by]
+            alike = [known for known in self._held if effort is not None and known.by == effort.by]
             if not alike or effort is None:
                 return None
-            closest = min(alike, key=lambda held: _distance(held, effort))
+            closest = min(alike, key=lambda known: _distance(known, effort))
             return statistics.median(self._held[closest]) * effort.work / closest.work
 
 
-def _distance(held: Effort, wanted: Effort) -> tuple[float, bool, float]:
+def _distance(known: Effort, target: Effort) -> tuple[float, bool, float]:
     """Return a key by which efforts are sorted: difference in size first, then in guidance, then in steps."""
-    return _ratio(held.pixels, wanted.pixels), held.guided != wanted.guided, _ratio(held.steps, wanted.steps)
+    return _ratio(known.pixels, target.pixels), known.guided != target.guided, _ratio(known.steps, target.steps)
 
 
 def _ratio(a: float, b: float) -> float:

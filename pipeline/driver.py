@@ -164,8 +164,8 @@ class Driver:
         """Return a recipe's prompts with a person's templates for them. Raises PromptError for an invalid template."""
         if recipe not in self._loaded:
             self._loaded[recipe] = self._prompts or recipe.prompts(self.profile.prompts)
-        held = self._loaded[recipe]
-        return edited_prompts(held, recipe.prompt_slots, recipe.own_prompts(edited or {}))
+        loaded = self._loaded[recipe]
+        return edited_prompts(loaded, recipe.prompt_slots, recipe.own_prompts(edited or {}))
 
     def producers(self, recipe: Recipe, prompts: PromptSet, settings: Settings) -> dict[StageName, Producer]:
         """Return the present producers of the text stages' values. Loads nothing."""
@@ -178,11 +178,11 @@ class Driver:
         own: MethodSettings,
         task: Task,
         prompts: PromptSet,
-        held: InMask = NO_MASK,
+        classes_in_mask: InMask = NO_MASK,
     ) -> dict[tuple[CounterfactualCaption, int], Lineage]:
         """Return the drawn images that this recipe would draw in the same way now, by caption and seed.
 
-        `own` comes from `Recipe.drawn_with`, and `held` tells where the source's mask has the protected classes.
+        `own` comes from `Recipe.drawn_with`, and `classes_in_mask` tells which protected classes the mask shows.
         Unknown things (a model without a name, a method without a prompt) count as the same.
         """
         method = method_of(recipe.method)
@@ -195,7 +195,7 @@ class Driver:
             and method.drawn_alike(lineage.settings, own)
             and (lineage.model == model or "" in (lineage.model, model))
             and lineage.task in (task, None)  # its checks depend on the task
-            and method.prompt(prompts, lineage.counterfactual, task, held) in (lineage.prompt, None)
+            and method.prompt(prompts, lineage.counterfactual, task, classes_in_mask) in (lineage.prompt, None)
         }
 
     def plan(
@@ -291,8 +291,8 @@ class _RecipeRun:
         if not worklist.waiting():
             return  # no need to load a generator
         if request.images:
-            asked = dict.fromkeys(image.counterfactual for image in request.images)
-            generation.require_ready(request.task, CounterfactualCaptions(tuple(asked)))
+            captions = dict.fromkeys(image.counterfactual for image in request.images)
+            generation.require_ready(request.task, CounterfactualCaptions(tuple(captions)))
         drawing = Drawing(
             self._driver,
             self._recipe,
@@ -324,9 +324,9 @@ class _RecipeRun:
         generation.require_ready(request.task, captions)
         planning = recipe.drawing_method.planning(settings)
         images = generation.plan(captions, planning, request.seed, failures=store.failures()).images
-        prompts, held = driver.prompts(recipe, request.prompts), in_mask(store.mask(), request.task)
+        prompts, classes_in_mask = driver.prompts(recipe, request.prompts), in_mask(store.mask(), request.task)
         drawn_with = recipe.drawn_with(settings, values)
-        made = driver.made(recipe, store.drawn(), drawn_with, request.task, prompts, held)
+        made = driver.made(recipe, store.drawn(), drawn_with, request.task, prompts, classes_in_mask)
         lacking = []
         for image in images:
             lineage = made.get((image.counterfactual, image.seed))
@@ -465,12 +465,12 @@ class Drawing:
         one.
         """
         for taken, (image, key) in enumerate(zip(images, keys or [None] * len(images), strict=True)):
-            wanted = (size if image.batch is None else image.batch.size, key)
+            size_and_key = (size if image.batch is None else image.batch.size, key)
             for batch in self._open:
-                if (batch.size, batch.key) == wanted and (place := batch.place_for(image)) is not None:
+                if (batch.size, batch.key) == size_and_key and (place := batch.place_for(image)) is not None:
                     break
             else:
-                batch = _Batch(*wanted)
+                batch = _Batch(*size_and_key)
                 place = batch.place_for(image)
                 assert place is not None
                 self._open.append(batch)
@@ -581,8 +581,8 @@ class Drawing:
             left = timer.seconds_left(total * steps - at)
             # Models of some methods get ready with the first image.
             notes = [getattr(self.method, "waits", ""), smaller if 0 < self._smaller < size else ""]
-            beside = ", ".join(filter(None, notes))
-            note = f"{which} of {total}{f' ({beside})' if beside else ''}"
+            remarks = ", ".join(filter(None, notes))
+            note = f"{which} of {total}{f' ({remarks})' if remarks else ''}"
             for number in numbers:
                 self.tell(number, Progress(GENERATION, at, total * steps, left, note, int(step)))
 

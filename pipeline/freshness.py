@@ -123,7 +123,7 @@ def stale_stages(
     A stage is also outdated if one that it reads is, even if its own inputs have not changed yet. `producers` are the
     present producers of the values.
     """
-    values = {name: held.value for name, held in stage_values.items()}
+    values = {name: stage_value.value for name, stage_value in stage_values.items()}
     stale: dict[StageName, str] = {}
     for stage in recipe.stages:
         if stage.name not in stage_values:
@@ -133,8 +133,8 @@ def stale_stages(
             stale[stage.name] = f"the {missing[0]} that this was made from is gone"
             continue
         producer = (producers or {}).get(stage.name)
-        held = stage_values[stage.name]
-        changed = changed_inputs(recipe, stage.name, held, task, source_sha, values, settings, producer)
+        stage_value = stage_values[stage.name]
+        changed = changed_inputs(recipe, stage.name, stage_value, task, source_sha, values, settings, producer)
         outdated = [read for read in stage.reads if read in stale]
         if changed:
             words = _WORDS[changed[0]] if changed[0] in _WORDS else recipe.stage(changed[0]).was

@@ -60,12 +60,12 @@ def run_stages(
 
     for phase in range(max(map(len, phases), default=0)):
         for producer in dict.fromkeys(own[phase][0] for own in phases if phase < len(own)):
-            asked = [
+            phase_works = [
                 (number, replace(work.request, stages=own[phase][1], images=()), work.store)
                 for number, (work, own) in enumerate(zip(works, phases, strict=True))
                 if phase < len(own) and own[phase][0] == producer and ended[number] is None
             ]
-            for number, error in _run_phase(driver, producer, asked, tell, cancelled):
+            for number, error in _run_phase(driver, producer, phase_works, tell, cancelled):
                 ended[number] = error
     return ended
 
@@ -84,11 +84,11 @@ _Asked = tuple[int, Request, Store]
 def _run_phase(
     driver: Driver,
     producer: str,
-    asked: Sequence[_Asked],
+    phase_works: Sequence[_Asked],
     tell: EmitOf,
     cancelled: threading.Event | None,
 ) -> list[tuple[int, Exception]]:
-    waiting, ended = deque(asked), list[tuple[int, Exception]]()
+    waiting, ended = deque(phase_works), list[tuple[int, Exception]]()
     over: list[Exception] = []
     """The error that ends all work."""
 
@@ -106,17 +106,17 @@ def _run_phase(
             except Exception as error:  # noqa: BLE001 - an error of one source does not stop the others
                 ended.append((number, error))
 
-    threads = min(SIDE_BY_SIDE, len(asked)) if _takes_many(driver, producer, asked) else 1
+    threads = min(SIDE_BY_SIDE, len(phase_works)) if _takes_many(driver, producer, phase_works) else 1
     if threads == 1:
         work_off(driver)
     else:
-        together, beside = ModelsTogether(driver.models, threads), copy(driver)
-        beside.models = cast(Models, together)
+        together, gathering_driver = ModelsTogether(driver.models, threads), copy(driver)
+        gathering_driver.models = cast(Models, together)
         gathering = together.gathering
 
         def work_off_beside() -> None:
             with gathering.working():
-                work_off(beside, gathering.at)
+                work_off(gathering_driver, gathering.at)
 
         with ThreadPoolExecutor(threads, "lots") as pool, stoppable(cancelled):
             futures = [pool.submit(work_off_beside) for _ in range(threads)]
@@ -131,8 +131,8 @@ def _run_phase(
     return sorted(ended, key=lambda one: one[0])
 
 
-def _takes_many(driver: Driver, producer: str, asked: Sequence[_Asked]) -> bool:
-    if len(asked) < 2 or not any(_is_due(driver, *one[1:]) for one in asked):
+def _takes_many(driver: Driver, producer: str, phase_works: Sequence[_Asked]) -> bool:
+    if len(phase_works) < 2 or not any(_is_due(driver, *one[1:]) for one in phase_works):
         return False
     if producer == "captioner":
         return takes_many_images(driver.models.captioner)
@@ -142,12 +142,12 @@ def _takes_many(driver: Driver, producer: str, asked: Sequence[_Asked]) -> bool:
 def _is_due(driver: Driver, request: Request, store: Store) -> bool:
     """Return True if a model would be asked. False if that is unknown, as `Driver.run` then reports the error."""
     try:
-        recipe, names, held = recipe_of(request.recipe), request.stages or (), store.values()
-        if request.anew in names or any(name not in held for name in names):
+        recipe, names, values = recipe_of(request.recipe), request.stages or (), store.values()
+        if request.anew in names or any(name not in values for name in names):
             return True
         made_by = driver.producers(recipe, driver.prompts(recipe, request.prompts), request.settings)
         sha = image_sha(store.source())
-        return bool(set(names) & set(stale_stages(recipe, request.task, sha, held, request.settings, made_by)))
+        return bool(set(names) & set(stale_stages(recipe, request.task, sha, values, request.settings, made_by)))
     except (UserError, OSError):
         return False
 

@@ -103,10 +103,10 @@ def edited_prompts(prompts: PromptSet, slots: Sequence[PromptSlot], templates: M
     for name, template in templates.items():
         if name not in by_name:
             raise PromptError(f"There is no prompt for {name!r}: there are {', '.join(by_name)}.")
-        held = prompts.get(name) or Prompt(f"{prompts.name}/{name}", "")
+        prompt = prompts.get(name) or Prompt(f"{prompts.name}/{name}", "")
         if not template.strip():
-            raise PromptError(f"The prompt {held.where} is empty: write it, or put the profile's prompt back.")
-        changed[name] = dataclasses.replace(held, template=template)
+            raise PromptError(f"The prompt {prompt.where} is empty: write it, or put the profile's prompt back.")
+        changed[name] = dataclasses.replace(prompt, template=template)
         _check(changed[name], by_name[name])
     return PromptSet(prompts.name, {**prompts.prompts, **changed})
 

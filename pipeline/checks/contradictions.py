@@ -71,7 +71,7 @@ def _contradictions(text: str, rules: tuple[Rule, ...]) -> tuple[Contradiction, 
 
 def new_contradictions(before: str, after: str, rules: tuple[Rule, ...] | None = None) -> tuple[Contradiction, ...]:
     """Return the contradictions of `after` whose rule `before` did not break already."""
-    known = {held.says for held in contradictions(before, rules)}
+    known = {contradiction.says for contradiction in contradictions(before, rules)}
     return tuple(found for found in contradictions(after, rules) if found.says not in known)
 
 

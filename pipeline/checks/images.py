@@ -100,8 +100,8 @@ def image_checks(
         outlines = _outlines(source, drawn.size, settings)
         checks = [edges_in_place(drawn, outlines, settings, bands[EDGES_IN_PLACE])]
     else:
-        wanted = control if settings.kind == "canny" else _outlines(source, drawn.size, settings)
-        checks = [edges_kept(drawn, wanted, settings, bands["edges kept"])]
+        expected_edges = control if settings.kind == "canny" else _outlines(source, drawn.size, settings)
+        checks = [edges_kept(drawn, expected_edges, settings, bands["edges kept"])]
     if mask is not None and task.kind == "segmentation":
         forms = forms_kept(source, image, mask, bands[FORMS_KEPT])
         checks += [forms] if forms is not None else []
@@ -171,10 +171,10 @@ def edges_kept(
     C are the white pixels of the control image, E the Canny edges of the generated image under the same settings. The
     tolerance t is 1 pixel for every 128 of the short side, at most 4, since a redrawn border moves a little.
     """
-    wanted = np.asarray(control.convert("L"), np.uint8) > WHITE
-    if not wanted.any():
+    control_edges = np.asarray(control.convert("L"), np.uint8) > WHITE
+    if not control_edges.any():
         return Check("edges kept", None, None, _NO_OUTLINES)
-    return band.judge("edges kept", float(_near_edges(image, conditioning)[wanted].mean()), _MISSING)
+    return band.judge("edges kept", float(_near_edges(image, conditioning)[control_edges].mean()), _MISSING)
 
 
 def edges_in_place(
@@ -188,12 +188,12 @@ def edges_in_place(
     c is the share of the whole image within the tolerance of one of its edges. An image full of edges, such as noise or
     a new picture, keeps those of any source. An image drawn without a control image has to do better.
     """
-    wanted = np.asarray(outlines.convert("L"), np.uint8) > WHITE
-    if not wanted.any():
+    source_edges = np.asarray(outlines.convert("L"), np.uint8) > WHITE
+    if not source_edges.any():
         return Check(EDGES_IN_PLACE, None, None, _NO_OUTLINES)
     near = _near_edges(image, conditioning)
     chance = float(near.mean())
-    return band.judge(EDGES_IN_PLACE, (float(near[wanted].mean()) - chance) / max(1 - chance, 0.1), _MISSING)
+    return band.judge(EDGES_IN_PLACE, (float(near[source_edges].mean()) - chance) / max(1 - chance, 0.1), _MISSING)
 
 
 def _near_edges(image: Image.Image, conditioning: ConditioningSettings) -> NDArray[np.bool_]:
@@ -249,8 +249,8 @@ def forms_kept(
             around = cv2.dilate(piece, np.ones((3, 3), np.uint8)) > 0
             outline = around & (steep > max(_STEEP, 0.3 * float(np.quantile(steep[around], 0.98))))
             if outline.sum() >= _OUTLINE:
-                kept = (float(along[outline].mean()), name)
-                least = min(least or kept, kept)
+                agreement = (float(along[outline].mean()), name)
+                least = min(least or agreement, agreement)
     if least is None:
         return None
     note = f"Outlines of “{least[1]}” run otherwise than in the source: something may have melted."

@@ -106,8 +106,8 @@ def is_of_type(change: Change, edit_type: EditType, sentences: Sentences) -> tup
     """
     phrases = [phrase for phrase in (change.came, change.gone) if phrase]
     every = [phrase for kind in EDIT_TYPES for group in _groups(kind) for phrase in group]
-    wanted = list(dict.fromkeys((*phrases, *every)))
-    vectors = dict(zip(wanted, np.array(sentences.vectors(wanted), dtype=np.float64), strict=True))
+    embedded = list(dict.fromkeys((*phrases, *every)))
+    vectors = dict(zip(embedded, np.array(sentences.vectors(embedded), dtype=np.float64), strict=True))
 
     def near(kind: EditType) -> float:
         groups = [np.array([vectors[phrase] for phrase in group]) for group in _groups(kind)]
@@ -132,13 +132,13 @@ def _protected(edit_type: EditType, task: Task) -> list[str]:
 def _to(texts: Sequence[str], other: str, kind: EditType, sentences: Sentences) -> list[float]:
     groups = _groups(kind)
     known = [phrase for group in groups for phrase in group]
-    wanted = list(dict.fromkeys((*known, other, *texts)))
+    embedded = list(dict.fromkeys((*known, other, *texts)))
     vectors = np.array(
-        sentences.vectors([_REFERENCES[kind].sentence.format(phrase) for phrase in wanted]), dtype=np.float64
+        sentences.vectors([_REFERENCES[kind].sentence.format(phrase) for phrase in embedded]), dtype=np.float64
     )
-    place = {phrase: at for at, phrase in enumerate(wanted)}
+    place = {phrase: at for at, phrase in enumerate(embedded)}
     rows = [[place[phrase] for phrase in group] for group in groups]
-    mean = vectors[max(rows, key=lambda own: _belongs(vectors[place[other]], vectors[own]))].mean(axis=0)
+    mean = vectors[max(rows, key=lambda row: _belongs(vectors[place[other]], vectors[row]))].mean(axis=0)
     centred = vectors - mean
     return _cosines(centred[place[other]], centred[[place[text] for text in texts]])
 

@@ -37,21 +37,21 @@ def repeated(source: str, text: str) -> tuple[str, int] | None:
     return " ".join(worst), after[worst]
 
 
-def lost_sentences(source: str, text: str, asked: Collection[str]) -> tuple[str, ...]:
-    """Return the source's sentences of which no content word is left, not counting words that edits `asked` for."""
+def lost_sentences(source: str, text: str, edited_words: Collection[str]) -> tuple[str, ...]:
+    """Return the source's sentences of which no content word is left, not counting the `edited_words`."""
     left = {singular(word) for word in tokens(text)}
     lost = []
     for sentence in _sentences(source):
-        told = {singular(word) for word in tokens(sentence) if says_something(word)} - set(asked)
-        if told and not told & left:
+        content_words = {singular(word) for word in tokens(sentence) if says_something(word)} - set(edited_words)
+        if content_words and not content_words & left:
             lost.append(sentence)
     return tuple(lost)
 
 
-def lost_things(source: str, text: str, asked: Collection[str]) -> tuple[str, ...]:
+def lost_things(source: str, text: str, edited_words: Collection[str]) -> tuple[str, ...]:
     """Return things that the source introduces with an article or a number and the text no longer names: "a ball".
 
-    A thing is kept if any of its words is. Words that edits `asked` for do not count.
+    A thing is kept if any of its words is. The `edited_words` do not count.
     """
     left, words = {singular(word) for word in tokens(text)}, tokens(source)
     lost: list[str] = []
@@ -64,7 +64,7 @@ def lost_things(source: str, text: str, asked: Collection[str]) -> tuple[str, ..
                 break
             name.append(following)
         kinds = {singular(one) for one in name}
-        if kinds and not kinds & (left | set(asked) | _SCENERY):
+        if kinds and not kinds & (left | set(edited_words) | _SCENERY):
             lost.append(f"{word} {' '.join(name)}")
     return tuple(dict.fromkeys(lost))
 

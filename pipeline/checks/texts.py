@@ -116,8 +116,8 @@ def _text_checks(source: str, counterfactual: CounterfactualCaption, task: Task)
     undone = [note for edit in counterfactual.edits if (note := _undone(source, text, edit))]
     checks = [_check("edits made", not undone, " ".join(undone)), _check(_kept_name(task), not lost, gone)]
     if forced:
-        told = _quoted([edit.keyword for edit in forced])
-        note = f"{told} is protected by the task and changed on purpose: a person insisted."
+        forced_keywords = _quoted([edit.keyword for edit in forced])
+        note = f"{forced_keywords} is protected by the task and changed on purpose: a person insisted."
         checks.append(Check("protected changed on purpose", True, note=note))
     if task.kind == "segmentation":
         checks += [_named_as_often(source, text, task, waived), _nothing_added(source, text, task)]
@@ -158,26 +158,26 @@ def _nothing_unasked(source: str, counterfactual: CounterfactualCaption) -> Chec
     gone, came = unasked_words(source, counterfactual)
     if not gone and not came:
         return Check(name, True)
-    told = [f"{_few(gone)} {'is' if len(gone) == 1 else 'are'} gone"] if gone else []
-    told += [f"{_few(came)} came in"] if came else []
+    parts = [f"{_few(gone)} {'is' if len(gone) == 1 else 'are'} gone"] if gone else []
+    parts += [f"{_few(came)} came in"] if came else []
     follows_from_edit = any(edit.edit_type in WITH_CONSEQUENCES for edit in counterfactual.edits)
-    said = sum(says_something(word) for word in tokens(source))
-    few = max(len(gone), len(came)) <= max(FEW_CONSEQUENCES, round(MOST_CONSEQUENCES * said))
+    content_words = sum(says_something(word) for word in tokens(source))
+    few = max(len(gone), len(came)) <= max(FEW_CONSEQUENCES, round(MOST_CONSEQUENCES * content_words))
     expected = follows_from_edit and few
     follows = "as may follow from the edit" if expected else "which no edit asked for"
     if follows_from_edit and not few:
         follows = "more than can follow from the edit"
-    return Check(name, expected, note=f"Beside the edits {' and '.join(told)}, {follows}.")
+    return Check(name, expected, note=f"Beside the edits {' and '.join(parts)}, {follows}.")
 
 
 def _nothing_lost(source: str, counterfactual: CounterfactualCaption) -> Check:
-    asked = _asked(counterfactual)
-    things = lost_things(source, counterfactual.text, asked)
-    sentences = lost_sentences(source, counterfactual.text, asked)
-    told = [f"{_few(things)} {'is' if len(things) == 1 else 'are'} no longer named"] if things else []
-    told += [f"nothing is left of the sentence {_few(sentences, 1)}"] if sentences else []
-    joined = " and ".join(told)
-    return _check("nothing lost", not told, f"{joined[:1].upper()}{joined[1:]}, and no edit asked for that.")
+    edited_words = _asked(counterfactual)
+    things = lost_things(source, counterfactual.text, edited_words)
+    sentences = lost_sentences(source, counterfactual.text, edited_words)
+    parts = [f"{_few(things)} {'is' if len(things) == 1 else 'are'} no longer named"] if things else []
+    parts += [f"nothing is left of the sentence {_few(sentences, 1)}"] if sentences else []
+    joined = " and ".join(parts)
+    return _check("nothing lost", not parts, f"{joined[:1].upper()}{joined[1:]}, and no edit asked for that.")
 
 
 def _no_repetition(source: str, text: str) -> Check:
@@ -201,13 +201,13 @@ def unasked_words(source: str, counterfactual: CounterfactualCaption) -> tuple[t
         if what != "equal":
             gone += before[a0:a1]
             came += after[b0:b1]
-    asked = _asked(counterfactual)
+    edited_words = _asked(counterfactual)
     # A word that is gone from one place and added at another was only moved.
     moved = {singular(word) for word in gone} & {singular(word) for word in came}
 
     def left(words: list[str]) -> tuple[str, ...]:
-        kept = (word for word in words if says_something(word) and singular(word) not in asked | moved)
-        return tuple(dict.fromkeys(kept))
+        unasked = (word for word in words if says_something(word) and singular(word) not in edited_words | moved)
+        return tuple(dict.fromkeys(unasked))
 
     return left(gone), left(came)
 
@@ -239,14 +239,14 @@ def _undone(source: str, new: str, edit: Edit) -> str:
     The two texts are aligned word by word, since counting would miss a swap (red becomes blue and blue becomes red).
     """
     before, after = tokens(source), tokens(new)
-    old, wanted = tokens(edit.keyword), tokens(edit.alternative)
+    keyword, alternative = tokens(edit.keyword), tokens(edit.alternative)
     blocks = SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks()
     same_before = {block.a + i for block in blocks for i in range(block.size)}
     same_after = {block.b + i for block in blocks for i in range(block.size)}
-    left = [set(range(at, at + len(old))) <= same_before for at in find_run(before, old)]
-    put = [not set(range(at, at + len(wanted))) <= same_after for at in find_run(after, wanted)]
+    left = [set(range(at, at + len(keyword))) <= same_before for at in find_run(before, keyword)]
+    put = [not set(range(at, at + len(alternative))) <= same_after for at in find_run(after, alternative)]
     # "trees" -> "palm trees" leaves the keyword standing, "dark red" -> "red" adds no new word.
-    grows, shrinks = bool(find_run(wanted, old)), bool(find_run(old, wanted))
+    grows, shrinks = bool(find_run(alternative, keyword)), bool(find_run(keyword, alternative))
     if not put or not (any(put) or shrinks):
         return f"“{edit.alternative}” is not in the caption where “{edit.keyword}” was."
     stays = any(left) if edit.edit_type in SCENE_WIDE else all(left)

@@ -41,6 +41,6 @@ def read_lineage(plain: Mapping[str, Any]) -> Lineage:
         raise ValueError("this is no seed")
     if not isinstance(settings, Mapping):
         raise TypeError("these are no settings")
-    held = {field.name: plain[field.name] for field in fields(Lineage) if field.name in plain}
-    lineage: Lineage = from_plain(Lineage, {**held, "settings": read_settings(str(plain["method"]), settings)})
+    known_fields = {field.name: plain[field.name] for field in fields(Lineage) if field.name in plain}
+    lineage: Lineage = from_plain(Lineage, {**known_fields, "settings": read_settings(str(plain["method"]), settings)})
     return lineage

@@ -78,9 +78,9 @@ class MethodDescription:
         return type(recorded) is type(settings) and recorded.pixels() == settings.pixels()
 
     def prompt(
-        self, prompts: PromptSet, counterfactual: CounterfactualCaption, task: Task, held: InMask = NO_MASK
+        self, prompts: PromptSet, counterfactual: CounterfactualCaption, task: Task, classes_in_mask: InMask = NO_MASK
     ) -> str | None:
-        """Return an image's prompt, or None if unknown. `held`: protected classes in the source's mask."""
+        """Return an image's prompt, or None if unknown. `classes_in_mask`: protected classes in the source's mask."""
         return None
 
     def model_name(self, models: Models, settings: MethodSettings) -> str:

@@ -111,12 +111,12 @@ class ControlNetDescription(MethodDescription):
         return _EQUAL if drawing.inverted and not drawing.fresh_noise else ""
 
     def prompt(
-        self, prompts: PromptSet, counterfactual: CounterfactualCaption, task: Task, held: InMask = NO_MASK
+        self, prompts: PromptSet, counterfactual: CounterfactualCaption, task: Task, classes_in_mask: InMask = NO_MASK
     ) -> str:
         """Return the prompt: the caption, and the label or the protected classes. `$shown` has only those that the
         picture holds, since a diffusion model draws what it is given; `$kept` has all of them. See `shown_classes`.
         """
-        shown = shown_classes(counterfactual.text, task, held)
+        shown = shown_classes(counterfactual.text, task, classes_in_mask)
         template = prompts["diffusion"] if shown else prompts["diffusion"].without("shown")
         return template.evaluate(caption=counterfactual.text, kept=", ".join(task.kept()), shown=", ".join(shown))
 
@@ -147,8 +147,8 @@ class ControlNetDescription(MethodDescription):
         own = _own(settings).conditioning
         kind, kinds = own.kind, profile.generator.controlnets
         if kind == "canny" and own.low > own.high:
-            said = f"The lower threshold ({own.low}) is above the upper one ({own.high})"
-            return f"{said}: take a smaller one, or raise the upper one first."
+            problem = f"The lower threshold ({own.low}) is above the upper one ({own.high})"
+            return f"{problem}: take a smaller one, or raise the upper one first."
         return "" if kind in kinds else f"This profile has no ControlNet for {kind}: take {', '.join(kinds)}."
 
     def lacks(self, settings: MethodSettings, masked: bool) -> str:
@@ -180,8 +180,8 @@ class ControlNetDescription(MethodDescription):
     def preparing(self, settings: MethodSettings) -> float:
         """Return the cost of the inversion, which runs without guidance, and once more at each step for its PSNR."""
         drawing = _own(settings).generation
-        asked = (drawing.inversion_evaluations + 1) / (2 if drawing.guidance > 1 else 1)
-        return asked if drawing.inverted else 0.0
+        evaluations = (drawing.inversion_evaluations + 1) / (2 if drawing.guidance > 1 else 1)
+        return evaluations if drawing.inverted else 0.0
 
     def with_models(
         self,
@@ -310,15 +310,15 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
     def together(self, prepared: ControlNetPrepared, counterfactual: CounterfactualCaption) -> Hashable:
         """Return the length of the prompt, in windows of the generator's text encoder."""
         generator = self._generator.on(prepared.settings.conditioning.kind)
-        held = in_mask(prepared.source.mask, prepared.source.task)
-        return generator.reading_length(self._prompt(prepared, counterfactual, held))
+        classes_in_mask = in_mask(prepared.source.mask, prepared.source.task)
+        return generator.reading_length(self._prompt(prepared, counterfactual, classes_in_mask))
 
     def _draw(
-        self, prepared: Sequence[ControlNetPrepared], wanted: Sequence[DrawRequest], size: int, on_step: OnStep
+        self, prepared: Sequence[ControlNetPrepared], requests: Sequence[DrawRequest], size: int, on_step: OnStep
     ) -> Sequence[DrawnImage]:
         settings = prepared[0].settings
         self._at_work = generator = self._generator.on(settings.conditioning.kind)
-        return generator.draw(wanted, size, [one.control for one in prepared], settings.generation, on_step)
+        return generator.draw(requests, size, [one.control for one in prepared], settings.generation, on_step)
 
     def _request(self, prepared: ControlNetPrepared, prompt: str, image: CaseRequest) -> DrawRequest:
         request = super()._request(prepared, prompt, image)

@@ -105,7 +105,7 @@ class DrawingMethod(ABC, Generic[R]):
 
     @abstractmethod
     def _draw(
-        self, prepared: Sequence[R], wanted: Sequence[DrawRequest], size: int, on_step: OnStep
+        self, prepared: Sequence[R], requests: Sequence[DrawRequest], size: int, on_step: OnStep
     ) -> Sequence[DrawnImage]:
         """Draw a batch of `size`, each image of its own prepared source."""
 
@@ -137,12 +137,12 @@ class DrawingMethod(ABC, Generic[R]):
     ) -> Sequence[Callable[[], TestCase]]:
         start = time.monotonic()
         # A prompt names only protected classes that the mask shows: a generator would draw those that the source lacks.
-        held = {id(one): in_mask(one.source.mask, one.source.task) for one in prepared}
-        wanted = [
-            self._request(source, self._prompt(source, image.counterfactual, held[id(source)]), image)
+        classes_in_mask = {id(one): in_mask(one.source.mask, one.source.task) for one in prepared}
+        requests = [
+            self._request(source, self._prompt(source, image.counterfactual, classes_in_mask[id(source)]), image)
             for source, image in zip(prepared, images, strict=True)
         ]
-        all_drawn = self._draw(prepared, wanted, size, on_step)
+        all_drawn = self._draw(prepared, requests, size, on_step)
         model = self._at_work.name
         compiling = max((drawn.compiling for drawn in all_drawn), default=0.0)
         fitted = [
@@ -153,7 +153,7 @@ class DrawingMethod(ABC, Generic[R]):
         seconds = (time.monotonic() - start - compiling) / len(images)  # later images need no compiling
         return [
             partial(self._case, source, image, one.prompt, drawn, shown, model, seconds, embedder)
-            for source, image, one, drawn, shown in zip(prepared, images, wanted, all_drawn, fitted, strict=True)
+            for source, image, one, drawn, shown in zip(prepared, images, requests, all_drawn, fitted, strict=True)
         ]
 
     def _embedding(
@@ -176,9 +176,9 @@ class DrawingMethod(ABC, Generic[R]):
             return embedder
         return EmbeddedTogether(embedder, pictures, seen, dict(zip(texts, read, strict=True)))
 
-    def _prompt(self, prepared: R, counterfactual: CounterfactualCaption, held: InMask) -> str:
-        """Return an image's prompt. `held` tells which protected classes the source's mask shows."""
-        return self._description.prompt(self._prompts, counterfactual, prepared.source.task, held) or ""
+    def _prompt(self, prepared: R, counterfactual: CounterfactualCaption, classes_in_mask: InMask) -> str:
+        """Return an image's prompt. `classes_in_mask` tells which protected classes the source's mask shows."""
+        return self._description.prompt(self._prompts, counterfactual, prepared.source.task, classes_in_mask) or ""
 
     def _case(
         self,
@@ -279,15 +279,15 @@ def evenly(waiting: int | None, most: int) -> int:
     return max(1, math.ceil(waiting / batches))
 
 
-def shown_classes(text: str, task: Task, held: InMask) -> list[str]:
+def shown_classes(text: str, task: Task, classes_in_mask: InMask) -> list[str]:
     """Return the label, or the protected classes that the picture shows. The mask decides. For a class that the mask
     does not know, or without a mask, the caption `text` decides.
     """
-    kept = list(task.kept())
+    protected = list(task.kept())
     if task.kind != "segmentation":
-        return kept
-    named = () if all(name in held for name in kept) else _named(text, tuple(kept))
-    return [name for name in kept if held.get(name, name in named)]
+        return protected
+    named = () if all(name in classes_in_mask for name in protected) else _named(text, tuple(protected))
+    return [name for name in protected if classes_in_mask.get(name, name in named)]
 
 
 @lru_cache(maxsize=4096)

@@ -149,9 +149,9 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
 
     _described = EDIT
 
-    def prepare(self, source: Source, *given: Any, **more: Any) -> ControlNetPrepared:
+    def prepare(self, source: Source, *arguments: Any, **more: Any) -> ControlNetPrepared:
         """Prepare as ControlNet does. Also raises UserError if redrawing the inverted source does not reproduce it."""
-        prepared = super().prepare(source, *given, **more)
+        prepared = super().prepare(source, *arguments, **more)
         found = self._inversion(prepared).psnr
         least = {**BANDS, **getattr(self._embedder, "bands", {})}[INVERTED].failed_below
         if found < least:
@@ -218,11 +218,11 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
 
     def _inversion(self, prepared: ControlNetPrepared) -> Inversion:
         """Return the prepared inversion, or a new one if the prompt was reworded since."""
-        wanted, held = self._source_prompt(prepared.source), prepared.inversion
-        if held is not None and held.caption == wanted:
-            return held
+        prompt, inversion = self._source_prompt(prepared.source), prepared.inversion
+        if inversion is not None and inversion.caption == prompt:
+            return inversion
         picture = _picture(prepared)
-        return self._inverted(wanted, prepared.settings, picture, prepared.control, lambda _done, _total: None)
+        return self._inverted(prompt, prepared.settings, picture, prepared.control, lambda _done, _total: None)
 
     def _negative_prompt(self, prepared: ControlNetPrepared) -> str:
         """Return the prompt of the source, which takes the place of a negative prompt."""
@@ -232,22 +232,22 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
         return DrawRequest(prompt, image.seed, image.place)
 
     def _draw(
-        self, prepared: Sequence[ControlNetPrepared], wanted: Sequence[DrawRequest], size: int, on_step: OnStep
+        self, prepared: Sequence[ControlNetPrepared], requests: Sequence[DrawRequest], size: int, on_step: OnStep
     ) -> Sequence[DrawnImage]:
         first, own = prepared[0], _own(prepared[0].settings)
         inversion, picture = self._inversion(first), _picture(first)
         self._at_work = generator = self._generator.on(own.conditioning.kind)
         values = len(own.swept) if own.edit.full_sweep and own.swept else 1
         length, by_length = generator.reading_length, dict[int, list[tuple[EditedSettings, DrawRequest]]]()
-        for one, request in zip(prepared, wanted, strict=True):
+        for one, request in zip(prepared, requests, strict=True):
             read_as = max(length(request.prompt), length(inversion.caption))
             by_length.setdefault(read_as, []).append((_own(one.settings), request))
         total, begun, done = len(by_length) * size, 0, dict[int, DrawnImage]()
 
         def draw(part: Sequence[tuple[EditedSettings, DrawRequest]], before: int) -> list[DrawnImage]:
             prompts, drawing = [request.prompt for _, request in part], own.generation
-            held = Control(first.control, drawing.control_strength, drawing.control_until)
-            with self._inverts(own).inverting(drawing.inversion(), held) as inverter:
+            conditioning = Control(first.control, drawing.control_strength, drawing.control_until)
+            with self._inverts(own).inverting(drawing.inversion(), conditioning) as inverter:
                 source = inverter.windows(inversion.caption)
                 unread = [text != inversion.caption and inverter.windows(text) == source for text in prompts]
                 read = [inversion.caption if one else text for one, text in zip(unread, prompts, strict=True)]
@@ -276,7 +276,7 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
             drawn = AtOnce(size).each(rows, draw)
             done |= {request.place: placed(picture, drawn[request.place]) for _, request in alike}
             begun += size
-        return [done[request.place] for request in wanted]
+        return [done[request.place] for request in requests]
 
 
 def _picture(prepared: ControlNetPrepared) -> Image.Image:
@@ -300,8 +300,8 @@ def _best(finishes: Sequence[Callable[[], TestCase]], settings: EditedSettings) 
     """Return the test case of a sweep, with the time of all its images and with a check that tells its value."""
     cases = [finish() for finish in finishes]
     least = min(_failures(case) for case in cases)
-    kept = [case for case in cases if _failures(case) == least]
-    chosen = max(kept, key=_direction) if settings.edit.full_sweep and not least else kept[0]
+    best = [case for case in cases if _failures(case) == least]
+    chosen = max(best, key=_direction) if settings.edit.full_sweep and not least else best[0]
     taken, values = _own(chosen.lineage.settings).taken, settings.swept
     note = (
         f"Drawn at {settings.edit.sweep} {taken:g}, number {cases.index(chosen) + 1} of {len(values)} from strong on."

@@ -75,18 +75,18 @@ class InstructDescription(MethodDescription):
         return ("editing",)
 
     def prompt(
-        self, prompts: PromptSet, counterfactual: CounterfactualCaption, task: Task, held: InMask = NO_MASK
+        self, prompts: PromptSet, counterfactual: CounterfactualCaption, task: Task, classes_in_mask: InMask = NO_MASK
     ) -> str:
         """Return the instruction. `$edits` has the edits, such as "red to blue, and sunny to snowy"; `$caption`,
         `$kept` and `$shown` are as with ControlNet. The template's part about edits is left out if there are none.
         """
-        shown = shown_classes(counterfactual.text, task, held)
+        shown = shown_classes(counterfactual.text, task, classes_in_mask)
         edits = ", and ".join(f"{edit.keyword} to {edit.alternative}" for edit in counterfactual.edits)
         template = prompts["instruction"]
         for name, value in (("edits", edits), ("shown", shown)):
             template = template if value else template.without(name)
-        kept = ", ".join(task.kept())
-        return template.evaluate(edits=edits, caption=counterfactual.text, kept=kept, shown=", ".join(shown))
+        protected = ", ".join(task.kept())
+        return template.evaluate(edits=edits, caption=counterfactual.text, kept=protected, shown=", ".join(shown))
 
     def model_name(self, models: Models, settings: MethodSettings) -> str:
         return models.editor_name()
@@ -175,10 +175,10 @@ class InstructMethod(DriftingMethod[InstructPrepared]):
         return image_sha(prepared.source.image)
 
     def _draw(
-        self, prepared: Sequence[InstructPrepared], wanted: Sequence[DrawRequest], size: int, on_step: OnStep
+        self, prepared: Sequence[InstructPrepared], requests: Sequence[DrawRequest], size: int, on_step: OnStep
     ) -> Sequence[DrawnImage]:
         pictures = [one.picture for one in prepared]
-        drawn = self._editor.draw(wanted, size, pictures, prepared[0].settings.editing, on_step)
+        drawn = self._editor.draw(requests, size, pictures, prepared[0].settings.editing, on_step)
         return [placed(picture, one) for picture, one in zip(pictures, drawn, strict=True)]
 
     def _compared(self, prepared: InstructPrepared, image: Image.Image, drawn: Image.Image) -> dict[str, Any]:

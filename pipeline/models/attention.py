@@ -113,8 +113,8 @@ class AttentionControl:
         self._size = (latents.shape[-2], latents.shape[-1])
         self._small = max(SMALL, math.prod(self._sides(len(network.down_blocks) - 1)))
         for name in ("_moved", "_own", "_gone", "_new", "_region"):
-            if (held := getattr(self, name)) is not None:
-                setattr(self, name, held.to(latents.device))
+            if (tensor := getattr(self, name)) is not None:
+                setattr(self, name, tensor.to(latents.device))
         own = network.attn_processors
         calls = {one: call for one in network.modules() if (call := one._compiled_call_impl) is not None}
         try:
@@ -146,8 +146,8 @@ class AttentionControl:
                 self._look(source, rows)
             if self.step < self._cross_steps:
                 own = self._own.to(maps.dtype)[:, None, None]
-                given = torch.einsum("hps,nst->nhpt", source, self._moved.to(maps.dtype))
-                mixed = given * (1 - own) + rows * own
+                taken_over = torch.einsum("hps,nst->nhpt", source, self._moved.to(maps.dtype))
+                mixed = taken_over * (1 - own) + rows * own
                 # The share of removed tokens goes to the others.
                 rows = mixed / mixed.sum(-1, keepdim=True).clamp_min(1e-4)
         return torch.cat([others, source[None], rows])

@@ -23,13 +23,13 @@ class AtOnce:
     def __init__(self, most: int) -> None:
         self.most = most
 
-    def each(self, wanted: Sequence[W], work: Callable[[Sequence[W], int], Sequence[R]]) -> list[R]:
+    def each(self, requests: Sequence[W], work: Callable[[Sequence[W], int], Sequence[R]]) -> list[R]:
         """Return the results of `work`, which gets one part at a time and the index of its first request. A part that
         does not fit in memory is halved until it does. Raises the error if a single request does not fit.
         """
         done: list[R] = []
-        while len(done) < len(wanted):
-            part = wanted[len(done) : len(done) + self.most]
+        while len(done) < len(requests):
+            part = requests[len(done) : len(done) + self.most]
             try:
                 made: Sequence[R] | None = work(part, len(done))
             except (RuntimeError, MemoryError) as error:

@@ -131,26 +131,26 @@ class Blip2(SamplingModel):
 
         Samples are drawn together, without a prompt, and repeated ones dropped; at temperature 0 there is only one.
         """
-        (said,) = self._say_all([CaptionRequest(image, task, seed)], settings)
-        return said
+        (reply,) = self._say_all([CaptionRequest(image, task, seed)], settings)
+        return reply
 
     def _draws_apart(self, settings: CaptionSettings) -> bool:
-        asked = settings.model_copy(update={"beams": 1}) if self._samples else settings  # samples take no beams
-        return own_draws(self._model.language_model.generation_config, asked)
+        effective = settings.model_copy(update={"beams": 1}) if self._samples else settings  # samples take no beams
+        return own_draws(self._model.language_model.generation_config, effective)
 
     def _say_all(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
         pictures, seeds = [one.image for one in requests], [one.seed for one in requests]
         if self._samples:
             several = self._samples if settings.temperature else 1
-            said = self._answers(pictures, [""] * len(pictures), settings, seeds, several, self._top_p)
-            return [(" ".join(dict.fromkeys(as_sentence(text) for text in texts if text)), "") for texts in said]
+            sampled = self._answers(pictures, [""] * len(pictures), settings, seeds, several, self._top_p)
+            return [(" ".join(dict.fromkeys(as_sentence(text) for text in texts if text)), "") for texts in sampled]
         sentences: list[list[str]] = [[] for _ in requests]
         prompts: list[list[str]] = [[] for _ in requests]
         for number, question in enumerate(self._questions):
-            asked = [Template(question.prompt).substitute(task=one.task.describe()) for one in requests]
-            answers = self._answers(pictures, asked, settings, [seed + number for seed in seeds])
+            filled = [Template(question.prompt).substitute(task=one.task.describe()) for one in requests]
+            answers = self._answers(pictures, filled, settings, [seed + number for seed in seeds])
             for at, (answer,) in enumerate(answers):
-                prompts[at].append(asked[at])
+                prompts[at].append(filled[at])
                 if answer:
                     sentences[at].append(as_sentence(Template(question.sentence).substitute(answer=answer)))
         return [(" ".join(own), "\n".join(sent)) for own, sent in zip(sentences, prompts, strict=True)]
@@ -215,8 +215,8 @@ class Florence2(SamplingModel):
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
         """Return the caption and the name of the model's own task, which replaces a prompt."""
-        (said,) = self._say([image], settings, seed, sampling(settings))
-        return said
+        (reply,) = self._say([image], settings, seed, sampling(settings))
+        return reply
 
     def _say_all(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
         seeds = [one.seed for one in requests]
@@ -227,8 +227,8 @@ class Florence2(SamplingModel):
         self, images: Sequence[Image.Image], settings: CaptionSettings, seed: int, drawn: dict[str, Any]
     ) -> list[tuple[str, str]]:
         """Return the caption and the task for each image. All have the same task, so all prompts have one length."""
-        asked = [self._task] * len(images)
-        encoded = self._processor(images=list(images), text=asked, return_tensors="pt").to(self._device, self._dtype)
+        prompts = [self._task] * len(images)
+        encoded = self._processor(images=list(images), text=prompts, return_tensors="pt").to(self._device, self._dtype)
         with self._lock, seeded(seed):
             ids = self._model.generate(**encoded, max_new_tokens=settings.max_new_tokens, **drawn)
         # The processor's own post-processing is for boxes and regions, and leaves captions as they are.

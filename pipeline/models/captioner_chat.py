@@ -53,8 +53,8 @@ class ChatVisionModel(CaptioningModel):
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
         """Return the caption, with thoughts if there are any, and the instruction that was sent with the picture."""
         prompt = self._prompt(task)
-        (said,) = self._say(self.encode([image], [prompt]), settings, seed, sampling(settings))
-        return said, prompt
+        (reply,) = self._say(self.encode([image], [prompt]), settings, seed, sampling(settings))
+        return reply, prompt
 
     def caption_many(
         self, requests: Sequence[CaptionRequest], settings: CaptionSettings
@@ -197,6 +197,6 @@ def fitting(image: Image.Image, max_pixels: int) -> Image.Image:
 
 def data_url(image: Image.Image) -> str:
     """Return the picture as a data URL that contains it as a lossless PNG."""
-    held = io.BytesIO()
-    image.save(held, "PNG")
-    return f"data:image/png;base64,{base64.b64encode(held.getvalue()).decode()}"
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"

@@ -35,11 +35,11 @@ SECONDS = "seconds.json"
 class Compiling:
     """The compiled parts of one pipeline, shared by all kinds of control images. Not thread-safe."""
 
-    def __init__(self, wanted: bool, device: str, offload: str = "none", title: str = "") -> None:
-        """`title` is the model's, under which the seconds are recorded. Imports nothing heavy unless `wanted`."""
-        self.refused = why_not(device, offload) if wanted else ""
+    def __init__(self, enabled: bool, device: str, offload: str = "none", title: str = "") -> None:
+        """`title` is the model's, under which the seconds are recorded. Imports nothing heavy unless `enabled`."""
+        self.refused = why_not(device, offload) if enabled else ""
         """Reason why nothing is compiled though it is wanted, else ""."""
-        self.on = wanted and not self.refused
+        self.on = enabled and not self.refused
         self.spent = 0.0
         """Seconds that went into compiling so far."""
         self._blocks: list[Any] = []
@@ -139,12 +139,12 @@ def _clocked(compiling: Compiling) -> Iterator[None]:
 
     thread, began = threading.get_ident(), 0.0
 
-    def begin(_told: Any) -> None:
+    def begin(_event: Any) -> None:
         nonlocal began
         if threading.get_ident() == thread:
             began = time.monotonic()
 
-    def end(_told: Any) -> None:
+    def end(_event: Any) -> None:
         if threading.get_ident() == thread:
             compiling.spent += time.monotonic() - began
 
@@ -193,6 +193,6 @@ def _remember(key: str, seconds: float) -> None:
     text = json.dumps({**_remembered(), key: round(seconds, 1)}, indent=1)
     with suppress(OSError):  # the next start then does not know the time, and says so
         file.parent.mkdir(parents=True, exist_ok=True)
-        beside = file.with_suffix(f".{os.getpid()}")
-        beside.write_text(text, encoding="utf-8")
-        os.replace(beside, file)
+        part = file.with_suffix(f".{os.getpid()}")
+        part.write_text(text, encoding="utf-8")
+        os.replace(part, file)

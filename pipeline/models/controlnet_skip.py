@@ -21,40 +21,40 @@ class ControlFeatures:
 
 
 @contextmanager
-def sparing(net: Any, held: ControlFeatures, key: Hashable) -> Iterator[None]:
-    """Within the context the network reads the control image once, or not at all if `held` has it under the `key`.
+def sparing(net: Any, cache: ControlFeatures, key: Hashable) -> Iterator[None]:
+    """Within the context the network reads the control image once, or not at all if `cache` has it under the `key`.
     Steps whose output would not count are skipped.
     """
     reader, whole, read = net.controlnet_cond_embedding, net.forward, net.controlnet_cond_embedding.forward
 
     @wraps(whole)
-    def forward(*given: Any, conditioning_scale: Any = 1.0, guess_mode: bool = False, **more: Any) -> Any:
+    def forward(*arguments: Any, conditioning_scale: Any = 1.0, guess_mode: bool = False, **more: Any) -> Any:
         # One scale for each control image, where there is a list of them.
         scales = conditioning_scale if isinstance(conditioning_scale, list) else [conditioning_scale]
         if not guess_mode and all(isinstance(scale, int | float) and scale == 0 for scale in scales):
             return None, None  # the UNet then runs without it
-        return whole(*given, conditioning_scale=conditioning_scale, guess_mode=guess_mode, **more)
+        return whole(*arguments, conditioning_scale=conditioning_scale, guess_mode=guess_mode, **more)
 
     @wraps(read)
     def once(conditioning: Any) -> Any:
-        if held.key != (key, conditioning.shape):
-            held.features, held.key = read(conditioning), (key, conditioning.shape)
-        return held.features
+        if cache.key != (key, conditioning.shape):
+            cache.features, cache.key = read(conditioning), (key, conditioning.shape)
+        return cache.features
 
     with in_place(net, forward), in_place(reader, once):
         yield
 
 
 @contextmanager
-def encoding_once(vae: Any, held: ControlFeatures, key: Hashable) -> Iterator[None]:
-    """Within the context the VAE encodes only the control image, and not even that if `held` has it under the `key`."""
+def encoding_once(vae: Any, cache: ControlFeatures, key: Hashable) -> Iterator[None]:
+    """Within the context the VAE encodes only the control image, or nothing if `cache` has it under the `key`."""
     encode = vae.encode
 
     @wraps(encode)
-    def once(pixels: Any, *given: Any, **more: Any) -> Any:
-        if held.key != (key, pixels.shape):
-            held.features, held.key = encode(pixels, *given, **more), (key, pixels.shape)
-        return held.features
+    def once(pixels: Any, *arguments: Any, **more: Any) -> Any:
+        if cache.key != (key, pixels.shape):
+            cache.features, cache.key = encode(pixels, *arguments, **more), (key, pixels.shape)
+        return cache.features
 
     with in_place(vae, once, "encode"):
         yield

@@ -72,15 +72,15 @@ class Placing:
         return found
 
 
-def place(gpu: Gpu | None, parts: Mapping[str, int], wanted: DType = "auto", likes: str = "float16") -> Placing:
+def place(gpu: Gpu | None, parts: Mapping[str, int], requested: DType = "auto", likes: str = "float16") -> Placing:
     """Decide the placing for `parts`, numbers of parameters by name. `likes` is the model's own half precision.
 
     If the parts are unknown, all goes to the GPU.
     """
     if gpu is None:
-        return Placing("cpu", "float32" if wanted == "auto" else wanted, "none", "no GPU was found")
+        return Placing("cpu", "float32" if requested == "auto" else requested, "none", "no GPU was found")
     half = "float32" if likes == "bfloat16" and not gpu.bfloat16 else likes
-    dtype = half if wanted == "auto" else wanted
+    dtype = half if requested == "auto" else requested
     size = _BYTES[dtype]
     whole, largest = sum(parts.values()) * size + WORK, max(parts.values(), default=0) * size + WORK
     offload: Offload = "none" if whole <= gpu.free or not parts else "models" if largest <= gpu.free else "layers"

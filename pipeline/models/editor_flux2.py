@@ -122,10 +122,10 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
 
     def _too_long(self, text: str) -> UserError | None:
         tokenizer = self._pipe.tokenizer
-        asked = tokenizer.apply_chat_template(
+        conversation = tokenizer.apply_chat_template(
             [{"role": "user", "content": text}], tokenize=False, add_generation_prompt=True, enable_thinking=False
         )
-        count = len(tokenizer(asked).input_ids)
+        count = len(tokenizer(conversation).input_ids)
         if count <= TOKENS:
             return None
         return UserError(f"The editor reads {TOKENS} tokens, and this instruction has {count}: shorten the caption.")
@@ -170,6 +170,6 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
 
         spread = self._spread(latents)[0].float().cpu()
         small = picture.resize((spread.shape[-1], spread.shape[-2]), Image.Resampling.BOX)
-        wanted = torch.from_numpy(np.asarray(small, np.float32)).reshape(-1, 3) / 127.5 - 1
-        held = torch.cat([spread.flatten(1).T, torch.ones(wanted.shape[0], 1)], dim=1)
-        return torch.linalg.lstsq(held, wanted, driver="gelsd").solution.to(latents.device)
+        target = torch.from_numpy(np.asarray(small, np.float32)).reshape(-1, 3) / 127.5 - 1
+        inputs = torch.cat([spread.flatten(1).T, torch.ones(target.shape[0], 1)], dim=1)
+        return torch.linalg.lstsq(inputs, target, driver="gelsd").solution.to(latents.device)

@@ -59,8 +59,8 @@ class Clip:
         def embed(places: Sequence[int]) -> list[list[float]]:
             found = list[list[float]]()
             for part in _parts(places, self._images_at_once):
-                wanted = [images[place] for place in _filled(part, self._images_at_once)]
-                pixels = self._processor.image_processor(images=wanted, return_tensors="pt").pixel_values
+                batch = [images[place] for place in _filled(part, self._images_at_once)]
+                pixels = self._processor.image_processor(images=batch, return_tensors="pt").pixel_values
                 seen = self._model.get_image_features(pixel_values=pixels.to(self._device, self._dtype))
                 found += _unit(seen)[: len(part)]
             return found

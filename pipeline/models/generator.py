@@ -188,9 +188,9 @@ class DrawingPipeline(ABC, Generic[M, D]):
         """Return the batch size: the profile's, else one that suits the device. A CPU draws one image at a time, so
         that each is shown when done. Images too small to keep its cores busy are batched if nobody watches.
         """
-        alone = self._device == "cpu" and (watched or size[0] * size[1] > SMALL)
-        wanted = self._section.batch or (1 if alone else AT_ONCE)
-        return min(wanted, self._room.get(size, wanted))
+        one_at_a_time = self._device == "cpu" and (watched or size[0] * size[1] > SMALL)
+        best = self._section.batch or (1 if one_at_a_time else AT_ONCE)
+        return min(best, self._room.get(size, best))
 
     def draw(
         self, wanted: Sequence[DrawRequest], size: int, pictures: Sequence[Image.Image], settings: D, on_step: OnStep
@@ -238,7 +238,7 @@ class DrawingPipeline(ABC, Generic[M, D]):
 
     def _draw(
         self,
-        wanted: Sequence[DrawRequest],
+        requests: Sequence[DrawRequest],
         places: Sequence[int],
         size: int,
         pictures: Sequence[Image.Image],
@@ -248,8 +248,8 @@ class DrawingPipeline(ABC, Generic[M, D]):
         """Draw one batch, filled up with its first image. The content of one row does not affect another."""
         import torch
 
-        rows, seen = [wanted[0]] * size, [pictures[0]] * size
-        for one, picture, at in zip(wanted, pictures, places, strict=True):
+        rows, seen = [requests[0]] * size, [pictures[0]] * size
+        for one, picture, at in zip(requests, pictures, places, strict=True):
             rows[at], seen[at] = one, picture
         # On the CPU, so that a seed gives the same noise with and without a GPU; one for each image.
         generators = [torch.Generator("cpu").manual_seed(one.seed) for one in rows]
@@ -367,11 +367,11 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
         folder = locate(PREVIEW_VAE, section)
         with loaded_from(PREVIEW_VAE, section):
             tiny: Any = AutoencoderTiny.from_pretrained(folder, dtype=dtype, local_files_only=True)
-        here, wanted = int(tiny.config.latent_channels), int(self._pipe.vae.config.latent_channels)
-        if here != wanted:
+        here, needed = int(tiny.config.latent_channels), int(self._pipe.vae.config.latent_channels)
+        if here != needed:
             raise CannotLoad(
                 f"The preview VAE {section.title} reads latents of {here} channels, and this image generator has "
-                f"{wanted}: take one that was made for it."
+                f"{needed}: take one that was made for it."
             )
         return tiny.to(self._device)
 
@@ -408,17 +408,17 @@ class WindowedPipeline(ControlNetPipeline[S]):
             stack.enter_context(self._compiling.drawing())
 
             def ask(
-                latents: torch.Tensor, step: Step, texts: Texts, held: dict[Step, Any] | None = None
+                latents: torch.Tensor, step: Step, texts: Texts, outputs: dict[Step, Any] | None = None
             ) -> torch.Tensor:
                 sample, time = latents.to(device, self._dtype), torch.tensor(step.time, device=device)
-                given = self._given(texts, sample)
+                arguments = self._given(texts, sample)
                 if steered is not None and control is not None and step.share <= control.until:
-                    down, middle = steering = (held or {}).get(step) or steered(sample, time, given)
-                    if held is not None:
-                        held.clear()  # at full size the outputs of all steps would fill a GPU
-                        held[step] = steering
-                    given |= {"down_block_additional_residuals": down, "mid_block_additional_residual": middle}
-                answer: torch.Tensor = pipe.unet(sample, time, **given, return_dict=False)[0]
+                    down, middle = steering = (outputs or {}).get(step) or steered(sample, time, arguments)
+                    if outputs is not None:
+                        outputs.clear()  # at full size the outputs of all steps would fill a GPU
+                        outputs[step] = steering
+                    arguments |= {"down_block_additional_residuals": down, "mid_block_additional_residual": middle}
+                answer: torch.Tensor = pipe.unet(sample, time, **arguments, return_dict=False)[0]
                 return answer.float()
 
             yield Inverter(settings, steps, ask, self._read, self._windows, pipe, device)
@@ -518,11 +518,11 @@ class StableDiffusion(WindowedPipeline[ControlNetGenerator]):
         from diffusers import ControlNetModel
 
         if kind not in self._nets:
-            role, wanted = self._section.net_of(kind)
-            folder = locate(role, wanted)
-            with loaded_from(role, wanted):
+            role, section = self._section.net_of(kind)
+            folder = locate(role, section)
+            with loaded_from(role, section):
                 net: Any = ControlNetModel.from_pretrained(
-                    folder, variant=wanted.variant or None, **self._to, **self._shared
+                    folder, variant=section.variant or None, **self._to, **self._shared
                 )
             self._nets[kind] = self._on_device(net)
             self._compiling.add(net)
@@ -538,8 +538,8 @@ class StableDiffusion(WindowedPipeline[ControlNetGenerator]):
         rows.stack.enter_context(sparing(net, self._held, (self._kind, shas(controls))))
         pairs = [self.embeddings(*texts) for texts in rows.texts(settings.negative_prompt)]
         result = self._pipe(
-            prompt_embeds=torch.cat([wanted for wanted, _ in pairs]),
-            negative_prompt_embeds=torch.cat([unwanted for _, unwanted in pairs]),
+            prompt_embeds=torch.cat([positive for positive, _ in pairs]),
+            negative_prompt_embeds=torch.cat([negative for _, negative in pairs]),
             image=controls,
             width=controls[0].width,
             height=controls[0].height,
@@ -557,10 +557,10 @@ class StableDiffusion(WindowedPipeline[ControlNetGenerator]):
         net, pixels = self._net(self._kind), self._pixels_of(control.image)
         stack.enter_context(sparing(net, self._held, (self._kind, shas([control.image]))))
 
-        def steered(sample: torch.Tensor, time: torch.Tensor, given: dict[str, Any]) -> tuple[Any, Any]:
+        def steered(sample: torch.Tensor, time: torch.Tensor, arguments: dict[str, Any]) -> tuple[Any, Any]:
             seen = pixels.expand(len(sample), -1, -1, -1)
             found: tuple[Any, Any] = net(
-                sample, time, controlnet_cond=seen, conditioning_scale=control.strength, return_dict=False, **given
+                sample, time, controlnet_cond=seen, conditioning_scale=control.strength, return_dict=False, **arguments
             )
             return found
 
@@ -588,12 +588,12 @@ def torch_channels_last() -> Any:
     return torch.channels_last
 
 
-def make_scheduler(wanted: Scheduler, shipped: Any) -> Any:
+def make_scheduler(section: Scheduler, shipped: Any) -> Any:
     """Return the scheduler that the profile names, with the shipped configuration and the profile's changes to it."""
     import diffusers
 
-    kind: Any = getattr(diffusers, wanted.name, None)
+    kind: Any = getattr(diffusers, section.name, None)
     known = isinstance(kind, type) and issubclass(kind, diffusers.SchedulerMixin)
     if not known:
-        raise UserError(f"The profile names the scheduler {wanted.name}, which diffusers does not have.")
-    return kind.from_config(shipped, **wanted.options)
+        raise UserError(f"The profile names the scheduler {section.name}, which diffusers does not have.")
+    return kind.from_config(shipped, **section.options)

@@ -70,17 +70,17 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
         rows.stack.enter_context(rows_apart(net))
         texts = rows.texts(settings.negative_prompt)
         pairs = [self.embeddings(*both) for both in texts]
-        pooled = [(self._pooled(wanted), self._pooled(unwanted)) for wanted, unwanted in texts]
+        pooled = [(self._pooled(positive), self._pooled(unwanted)) for positive, unwanted in texts]
         if self._pipe.config.force_zeros_for_empty_prompt:
             for both in (pairs, pooled):
                 both[:] = [
-                    (wanted, unwanted if negative else torch.zeros_like(unwanted))
-                    for (wanted, unwanted), (_, negative) in zip(both, texts, strict=True)
+                    (positive, unwanted if negative else torch.zeros_like(unwanted))
+                    for (positive, unwanted), (_, negative) in zip(both, texts, strict=True)
                 ]
         result = self._pipe(
-            prompt_embeds=torch.cat([wanted for wanted, _ in pairs]),
+            prompt_embeds=torch.cat([positive for positive, _ in pairs]),
             negative_prompt_embeds=torch.cat([unwanted for _, unwanted in pairs]),
-            pooled_prompt_embeds=torch.cat([wanted for wanted, _ in pooled]),
+            pooled_prompt_embeds=torch.cat([positive for positive, _ in pooled]),
             negative_pooled_prompt_embeds=torch.cat([unwanted for _, unwanted in pooled]),
             control_image=[controls],  # a list of kinds, each with its images
             control_mode=[MODES[self._kind]],
@@ -105,7 +105,7 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
         stack.enter_context(sparing(net, self._held, (self._kind, shas([control.image]))))
         stack.enter_context(rows_apart(net))
 
-        def steered(sample: torch.Tensor, time: torch.Tensor, given: dict[str, Any]) -> tuple[Any, Any]:
+        def steered(sample: torch.Tensor, time: torch.Tensor, arguments: dict[str, Any]) -> tuple[Any, Any]:
             found: tuple[Any, Any] = net(
                 sample,
                 time,
@@ -114,7 +114,7 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
                 control_type_idx=[mode],
                 conditioning_scale=[control.strength],
                 return_dict=False,
-                **given,
+                **arguments,
             )
             return found
 
@@ -136,8 +136,8 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
         states = super()._read(texts).states
         pooled = torch.cat([self._pooled(text) for text in texts])
         if self._pipe.config.force_zeros_for_empty_prompt:
-            kept = torch.tensor([bool(text) for text in texts], dtype=self._dtype, device=self._device)
-            states, pooled = states * kept[:, None, None], pooled * kept[:, None]
+            not_empty = torch.tensor([bool(text) for text in texts], dtype=self._dtype, device=self._device)
+            states, pooled = states * not_empty[:, None, None], pooled * not_empty[:, None]
         return Texts(states, pooled)
 
     def _encode(self, windows: list[list[int]]) -> torch.Tensor:

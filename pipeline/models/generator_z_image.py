@@ -81,10 +81,10 @@ class ZImagePipeline(ControlNetPipeline[ZImageGenerator]):
         whole = net.forward
 
         @wraps(whole)
-        def forward(*given: Any, **more: Any) -> Any:
+        def forward(*arguments: Any, **more: Any) -> Any:
             nonlocal steps
             steps += 1
-            return None if steps / self._pipe.num_timesteps > share else whole(*given, **more)
+            return None if steps / self._pipe.num_timesteps > share else whole(*arguments, **more)
 
         return in_place(net, forward)
 

@@ -103,9 +103,9 @@ def held(weights: Weights) -> LocalWeights:
     place = weights.local()
     if place is not None:
         file = getattr(weights, "file", "")
-        wanted = place / file if file else place
-        size = _size(wanted) if wanted.is_file() else sum(_size(one) for one in wanted.rglob("*") if one.is_file())
-        return LocalWeights(wanted, size, True) if size else LocalWeights(None, _size(part_of(wanted)))
+        path = place / file if file else place
+        size = _size(path) if path.is_file() else sum(_size(one) for one in path.rglob("*") if one.is_file())
+        return LocalWeights(path, size, True) if size else LocalWeights(None, _size(part_of(path)))
     from huggingface_hub import get_cached_repo_tree, snapshot_download
     from huggingface_hub.errors import CachedRepoTreeNotFoundError, LocalEntryNotFoundError
 
@@ -149,8 +149,8 @@ def listing(role: str, weights: Weights) -> HubListing:
             for one in found
             if isinstance(one, RepoFile)
         )
-    wanted = set(filter_repo_objects([file.path for file in files], allow_patterns=_wanted(weights)["allow_patterns"]))
-    files = tuple(file for file in files if file.path in wanted)
+    chosen = set(filter_repo_objects([file.path for file in files], allow_patterns=_wanted(weights)["allow_patterns"]))
+    files = tuple(file for file in files if file.path in chosen)
     if not files:
         named = ", ".join(_wanted(weights)["allow_patterns"] or ("any",))
         raise CannotLoad(
@@ -217,7 +217,7 @@ def _there(folder: Path) -> Path:
     return folder
 
 
-def download(role: str, found: HubListing, told: Told, cancelled: threading.Event | None = None) -> Path:
+def download(role: str, found: HubListing, on_bytes: Told, cancelled: threading.Event | None = None) -> Path:
     """Fetch the missing files and return the folder with all of them. Resumes where an earlier call stopped.
 
     Raises CannotLoad if a file cannot be fetched, and Cancelled.
@@ -226,12 +226,12 @@ def download(role: str, found: HubListing, told: Told, cancelled: threading.Even
 
     with refused(role, found.weights):
         for file in found.missing:
-            _get(role, found, file, told, cancelled)
+            _get(role, found, file, on_bytes, cancelled)
         with _no_bars():  # all files are there, and the call records which belong to the commit
             return Path(snapshot_download(**_wanted(found.weights), endpoint=constants.ENDPOINT))
 
 
-def _get(role: str, found: HubListing, file: HubFile, told: Told, cancelled: threading.Event | None) -> None:
+def _get(role: str, found: HubListing, file: HubFile, on_bytes: Told, cancelled: threading.Event | None) -> None:
     from huggingface_hub import constants, hf_hub_download, hf_hub_url
     from huggingface_hub.utils import WeakFileLock, build_hf_headers
 
@@ -242,12 +242,12 @@ def _get(role: str, found: HubListing, file: HubFile, told: Told, cancelled: thr
     url = hf_hub_url(found.weights.hub, file.path, revision=found.commit, endpoint=constants.ENDPOINT)
     with WeakFileLock(lock):
         if blob.exists():  # another process was faster
-            told(file.bytes)
+            on_bytes(file.bytes)
             return
         what = f"{file.path} of the {role} {found.weights.hub}"
         # A small file may be sent compressed, so its remaining bytes cannot be requested.
-        wanted = Download(url, part, file.bytes, what, lambda came: _hash(came, file.large) == file.hash, file.large)
-        bring(wanted, told, cancelled, build_hf_headers())
+        request = Download(url, part, file.bytes, what, lambda came: _hash(came, file.large) == file.hash, file.large)
+        bring(request, on_bytes, cancelled, build_hf_headers())
         os.replace(part, blob)
     # Name the file in the cache now, so that it counts as present even if the next download fails.
     hf_hub_download(found.weights.hub, file.path, revision=found.weights.revision, endpoint=constants.ENDPOINT)
@@ -271,7 +271,7 @@ class Download:
 
 
 def bring(
-    wanted: Download, told: Told, cancelled: threading.Event | None, headers: dict[str, str] | None = None
+    request: Download, on_bytes: Told, cancelled: threading.Event | None, headers: dict[str, str] | None = None
 ) -> None:
     """Fetch a file, from where an earlier try stopped. Raises CannotLoad if its hash is wrong."""
     from huggingface_hub.file_download import http_get
@@ -286,29 +286,29 @@ def bring(
 
         def update(self, count: float | None = 1) -> None:
             stop_if(cancelled)
-            told(int(count or 0))
+            on_bytes(int(count or 0))
 
-    part = wanted.part
-    start = _size(part) if wanted.goes_on and _size(part) <= wanted.bytes else 0
+    part = request.part
+    start = _size(part) if request.goes_on and _size(part) <= request.bytes else 0
     while True:
         with part.open("ab" if start else "wb") as out:
             bars: Any = Counted
             http_get(
-                wanted.url,
+                request.url,
                 out,
                 resume_size=start,
                 headers=headers,
-                expected_size=wanted.bytes or None,
+                expected_size=request.bytes or None,
                 displayed_filename=part.name,
                 tqdm_class=bars,
             )
-        if wanted.right(part):
+        if request.right(part):
             return
         part.unlink()
-        told(-wanted.bytes)
+        on_bytes(-request.bytes)
         if not start:
             raise CannotLoad(
-                f"What came as {wanted.what} is not what the server has (its hash is another one), and was thrown "
+                f"What came as {request.what} is not what the server has (its hash is another one), and was thrown "
                 "away: try again, without a proxy between where there is one."
             )
         start = 0  # the beginning may be wrong, as it is from an earlier try
@@ -333,16 +333,16 @@ def refused(role: str, weights: Weights) -> Iterator[None]:
         yield
     except GatedRepoError as error:
         if error.response.status_code == 401:
-            said = (
+            message = (
                 f"The {role} {weights.hub} is given to those only who accepted its licence: accept it at "
                 f"{page_of(weights)}, then log in here with `hf auth login`, or set HF_TOKEN."
             )
         else:
-            said = (
+            message = (
                 f"The account of your token was not given the {role} {weights.hub} yet: accept its licence at "
                 f"{page_of(weights)}, and try again once it is granted."
             )
-        raise CannotLoad(said) from error
+        raise CannotLoad(message) from error
     except RevisionNotFoundError as error:
         raise CannotLoad(
             f"The {role} {weights.hub} has no revision {weights.revision}: see {page_of(weights)} and correct the "

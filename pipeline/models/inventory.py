@@ -101,8 +101,8 @@ class ListedProfile:
 
 def sections(profile: Profile) -> dict[str, Any]:
     """Return the section of every model by role, in the order of use, including models on servers."""
-    asked = {"captioner": profile.captioner, "language model": profile.language}
-    return {**asked, **profile.weights()}
+    text_models = {"captioner": profile.captioner, "language model": profile.language}
+    return {**text_models, **profile.weights()}
 
 
 def listed(
@@ -158,19 +158,19 @@ def in_table(profile: ListedProfile, origins: bool) -> str:
     heading = ("FOR", "MODEL", "ON DISK", "MEMORY", "THIS MACHINE")
     rows = [(model.role, model.name, model.on_disk, model.memory, model.fits) for model in profile.models]
     lines = _columns([heading, *rows])
-    told = [f"{profile.name}: {profile.title}"]
+    table = [f"{profile.name}: {profile.title}"]
     fetch = f"{in_bytes(profile.to_fetch)} to fetch (python -m pipeline fetch {profile.called or profile.name})"
     if profile.to_fetch + SPARE > profile.disk_free:
         fetch += f", for which the disk has too little room: {in_bytes(profile.disk_free)} are free"
     missing = [model.role for model in profile.models if not model.complete]
     state = "all models are here" if not missing else fetch if profile.to_fetch else f"missing: {', '.join(missing)}"
-    told.append(f"  {state[:1].upper()}{state[1:]}. It {profile.fits}.")
-    told.append(f"  {lines[0]}")
+    table.append(f"  {state[:1].upper()}{state[1:]}. It {profile.fits}.")
+    table.append(f"  {lines[0]}")
     for model, line in zip(profile.models, lines[1:], strict=True):
-        told.append(f"  {line}")
+        table.append(f"  {line}")
         if origins and model.origin:
-            told.append(f"      {model.origin}")
-    return "\n".join(told)
+            table.append(f"      {model.origin}")
+    return "\n".join(table)
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -55,9 +55,9 @@ class Ask(Protocol):
     """Return the network's answer for latents and as many texts."""
 
     def __call__(
-        self, latents: torch.Tensor, step: Step, texts: Texts, held: dict[Step, Any] | None = None, /
+        self, latents: torch.Tensor, step: Step, texts: Texts, outputs: dict[Step, Any] | None = None, /
     ) -> torch.Tensor:
-        """With `held`, the ControlNet runs once at each step, and `held` stores its latest output."""
+        """With `outputs`, the ControlNet runs once at each step, and its latest output is stored there."""
 
 
 @dataclass(frozen=True)
@@ -261,8 +261,8 @@ def guided(ask: Ask, texts: Texts, negatives: Callable[[Step], Texts], guidance:
     def predict(latents: torch.Tensor, step: Step) -> torch.Tensor:
         if max(guidance) <= 1:
             return ask(latents, step, texts)
-        unwanted, wanted = ask(torch.cat([latents, latents]), step, negatives(step) + texts).chunk(2)
-        return unwanted + latents.new_tensor(guidance).view(-1, 1, 1, 1) * (wanted - unwanted)
+        negative, positive = ask(torch.cat([latents, latents]), step, negatives(step) + texts).chunk(2)
+        return negative + latents.new_tensor(guidance).view(-1, 1, 1, 1) * (positive - negative)
 
     return predict
 
@@ -284,14 +284,14 @@ def optimise_null_texts(
     found, latents, states = [], path[0], empty.states
     for number, (step, goal) in enumerate(zip(steps, path[1:], strict=True)):
         with torch.no_grad():
-            wanted = ask(latents, step, caption)
+            with_caption = ask(latents, step, caption)
         states = states.detach().clone().requires_grad_()
         rate, enough = NULL_TEXT_RATE * (1 - number / (2 * len(steps))), NULL_TEXT_LOSS * (1 + 2 * number)
         optimiser = torch.optim.Adam([states], lr=rate)
         for _ in range(settings.null_text_updates):
             with torch.enable_grad():
-                unwanted = ask(latents, step, Texts(states, empty.pooled))
-                drawn = step.keep * latents + step.add * (unwanted + settings.guidance * (wanted - unwanted))
+                with_empty = ask(latents, step, Texts(states, empty.pooled))
+                drawn = step.keep * latents + step.add * (with_empty + settings.guidance * (with_caption - with_empty))
                 loss = (drawn - goal).square().mean()
                 (states.grad,) = torch.autograd.grad(loss, [states])  # none for the weights
             optimiser.step()
@@ -300,8 +300,8 @@ def optimise_null_texts(
         states = states.detach()
         found.append(states)
         with torch.no_grad():
-            unwanted = ask(latents, step, Texts(states, empty.pooled))
-            latents = step.keep * latents + step.add * (unwanted + settings.guidance * (wanted - unwanted))
+            with_empty = ask(latents, step, Texts(states, empty.pooled))
+            latents = step.keep * latents + step.add * (with_empty + settings.guidance * (with_caption - with_empty))
     return torch.cat(found)
 
 
@@ -343,9 +343,9 @@ class Inverter:
         settings, updates = self.settings, self.settings.null_text_updates
         total, done = len(self.steps) * (settings.evaluations + 1 + (updates + 2 if updates else 0)), 0
 
-        def ask(latents: torch.Tensor, step: Step, texts: Texts, held: dict[Step, Any] | None = None) -> torch.Tensor:
+        def ask(latents: torch.Tensor, step: Step, texts: Texts, known: dict[Step, Any] | None = None) -> torch.Tensor:
             nonlocal done
-            answer = self.ask(latents, step, texts, held)
+            answer = self.ask(latents, step, texts, known)
             done += 1
             on_step(done, total)
             return answer
@@ -355,8 +355,8 @@ class Inverter:
             raise UserError("Null-text optimisation needs full precision: set dtype to float32 in the profile.")
         # Latents change so little within a step that the ControlNet's first output serves all its evaluations, unless
         # the inversion has to be exact.
-        held: dict[Step, Any] | None = {} if settings.close_enough else None
-        trajectory = invert(clean, self.steps, lambda latents, step: ask(latents, step, text, held), settings)
+        outputs: dict[Step, Any] | None = {} if settings.close_enough else None
+        trajectory = invert(clean, self.steps, lambda latents, step: ask(latents, step, text, outputs), settings)
         # In half precision, as it is stored, so that a stored inversion draws the same pixels as a fresh one.
         trajectory = trajectory.half().cpu()
         if not trajectory.isfinite().all():
@@ -407,9 +407,9 @@ class Inverter:
                 on_step(number + 1, len(self.steps))
             return answer
 
-        noise, held = path[0].expand(len(rows), -1, -1, -1), path if corrected else None
+        noise, own_path = path[0].expand(len(rows), -1, -1, -1), path if corrected else None
         with nullcontext() if control is None else control.on(self.pipe.unet, noise):
-            drawn = redraw(noise, self.steps, predict_step, held, None if control is None else control.allowed)
+            drawn = redraw(noise, self.steps, predict_step, own_path, None if control is None else control.allowed)
         if corrected:
             drawn = drawn[1:]
             drawn[torch.tensor(same)] = path[-1]

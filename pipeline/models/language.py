@@ -235,8 +235,8 @@ def which_build(gpu_layers: int) -> str | None:
 
     The library would start several processes to inspect the processor, which takes a second.
     """
-    told = Path("/proc/cpuinfo")
-    if gpu_layers or not told.is_file():
+    cpu_facts = Path("/proc/cpuinfo")
+    if gpu_layers or not cpu_facts.is_file():
         return None
-    flags = next((line for line in told.read_text().splitlines() if line.startswith("flags")), "").split()
+    flags = next((line for line in cpu_facts.read_text().splitlines() if line.startswith("flags")), "").split()
     return "avx2" if {"avx2", "fma", "f16c"} <= set(flags) else None

@@ -122,8 +122,8 @@ class ChatLanguageModel:
             self._think(list(rows.values()), settings)
         for place, row in rows.items():
             request = requests[place]
-            held = request.schema is not None and self._forms is not None
-            row.form = self._forms.start(request.schema) if held else None  # type: ignore[union-attr, arg-type]
+            constrained = request.schema is not None and self._forms is not None
+            row.form = self._forms.start(request.schema) if constrained else None  # type: ignore[union-attr, arg-type]
             row.stops = tuple(s for s in (*section.stop, *request.stop) if s)
         if rows:
             self._write(list(rows.values()), settings.max_new_tokens, settings, lambda n: on_reply(len(refused) + n))
@@ -133,10 +133,10 @@ class ChatLanguageModel:
         ]
 
     def _reply(self, request: LanguageRequest, row: _Row, settings: LanguageSettings) -> str | UserError:
-        said = str(self._tokenizer.decode(row.said, skip_special_tokens=True)).strip()
-        answer, thoughts = said, ""
+        text = str(self._tokenizer.decode(row.said, skip_special_tokens=True)).strip()
+        answer, thoughts = text, ""
         if row.form is None:
-            answer, thoughts = astuple(read_reply(said))
+            answer, thoughts = astuple(read_reply(text))
             if thoughts:  # unrequested ones are part of the reply, and of its length
                 spent = max(1, len(row.said) - len(self._encode(answer)))
                 self.thought += spent
@@ -146,32 +146,32 @@ class ChatLanguageModel:
                     f"The language model spent its longest reply ({settings.max_new_tokens} tokens) on thoughts and "
                     "said nothing: raise that setting, or set thinking in the profile, which counts them apart.",
                     request.prompt,
-                    said,
+                    text,
                     attempts=1,
                 )
         if ends := [at for s in row.stops if (at := answer.find(s)) >= 0]:
-            said = with_thoughts(thoughts, answer[: min(ends)].strip())
-        return with_thoughts(row.thoughts, said)
+            text = with_thoughts(thoughts, answer[: min(ends)].strip())
+        return with_thoughts(row.thoughts, text)
 
     def chat(self, prompt: str) -> str:
         """Return the model's input: its chat template with the system text and the prompt."""
         import jinja2
 
         system = self._section.system
-        asked = {"role": "user", "content": prompt}
+        message = {"role": "user", "content": prompt}
         if system:
             try:
-                text = self._in_template([{"role": "system", "content": system}, asked])
+                text = self._in_template([{"role": "system", "content": system}, message])
             except jinja2.TemplateError:  # some templates refuse a system message, others ignore it
                 text = ""
             if system in text:
                 return text
-            asked["content"] = f"{system}\n\n{prompt}"
-        return self._in_template([asked])
+            message["content"] = f"{system}\n\n{prompt}"
+        return self._in_template([message])
 
     def _in_template(self, messages: list[dict[str, str]]) -> str:
-        told = {"enable_thinking": self._section.thinking > 0}  # a template that does not know the word ignores it
-        return str(self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **told))
+        options = {"enable_thinking": self._section.thinking > 0}  # a template that does not know the word ignores it
+        return str(self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **options))
 
     def score(self, text: str) -> float:
         """See `ScoringLanguageModel.score`."""

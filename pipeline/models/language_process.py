@@ -116,12 +116,12 @@ def _ask(process: subprocess.Popen[bytes], name: str, *arguments: Any) -> Any:
         raise EOFError from error
     if not line.endswith(b"\n"):
         raise EOFError
-    outcome, said = json.loads(line)
+    outcome, reply = json.loads(line)
     if outcome == "done":
-        return said
+        return reply
     if outcome == "failed":
-        raise RuntimeError(said)
-    raise CannotLoad(said) if outcome == "cannot load" else UserError(said)
+        raise RuntimeError(reply)
+    raise CannotLoad(reply) if outcome == "cannot load" else UserError(reply)
 
 
 def _died(process: subprocess.Popen[bytes]) -> UserError:
@@ -171,20 +171,20 @@ def main() -> None:
         try:
             if name == "load":
                 section, file, build = arguments
-                model, said = GgufModel(GgufLanguage.model_validate(section), file, build), None
+                model, reply = GgufModel(GgufLanguage.model_validate(section), file, build), None
             else:
                 assert model is not None
-                said = _done(model, name, arguments)
+                reply = _done(model, name, arguments)
             outcome = "done"
         except UserError as error:
-            outcome, said = "cannot load" if isinstance(error, CannotLoad) else "refused", str(error)
+            outcome, reply = "cannot load" if isinstance(error, CannotLoad) else "refused", str(error)
         except (RuntimeError, OSError, MemoryError, ValueError) as error:  # any other error ends the process
             if out_of_memory(error):
-                outcome, said = "refused", str(no_room("what the language model needs for this reply"))
+                outcome, reply = "refused", str(no_room("what the language model needs for this reply"))
             else:
                 traceback.print_exc()
-                outcome, said = "failed", f"{type(error).__name__}: {error}"
-        replies.write(json.dumps([outcome, said]).encode() + b"\n")
+                outcome, reply = "failed", f"{type(error).__name__}: {error}"
+        replies.write(json.dumps([outcome, reply]).encode() + b"\n")
         replies.flush()
 
 

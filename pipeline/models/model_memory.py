@@ -43,8 +43,8 @@ def free_memory(place: str) -> int:
         import torch
 
         # Memory that torch keeps cached after models were freed is available to the next model.
-        kept = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-        return int(torch.cuda.mem_get_info()[0]) + int(kept)
+        cached = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+        return int(torch.cuda.mem_get_info()[0]) + int(cached)
     return memory()[1]
 
 

@@ -28,7 +28,7 @@ def products(rows: Halves, directions: Floats, places: Places | None = None) -> 
     """
     import torch
 
-    table, wanted = torch.from_numpy(rows), torch.from_numpy(np.ascontiguousarray(directions, np.float32))
+    table, matrix = torch.from_numpy(rows), torch.from_numpy(np.ascontiguousarray(directions, np.float32))
     chosen = torch.from_numpy(places) if places is not None else None
     number = len(rows) if places is None else len(places)
     found = np.empty((number, len(directions)), np.float32)
@@ -39,9 +39,9 @@ def products(rows: Halves, directions: Floats, places: Places | None = None) -> 
             widened = part[: last - first]
             widened.copy_(table[first:last] if chosen is None else table[chosen[first:last]])
             if len(directions) == 1:
-                torch.mv(widened, wanted[0], out=out[first:last, 0])
+                torch.mv(widened, matrix[0], out=out[first:last, 0])
             else:
-                torch.mm(widened, wanted.T, out=out[first:last])
+                torch.mm(widened, matrix.T, out=out[first:last])
     return found
 
 
@@ -54,16 +54,16 @@ def nearest(rows: Halves, vector: Floats, most: int, inside: NDArray[np.bool_]) 
     """
     import torch
 
-    held = int(np.count_nonzero(inside))
-    if not held:  # also if there are no rows at all, so that their length is unknown
+    candidates = int(np.count_nonzero(inside))
+    if not candidates:  # also if there are no rows at all, so that their length is unknown
         return np.zeros(0, np.int64), np.zeros(0, np.float32)
-    if held < len(rows) // FEW:
+    if candidates < len(rows) // FEW:
         places = np.flatnonzero(inside)
     else:
         with torch.inference_mode():
             rough = torch.mv(torch.from_numpy(rows), torch.from_numpy(vector.astype(np.float16))).float()
             rough[torch.from_numpy(~inside)] = -2.0
-            places = np.sort(torch.topk(rough, min(held, 2 * most + SPARE)).indices.numpy())
+            places = np.sort(torch.topk(rough, min(candidates, 2 * most + SPARE)).indices.numpy())
     cosines = products(rows, vector[None], places)[:, 0]
     chosen = largest(cosines, most)
     return places[chosen], cosines[chosen]

@@ -61,8 +61,8 @@ class StepWatch:
         if float(getattr(scheduler, "init_noise_sigma", 1.0)) > 1.001:  # Euler and its kin: noise is added on top
             place = index if index is not None else 0
             return 1.0, float(scheduler.sigmas[min(place, len(scheduler.sigmas) - 1)])
-        kept = float(scheduler.alphas_cumprod[int(time)])
-        return kept**0.5, (1 - kept) ** 0.5
+        signal_share = float(scheduler.alphas_cumprod[int(time)])
+        return signal_share**0.5, (1 - signal_share) ** 0.5
 
 
 @contextmanager

@@ -65,11 +65,11 @@ class Refused(ServerFault):
 
 
 class _Passing(Exception):
-    """A fault that may be over at the next try. `told` is the error to report if it is not."""
+    """A fault that may be over at the next try. `told` has the error to report if it is not."""
 
-    def __init__(self, told: ServerFault, wait: float | None = None, most: int = 10) -> None:
-        super().__init__(str(told))
-        self.told, self.wait, self.most = told, wait, most
+    def __init__(self, fault: ServerFault, wait: float | None = None, most: int = 10) -> None:
+        super().__init__(str(fault))
+        self.told, self.wait, self.most = fault, wait, most
 
 
 @dataclass(frozen=True)
@@ -186,8 +186,8 @@ class ChatServer:
         if stop:
             body["stop"] = list(stop[:MOST_STOPS])
         if schema is not None:
-            held = {"name": "reply", "strict": True, "schema": dict(schema)}
-            body["response_format"] = {"type": "json_schema", "json_schema": held}
+            named_schema = {"name": "reply", "strict": True, "schema": dict(schema)}
+            body["response_format"] = {"type": "json_schema", "json_schema": named_schema}
         if not self._section.thinking:
             body["chat_template_kwargs"] = {"enable_thinking": False, **body.get("chat_template_kwargs", {})}
             if self.told_not_to_think:
@@ -211,8 +211,8 @@ class ChatServer:
 
         def pause(state: tenacity.RetryCallState) -> float:
             error = state.outcome.exception() if state.outcome is not None else None
-            asked = error.wait if isinstance(error, _Passing) else None
-            return doubling(state) if asked is None else asked
+            wait = error.wait if isinstance(error, _Passing) else None
+            return doubling(state) if wait is None else wait
 
         def sleep(seconds: float) -> None:
             stopped = stop_signal()
@@ -248,13 +248,13 @@ class ChatServer:
             raise self._fault(answer, prompt)
         return self._read(answer, prompt)
 
-    def _left_out(self, body: dict[str, Any], said: str) -> dict[str, Any] | None:
+    def _left_out(self, body: dict[str, Any], message: str) -> dict[str, Any] | None:
         """Return the request without a field that the server's message rejects, or None. Later requests omit it too."""
-        if "max_completion_tokens" in said and "max_tokens" in body:
+        if "max_completion_tokens" in message and "max_tokens" in body:
             self._longest_field = "max_completion_tokens"
             return {("max_completion_tokens" if name == "max_tokens" else name): body[name] for name in body}
         for name in ("chat_template_kwargs", "reasoning_effort", "seed", "top_p", "temperature"):
-            if name in body and name not in self._section.more and re.search(rf"\b{name}\b", said):
+            if name in body and name not in self._section.more and re.search(rf"\b{name}\b", message):
                 if name in ("seed", "top_p", "temperature"):
                     log.warning("The server at %s does not take %s: its replies go without.", self._address, name)
                 self._without.add(name)
@@ -280,8 +280,8 @@ class ChatServer:
             if not isinstance(usage, dict):
                 raise TypeError("counts of another kind")
         except (TypeError, KeyError, IndexError, AttributeError) as error:
-            told = f"{who} answered with something that is no chat completion ({self._masked(answer.said)[:120]})"
-            message = f"{told}: correct the address in the profile, or look at what runs there."
+            problem = f"{who} answered with something that is no chat completion ({self._masked(answer.said)[:120]})"
+            message = f"{problem}: correct the address in the profile, or look at what runs there."
             raise NoServer(message, prompt, self._shown(answer.text)) from error
         text = with_thoughts(thoughts, content)
         read = read_reply(text)
@@ -301,10 +301,10 @@ class ChatServer:
             raise _Passing(NothingSaid(nothing, prompt, raw), most=2)
         return ServerReply(text, end == "length", thought)
 
-    def _why_nothing(self, message: Mapping[str, Any], end: object, thought: int, alone: str) -> str:
+    def _why_nothing(self, message: Mapping[str, Any], end: object, thought: int, thoughts_field: str) -> str:
         """Return what came instead of an answer and what to do, or "" if another try may help.
 
-        `alone` is the name of the field for thoughts if only that field is filled, else "".
+        `thoughts_field` is the name of the field for thoughts if only that field is filled, else "".
         """
         if refusal := message.get("refusal"):
             words = self._masked(" ".join(whole_letters(str(refusal)).split()))[:200]
@@ -316,17 +316,17 @@ class ChatServer:
         if end == "length":
             todo = "switch thinking off in the profile, or raise that setting" if thought else "raise that setting"
             return f"spent its longest reply{' on thoughts' if thought else ''} and said nothing: {todo}"
-        if alone:
+        if thoughts_field:
             return (
-                f"put its whole reply into {alone}, where thoughts belong, and none into content: correct the "
+                f"put its whole reply into {thoughts_field}, where thoughts belong, and none into content: correct the "
                 "reasoning parser of the server, or take another model"
             )
         return ""
 
     def _fault(self, answer: _Answer, prompt: str) -> Exception:
         status, who = answer.status, f"The server at {self._address}"
-        said = self._masked(answer.said)[:300].rstrip(". ")
-        words = f" ({status}: {said})" if said else f" ({status})"
+        quoted = self._masked(answer.said)[:300].rstrip(". ")
+        words = f" ({status}: {quoted})" if quoted else f" ({status})"
         raw = self._shown(answer.text)
         if status in (400, 413, 422, 500) and _TOO_LONG.search(answer.said):
             return ServerFault(
@@ -356,22 +356,22 @@ class ChatServer:
             to = self._masked(answer.headers.get("location", "elsewhere"))[:200]
             return NoServer(f"{who} sends on to {to}: put the address that is meant into the profile.", prompt, raw)
         if status == 429:
-            told = ServerFault(
+            fault = ServerFault(
                 f"{who} takes no more requests for now{words}: wait a while and run it again.", prompt, raw
             )
-            return self._later(told, answer)
+            return self._later(fault, answer)
         if status >= 500 or status in (408, 409, 425):
-            told = ServerFault(f"{who} failed{words}: look at its log, and run it again.", prompt, raw)
-            return self._later(told, answer)
+            fault = ServerFault(f"{who} failed{words}: look at its log, and run it again.", prompt, raw)
+            return self._later(fault, answer)
         return Refused(f"{who} refuses the request{words}: correct the profile or the settings.", prompt, raw)
 
-    def _later(self, told: ServerFault, answer: _Answer) -> Exception:
-        """Return an error that leads to another try after the server's pause, or `told` if the pause is too long."""
+    def _later(self, fault: ServerFault, answer: _Answer) -> Exception:
+        """Return an error that leads to another try after the server's pause, or `fault` if the pause is too long."""
         try:
             wait = max(0.0, float(answer.headers.get("retry-after", "")))
         except ValueError:
-            return _Passing(told)
-        return _Passing(told, wait) if wait <= LONGEST_WAIT else told
+            return _Passing(fault)
+        return _Passing(fault, wait) if wait <= LONGEST_WAIT else fault
 
     def _shown(self, raw: str) -> str:
         return self._masked(raw)[:SHOWN]
@@ -397,9 +397,9 @@ class ChatServer:
             return self._section.context_length
         row = self.models().get(self._section.model, {})
         meta = row.get("meta")
-        told = [row.get(name) for name in ("max_model_len", "loaded_context_length", "context_length")]
-        told.append(meta.get("n_ctx") if isinstance(meta, dict) else None)
-        return next((value for value in told if isinstance(value, int) and value > 0), 0)
+        lengths = [row.get(name) for name in ("max_model_len", "loaded_context_length", "context_length")]
+        lengths.append(meta.get("n_ctx") if isinstance(meta, dict) else None)
+        return next((value for value in lengths if isinstance(value, int) and value > 0), 0)
 
     def count(self, text: str) -> int | None:
         """Count the tokens of a prompt if the server can (vLLM, SGLang and llama-server do), else return None."""
@@ -540,9 +540,9 @@ def _texts(content: Any) -> tuple[str, str]:
 
 def _count_thoughts(usage: Mapping[str, Any], thoughts: str, reply: str) -> int:
     details = usage.get("completion_tokens_details")
-    told = details.get("reasoning_tokens") if isinstance(details, dict) else None
-    if isinstance(told, int) and told > 0:
-        return told
+    reported = details.get("reasoning_tokens") if isinstance(details, dict) else None
+    if isinstance(reported, int) and reported > 0:
+        return reported
     if not thoughts:
         return 0
     spent = usage.get("completion_tokens")

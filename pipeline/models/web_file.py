@@ -64,7 +64,7 @@ def damaged(role: str, found: FileListing) -> FileListing:
     return listing(role, found.weights)
 
 
-def download(role: str, found: FileListing, told: Told, cancelled: threading.Event | None = None) -> Path:
+def download(role: str, found: FileListing, on_bytes: Told, cancelled: threading.Event | None = None) -> Path:
     """Return the file, fetched if it is missing. Raises CannotLoad if that fails, and Cancelled."""
     from huggingface_hub.utils import WeakFileLock
 
@@ -74,12 +74,12 @@ def download(role: str, found: FileListing, told: Told, cancelled: threading.Eve
         lock.parent.mkdir(parents=True, exist_ok=True)
         with WeakFileLock(lock):
             if place.exists():  # another role has the same, or another process was faster
-                told(found.bytes)
+                on_bytes(found.bytes)
                 return place
             part, what = part_of(place), f"{place.name} of the {role} {found.weights.title}"
             bring(
                 Download(found.weights.url, part, found.bytes, what, lambda came: _right(came, place.name)),
-                told,
+                on_bytes,
                 cancelled,
             )
             os.replace(part, place)
@@ -88,8 +88,8 @@ def download(role: str, found: FileListing, told: Told, cancelled: threading.Eve
 
 def _right(file: Path, name: str) -> bool:
     """Return True if a file has the hash that its name contains, or if the name has none."""
-    said = _HASH.search(name)
-    if said is None:
+    match = _HASH.search(name)
+    if match is None:
         return True
     with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest().startswith(said[1])
+        return hashlib.file_digest(opened, "sha256").hexdigest().startswith(match[1])

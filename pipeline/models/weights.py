@@ -30,16 +30,16 @@ def check_local(role: str, weights: Weights) -> None:
     if place is None:
         return
     file = getattr(weights, "file", "")
-    wanted = place / file if file else place
+    path = place / file if file else place
     package = getattr(weights, "package", "")
-    if package and not wanted.exists():
+    if package and not path.exists():
         raise CannotLoad(
             f"The {role} comes with the Python package {package}, which is not installed: "
             "install what requirements.txt names (`make run` does), or correct the profile."
         )
-    if not wanted.exists() or (wanted.is_dir() and not any(wanted.iterdir())):
+    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         raise CannotLoad(
-            f"The weights of the {role} are missing: there is nothing at {wanted}. "
+            f"The weights of the {role} are missing: there is nothing at {path}. "
             "Get the repository again with all its files, or correct the path in the profile."
         )
 
@@ -101,14 +101,14 @@ def loading() -> Iterator[None]:
 
     libraries: tuple[Any, ...] = (transformers.utils.logging, diffusers.utils.logging)
     with LOADING:
-        told = [library.get_verbosity() for library in libraries]
+        levels = [library.get_verbosity() for library in libraries]
         for library in libraries:
             library.disable_progress_bar()
             library.set_verbosity_error()
         try:
             yield
         finally:
-            for library, level in zip(libraries, told, strict=True):
+            for library, level in zip(libraries, levels, strict=True):
                 library.enable_progress_bar()
                 library.set_verbosity(level)
 
@@ -141,9 +141,9 @@ def pick_dtype(dtype: DType, device: str, chats: bool = False) -> torch.dtype:
     if dtype == "auto":
         half = torch.bfloat16 if chats and device == "cuda" and torch.cuda.is_bf16_supported() else torch.float16
         return half if device == "cuda" else torch.float32
-    wanted = getattr(torch, dtype)
-    assert isinstance(wanted, torch.dtype)
-    return wanted
+    chosen = getattr(torch, dtype)
+    assert isinstance(chosen, torch.dtype)
+    return chosen
 
 
 def unreadable(role: str, weights: Weights, error: Exception) -> UserError:

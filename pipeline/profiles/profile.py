@@ -137,8 +137,8 @@ class Profile(Data):
                 GenerationSettings.model_validate(defaults | changes)
             except ValidationError as error:
                 first = error.errors()[0]
-                said = reason(error, GenerationSettings)
-                raise ValueError(f"presets.{name}.{first['loc'][0]}: {said}") from error
+                why = reason(error, GenerationSettings)
+                raise ValueError(f"presets.{name}.{first['loc'][0]}: {why}") from error
         return self
 
     def preset(self, name: str) -> dict[str, Any]:
@@ -153,8 +153,8 @@ class Profile(Data):
 
     def weights(self) -> dict[str, Weights]:
         """Return every set of weights by its purpose, in the order of use. A model on a server has none here."""
-        asked = {"captioner": self.captioner, "language model": self.language}
-        text = {role: model for role, model in asked.items() if isinstance(model, Weights)}
+        text_models = {"captioner": self.captioner, "language model": self.language}
+        text = {role: model for role, model in text_models.items() if isinstance(model, Weights)}
         drawing = self.generator.parts() | (self.editor.parts() if self.editor is not None else {})
         return {**text, "sentence model": self.sentences, **drawing, "embedder": self.embedder}
 
@@ -169,7 +169,7 @@ class Profile(Data):
         }
         if self.editor is not None:
             drawn[self.editor.title] = (self.editor,)
-        return {name: said for name, parts in drawn.items() if (said := _licences(parts) or self.licence)}
+        return {name: licence for name, parts in drawn.items() if (licence := _licences(parts) or self.licence)}
 
     def under_test(self) -> dict[str, UnderTestSettings]:
         """Return the models under test and the segmenter of the checks by purpose. Paths are absolute."""
@@ -178,7 +178,7 @@ class Profile(Data):
             "segmenter under test": self.model_under_test.of("segmentation"),
             "segmenter of the checks": self.checks.own_segmenter(),
         }
-        return {role: wanted for role, wanted in named.items() if wanted is not None}
+        return {role: model for role, model in named.items() if model is not None}
 
 
 def _licences(parts: Sequence[Weights]) -> str:
@@ -221,8 +221,8 @@ def no_editor(profile: Profile) -> str:
     """Return a message that the profile has no editor, which ones have, and what else to do; "" if it has one."""
     if profile.editor is not None:
         return ""
-    said = f"The profile {profile.name} has no editor of images: take the profile {' or '.join(_with_editor())}"
-    return f"{said}, or give it a table [editor]."
+    message = f"The profile {profile.name} has no editor of images: take the profile {' or '.join(_with_editor())}"
+    return f"{message}, or give it a table [editor]."
 
 
 def _refusal(file: Path, error: ValidationError) -> str:
@@ -239,10 +239,10 @@ def _refusal(file: Path, error: ValidationError) -> str:
     where = f" at {place.key}" if place.key else ""
     if first["type"] == "union_tag_not_found":
         return f"The profile {file} lacks {place.key}.kind: add it. It is one of {', '.join(place.kinds)}."
-    given = first["input"]
-    said = reason(error, Profile).replace("yes or no", "true or false")  # as TOML writes them
-    was = f" {given!r:.60}" if isinstance(given, str | int | float) and first["type"] != "value_error" else ""
-    return f"The profile {file} has a wrong value{was}{where}: {said}."
+    value = first["input"]
+    why = reason(error, Profile).replace("yes or no", "true or false")  # as TOML writes them
+    was = f" {value!r:.60}" if isinstance(value, str | int | float) and first["type"] != "value_error" else ""
+    return f"The profile {file} has a wrong value{was}{where}: {why}."
 
 
 def notice_for(profile: Profile, image: Image.Image) -> str:

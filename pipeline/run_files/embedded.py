@@ -135,11 +135,11 @@ def require_run_in(data: bytes) -> EmbeddedRun:
     """Return the run in a file's bytes. Raises UserError for errors of `read_run_in` and data that is not an image, and
     NoRun for an image without a run.
     """
-    held = read_run_in(data)
-    if held is None:
+    run = read_run_in(data)
+    if run is None:
         opened(data)
         raise NoRun(f"{_NO_RUN} Images that this studio saved carry theirs, unless another program took it out.")
-    return held
+    return run
 
 
 def _embedded(plain: Any, texts: Mapping[str, str], data: bytes) -> EmbeddedRun:
@@ -163,7 +163,7 @@ def _artifacts(pictures: Mapping[str, Any], texts: Mapping[str, str]) -> dict[st
     declared = pictures["artifacts"]
     if len(declared) > MOST_ARTIFACTS or any(not 0 < len(name) <= LONGEST_NAME for name in declared):
         raise ValueError("these are no artifacts")
-    return {name: _unpacked(texts, f"artifact-{place}", held) for place, (name, held) in enumerate(declared.items())}
+    return {name: _unpacked(texts, f"artifact-{place}", entry) for place, (name, entry) in enumerate(declared.items())}
 
 
 def _case(
@@ -177,10 +177,10 @@ def _case(
     method = method_of(record.lineage.method)
     found: dict[str, Image.Image] = {}
     for name in dict.fromkeys([*(artifact.name for artifact in method.artifacts), *artifacts]):
-        held = artifacts.get(name)
-        if held is None or held.size != image.size:
+        picture = artifacts.get(name)
+        if picture is None or picture.size != image.size:
             return None, f"The file does not carry the picture's {name}, so the run was restored without the picture."
-        found[name] = held.convert("L") if held.mode == "L" else held.convert("RGB")
+        found[name] = picture.convert("L") if picture.mode == "L" else picture.convert("RGB")
     if method.known and isinstance(record.lineage.settings, UnreadSettings):
         return None, "The picture was made with settings that are not known here: the run was restored without it."
     return record.with_pictures(image, found), ""

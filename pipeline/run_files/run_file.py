@@ -147,17 +147,17 @@ def save_png(image: Image.Image, path: Path) -> None:
     _write_whole(_png(image), path)
 
 
-def save_image(case: TestCase, path: Path, held: RunFile, source: Image.Image, mask: Image.Image | None) -> None:
+def save_image(case: TestCase, path: Path, contents: RunFile, source: Image.Image, mask: Image.Image | None) -> None:
     """Save the image of a test case as PNG with its run embedded. Raises UserError."""
     try:
-        weights = made_with(Profile.model_validate(held.profile), case.lineage.method, case.lineage.settings)
+        weights = made_with(Profile.model_validate(contents.profile), case.lineage.method, case.lineage.settings)
     except ValidationError:  # a profile of another version; the file can be opened without the weights' hashes
         weights = None
-    _write_whole(with_run(_png(case.image), held.run, case, source, mask, weights), path)
+    _write_whole(with_run(_png(case.image), contents.run, case, source, mask, weights), path)
 
 
 def save_case(
-    case: TestCase, folder: Path, number: int, held: RunFile, source: Image.Image, mask: Image.Image | None
+    case: TestCase, folder: Path, number: int, contents: RunFile, source: Image.Image, mask: Image.Image | None
 ) -> RunImageFiles:
     """Save a test case as number `number` of the folder: its image, its artifacts, and the mask at their size."""
     stem = f"image-{number:03d}"
@@ -167,23 +167,23 @@ def save_case(
     if mask is not None:
         mask_file = f"{stem}-mask.png"
         save_png(resized(mask, case.image.size), folder / mask_file)
-    save_image(case, folder / f"{stem}.png", held, source, mask)
+    save_image(case, folder / f"{stem}.png", contents, source, mask)
     return RunImageFiles(image_record(case), f"{stem}.png", artifact_files, mask_file)
 
 
-def load_case(kept: RunImageFiles, folder: Path) -> TestCase:
+def load_case(image: RunImageFiles, folder: Path) -> TestCase:
     """Return the test case of a record, its images read from the folder. Raises UserError if one is lost or changed."""
     artifacts = {
-        name: load_png(folder / file, kept.record.artifacts[name]) for name, file in kept.artifact_files.items()
+        name: load_png(folder / file, image.record.artifacts[name]) for name, file in image.artifact_files.items()
     }
-    return kept.record.with_pictures(load_png(folder / kept.file, kept.record.sha256), artifacts)
+    return image.record.with_pictures(load_png(folder / image.file, image.record.sha256), artifacts)
 
 
-def load_mask(held: RunFile, folder: Path) -> Image.Image | None:
+def load_mask(contents: RunFile, folder: Path) -> Image.Image | None:
     """Return the mask of a run, checked like its images, or None for a run without one. Raises UserError."""
-    if not held.mask_sha256:
+    if not contents.mask_sha256:
         return None
-    return load_png(folder / MASK, held.mask_sha256).getchannel(0)
+    return load_png(folder / MASK, contents.mask_sha256).getchannel(0)
 
 
 def load_png(path: Path, sha: str) -> Image.Image:
@@ -201,21 +201,21 @@ def load_png(path: Path, sha: str) -> Image.Image:
 # run.json
 
 
-def write(held: RunFile, folder: Path) -> None:
+def write(contents: RunFile, folder: Path) -> None:
     """Write `run.json`. Raises UserError if the folder cannot be written."""
     data = {
         "format": FORMAT,
         "made_by": "DILLEMA Studio",
-        "complete": held.complete,
-        "run": held.run.plain(),
-        "profile": held.profile,
-        "seed": held.seed,
-        "source": {"file": SOURCE, "name": held.source_name, "sha256": held.source_sha256},
-        "mask": {"file": MASK, "sha256": held.mask_sha256} if held.mask_sha256 else None,
-        "images": [_plain_image(image) for image in held.images],
-        "failures": [to_plain(failure) for failure in held.failures],
-        "prompts": prompts_to_plain(held.prompts),
-        "versions": held.versions,
+        "complete": contents.complete,
+        "run": contents.run.plain(),
+        "profile": contents.profile,
+        "seed": contents.seed,
+        "source": {"file": SOURCE, "name": contents.source_name, "sha256": contents.source_sha256},
+        "mask": {"file": MASK, "sha256": contents.mask_sha256} if contents.mask_sha256 else None,
+        "images": [_plain_image(image) for image in contents.images],
+        "failures": [to_plain(failure) for failure in contents.failures],
+        "prompts": prompts_to_plain(contents.prompts),
+        "versions": contents.versions,
     }
     path, part = folder / FILE, folder / f".{FILE}.part"
     try:
@@ -240,7 +240,7 @@ def read(path: Path) -> RunFile:
         raise UserError(f"The file {path} is no {FILE} of this program, or of another version of it.")
     try:
         run = read_run(data["run"])
-        held = RunFile(
+        contents = RunFile(
             run=run,
             profile=data["profile"],
             prompts=prompts_from_plain(data["prompts"], recipe_of(run.recipe).prompt_slots),
@@ -253,7 +253,7 @@ def read(path: Path) -> RunFile:
             mask_sha256=str((data.get("mask") or {"sha256": ""})["sha256"]),
             failures=from_plain(tuple[Failure, ...], data["failures"]),
         )
-        return replace(held, run=replace(run, settings=held.settings.model_dump(mode="json")))
+        return replace(contents, run=replace(run, settings=contents.settings.model_dump(mode="json")))
     except (KeyError, TypeError, ValueError, AttributeError, ValidationError) as error:
         raise UserError(f"The file {path} is damaged or was changed by hand: it cannot be used.") from error
 
@@ -261,8 +261,8 @@ def read(path: Path) -> RunFile:
 def _id(
     source_sha: str, task: Task, profile: str, seed: int, settings: Mapping[str, Any], mask_sha: str, recipe: str
 ) -> str:
-    asked = [source_sha, to_plain(task), profile, seed, settings, mask_sha, recipe]
-    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]
+    request = [source_sha, to_plain(task), profile, seed, settings, mask_sha, recipe]
+    return hashlib.sha256(json.dumps(request).encode()).hexdigest()[:16]
 
 
 def _name(source_name: str) -> str:
@@ -283,8 +283,8 @@ def _plain_image(image: RunImageFiles) -> dict[str, Any]:
 
 def _read_image(data: Mapping[str, Any], task: Task) -> RunImageFiles:
     artifacts = data["artifacts"]
-    record = read_image(data, {name: held["sha256"] for name, held in artifacts.items()}, task)
-    files = {name: _file_name(held["file"]) for name, held in artifacts.items()}
+    record = read_image(data, {name: entry["sha256"] for name, entry in artifacts.items()}, task)
+    files = {name: _file_name(entry["file"]) for name, entry in artifacts.items()}
     mask_file = str(data["mask_file"])
     return RunImageFiles(record, _file_name(data["file"]), files, _file_name(mask_file) if mask_file else "")
 

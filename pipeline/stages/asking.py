@@ -113,10 +113,10 @@ def ask_all(
 
     stop_if(cancelled)
     on_done(0)
-    while wanted := [attempts for attempts in every if attempts.wanted]:
-        settled = len(every) - len(wanted)
-        replies = language_model.complete_many([attempts.request() for attempts in wanted], settings, told)
-        for attempts, reply in zip(wanted, replies, strict=True):
+    while unfinished := [attempts for attempts in every if attempts.wanted]:
+        settled = len(every) - len(unfinished)
+        replies = language_model.complete_many([attempts.request() for attempts in unfinished], settings, told)
+        for attempts, reply in zip(unfinished, replies, strict=True):
             if isinstance(reply, UserError):
                 raise reply
             attempts.take(reply)
@@ -147,19 +147,19 @@ class _Attempts(Generic[V]):
     def take(self, reply: str) -> None:
         seed = self._inquiry.seed + self._made
         self._made, self._reply, self._seconds = self._made + 1, whole_letters(reply), time.monotonic() - self._start
-        said, schema = read_reply(reply), self._inquiry.schema
-        answer = with_json_repaired(said.answer, (schema or {}).get("properties", ()))
+        parsed, schema = read_reply(reply), self._inquiry.schema
+        answer = with_json_repaired(parsed.answer, (schema or {}).get("properties", ()))
         try:
             value = self._inquiry.read(as_lines(answer, schema))
         except Unreadable as error:
-            thoughts_alone = said.thoughts and not said.answer
+            thoughts_alone = parsed.thoughts and not parsed.answer
             self._reason = "it replied with thoughts alone" if thoughts_alone else str(error)
-            if is_refusal(said.answer):
+            if is_refusal(parsed.answer):
                 self._reason = f"it refused ({self._reason})"
             return
         found = self._inquiry.shortcomings(value)
         if self.best is None or found < self.best[0]:
-            notes = (REPAIRED,) if answer != said.answer else ()
+            notes = (REPAIRED,) if answer != parsed.answer else ()
             self.best = (found, value, self._reply, seed, notes)
 
     def answer(self) -> Answer[V]:

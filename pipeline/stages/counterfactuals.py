@@ -48,7 +48,7 @@ _LOOKED_AT = 20_000
 """Random combinations are drawn from this number of combinations, the first in order."""
 
 
-def run(given: StageInputs) -> StageValue[CounterfactualCaptions]:
+def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
     """Write counterfactual captions, each with a prompt of its own. `choose_edits` chooses their edits, or the model
     does, asked with `EDITS_PROMPT`. The trace has a note if the model makes no choice.
 
@@ -57,17 +57,17 @@ def run(given: StageInputs) -> StageValue[CounterfactualCaptions]:
     all prompts together. The choice takes `seed`. The trace holds it, the prompts and replies of all calls, and the
     largest number of attempts that a request needed. Captions with the same words are merged.
 
-    `given.said` holds edits and captions from the reply to the request for keywords. Those that pass are used. The
+    `inputs.said` holds edits and captions from the reply to the request for keywords. Those that pass are used. The
     others are asked for one by one, with a note in the trace. If this stage may choose the edits (evenly, at random or
     by the model), it prefers possible edits of that reply. Raises UserError if no alternative is used or one of them
     cannot be, UnreadableReply if a caption's replies are all unreadable, and Cancelled between two replies.
     """
-    caption: Caption = given.values["caption"]
-    alternatives: Alternatives = given.values["alternatives"]
-    settings: CounterfactualSettings = given.settings
-    task, prompt, seed, said = given.task, given.prompt, given.seed, given.said
-    cancelled = given.cancelled
-    language_model, choosing = given.models.language, given.others.get(EDITS_PROMPT.name)
+    caption: Caption = inputs.values["caption"]
+    alternatives: Alternatives = inputs.values["alternatives"]
+    settings: CounterfactualSettings = inputs.settings
+    task, prompt, seed, early = inputs.task, inputs.prompt, inputs.seed, inputs.said
+    cancelled = inputs.cancelled
+    language_model, choosing = inputs.models.language, inputs.others.get(EDITS_PROMPT.name)
     assert prompt is not None
     require(task_checks(task))
     require(caption_checks(caption.text, task)[:1])
@@ -81,13 +81,13 @@ def run(given: StageInputs) -> StageValue[CounterfactualCaptions]:
     if not pools:
         raise UserError("No alternative is chosen: tick at least one, or add one.")
     start, choice = time.monotonic(), Choice()
-    offered = _offered(said, pools, at_once, settings.captions) if said is not None else {}
+    offered = _offered(early, pools, at_once, settings.captions) if early is not None else {}
     asks = int(settings.combinations == "model" and choosing is not None and not offered)
     pace = Pace(asks + settings.captions)
     if settings.combinations == "model" and not offered:
-        tell(given.progress, pace, 0, asks)
+        tell(inputs.progress, pace, 0, asks)
         choice = choose_by_model(
-            caption, pools, at_once, task, language_model, choosing, settings, seed, given.cancelled
+            caption, pools, at_once, task, language_model, choosing, settings, seed, inputs.cancelled
         )
     chosen = choice.edits or choose_edits(caption, alternatives, settings, seed)
     if settings.combinations in ("spread", "at random", "model"):
@@ -97,36 +97,36 @@ def run(given: StageInputs) -> StageValue[CounterfactualCaptions]:
     ready = {
         number: answer
         for number, (edits, inquiry) in enumerate(zip(chosen, inquiries, strict=True))
-        if said is not None and edits in offered and (answer := _taken(inquiry, said, offered[edits])) is not None
+        if early is not None and edits in offered and (answer := _taken(inquiry, early, offered[edits])) is not None
     }
     pace.total = asks + len(chosen)
-    asked = ask_all(
+    new_answers = ask_all(
         "a counterfactual caption",
         language_model,
         prompt,
         [inquiry for number, inquiry in enumerate(inquiries) if number not in ready],
         settings,
-        lambda done: tell(given.progress, pace, asks + len(ready) + done, asks),
+        lambda done: tell(inputs.progress, pace, asks + len(ready) + done, asks),
         cancelled,
     )
-    still = iter(asked)
+    still = iter(new_answers)
     answers = [ready[number] if number in ready else next(still) for number in range(len(chosen))]
     drafts = [CounterfactualCaption(answer.value, edits) for answer, edits in zip(answers, chosen, strict=True)]
     items = [replace(draft, used=not failed(counterfactual_checks(caption.text, draft, task))) for draft in drafts]
     notes = [choice.note] if choice.note else []
-    if said is not None and asked:
+    if early is not None and new_answers:
         notes.append(
             f"The request for all three stages gave {len(ready)} of {len(chosen)} captions: the others were asked for "
             "by themselves."
         )
-    notes += [note for answer in asked for note in answer.notes]
-    first = (said,) if said is not None else ()
+    notes += [note for answer in new_answers for note in answer.notes]
+    first = (early,) if early is not None else ()
     trace = Trace(
         author="model",
         model=language_model.name,
-        prompt=BETWEEN.join((*(each.prompt for each in first), *choice.prompts, *(each.prompt for each in asked))),
+        prompt=BETWEEN.join((*(each.prompt for each in first), *choice.prompts, *(each.prompt for each in new_answers))),
         raw_reply=BETWEEN.join(
-            (*(each.raw_reply for each in first), *choice.replies, *(each.raw_reply for each in asked))
+            (*(each.raw_reply for each in first), *choice.replies, *(each.raw_reply for each in new_answers))
         ),
         settings=settings.model_dump(mode="json"),
         seed=seed,
@@ -138,12 +138,12 @@ def run(given: StageInputs) -> StageValue[CounterfactualCaptions]:
 
 
 def _offered(
-    said: EarlyReply, pools: Sequence[Sequence[Edit]], at_once: int, captions: int
+    early: EarlyReply, pools: Sequence[Sequence[Edit]], at_once: int, captions: int
 ) -> dict[tuple[Edit, ...], str]:
     known = {(edit.keyword, edit.alternative): edit for pool in pools for edit in pool}
     places = {edit: place for place, edit in enumerate(known.values())}
     found: dict[tuple[Edit, ...], str] = {}
-    for texts, text in said.part:
+    for texts, text in early.part:
         try:
             (pairs,) = read_edits("; ".join(texts), list(known))
         except ValueError:  # an edit that was not offered, or a line break in one
@@ -154,12 +154,12 @@ def _offered(
     return found
 
 
-def _taken(inquiry: Inquiry[str], said: EarlyReply, text: str) -> Answer[str] | None:
+def _taken(inquiry: Inquiry[str], early: EarlyReply, text: str) -> Answer[str] | None:
     try:
         value = inquiry.read(text)
     except Unreadable:
         return None
-    return None if inquiry.shortcomings(value) else Answer(value, said.prompt, said.raw_reply, said.seed, 1, 0.0)
+    return None if inquiry.shortcomings(value) else Answer(value, early.prompt, early.raw_reply, early.seed, 1, 0.0)
 
 
 def merged(value: CounterfactualCaptions, source: str) -> CounterfactualCaptions:
@@ -191,12 +191,12 @@ def choose_edits(
     pools = _pools(caption, alternatives)
     if settings.combinations == "chosen":
         known = {(edit.keyword, edit.alternative): edit for pool in pools for edit in pool}
-        wanted = [tuple(known[pair] for pair in pairs if pair in known) for pairs in settings.chosen]
-        kept = [
-            edits for edits, pairs in zip(wanted, settings.chosen, strict=True) if edits and len(edits) == len(pairs)
+        remaining = [tuple(known[pair] for pair in pairs if pair in known) for pairs in settings.chosen]
+        complete = [
+            edits for edits, pairs in zip(remaining, settings.chosen, strict=True) if edits and len(edits) == len(pairs)
         ]
-        if kept:
-            return tuple(dict.fromkeys(kept))
+        if complete:
+            return tuple(dict.fromkeys(complete))
     rng = random.Random(seed)
     at_once = _at_once(pools, settings)
     if settings.combinations == "all":
@@ -211,9 +211,9 @@ def choose_edits(
         groups = math.comb(len(pools), at_once) if pools else 0
         return _spread(pools, at_once, min(groups, MOST_COMBINATIONS), rng, once=True)
     if settings.combinations == "at random":
-        held = list(islice(all_combinations(caption, alternatives, settings), _LOOKED_AT))
-        drawn = sorted(rng.sample(range(len(held)), min(settings.captions, len(held))))
-        return tuple(held[place] for place in drawn)
+        first_ones = list(islice(all_combinations(caption, alternatives, settings), _LOOKED_AT))
+        drawn = sorted(rng.sample(range(len(first_ones)), min(settings.captions, len(first_ones))))
+        return tuple(first_ones[place] for place in drawn)
     return _spread(pools, at_once, settings.captions, rng)
 
 

@@ -76,7 +76,7 @@ def ask_together(
     language_model: LanguageModel,
     prompt: Prompt,
     settings: KeywordSettings,
-    wanted: AlternativeSettings,
+    alternatives: AlternativeSettings,
     captions: CounterfactualSettings,
     seed: int,
     cancelled: threading.Event | None = None,
@@ -90,17 +90,17 @@ def ask_together(
     require(task_checks(task))
     require(caption_checks(caption.text, task)[:1])
     at_once = captions.edits_at_once or MOST_EDITS
-    longest = settings.max_new_tokens + wanted.max_new_tokens + captions.captions * captions.max_new_tokens
-    asked = settings.model_copy(update={"max_new_tokens": min(longest, LONGEST_REPLY)})
+    longest = settings.max_new_tokens + alternatives.max_new_tokens + captions.captions * captions.max_new_tokens
+    longer = settings.model_copy(update={"max_new_tokens": min(longest, LONGEST_REPLY)})
 
     def read(reply: str) -> tuple[tuple[Keyword, ...], CombinedReply]:
-        said = read_together(reply)
-        return _fitting([(text, edit_type) for text, edit_type, _ in said.keywords], caption, task, settings), said
+        parts = read_together(reply)
+        return _fitting([(text, edit_type) for text, edit_type, _ in parts.keywords], caption, task, settings), parts
 
     values: dict[str, str | int] = {
         "task": task.describe(),
         "caption": caption.text,
-        "count": wanted.per_keyword,
+        "count": alternatives.per_keyword,
         "captions": captions.captions,
         "most": at_once,
     }
@@ -109,13 +109,13 @@ def ask_together(
         read,
         seed,
         lambda value: _without_any(value[0]),
-        together_schema(caption.text, task, wanted.per_keyword, captions.captions, at_once),
+        together_schema(caption.text, task, alternatives.per_keyword, captions.captions, at_once),
     )
-    answer = ask("keywords, alternatives and captions together", language_model, prompt, inquiry, asked, cancelled)
-    keywords, said = answer.value
+    answer = ask("keywords, alternatives and captions together", language_model, prompt, inquiry, longer, cancelled)
+    keywords, combined = answer.value
     parts = {
-        "alternatives": {text: options for text, _, options in said.keywords},
-        "counterfactuals": said.captions,
+        "alternatives": {text: options for text, _, options in combined.keywords},
+        "counterfactuals": combined.captions,
     }
     value = StageValue(Keywords(keywords), _noted(answer.trace(language_model, settings), settings))
     return StageMade(
@@ -156,27 +156,27 @@ def if_forced(forced: bool) -> list[str]:
     return ["forced"] if forced else []
 
 
-def _produce(given: StageInputs) -> StageValue[Keywords] | StageMade:
-    language, prompt, note = given.models.language, given.prompt, ""
+def _produce(inputs: StageInputs) -> StageValue[Keywords] | StageMade:
+    language, prompt, note = inputs.models.language, inputs.prompt, ""
     in_vain: list[tuple[str, str]] = []
     assert prompt is not None
-    about, rest = (given.values["caption"], given.task, language), (given.seed, given.cancelled)
-    together = given.others.get(TOGETHER_PROMPT.name)
-    if given.settings.together and together is None:
+    about, rest = (inputs.values["caption"], inputs.task, language), (inputs.seed, inputs.cancelled)
+    together = inputs.others.get(TOGETHER_PROMPT.name)
+    if inputs.settings.together and together is None:
         note = (
             "The stages are asked one by one: one request for all three was wanted, but the prompts of this profile do "
             f"not ask it ({TOGETHER_PROMPT.name}.toml is missing)."
         )
-    if given.settings.together and together is not None and given.next:
-        later = (given.next["alternatives"], given.next["counterfactuals"])
+    if inputs.settings.together and together is not None and inputs.next:
+        later = (inputs.next["alternatives"], inputs.next["counterfactuals"])
         try:
-            return ask_together(*about, together, given.settings, *later, *rest)
+            return ask_together(*about, together, inputs.settings, *later, *rest)
         except UnreadableReply as error:
             if not error.attempts:  # the model gave no reply at all: a shorter request would get none either
                 raise
             note = f"The stages are asked one by one. {error}"
             in_vain.append((error.prompt, error.raw_reply))
-    made = run(*about, prompt, given.settings, *rest)
+    made = run(*about, prompt, inputs.settings, *rest)
     if not note:
         return made
     prompts, replies = zip(*in_vain, (made.trace.prompt, made.trace.raw_reply), strict=True)

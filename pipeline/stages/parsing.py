@@ -114,7 +114,7 @@ def read_edits(reply: str, offered: Sequence[tuple[str, str]]) -> tuple[tuple[tu
         text = _unquoted(_unbullet(line))
         label = _BEFORE_EDITS.match(text)
         starts = dict.fromkeys((0, label.end() if label else 0))  # a keyword may look like a label
-        edits = next((held for start in starts if (held := _edits_from(text, start, edit, longest_first))), ())
+        edits = next((complete for start in starts if (complete := _edits_from(text, start, edit, longest_first))), ())
         if edits:
             found.append(edits)
     if not found:
@@ -206,10 +206,10 @@ def read_perturbation(reply: str) -> str:
     """
     lines = _lines(reply)
     for line in lines:
-        *said, text = (part.strip() for part in _unbullet(line).split("|"))
-        if _NOTHING.fullmatch(said[-1] if said else _clean(text)):
+        *before, text = (part.strip() for part in _unbullet(line).split("|"))
+        if _NOTHING.fullmatch(before[-1] if before else _clean(text)):
             return ""
-        if said and text:
+        if before and text:
             return read_caption(text)
     return read_caption("\n".join(line for line in lines if not re.search(r"-+>|→", line)))
 

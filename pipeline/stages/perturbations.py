@@ -43,7 +43,7 @@ from pipeline.stages.reply_schema import perturbation_schema
 Typed = tuple[EditType, CounterfactualCaption]
 
 
-def run(given: StageInputs) -> StageValue[CounterfactualCaptions]:
+def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
     """Return counterfactual captions with one edit each, from `settings.per_type` requests for each edit type.
 
     A caption that fails a check is asked for again. One that fails after every attempt is kept but not used, with its
@@ -52,9 +52,9 @@ def run(given: StageInputs) -> StageValue[CounterfactualCaptions]:
 
     Raises UnreadableReply if a caption's replies are all unreadable, and Cancelled between two replies.
     """
-    caption: Caption = given.values["caption"]
-    settings: PerturbationSettings = given.settings
-    task, prompt, language_model = given.task, given.prompt, given.models.language
+    caption: Caption = inputs.values["caption"]
+    settings: PerturbationSettings = inputs.settings
+    task, prompt, language_model = inputs.task, inputs.prompt, inputs.models.language
     assert prompt is not None
     require(task_checks(task))
     require(caption_checks(caption.text, task)[:1])
@@ -62,7 +62,7 @@ def run(given: StageInputs) -> StageValue[CounterfactualCaptions]:
 
     @cache
     def perturbed(text: str, edit_type: EditType) -> CounterfactualCaption:
-        return _checked(caption.text, text, edit_type, task, settings, given.models.sentences)
+        return _checked(caption.text, text, edit_type, task, settings, inputs.models.sentences)
 
     def inquiry(edit_type: EditType, seed: int) -> Inquiry[str]:
         def shortcomings(text: str) -> int:
@@ -77,10 +77,10 @@ def run(given: StageInputs) -> StageValue[CounterfactualCaptions]:
         "a caption with one edit",
         language_model,
         prompt,
-        [inquiry(edit_type, derive_seed(given.seed, number)) for number, edit_type in enumerate(settings.asked)],
+        [inquiry(edit_type, derive_seed(inputs.seed, number)) for number, edit_type in enumerate(settings.asked)],
         settings,
-        lambda done: tell(given.progress, pace, done),
-        given.cancelled,
+        lambda done: tell(inputs.progress, pace, done),
+        inputs.cancelled,
     )
     made = [
         (edit_type, perturbed(answer.value, edit_type))
@@ -94,7 +94,7 @@ def run(given: StageInputs) -> StageValue[CounterfactualCaptions]:
         prompt=BETWEEN.join(answer.prompt for answer in answers),
         raw_reply=BETWEEN.join(answer.raw_reply for answer in answers),
         settings=settings.model_dump(mode="json"),
-        seed=given.seed,
+        seed=inputs.seed,
         attempts=max(answer.attempts for answer in answers),
         seconds=time.monotonic() - start,
         notes=tuple(dict.fromkeys(notes)),
@@ -112,8 +112,8 @@ def _checked(
 ) -> CounterfactualCaption:
     found = changes(source, text)
     edits = tuple(Edit(change.keyword, change.alternative, edit_type) for change in found[:MOST_EDITS])
-    told = f"{len(found)} places of the caption were changed" if found else "Nothing was changed"
-    checks = [_check("one change", len(found) == 1, f"{told}: one edit was asked for.")]
+    counted = f"{len(found)} places of the caption were changed" if found else "Nothing was changed"
+    checks = [_check("one change", len(found) == 1, f"{counted}: one edit was asked for.")]
     if len(found) == 1:
         checks.append(_of_its_type(found[0], edit_type, sentences))
         checks.append(_meaning(found[0], edit_type, task, settings, sentences))
@@ -157,14 +157,14 @@ def _each_once(made: Sequence[Typed]) -> tuple[CounterfactualCaption, ...]:
 
 def _kept(source: str, made: Sequence[Typed], task: Task) -> list[str]:
     """Report how many were kept of each type and how many each check rejected. Empty if all were kept."""
-    asked, kept = Counter(kind for kind, _ in made), Counter(kind for kind, item in made if item.used)
-    if asked == kept:
+    requested, used = Counter(kind for kind, _ in made), Counter(kind for kind, item in made if item.used)
+    if requested == used:
         return []
-    by_type = ", ".join(f"{kind} {kept[kind]} of {number}" for kind, number in asked.items())
+    by_type = ", ".join(f"{kind} {used[kind]} of {number}" for kind, number in requested.items())
     rejected = Counter(check.name for _, item in made for check in _failed(source, item, task))
     by_check = ", ".join(f"“{name}” {number}" for name, number in rejected.most_common())
-    told = f"Kept {kept.total()} of {len(made)}: {by_type}."
-    return [f"{told} Rejected by check: {by_check}." if by_check else told]
+    summary = f"Kept {used.total()} of {len(made)}: {by_type}."
+    return [f"{summary} Rejected by check: {by_check}." if by_check else summary]
 
 
 def _left_out(settings: PerturbationSettings, made: Sequence[Typed]) -> list[str]:

@@ -90,10 +90,10 @@ def together_schema(caption: str, task: Task, count: int, captions: int, at_once
     """Return the schema of keywords, each with its edit type and at most `count` alternatives, and of at most
     `captions` captions with at most `at_once` edits. It has no form in lines. None if no word of the caption is free.
     """
-    alone = keywords_schema(caption, task)
-    if alone is None:
+    keywords_alone = keywords_schema(caption, task)
+    if keywords_alone is None:
         return None
-    keywords = alone["properties"]["keywords"]
+    keywords = keywords_alone["properties"]["keywords"]
     keyword = _object({**keywords["items"]["properties"], "alternatives": _alternatives(count)})
     edit = _text(6, 2 * LONGEST_ALTERNATIVE)
     new = _object({"edits": _array(edit, at_once), **caption_schema(caption)["properties"]})
