@@ -64,12 +64,12 @@ def facts_of_scene(scene: Scene) -> Facts:
     )
 
 
-def _colours_of_cars(told: str) -> tuple[str, ...]:
+def _colours_of_cars(caption: str) -> tuple[str, ...]:
     """Return the colours by the form that names most cars; unnamed places have none."""
     found: list[tuple[str, ...]] = [()]
     for form in CARS_TOLD:
         for places in form.values():
-            stated = [re.search(rf"\b{before}(\w+)", told) for before in places]
+            stated = [re.search(rf"\b{before}(\w+)", caption) for before in places]
             if all(stated):
                 found.append(tuple(match.group(1) for match in stated if match))
     return max(found, key=len)

@@ -81,9 +81,9 @@ class ModelsUnderTest:
 
     def _class_names(self, task: Task, image: Image.Image) -> np.ndarray:
         """Return the name of the class of each pixel."""
-        said = self._models[task.kind].predict(image)
-        seen = Image.open(io.BytesIO(said.class_map)).resize(image.size, Image.Resampling.NEAREST)
-        return np.array(said.classes)[np.asarray(seen)]
+        prediction = self._models[task.kind].predict(image)
+        seen = Image.open(io.BytesIO(prediction.class_map)).resize(image.size, Image.Resampling.NEAREST)
+        return np.array(prediction.classes)[np.asarray(seen)]
 
 
 def source(number: int, first_seed: int = FIRST_SEED) -> tuple[Walk, Scene]:

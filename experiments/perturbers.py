@@ -71,9 +71,9 @@ def held_out(count: int, own: float) -> Iterator[Example]:
 def score(example: Example, text: str) -> Score:
     """Judge a caption by the world's words."""
     found = changes(example.caption, text)
-    kept = not failed(counterfactual_checks(example.caption, CounterfactualCaption(text, ()), example.task))
+    passed = not failed(counterfactual_checks(example.caption, CounterfactualCaption(text, ()), example.task))
     edit = any(edit_type_of(change.gone, change.came) == example.edit_type for change in found)
-    return Score(kept and edit, len(found) == 1)
+    return Score(passed and edit, len(found) == 1)
 
 
 class Perturbers:
@@ -118,18 +118,18 @@ class Perturbers:
     def random_word(self, example: Example, seed: int) -> str:
         """Replace a random unprotected content word with the model's continuation there."""
         rng, text = random.Random(seed), example.caption
-        kept = protected_spans(text, example.task)
+        protected = protected_spans(text, example.task)
         spans = [
             (start, end)
             for start, end in token_spans(text)
-            if says_something(text[start:end]) and not any(a <= start and end <= b for a, b in kept)
+            if says_something(text[start:end]) and not any(a <= start and end <= b for a, b in protected)
         ]
         settings = LanguageSettings(temperature=1.0, max_new_tokens=8)
         for start, end in rng.sample(spans, len(spans)):  # the model knows no other word for some of them
             lead = f"\n### Keywords\nTask: {example.task.describe()}\nCaption: {text[:start].rstrip()}"
             for attempt in range(10):
-                said = self._model.complete(LanguageRequest(lead, seed + attempt, ()), settings).split()
-                word = said[0].strip(".,;:") if said else ""
+                words = self._model.complete(LanguageRequest(lead, seed + attempt, ()), settings).split()
+                word = words[0].strip(".,;:") if words else ""
                 if word and word.lower() != text[start:end].lower():
                     return text[:start] + word + text[end:]
         return text
@@ -158,8 +158,8 @@ class Perturbers:
 
 
 def _merged(settings: Settings, plain: Mapping[str, Mapping[str, object]]) -> dict[str, dict[str, object]]:
-    held = settings.model_dump(mode="json")
-    return held | {section: held[section] | dict(changed) for section, changed in plain.items()}
+    sections = settings.model_dump(mode="json")
+    return sections | {section: sections[section] | dict(changed) for section, changed in plain.items()}
 
 
 def figure(hits: list[bool]) -> str:

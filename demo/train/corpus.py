@@ -389,11 +389,11 @@ def open_span(rng: random.Random, draft: Draft) -> Draft:
     words = draft.sentences[index].rstrip(".").split(" ")
     start = rng.randrange(len(words))
     span = " ".join(words[start : start + rng.choice((1, 1, 2, 3))])
-    text, kept = draft.text(), " ".join(draft.kept).split()
+    text, protected = draft.text(), " ".join(draft.kept).split()
     name = f"s{len(draft.slots)}"
     if (
         re.search(r"[{},.]", span)
-        or set(span.split()) & set(kept)
+        or set(span.split()) & set(protected)
         or len(re.findall(rf"\b{re.escape(span)}\b", text)) != 1
     ):
         return draft

@@ -139,12 +139,12 @@ def prompt(scene: Scene, template: Prompt, rng: np.random.Generator) -> str:
     text = caption(scene, random_wording(random.Random(int(rng.integers(1 << 30)))))
     if rng.random() < 0.15:
         first, *rest = text.removesuffix(".").split(". ")
-        kept = [sentence for sentence in rest if rng.random() < 0.7]
-        rng.shuffle(kept)
-        text = ". ".join([first, *kept]) + "."
+        sentences = [sentence for sentence in rest if rng.random() < 0.7]
+        rng.shuffle(sentences)
+        text = ". ".join([first, *sentences]) + "."
     kept_words = scene.label if scene.family == "object" else ", ".join(PROTECTED_ROAD_CLASSES)
-    told = rng.random() < 0.8 and scene.subject
-    return template.evaluate(caption=text, kept=kept_words) if told else text
+    names_task = rng.random() < 0.8 and scene.subject
+    return template.evaluate(caption=text, kept=kept_words) if names_task else text
 
 
 class Examples:
@@ -156,8 +156,8 @@ class Examples:
         self._scenes, self._tokenizer = scenes, tokenizer
         self._settings = profile.settings.conditioning
         self._rng = np.random.default_rng(seed)
-        wanted = [1.0 if s.family == "object" else OFTEN[s.vehicles] for s in map(scenes.scene, range(scenes.count))]
-        self._until = np.cumsum(wanted) / sum(wanted)
+        weights = [1.0 if s.family == "object" else OFTEN[s.vehicles] for s in map(scenes.scene, range(scenes.count))]
+        self._until = np.cumsum(weights) / sum(weights)
 
     def batch(self, count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
         """Pictures (n, 3, 128, 128) in -1..1, token ids (n, 77), control images (n, 3, 128, 128) in 0..1, and

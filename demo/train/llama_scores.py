@@ -26,10 +26,10 @@ class Tally:
     asked: dict[str, int] = field(default_factory=dict)
     misses: list[str] = field(default_factory=list)
 
-    def add(self, name: str, held: bool, miss: str = "") -> None:
-        self.held[name] = self.held.get(name, 0) + held
+    def add(self, name: str, passed: bool, miss: str = "") -> None:
+        self.held[name] = self.held.get(name, 0) + passed
         self.asked[name] = self.asked.get(name, 0) + 1
-        if not held and miss:
+        if not passed and miss:
             self.misses.append(f"{name}: {miss}")
 
     def shares(self) -> dict[str, float]:

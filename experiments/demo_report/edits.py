@@ -86,8 +86,8 @@ def asked(kind: str, count: int, first_seed: int = FIRST_SEED) -> Iterator[Asked
     family, found = {"colour": "object", "car": "road"}.get(kind), 0
     for number in range(100 * count):
         scene = random_scene(first_seed + 10_000 * KINDS.index(kind) + number, family)
-        wanted = "colour" if kind == "car" else kind
-        words = [word for word in keywords(scene) if word.slot.split()[0] == wanted]
+        slot_kind = "colour" if kind == "car" else kind
+        words = [word for word in keywords(scene) if word.slot.split()[0] == slot_kind]
         if not words:
             continue
         rng = random.Random(number)
@@ -108,19 +108,19 @@ def judged(one: Asked, image: np.ndarray, judges: Judges) -> dict[str, float]:
     """Return the judges' findings: `good` if the edit shows, and nothing else is lost, added or changed."""
     scene, goal, edits = one.scene, one.goal, [(one.slot, one.counterfactual.edits[0].alternative)]
     truth, (ideal, mask) = truth_of(scene, edits, image, judges), render(goal)
-    seen, wanted = judges.read(image), judges.read(ideal)
+    seen, expected = judges.read(image), judges.read(ideal)
     look, colours = goal.look, True
     for place, colour in enumerate(look.colours):
         pixels = painted_pixels(scene, place)
-        if one.slot != f"colour {place}" and pixels.any() and wanted.colour(pixels) == colour:
+        if one.slot != f"colour {place}" and pixels.any() and expected.colour(pixels) == colour:
             colours &= seen.colour(pixels) == colour
     found: dict[str, float] = {
         "shows": not truth.edit_missing,
         "unbroken": not replace(truth, edit_missing=False).broken,
-        "whole": not any(lost_and_added(mask, seen.mask, wanted.mask)),
+        "whole": not any(lost_and_added(mask, seen.mask, expected.mask)),
         "colours": colours,
-        "air": (one.slot == "weather" or seen.weather == look.weather or wanted.weather != look.weather)
-        and (one.slot == "time" or seen.time == look.time or wanted.time != look.time),
+        "air": (one.slot == "weather" or seen.weather == look.weather or expected.weather != look.weather)
+        and (one.slot == "time" or seen.time == look.time or expected.time != look.time),
     }
     good = all(found.values())
     return found | {"good": good, "distance": float(np.abs(image.astype(float) - ideal).mean())}
@@ -162,8 +162,8 @@ class Ways:
     def draw(self, drawing: Drawing, source: Source, *captions: CounterfactualCaption, seed: int = 0) -> list[Any]:
         """Return the test cases of captions, drawn as one batch."""
         method, prepared = self.prepared(drawing, source)
-        wanted = [CaseRequest(one, seed, place) for place, one in enumerate(captions)]
-        return [finish() for finish in method.make([prepared] * len(wanted), wanted, len(wanted), unheard)]
+        requests = [CaseRequest(one, seed, place) for place, one in enumerate(captions)]
+        return [finish() for finish in method.make([prepared] * len(requests), requests, len(requests), unheard)]
 
     def through_vae(self, image: np.ndarray) -> np.ndarray:
         """Return an image encoded and decoded by the VAE."""
@@ -176,12 +176,12 @@ def unheard(_done: int, _total: int) -> None:
 
 
 def measured(
-    one: Asked, ways: Ways, wanted: Mapping[str, Drawing], judges: Judges, ledits: Ledits | None = None
+    one: Asked, ways: Ways, drawn_ways: Mapping[str, Drawing], judges: Judges, ledits: Ledits | None = None
 ) -> dict[str, Any]:
     """Return one line of the results: what the judges read in the images of an edit, and the CPU seconds of each."""
     line: dict[str, Any] = {"kind": one.kind, "number": one.number, "ways": {}}
     line["ways"][CEILING] = judged(one, ways.through_vae(render(one.goal)[0]), judges)
-    for name, drawing in wanted.items():
+    for name, drawing in drawn_ways.items():
         begun = time.process_time()
         (case,) = ways.draw(drawing, one.source, one.counterfactual, seed=one.number)
         seconds = time.process_time() - begun
@@ -238,8 +238,8 @@ def floors(lines: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> list[Row
         for pair in ((edited, noise), (noise, edited))
     ]
     p = binomtest(only[0], sum(only), alternative="greater").pvalue if sum(only) else 1.0
-    told = f"good only so {only[0]}, only from noise {only[1]} of {len(lines)}: p = {p:.2g}"
-    rows.append(Row("edits are good more often than images from noise", only[0] - only[1], 1, "", beside=told))
+    only_in_words = f"good only so {only[0]}, only from noise {only[1]} of {len(lines)}: p = {p:.2g}"
+    rows.append(Row("edits are good more often than images from noise", only[0] - only[1], 1, "", beside=only_in_words))
     nearer = [a["distance"] < b["distance"] for a, b in zip(edited, noise, strict=True)]
     rows.append(share("edits are nearer to the true counterfactual than images from noise", nearer, NEARER))
     distance = statistics.mean(one["distance"] for one in edited)
@@ -255,11 +255,11 @@ def floors(lines: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> list[Row
     return rows
 
 
-def costs(ways: Ways, held: Kept, count: int) -> str:
+def costs(ways: Ways, store: Kept, count: int) -> str:
     """Return ratios of CPU time, and how far a batch is from single images."""
     text = []
     for guidance, most in ((1.0, 0.6), (2.0, 0.8)):
-        found = [_costs(one, ways, held, guidance) for one in asked("weather", count)]
+        found = [_costs(one, ways, store, guidance) for one in asked("weather", count)]
         sweep, second, inversions, apart = (list(values) for values in zip(*found, strict=True))
         text += [
             f"guidance {guidance:g}, {count} sources, 10 steps:",
@@ -268,32 +268,32 @@ def costs(ways: Ways, held: Kept, count: int) -> str:
             f"inversions for it: {sum(inversions):g} (0)",
             f"a batch and its single images differ by at most {max(apart):g} grey values (1)",
         ]
-        held.clear()
+        store.clear()
     return "\n".join(text)
 
 
-def _costs(one: Asked, ways: Ways, held: Kept, guidance: float) -> tuple[float, float, float, float]:
+def _costs(one: Asked, ways: Ways, store: Kept, guidance: float) -> tuple[float, float, float, float]:
     full = {"sweep": "self-replacement", "full_sweep": True}
     sweep, single = (
         (EDIT, edit_settings(ways.profile, steps=10, guidance=guidance, edit=edit)) for edit in (full, dict[str, Any]())
     )
     word = next(word for word in keywords(one.scene) if word.slot == "weather")
-    said = [caption(edited_scene(one.scene, [("weather", new)])) for new in word.alternatives]
+    texts = [caption(edited_scene(one.scene, [("weather", new)])) for new in word.alternatives]
     word = next(word for word in keywords(one.scene) if word.slot == "time")
-    said += [caption(edited_scene(one.scene, [("time", new)])) for new in word.alternatives]
-    captions = [CounterfactualCaption(text, ()) for text in said[:6]]
+    texts += [caption(edited_scene(one.scene, [("time", new)])) for new in word.alternatives]
+    captions = [CounterfactualCaption(text, ()) for text in texts[:6]]
 
     def seconds(drawing: Drawing, text: CounterfactualCaption) -> tuple[float, np.ndarray]:
         begun = time.process_time()
         (case,) = ways.draw(drawing, one.source, text)
         return time.process_time() - begun, np.asarray(case.image, int)
 
-    first, before = seconds(single, captions[0])[0], len(held)
+    first, before = seconds(single, captions[0])[0], len(store)
     singles = [seconds(single, text) for text in captions]
     spent = sum(taken for taken, _ in singles)
     together = [np.asarray(case.image, int) for case in ways.draw(single, one.source, *captions)]
     apart = max(int(np.abs(a - b).max()) for a, (_, b) in zip(together, singles, strict=True))
-    return seconds(sweep, captions[0])[0] / spent, spent / 6 / first, len(held) - before, apart
+    return seconds(sweep, captions[0])[0] / spent, spent / 6 / first, len(store) - before, apart
 
 
 class Kept(dict[str, bytes]):
@@ -327,10 +327,10 @@ def main() -> None:
     options = parser.parse_args()
     profile = load_profile("demo")
     if options.costs:
-        print(costs(Ways(profile, held := Kept()), held, options.costs))
+        print(costs(Ways(profile, inversions := Kept()), inversions, options.costs))
         return
-    held = Kept()
-    ways, judges, wanted = Ways(profile, held), Judges(), drawings(profile, options.also)
+    inversions = Kept()
+    ways, judges, drawn_ways = Ways(profile, inversions), Judges(), drawings(profile, options.also)
     ledits = None
     if options.ledits:
         from experiments.demo_report.ledits import Ledits
@@ -338,8 +338,8 @@ def main() -> None:
         ledits = Ledits(profile)
 
     def measure(one: Asked) -> dict[str, Any]:
-        held.clear()  # the ways of one edit share its inversion, and the first of them pays for it
-        return measured(one, ways, wanted, judges, ledits)
+        inversions.clear()  # the ways of one edit share its inversion, and the first of them pays for it
+        return measured(one, ways, drawn_ways, judges, ledits)
 
     edits = {
         (one.kind, one.number): one

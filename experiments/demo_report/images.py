@@ -128,7 +128,7 @@ class ImageFindings:
         floors = dict(IOU_FLOORS)
         floors |= {name: self.untouched_kept[name].value - margin for name, margin in IOU_MARGINS.items()}
         third = f"the third car's: {percent(self.third_car)}"
-        told = (
+        masks_in_words = (
             f"lost: {_counted(self.lost)}; added: {_counted(self.added)}; beside the mask instead of the ideal image: "
             f"{percent(self.as_drawn)}, untouched scenes {percent(self.untouched_whole)}"
         )
@@ -138,7 +138,7 @@ class ImageFindings:
             share("generated image shows the edited ground, trees, walls, water or hills", self.part, 0.75),
             share("colours that were not edited are kept", self.other_colours, 0.90, third),
             share("label still right in the generated image", self.label, 0.93, _beside(self.untouched_label)),
-            share("nothing lost and nothing added in the generated image", self.whole, 0.90, told),
+            share("nothing lost and nothing added in the generated image", self.whole, 0.90, masks_in_words),
             *(
                 Row(
                     f"{name} pixels kept",
@@ -180,8 +180,8 @@ def contact_sheet(cases: Sequence[tuple[Walk, TestCase]]) -> Image.Image:
         left, top = gap + place % 2 * (cell[0] + gap), gap + place // 2 * cell[1]
         for column, image in enumerate((walk.image, case.artifacts["control image"], case.image)):
             sheet.paste(image, (left + column * (side + gap), top))
-        told = "; ".join(f"{edit.keyword} -> {edit.alternative}" for edit in case.lineage.counterfactual.edits)
-        draw.text((left, top + side + 2), told, fill="black")
+        words = "; ".join(f"{edit.keyword} -> {edit.alternative}" for edit in case.lineage.counterfactual.edits)
+        draw.text((left, top + side + 2), words, fill="black")
     return sheet
 
 

@@ -76,8 +76,8 @@ class Ledits:
         unet = self._pipe.unet
         states = [self._pipe.encode_prompt("cpu", 1, False, text)[1] for text in (new, old)]
 
-        def guided(_module: Any, given: tuple[Any, ...], _named: Any, answer: Any) -> Any:
-            latents, level = given
+        def guided(_module: Any, inputs: tuple[Any, ...], _named: Any, answer: Any) -> Any:
+            latents, level = inputs
             total = torch.zeros_like(latents)
             for text, sign in zip(states, (1, -1), strict=True):
                 change = sign * GUIDANCE * (unet.forward(latents, level, text).sample - answer.sample)

@@ -50,10 +50,10 @@ Made = list[tuple[CounterfactualCaption, list[tuple[str, str]]]]
 """Counterfactual captions, each with the slots of the scene that it changes and their new words."""
 
 
-def ways_of(settings: Settings, wanted: Sequence[str]) -> Ways:
+def ways_of(settings: Settings, ways: Sequence[str]) -> Ways:
     """Return the settings of each way, which changes settings of the drawing: `NAME=VALUE;NAME=VALUE`."""
     found = {}
-    for way in wanted:
+    for way in ways:
         changed = settings.generation.model_dump() | dict(part.split("=") for part in way.split(";"))
         found[way] = settings.model_copy(update={"generation": GenerationSettings.model_validate(changed)})
     return found

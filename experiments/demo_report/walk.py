@@ -193,8 +193,8 @@ def edited_things(walk: Walk, edit: Edit) -> list[int]:
     """Return the indices of the coloured things that a colour edit is about: those with the keyword's colour in the
     caption.
     """
-    said = walk.facts.colours[: len(walk.scene.look.colours)]
-    return [place for place, colour in enumerate(said) if colour == canonical(edit.keyword)]
+    colours = walk.facts.colours[: len(walk.scene.look.colours)]
+    return [place for place, colour in enumerate(colours) if colour == canonical(edit.keyword)]
 
 
 def edited_slots(walk: Walk, edit: Edit) -> list[tuple[str, str]]:
@@ -275,9 +275,9 @@ def _counterfactual(
     ).value
     walk.first_replies_read.append(_reads(read_caption, models.replies[0]))
     text = found.items[0].text
-    kept = set(protected_words_in(walk.caption, walk.task)) == set(protected_words_in(text, walk.task))
-    told = all(edit.alternative in text for edit in edits if edit.edit_type == "background")
-    walk.edits_right.append(kept and told and facts_of(text) == expected_facts(walk.facts, edits))
+    same_protected = set(protected_words_in(walk.caption, walk.task)) == set(protected_words_in(text, walk.task))
+    named = all(edit.alternative in text for edit in edits if edit.edit_type == "background")
+    walk.edits_right.append(same_protected and named and facts_of(text) == expected_facts(walk.facts, edits))
     return found.items[0]
 
 

@@ -146,8 +146,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     out = options.out or (folder / "paper-demo.md" if options.small else REPORT)
     try:
         work = Work(folder, size)
-        held, found = results(work, size)
-        reached = report.write(held, work.goals, out, list(examples(found, folder / "data")))
+        measured, found = results(work, size)
+        reached = report.write(measured, work.goals, out, list(examples(found, folder / "data")))
     except UserError as error:
         print(error, file=sys.stderr)
         return WRONG

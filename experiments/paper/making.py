@@ -147,11 +147,11 @@ def _made(workspace: Workspace, batch: int, recipe: str) -> Iterator[Made]:
     captions: dict[str, str] = {}
     after = 0
     while some := workspace.batches.sources(batch, None, after, 500):
-        held = workspace.batches.source_runs([one.run for one in some if one.run])
+        runs = workspace.batches.source_runs([one.run for one in some if one.run])
         for one in some:
             if one.run:
                 sources[one.run] = int(Path(one.item.key).stem)
-                captions[one.run] = held[one.run].values["caption"].value.text
+                captions[one.run] = runs[one.run].values["caption"].value.text
         after = some[-1].id
     for candidate in workspace.test_cases.candidates():
         if candidate.run_id in sources:

@@ -137,13 +137,13 @@ def prioritising(found: Read, size: Size) -> Prioritising:
     cells = cells_of(found)
     wrong, valid = wrong_cases(found), found.truth == VALID
     fault = [cell if cell in weak and shows else None for cell, shows in zip(cells, wrong & valid, strict=True)]
-    said, rows = found.said[1], np.arange(len(cells))
+    predictions, rows = found.said[1], np.arange(len(cells))
     true = found.answers()[1][1]
     orders: dict[str, Callable[[np.random.Generator], Numbers]] = {
         RANDOM: lambda chance: chance.permutation(rows),
         WRONG_FIRST: lambda chance: _wrong_first(wrong, chance),
-        ENTROPY: lambda _: by_score(entropy(said)),
-        GINI: lambda _: by_score(deep_gini(said)),
+        ENTROPY: lambda _: by_score(entropy(predictions)),
+        GINI: lambda _: by_score(deep_gini(predictions)),
         LABEL_FIRST: lambda _: by_score(1.0 - true),
         OURS: lambda _: ours(found, rows),
     }

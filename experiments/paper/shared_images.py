@@ -38,11 +38,11 @@ def shared(sides: Mapping[Side, Sequence[Pictured]], most: int = 20) -> list[Sha
     disjoint: only then does a figure of one say something about the others.
     """
     found: list[Shared] = []
-    held: dict[Side, tuple[dict[str, Pictured], NearHashes, dict[int, Pictured]]] = {}
+    by_side: dict[Side, tuple[dict[str, Pictured], NearHashes, dict[int, Pictured]]] = {}
     for side in SIDES:
         own: tuple[dict[str, Pictured], NearHashes, dict[int, Pictured]] = ({}, NearHashes(), {})
         for image in sides.get(side, ()):
-            for other_side, (by_sha, near, by_look) in held.items():
+            for other_side, (by_sha, near, by_look) in by_side.items():
                 if len(found) >= most:
                     return found
                 if image.sha in by_sha:
@@ -53,5 +53,5 @@ def shared(sides: Mapping[Side, Sequence[Pictured]], most: int = 20) -> list[Sha
             own[0].setdefault(image.sha, image)
             own[1].add(image.look)
             own[2].setdefault(image.look, image)
-        held[side] = own
+        by_side[side] = own
     return found

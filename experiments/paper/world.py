@@ -156,7 +156,7 @@ def shift_scenes(family: Family, number: int) -> Iterator[Scene]:
 
 def under(scene: Scene, word: str) -> Scene:
     """Return the scene under a condition of `LEFT_OUT`, or with its thing in another colour."""
-    times = {said: time for time, said in TIME_PHRASES.items()}
+    times = {phrase: time for time, phrase in TIME_PHRASES.items()}
     if word in COLOURS:
         return scene.with_look(colours=(word,))
     return scene.with_look(time=times[word]) if word in times else scene.with_look(weather=word)
