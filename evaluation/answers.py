@@ -119,18 +119,18 @@ def pairs_of_images(
 
 
 def count_pairs(
-    true: NDArray[np.uint8], said: NDArray[np.uint8], pairs: sparse.csr_array, kind: Numbers, groups: int
+    true: NDArray[np.uint8], predicted: NDArray[np.uint8], pairs: sparse.csr_array, kind: Numbers, groups: int
 ) -> Floats:
     """Return how many pixels of each image's mask get which answer, (images, groups, groups + 1) in the order of
     `ClassMap.groups`, from `pairs_of_images`. Pixels of no label, or of an unmapped one, are not counted. Classes of
     the model without a label are in the last column.
 
-    `true` and `said` come from `groups_of_numbers`: `true` is (kinds, 256), one row for each numbering of classes in
-    masks, and `kind` is the row for the mask of each image.
+    `true` and `predicted` come from `groups_of_numbers`: `true` is (kinds, 256), one row for each numbering of classes
+    in masks, and `kind` is the row for the mask of each image.
     """
     from scipy import sparse
 
-    named = np.minimum(said.astype(np.int32), groups)
+    named = np.minimum(predicted.astype(np.int32), groups)
     rows = true.astype(np.int32)[:, :, None]
     # Pixels that are not counted have a column of their own, the last.
     cells = np.where(rows < groups, rows * (groups + 1) + named, groups * (groups + 1)).reshape(len(true), PAIRS)

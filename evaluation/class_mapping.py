@@ -448,8 +448,8 @@ class _Model:
 
     def whole_of(self, one: MappedLabel) -> MappedLabel:
         """Map a label that is a kind of one class of the model to that class; return any other as it is."""
-        wanted = one_name_of(one.label)
-        whole = [number for number, name in enumerate(self.classes) if wanted in self._kinds_of_class(number, name)]
+        name_of_label = one_name_of(one.label)
+        whole = [number for number, name in enumerate(self.classes) if name_of_label in self._kinds_of_class(number, name)]
         if len(whole) != 1:
             return one
         return MappedLabel(one.label, tuple(whole), "part of a class", f"a part of “{self.classes[whole[0]]}”")
@@ -466,8 +466,8 @@ class _Model:
         named = self._by_name(", ".join(names)) if names and self.known_as != IMAGENET else None
         if named and named.classes:
             return self._mapped(label, named.classes, "WordNet id", f"{label} ({', '.join(names)})")
-        said = f" ({', '.join(names)})" if names else ""
-        return MappedLabel(label, (), None, f"the model has no class with this id of WordNet{said}, or below it")
+        ids = f" ({', '.join(names)})" if names else ""
+        return MappedLabel(label, (), None, f"the model has no class with this id of WordNet{ids}, or below it")
 
     def _by_name(self, label: str) -> MappedLabel | None:
         for rule, level in self._levels:
@@ -497,9 +497,9 @@ class _Model:
         top = max(known, key=lambda one: one.tagged)
         clear = len(known) == 1 or 0 < CLEAR * sum(one.tagged for one in known) <= top.tagged
         if not clear or not self._with_ids(top.wordnet):
-            told = "; ".join(f"{one.told} ({self._named_few(one.wordnet)})" for one in self._known_first(known))
+            meanings = "; ".join(f"{one.told} ({self._named_few(one.wordnet)})" for one in self._known_first(known))
             picks = [pick for one in known if (pick := self._pick(one.wordnet))]
-            return MappedLabel(label, (), None, f"{_CAN_MEAN} {told}", picks=tuple(dict.fromkeys(picks)))
+            return MappedLabel(label, (), None, f"{_CAN_MEAN} {meanings}", picks=tuple(dict.fromkeys(picks)))
         found = self._below(label, top.wordnet, top.told)
         others = [one.told for one in known if one != top]
         if not others or not found.classes:

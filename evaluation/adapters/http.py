@@ -68,24 +68,24 @@ class _Answer:
 
 
 class _Passing(Exception):
-    def __init__(self, told: UserError, wait: float | None = None, tries: int = TRIES) -> None:
-        super().__init__(str(told))
-        self.told, self.wait, self.tries = told, wait, tries
+    def __init__(self, fault: UserError, wait: float | None = None, tries: int = TRIES) -> None:
+        super().__init__(str(fault))
+        self.told, self.wait, self.tries = fault, wait, tries
 
 
 class HttpAdapter:
     """A model behind an address."""
 
-    def __init__(self, wanted: UnderTestSettings) -> None:
+    def __init__(self, settings: UnderTestSettings) -> None:
         """Asks the server for its description. Raises UserError if it does not answer, or its classes are unknown."""
         import httpx
 
-        if not wanted.address:
+        if not settings.address:
             raise UserError(
                 "Give the address at which the model under test is asked, such as http://127.0.0.1:8000/predict.",
                 field="address",
             )
-        self._address, self._timeout = wanted.address, wanted.timeout
+        self._address, self._timeout = settings.address, settings.timeout
         parts = urlsplit(self._address)
         self._tls: Any = httpx.create_ssl_context() if parts.scheme == "https" else False
         # A proxy of the environment is for other hosts, never for this machine.
@@ -99,7 +99,7 @@ class HttpAdapter:
                 f"The server at {self._address} calls itself a model for {str(self.kind)[:60]!r}: classification and "
                 "segmentation are what is taken here."
             )
-        classes = self._classes(card, wanted)
+        classes = self._classes(card, settings)
         named = " ".join(str(card[key]) for key in ("name", "version") if card.get(key))[:200]
         weights = named if card.get("version") else UNKNOWN_VERSION
         output: Numbers = "probabilities" if self.kind == "classification" else "class numbers"
@@ -130,18 +130,18 @@ class HttpAdapter:
 
     # The server's description of itself
 
-    def _classes(self, card: Mapping[str, Any], wanted: UnderTestSettings) -> tuple[str, ...]:
-        theirs, named = card.get("classes"), classes_given(wanted)
+    def _classes(self, card: Mapping[str, Any], settings: UnderTestSettings) -> tuple[str, ...]:
+        theirs, named = card.get("classes"), classes_given(settings)
         whole = isinstance(theirs, list) and all(isinstance(name, str) and name for name in theirs)
-        said = tuple(theirs) if isinstance(theirs, list) and whole else ()
-        if said and named and set(said) != set(named):
-            other = sorted(set(said) ^ set(named))[0]
+        own = tuple(theirs) if isinstance(theirs, list) and whole else ()
+        if own and named and set(own) != set(named):
+            other = sorted(set(own) ^ set(named))[0]
             raise UserError(
-                f"The server at {self._address} has {len(said)} classes, which are not the {len(named)} that are given "
+                f"The server at {self._address} has {len(own)} classes, which are not the {len(named)} that are given "
                 f"({other[:60]!r} is only in one list): correct the list, or leave it empty.",
                 field="classes",
             )
-        classes = said or named
+        classes = own or named
         if not classes or len(set(classes)) != len(classes):
             raise UserError(
                 f"The server at {self._address} does not say its classes: give their names, each once, with commas "

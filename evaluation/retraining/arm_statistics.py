@@ -109,12 +109,12 @@ class Arms:
 
 
 class _Mean:
-    def __init__(self, held: Measured) -> None:
-        self.ids, number, size = np.unique(held.source, return_inverse=True, return_counts=True)
-        self.table: Floats = np.stack([np.bincount(number, weights=one) / size for one in held.right.astype(float)])
+    def __init__(self, measured: Measured) -> None:
+        self.ids, number, size = np.unique(measured.source, return_inverse=True, return_counts=True)
+        self.table: Floats = np.stack([np.bincount(number, weights=one) / size for one in measured.right.astype(float)])
         """(seeds, sources)."""
         self.seeds, self.sources = self.table.shape
-        self.images, self.trained = held.right.shape[1], held.trained
+        self.images, self.trained = measured.right.shape[1], measured.trained
         self.value = float(self.table.mean())
 
     @cached_property
@@ -138,8 +138,8 @@ class _Mean:
         away = normal / (1 + normal**2 / worth) * np.sqrt(share * (1 - share) / worth + (normal / (2 * worth)) ** 2)
         return float(middle - away), float(middle + away)
 
-    def figure(self, value: float, ends: tuple[float, float], beside: _Mean | None = None) -> Figure:
-        why = _too_few(self) or (_too_few(beside) if beside is not None else "")
+    def figure(self, value: float, ends: tuple[float, float], other: _Mean | None = None) -> Figure:
+        why = _too_few(self) or (_too_few(other) if other is not None else "")
         if why:
             return Figure(value, n=self.images, sources=self.sources, why=why)
         return Figure(value, *ends, self.images, self.sources)

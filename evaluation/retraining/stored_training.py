@@ -219,11 +219,11 @@ def said_before(
     return {name: said_of(network.net, network, examples, groups) for name, examples in sets.items()}
 
 
-def right_of(kind: TaskKind, said: Floats) -> Floats:
+def right_of(kind: TaskKind, answers: Floats) -> Floats:
     """Return the right share of each image, 0 to 1: all or nothing for a classifier, pixels for a segmenter."""
     if kind == "classification":
-        return said
-    right: Floats = np.diagonal(said, axis1=1, axis2=2).sum(axis=1) / said.sum(axis=(1, 2))
+        return answers
+    right: Floats = np.diagonal(answers, axis1=1, axis2=2).sum(axis=1) / answers.sum(axis=(1, 2))
     return right
 
 

@@ -253,11 +253,11 @@ def _grouped(logits: torch.Tensor, groups: Sequence[Sequence[int]]) -> torch.Ten
     return torch.stack([logits[:, list(one)].logsumexp(1) for one in (*groups, rest) if len(one)], 1)
 
 
-def logits_of(said: Any) -> Any:
+def logits_of(output: Any) -> Any:
     """Return the logits in the output of a transformers network, a torchvision segmenter, or one with two heads."""
-    if isinstance(said, dict) and "out" in said:
-        return said["out"]
-    return getattr(said, "logits", said)
+    if isinstance(output, dict) and "out" in output:
+        return output["out"]
+    return getattr(output, "logits", output)
 
 
 def _optimiser(net: Any, recipe: TrainingRecipe) -> tuple[Any, Any]:
