@@ -125,8 +125,8 @@ def stretched(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 def condition(image: Image.Image, settings: ConditioningSettings) -> Image.Image:
     """Return the Canny edges of an RGB image: white on black, RGB, same size."""
-    found = edges(np.asarray(image.convert("RGB"), np.uint8), settings)
-    return Image.fromarray(np.repeat(found[:, :, None], 3, axis=2))
+    edge_map = edges(np.asarray(image.convert("RGB"), np.uint8), settings)
+    return Image.fromarray(np.repeat(edge_map[:, :, None], 3, axis=2))
 
 
 def as_png(image: NDArray[np.uint8], longest: int = 0) -> bytes:

@@ -170,15 +170,15 @@ def _by_key(
     """Return the replies to requests in order. Requests whose settings have the same key are asked together."""
     groups: list[tuple[object, list[int]]] = []
     for at, (settings, _) in enumerate(gathered):
-        own = key(settings)
-        places = next((places for other, places in groups if other == own), None)
+        own_key = key(settings)
+        places = next((places for other, places in groups if other == own_key), None)
         if places is None:
-            groups.append((own, places := []))
+            groups.append((own_key, places := []))
         places.append(at)
-    found = dict[int, Any]()
+    replies = dict[int, Any]()
     for _, places in groups:
-        found.update(zip(places, ask([gathered[at][1] for at in places], gathered[places[0]][0]), strict=True))
-    return [found[at] for at in range(len(gathered))]
+        replies.update(zip(places, ask([gathered[at][1] for at in places], gathered[places[0]][0]), strict=True))
+    return [replies[at] for at in range(len(gathered))]
 
 
 @dataclass(frozen=True)

@@ -59,11 +59,11 @@ def run_stages(
             emit(number, event)
 
     for phase in range(max(map(len, phases), default=0)):
-        for producer in dict.fromkeys(own[phase][0] for own in phases if phase < len(own)):
+        for producer in dict.fromkeys(groups[phase][0] for groups in phases if phase < len(groups)):
             phase_works = [
-                (number, replace(work.request, stages=own[phase][1], images=()), work.store)
-                for number, (work, own) in enumerate(zip(works, phases, strict=True))
-                if phase < len(own) and own[phase][0] == producer and ended[number] is None
+                (number, replace(work.request, stages=groups[phase][1], images=()), work.store)
+                for number, (work, groups) in enumerate(zip(works, phases, strict=True))
+                if phase < len(groups) and groups[phase][0] == producer and ended[number] is None
             ]
             for number, error in _run_phase(driver, producer, phase_works, tell, cancelled):
                 ended[number] = error
@@ -195,12 +195,12 @@ def draw(
         if not images:
             continue
         try:
-            own = shape_of(driver, work)
+            own_shape = shape_of(driver, work)
         except Exception as error:  # noqa: BLE001 - such as a file that cannot be read
             for image in images:
                 drawing.fail(number, work, image, error)
             continue
-        if own != (shape := shape or own):
+        if own_shape != (shape := shape or own_shape):
             raise ValueError("works of several shapes are drawn in lots of their own (`shape_of`)")
         images = _drawable(drawing, number, work, images)
         try:
@@ -223,7 +223,7 @@ def _drawable(
     drawing: Drawing, number: int, work: SourceWork, images: Sequence[PlannedImage]
 ) -> Sequence[PlannedImage]:
     """Return the images that can be drawn, and report the others as failed."""
-    found = []
+    drawable = []
     for image in images:
         ticked = replace(image.counterfactual, used=True)  # the request for it implies that
         try:
@@ -231,5 +231,5 @@ def _drawable(
         except UserError as error:
             drawing.fail(number, work, image, error)
         else:
-            found.append(image)
-    return found
+            drawable.append(image)
+    return drawable

@@ -168,8 +168,8 @@ class Recipe:
 
     def own_prompts(self, templates: Mapping[StageName, str]) -> dict[StageName, str]:
         """Return those edited templates that belong to its own prompts."""
-        own = {slot.name for slot in self.prompt_slots}
-        return {name: template for name, template in templates.items() if name in own}
+        names = {slot.name for slot in self.prompt_slots}
+        return {name: template for name, template in templates.items() if name in names}
 
     def settings_in(self, profile: Profile, plain: Mapping[str, Any] | None = None) -> Settings:
         """Return the profile's settings for this recipe, with sections replaced by `plain`, which may hold others too.
@@ -186,8 +186,8 @@ class Recipe:
             raise UserError(
                 f"The profile {profile.name} has a wrong value at {key}: {reason(error, self.settings)}."
             ) from error
-        own = {name: getattr(defaults, name) for name in known}
-        return self.settings.model_validate(own | {name: part for name, part in (plain or {}).items() if name in known})
+        sections = {name: getattr(defaults, name) for name in known}
+        return self.settings.model_validate(sections | {name: part for name, part in (plain or {}).items() if name in known})
 
     def reads(self, setting: str) -> bool:
         """Return True if its stages, its method or later steps use a setting like "generation.steps". True for unknown

@@ -103,13 +103,13 @@ def with_json_repaired(answer: str, names: Collection[str]) -> str:
         return answer
     try:
         data = json.loads(answer[start:end])
-        found = _object_with(names, data)
-        return answer if found is None or found is data else json.dumps(found, ensure_ascii=False)
+        json_object = _object_with(names, data)
+        return answer if json_object is None or json_object is data else json.dumps(json_object, ensure_ascii=False)
     except RecursionError:
         return answer
     except ValueError:
-        found = None if _is_cut(answer, start, end) else _object_with(names, _repaired(answer[start:end]))
-        return answer if found is None else json.dumps(found, ensure_ascii=False)
+        json_object = None if _is_cut(answer, start, end) else _object_with(names, _repaired(answer[start:end]))
+        return answer if json_object is None else json.dumps(json_object, ensure_ascii=False)
 
 
 def _without_channels(text: str) -> tuple[str, list[str]]:

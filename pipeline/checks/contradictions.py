@@ -42,14 +42,14 @@ def load_rules(path: Path = RULES) -> tuple[Rule, ...]:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UserError(f"The rules in {path} cannot be read: {error}.") from error
-    found = []
+    loaded = []
     for number, rule in enumerate(data.get("rules", []), 1):
         sides = [rule.get("one"), rule.get("other")]
         fits = set(rule) == {"says", "one", "other"} and isinstance(rule["says"], str) and rule["says"]
         if not fits or not all(isinstance(side, list) and side and all(map(_phrase, side)) for side in sides):
             raise UserError(f"Rule {number} in {path} does not fit: give says, one and other, the latter two as lists.")
-        found.append(Rule(rule["says"], tuple(sides[0]), tuple(sides[1])))
-    return tuple(found)
+        loaded.append(Rule(rule["says"], tuple(sides[0]), tuple(sides[1])))
+    return tuple(loaded)
 
 
 def contradictions(text: str, rules: tuple[Rule, ...] | None = None) -> tuple[Contradiction, ...]:
@@ -72,7 +72,7 @@ def _contradictions(text: str, rules: tuple[Rule, ...]) -> tuple[Contradiction, 
 def new_contradictions(before: str, after: str, rules: tuple[Rule, ...] | None = None) -> tuple[Contradiction, ...]:
     """Return the contradictions of `after` whose rule `before` did not break already."""
     known = {contradiction.says for contradiction in contradictions(before, rules)}
-    return tuple(found for found in contradictions(after, rules) if found.says not in known)
+    return tuple(new for new in contradictions(after, rules) if new.says not in known)
 
 
 def _phrase(value: object) -> bool:

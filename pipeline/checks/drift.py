@@ -107,15 +107,15 @@ def drift_of(source: Image.Image, image: Image.Image) -> Drift | None:
     step = math.log(_ZOOMS[1] / _ZOOMS[0])
     around = best[most - 1 : most + 2]
     zoom = float(_ZOOMS[most]) * math.exp(step * (_top(*around) if len(around) == 3 else 0.0))
-    found = at(zoom)
-    rows, columns = found.shape
-    row, column = divmod(int(found.argmax()), columns)
-    down = row + _top(*(float(found[(row + one) % rows, column]) for one in (-1, 0, 1)))
-    right = column + _top(*(float(found[row, (column + one) % columns]) for one in (-1, 0, 1)))
-    score, reach = float(found[row, column]), max(3, round(_ELSEWHERE * min(size)))
+    correlations = at(zoom)
+    rows, columns = correlations.shape
+    row, column = divmod(int(correlations.argmax()), columns)
+    down = row + _top(*(float(correlations[(row + one) % rows, column]) for one in (-1, 0, 1)))
+    right = column + _top(*(float(correlations[row, (column + one) % columns]) for one in (-1, 0, 1)))
+    score, reach = float(correlations[row, column]), max(3, round(_ELSEWHERE * min(size)))
     near = np.arange(-reach, reach + 1)
-    found[np.ix_((row + near) % rows, (column + near) % columns)] = -1
-    if score - float(found.max()) < _CERTAIN:
+    correlations[np.ix_((row + near) % rows, (column + near) % columns)] = -1
+    if score - float(correlations.max()) < _CERTAIN:
         return None
     right, down = (side - total if side > total / 2 else side for side, total in ((right, columns), (down, rows)))
     return Drift(zoom=round(zoom, 5), right=round(zoom * right / width, 5), down=round(zoom * down / height, 5))

@@ -200,9 +200,9 @@ def _near_edges(image: Image.Image, conditioning: ConditioningSettings) -> NDArr
     """Return a mask, (height, width), of the pixels within the tolerance of an edge of the image."""
     import cv2
 
-    found = edges(np.asarray(image.convert("RGB"), np.uint8), conditioning)
+    edge_map = edges(np.asarray(image.convert("RGB"), np.uint8), conditioning)
     reach = 2 * edge_tolerance(image.size) + 1
-    return np.asarray(cv2.dilate(found, np.ones((reach, reach), np.uint8))) > 0
+    return np.asarray(cv2.dilate(edge_map, np.ones((reach, reach), np.uint8))) > 0
 
 
 def edge_tolerance(size: tuple[int, int]) -> int:
@@ -227,15 +227,15 @@ def forms_kept(
     width, height = source.size
     scale = min(1.0, FORM_SIDE / min(source.size))
     size = (max(1, round(width * scale)), max(1, round(height * scale)))
-    shown, made = (
+    shown, drawn = (
         np.asarray(one.convert("RGB").resize(size, Image.Resampling.BOX), np.uint8) for one in (source, image)
     )
     numbers = np.asarray(mask.image.resize(size, Image.Resampling.NEAREST))
     before_x, before_y = gradients(np.asarray(cv2.medianBlur(shown, 3), np.uint8))  # rain and snow have no form
-    after_x, after_y = gradients(made)
-    steep, there = np.hypot(before_x, before_y), np.hypot(after_x, after_y)
-    along = (before_x * after_x + before_y * after_y) / np.maximum(steep * there, 1e-6)
-    along = np.where(there > _FLAT, along**2, 0.0)
+    after_x, after_y = gradients(drawn)
+    steep, steep_after = np.hypot(before_x, before_y), np.hypot(after_x, after_y)
+    along = (before_x * after_x + before_y * after_y) / np.maximum(steep * steep_after, 1e-6)
+    along = np.where(steep_after > _FLAT, along**2, 0.0)
     least: tuple[float, str] | None = None
     for number in (int(one) for one in np.unique(numbers)):
         name = mask.classes.get(number, str(number))
@@ -327,10 +327,10 @@ def label_seen(
     def asked(name: str) -> Vector:
         return embedder.text(_labelled(caption, label, name))
 
-    own, texts = asked(label), {name: asked(name) for name in others}
+    label_text, texts = asked(label), {name: asked(name) for name in others}
     likeliest = max(others, key=lambda name: _product(after, texts[name]))
-    value = _product(after, own) - _product(after, texts[likeliest])
-    seen_in_source = _product(before, own) - max(_product(before, text) for text in texts.values())
+    value = _product(after, label_text) - _product(after, texts[likeliest])
+    seen_in_source = _product(before, label_text) - max(_product(before, text) for text in texts.values())
     if seen_in_source < min(0.0, band.failed_below):
         note = f"CLIP does not see “{label}” in the source either, so what it sees here says nothing."
         return Check("label seen", None, value, note, band.passed_from)

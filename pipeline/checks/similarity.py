@@ -51,12 +51,12 @@ def measured(value: Alternatives, task: Task, sentences: Sentences) -> Alternati
 
 def _measured(item: KeywordAlternatives, task: Task, sentences: Sentences) -> KeywordAlternatives:
     texts = [option.text for option in item.options if option.similarity is None]
-    found = dict(zip(texts, similarities(texts, item.keyword, item.edit_type, task, sentences), strict=True))
+    by_text = dict(zip(texts, similarities(texts, item.keyword, item.edit_type, task, sentences), strict=True))
 
     def with_similarity(option: Alternative) -> Alternative:
-        if option.text not in found or option.similarity is not None:
+        if option.text not in by_text or option.similarity is not None:
             return option
-        similarity, like = found[option.text]
+        similarity, like = by_text[option.text]
         return replace(option, similarity=similarity, like=like)
 
     return replace(item, options=tuple(map(with_similarity, item.options)))

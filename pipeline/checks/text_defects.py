@@ -71,8 +71,8 @@ def lost_things(source: str, text: str, edited_words: Collection[str]) -> tuple[
 
 def _phrases(text: str) -> Counter[tuple[str, ...]]:
     words = tokens(text)
-    found = (tuple(words[at : at + PHRASE]) for at in range(len(words) - PHRASE + 1))
-    return Counter(phrase for phrase in found if any(says_something(word) for word in phrase))
+    phrases = (tuple(words[at : at + PHRASE]) for at in range(len(words) - PHRASE + 1))
+    return Counter(phrase for phrase in phrases if any(says_something(word) for word in phrase))
 
 
 def _sentences(text: str) -> list[str]:

@@ -125,7 +125,7 @@ def _text_checks(source: str, counterfactual: CounterfactualCaption, task: Task)
         checks += [_nothing_unasked(source, counterfactual), _nothing_lost(source, counterfactual)]
     checks.append(_no_repetition(source, text))
     broken = new_contradictions(source, text)
-    checks.append(_check("no contradiction", not broken, " ".join(found.describe() for found in broken)))
+    checks.append(_check("no contradiction", not broken, " ".join(each.describe() for each in broken)))
     return tuple(checks)
 
 
@@ -181,9 +181,9 @@ def _nothing_lost(source: str, counterfactual: CounterfactualCaption) -> Check:
 
 
 def _no_repetition(source: str, text: str) -> Check:
-    found = repeated(source, text)
-    note = f"“{found[0]}” is said {found[1]} times: the caption goes round in circles." if found else ""
-    return _check("no repetition", found is None, note)
+    repetition = repeated(source, text)
+    note = f"“{repetition[0]}” is said {repetition[1]} times: the caption goes round in circles." if repetition else ""
+    return _check("no repetition", repetition is None, note)
 
 
 def _asked(counterfactual: CounterfactualCaption) -> set[str]:

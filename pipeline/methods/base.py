@@ -203,6 +203,6 @@ class Preparations:
         if cached is not None:
             # Caption and number of steps may have changed. The preparation does not depend on them.
             return replace(cached, source=source, settings=settings)
-        made = method.prepare(source, settings, on_progress, cancelled)
-        self._latest.put(key, made)
-        return made
+        preparation = method.prepare(source, settings, on_progress, cancelled)
+        self._latest.put(key, preparation)
+        return preparation

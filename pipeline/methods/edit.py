@@ -115,10 +115,10 @@ class EditDescription(ControlNetDescription):
         return super().shape(settings, size), _own(settings).edit
 
     def effort(self, settings: MethodSettings, size: tuple[int, int]) -> Effort | None:
-        found = super().effort(settings, size)
-        if found is None or not isinstance(settings, EditedSettings):
-            return found
-        return replace(found, by=f"{self.name}, sweep {settings.edit.sweep}, full {settings.edit.full_sweep}")
+        effort = super().effort(settings, size)
+        if effort is None or not isinstance(settings, EditedSettings):
+            return effort
+        return replace(effort, by=f"{self.name}, sweep {settings.edit.sweep}, full {settings.edit.full_sweep}")
 
     def preparing(self, settings: MethodSettings) -> float:
         """Return half of ControlNet's value, as the source is drawn along with each image."""
@@ -134,11 +134,11 @@ class EditDescription(ControlNetDescription):
         return EditMethod(models.generator, models.embedder, prompts, labels, models.detector, inversions)
 
     def parameters(self, lineage: Lineage, size: tuple[int, int], made_with: MadeWith) -> Mapping[str, Any]:
-        found, settings = super().parameters(lineage, size, made_with), lineage.settings
+        fields, settings = super().parameters(lineage, size, made_with), lineage.settings
         if not isinstance(settings, EditedSettings):
-            return found
+            return fields
         own = {"Cross replace": settings.edit.cross_replace, "Self replace": settings.self_replace}
-        return {**found, "CFG scale": settings.guidance, **own}
+        return {**fields, "CFG scale": settings.guidance, **own}
 
 
 EDIT = EditDescription("edit")
@@ -152,11 +152,11 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
     def prepare(self, source: Source, *arguments: Any, **more: Any) -> ControlNetPrepared:
         """Prepare as ControlNet does. Also raises UserError if redrawing the inverted source does not reproduce it."""
         prepared = super().prepare(source, *arguments, **more)
-        found = self._inversion(prepared).psnr
+        decibels = self._inversion(prepared).psnr
         least = {**BANDS, **getattr(self._embedder, "bands", {})}[INVERTED].failed_below
-        if found < least:
+        if decibels < least:
             raise UserError(
-                f"This source cannot be edited, because it is found again in its noise at {found:.1f} dB only, and "
+                f"This source cannot be edited, because it is found again in its noise at {decibels:.1f} dB only, and "
                 f"{least:.0f} are needed: take more steps or inversion evaluations, or draw it on its edges with the "
                 "recipe DILLEMA."
             )
@@ -192,8 +192,8 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
         if own.edit.full_sweep:
             rows = [at(source, value) for source in prepared for value in values]
             places = [replace(one, place=one.place * count + at) for one in images for at in range(count)]
-            made = super().make(rows, places, size * count, on_step)
-            tried = [[cache(one) for one in made[at * count :][:count]] for at in range(len(images))]
+            finishes = super().make(rows, places, size * count, on_step)
+            tried = [[cache(one) for one in finishes[at * count :][:count]] for at in range(len(images))]
         else:
             left = list(range(len(images)))
             for number, value in enumerate(values):
@@ -261,13 +261,13 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
                 guidances = [one.guidance for one, _ in part]
                 latents = inverter.redraw(inversion, read, guidances, control=control, on_step=told)
                 images, flagged = inverter.images(latents)
-            found = []
+            results = []
             for at, image in enumerate(images):
                 batch = DrawnBatch(size=max(1, len(part) // values), place=at // values)
                 drawn = judged(image, None if flagged is None else bool(flagged[at]), batch)
                 refused = DrawnImage(None, batch, refused=UserError(_UNREAD))
-                found.append(refused if unread[at] else drawn)
-            return found
+                results.append(refused if unread[at] else drawn)
+            return results
 
         for alike in by_length.values():  # a batch holds prompts of one length
             rows = [alike[0]] * size  # filled up, so that pixels do not depend on how many are drawn

@@ -159,8 +159,8 @@ class Models:
         if not (loaded and needed[1]):  # nothing to free, or the need is unknown, as for small models
             return
         place = needed[0]
-        there = {other: self._needed(other, weights) for other in loaded}
-        same = {other: size for other, (at, size) in there.items() if at == place}
+        needs = {other: self._needed(other, weights) for other in loaded}
+        same = {other: size for other, (at, size) in needs.items() if at == place}
         for other in to_release(needed[1], self._free(place), same):
             log.info("Freeing the %s to make room for the %s", other, role)
             self.release(other)

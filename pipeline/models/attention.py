@@ -115,15 +115,15 @@ class AttentionControl:
         for name in ("_moved", "_own", "_gone", "_new", "_region"):
             if (tensor := getattr(self, name)) is not None:
                 setattr(self, name, tensor.to(latents.device))
-        own = network.attn_processors
+        processors = network.attn_processors
         calls = {one: call for one in network.modules() if (call := one._compiled_call_impl) is not None}
         try:
             for block in calls:
                 block._compiled_call_impl = None
-            network.set_attn_processor({name: _Controlled(self, processor) for name, processor in own.items()})
+            network.set_attn_processor({name: _Controlled(self, processor) for name, processor in processors.items()})
             yield
         finally:
-            network.set_attn_processor(dict(own))  # a copy, as the call empties its dict
+            network.set_attn_processor(dict(processors))  # a copy, as the call empties its dict
             for block, call in calls.items():
                 block._compiled_call_impl = call
 
@@ -159,20 +159,20 @@ class AttentionControl:
         import torch
         from torch.nn import functional
 
-        found: torch.Tensor | None = None
+        share: torch.Tensor | None = None
         if self._local_blend > 0:
             near = functional.max_pool2d(self._seen, 3, 1, 1)
             shown = near / near.amax((2, 3), keepdim=True).clamp_min(1e-9) > self._local_blend
-            found = shown.any(1, keepdim=True).float()
+            share = shown.any(1, keepdim=True).float()
         if self._region is not None:
-            found = self._region.expand(self._count, 1, -1, -1) * (1.0 if found is None else found)
+            share = self._region.expand(self._count, 1, -1, -1) * (1.0 if share is None else share)
         if self._least_change > 0:
             amount = functional.avg_pool2d(change[1:].square().mean(1, keepdim=True), 3, 1, 1, count_include_pad=False)
             peak = amount.sqrt().flatten(1).quantile(PEAK, dim=1).clamp_min(1e-9).view(-1, 1, 1, 1)
             factor = (self._least_change * done / peak).clamp(1, MOST)
             stronger = 1 + (factor - 1) * (amount.sqrt() / peak).clamp(max=1)  # places that hardly change stay so
-            found = stronger * (1.0 if found is None else found)
-        return None if found is None else torch.cat([torch.ones_like(found[:1]), found])
+            share = stronger * (1.0 if share is None else share)
+        return None if share is None else torch.cat([torch.ones_like(share[:1]), share])
 
     def _look(self, source: torch.Tensor, rows: torch.Tensor) -> None:
         import torch
@@ -201,8 +201,8 @@ class _Controlled:
     ) -> torch.Tensor:
         cross = encoder_hidden_states is not None
         if not self._control.wants(cross, hidden_states.shape[1]):
-            found: torch.Tensor = self._own(attn, hidden_states, encoder_hidden_states, **more)
-            return found
+            output: torch.Tensor = self._own(attn, hidden_states, encoder_hidden_states, **more)
+            return output
         seen = hidden_states if encoder_hidden_states is None else encoder_hidden_states
         query, key = attn.head_to_batch_dim(attn.to_q(hidden_states)), attn.head_to_batch_dim(attn.to_k(seen))
         maps = attn.get_attention_scores(query, key).unflatten(0, (-1, attn.heads))

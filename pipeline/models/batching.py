@@ -31,16 +31,16 @@ class AtOnce:
         while len(done) < len(requests):
             part = requests[len(done) : len(done) + self.most]
             try:
-                made: Sequence[R] | None = work(part, len(done))
+                results: Sequence[R] | None = work(part, len(done))
             except (RuntimeError, MemoryError) as error:
                 if not out_of_memory(error) or len(part) == 1:
                     raise
-                made = None
-            if made is None:  # outside the handler, whose error keeps the failed part in memory
+                results = None
+            if results is None:  # outside the handler, whose error keeps the failed part in memory
                 self.most = len(part) // 2
                 give_back_memory()
                 continue
-            done += made
+            done += results
         return done
 
 
@@ -72,5 +72,5 @@ def judged(image: Image.Image, flagged: bool | None, batch: DrawnBatch) -> Drawn
 def shas(pictures: Sequence[Image.Image]) -> tuple[str, ...]:
     """Return the `image_sha` of each picture. It is computed once for each object."""
     known = {id(picture): picture for picture in pictures}
-    found = {key: image_sha(picture) for key, picture in known.items()}
-    return tuple(found[id(picture)] for picture in pictures)
+    by_id = {key: image_sha(picture) for key, picture in known.items()}
+    return tuple(by_id[id(picture)] for picture in pictures)

@@ -153,7 +153,7 @@ class Blip2(SamplingModel):
                 prompts[at].append(filled[at])
                 if answer:
                     sentences[at].append(as_sentence(Template(question.sentence).substitute(answer=answer)))
-        return [(" ".join(own), "\n".join(sent)) for own, sent in zip(sentences, prompts, strict=True)]
+        return [(" ".join(texts), "\n".join(sent)) for texts, sent in zip(sentences, prompts, strict=True)]
 
     def encode(self, pictures: Sequence[Image.Image], prompts: Sequence[str]) -> dict[str, torch.Tensor]:
         """Return pixels and token ids (pictures, n) on the model's device, shorter prompts padded on the left.
@@ -298,11 +298,11 @@ def sampling_apart(
 
     def draw(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         shares = torch.softmax(warpers(ids, scores), dim=-1)
-        found = torch.full_like(scores, -torch.inf)
+        only_drawn = torch.full_like(scores, -torch.inf)
         for at, generator in enumerate(draws):
             rows = slice(at * several, (at + 1) * several)
-            found[rows].scatter_(1, torch.multinomial(shares[rows], 1, generator=generator), 0.0)
-        return found
+            only_drawn[rows].scatter_(1, torch.multinomial(shares[rows], 1, generator=generator), 0.0)
+        return only_drawn
 
     # Only the drawn word stays possible. For several texts of a picture `generate` draws again, and finds the same one.
     return {"do_sample": several > 1, "num_beams": 1, "logits_processor": LogitsProcessorList([draw])}

@@ -65,13 +65,13 @@ class ChatVisionModel(CaptioningModel):
         config = self._model.generation_config
 
         def one_by_one(part: Sequence[CaptionRequest]) -> list[tuple[str, str] | UserError]:
-            found = list[tuple[str, str] | UserError]()
+            captions = list[tuple[str, str] | UserError]()
             for one in part:
                 try:
-                    found.append(self.caption(one.image, one.task, settings, one.seed))
+                    captions.append(self.caption(one.image, one.task, settings, one.seed))
                 except UserError as error:
-                    found.append(error)
-            return found
+                    captions.append(error)
+            return captions
 
         def say(part: Sequence[CaptionRequest], _first: int) -> list[tuple[str, str] | UserError]:
             prompts = [self._prompt(one.task) for one in part]

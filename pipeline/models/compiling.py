@@ -182,9 +182,9 @@ def _versions(device: str) -> str:
 def _remembered() -> dict[str, float]:
     """Return seconds by model, device and version; empty if none were recorded or they cannot be read."""
     with suppress(OSError, ValueError):
-        found = json.loads((cache_folder() / SECONDS).read_text(encoding="utf-8"))
-        if isinstance(found, dict):
-            return {str(key): float(value) for key, value in found.items() if isinstance(value, int | float)}
+        recorded = json.loads((cache_folder() / SECONDS).read_text(encoding="utf-8"))
+        if isinstance(recorded, dict):
+            return {str(key): float(value) for key, value in recorded.items() if isinstance(value, int | float)}
     return {}
 
 

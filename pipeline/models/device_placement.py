@@ -67,9 +67,9 @@ class Placing:
     def torch_dtype(self) -> torch.dtype:
         import torch
 
-        found = getattr(torch, self.dtype)
-        assert isinstance(found, torch.dtype)
-        return found
+        dtype = getattr(torch, self.dtype)
+        assert isinstance(dtype, torch.dtype)
+        return dtype
 
 
 def place(gpu: Gpu | None, parts: Mapping[str, int], requested: DType = "auto", likes: str = "float16") -> Placing:
@@ -101,14 +101,14 @@ def parameters(folder: Path, variant: str = "") -> dict[str, int]:
     """
     if folder.is_file():
         return {".": _count(folder)}
-    found: dict[str, int] = {}
+    by_part: dict[str, int] = {}
     for file in sorted(folder.rglob("*.safetensors")):
         # "model.fp16" is of the variant fp16, "model-00001-of-00002" of none.
         if file.stem.partition(".")[2].partition("-")[0] != variant:
             continue
         part = str(file.parent.relative_to(folder))
-        found[part] = found.get(part, 0) + _count(file)
-    return found
+        by_part[part] = by_part.get(part, 0) + _count(file)
+    return by_part
 
 
 def _count(file: Path) -> int:

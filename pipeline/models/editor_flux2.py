@@ -115,8 +115,8 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
         """Return the embedding of a text, (1, TOKENS, width)."""
 
         def encode() -> torch.Tensor:
-            found: torch.Tensor = self._pipe.encode_prompt([text], max_sequence_length=TOKENS)[0]
-            return found
+            embedding: torch.Tensor = self._pipe.encode_prompt([text], max_sequence_length=TOKENS)[0]
+            return embedding
 
         return self._texts.once((text, 0), encode)
 
@@ -149,10 +149,10 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
         with torch.no_grad():
             spread = self._spread(latents)
             if is_small(self._pipe.vae):
-                found = self._pipe.vae.decode(spread.to(self._pipe.vae.dtype), return_dict=False)[0]
+                pixels = self._pipe.vae.decode(spread.to(self._pipe.vae.dtype), return_dict=False)[0]
             else:
-                found = torch.einsum("bchw,cr->brhw", spread.float(), linear[:-1]) + linear[-1].view(1, 3, 1, 1)
-            return side_by_side(as_pictures(found))
+                pixels = torch.einsum("bchw,cr->brhw", spread.float(), linear[:-1]) + linear[-1].view(1, 3, 1, 1)
+            return side_by_side(as_pictures(pixels))
 
     def _spread(self, latents: torch.Tensor) -> torch.Tensor:
         """Convert the pipeline's latents to those of the VAE: not normalised, and not in patches."""

@@ -57,13 +57,13 @@ class Clip:
 
     def images(self, images: Sequence[Image.Image]) -> list[list[float]]:
         def embed(places: Sequence[int]) -> list[list[float]]:
-            found = list[list[float]]()
+            vectors = list[list[float]]()
             for part in _parts(places, self._images_at_once):
                 batch = [images[place] for place in _filled(part, self._images_at_once)]
                 pixels = self._processor.image_processor(images=batch, return_tensors="pt").pixel_values
                 seen = self._model.get_image_features(pixel_values=pixels.to(self._device, self._dtype))
-                found += _unit(seen)[: len(part)]
-            return found
+                vectors += _unit(seen)[: len(part)]
+            return vectors
 
         return self._remembered([("image", image_sha(image)) for image in images], embed)
 
@@ -72,7 +72,7 @@ class Clip:
 
     def texts(self, texts: Sequence[str]) -> list[list[float]]:
         def embed(places: Sequence[int]) -> list[list[float]]:
-            tokenizer, found = self._processor.tokenizer, dict[int, list[float]]()
+            tokenizer, vectors = self._processor.tokenizer, dict[int, list[float]]()
             ids = {at: tokenizer(texts[at], truncation=True).input_ids for at in places}
             lengths = {at: min(-(-len(ids[at]) // LENGTHS) * LENGTHS, self._positions) for at in places}
             for length in sorted(set(lengths.values())):
@@ -80,8 +80,8 @@ class Clip:
                     rows = {"input_ids": [ids[at] for at in _filled(part, self._texts_at_once)]}
                     encoded = tokenizer.pad(rows, padding="max_length", max_length=length, return_tensors="pt")
                     read = _unit(self._model.get_text_features(**encoded.to(self._device)))
-                    found.update(zip(part, read, strict=False))  # without the rows that fill up the batch
-            return [found[at] for at in places]
+                    vectors.update(zip(part, read, strict=False))  # without the rows that fill up the batch
+            return [vectors[at] for at in places]
 
         return self._remembered([("text", text) for text in texts], embed)
 
@@ -97,10 +97,10 @@ class Clip:
                     self._known.update(zip(new, embed(list(new.values())), strict=True))
             for key in keys:
                 self._known.move_to_end(key)
-            found = [self._known[key] for key in keys]
+            vectors = [self._known[key] for key in keys]
             while len(self._known) > KEPT:
                 self._known.popitem(last=False)
-            return found
+            return vectors
 
 
 def _parts(places: Sequence[int], size: int) -> list[Sequence[int]]:
@@ -114,5 +114,5 @@ def _filled(part: Sequence[int], size: int) -> list[int]:
 def _unit(features: Any) -> list[list[float]]:
     """Return features (images, n), bare or in a model's output, as vectors of length 1."""
     vectors = getattr(features, "pooler_output", features).float()
-    found: list[list[float]] = (vectors / vectors.norm(dim=1, keepdim=True)).tolist()
-    return found
+    unit: list[list[float]] = (vectors / vectors.norm(dim=1, keepdim=True)).tolist()
+    return unit

@@ -213,7 +213,7 @@ class DrawingPipeline(ABC, Generic[M, D]):
                     on_step(len(done) * steps + len(part) * step, len(wanted) * steps)
 
                 try:
-                    found = self._draw(
+                    results = self._draw(
                         [one for _, one in part], places, now, [pictures[at] for at, _ in part], settings, told
                     )
                 except Exception as error:
@@ -221,8 +221,8 @@ class DrawingPipeline(ABC, Generic[M, D]):
                     unfit = one_line(error) if cannot_compile(error) and not full else ""
                     if not (full or unfit):
                         raise
-                    found = None
-                if found is None:  # outside the handler, whose error keeps the failed batch in memory
+                    results = None
+                if results is None:  # outside the handler, whose error keeps the failed batch in memory
                     if unfit:
                         self._compiling.stop(unfit)
                     elif now > 1:
@@ -231,7 +231,7 @@ class DrawingPipeline(ABC, Generic[M, D]):
                         self._offload()
                     give_back_memory()
                     continue
-                done.update((at, drawn) for (at, _), drawn in zip(part, found, strict=True))
+                done.update((at, drawn) for (at, _), drawn in zip(part, results, strict=True))
                 todo = [(at, one) for at, one in todo if at not in done]
         spent = self._compiling.spent - compiling
         return [replace(done[at], compiling=spent) for at in range(len(wanted))]
@@ -281,12 +281,12 @@ class DrawingPipeline(ABC, Generic[M, D]):
     @contextmanager
     def _by_ddim(self) -> Iterator[None]:
         """Draw with DDIM steps within the context, as sources are inverted with them."""
-        own = self._pipe.scheduler
-        self._pipe.scheduler = ddim_of(own)
+        scheduler = self._pipe.scheduler
+        self._pipe.scheduler = ddim_of(scheduler)
         try:
             yield
         finally:
-            self._pipe.scheduler = own
+            self._pipe.scheduler = scheduler
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
@@ -336,8 +336,8 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
     def on(self, kind: ControlKind) -> Self:
         """Return this pipeline for another kind of control image. Both share all but the ControlNet."""
         if kind not in self._section.by_kind():
-            there = ", ".join(self._section.by_kind())
-            raise UserError(f"This profile has no ControlNet for {kind}: choose one of its kinds ({there}).")
+            kinds = ", ".join(self._section.by_kind())
+            raise UserError(f"This profile has no ControlNet for {kind}: choose one of its kinds ({kinds}).")
         other = copy(self)
         other._kind = kind
         return other
@@ -367,10 +367,10 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
         folder = locate(PREVIEW_VAE, section)
         with loaded_from(PREVIEW_VAE, section):
             tiny: Any = AutoencoderTiny.from_pretrained(folder, dtype=dtype, local_files_only=True)
-        here, needed = int(tiny.config.latent_channels), int(self._pipe.vae.config.latent_channels)
-        if here != needed:
+        channels, needed = int(tiny.config.latent_channels), int(self._pipe.vae.config.latent_channels)
+        if channels != needed:
             raise CannotLoad(
-                f"The preview VAE {section.title} reads latents of {here} channels, and this image generator has "
+                f"The preview VAE {section.title} reads latents of {channels} channels, and this image generator has "
                 f"{needed}: take one that was made for it."
             )
         return tiny.to(self._device)
@@ -559,10 +559,10 @@ class StableDiffusion(WindowedPipeline[ControlNetGenerator]):
 
         def steered(sample: torch.Tensor, time: torch.Tensor, arguments: dict[str, Any]) -> tuple[Any, Any]:
             seen = pixels.expand(len(sample), -1, -1, -1)
-            found: tuple[Any, Any] = net(
+            outputs: tuple[Any, Any] = net(
                 sample, time, controlnet_cond=seen, conditioning_scale=control.strength, return_dict=False, **arguments
             )
-            return found
+            return outputs
 
         return steered
 

@@ -106,7 +106,7 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
         stack.enter_context(rows_apart(net))
 
         def steered(sample: torch.Tensor, time: torch.Tensor, arguments: dict[str, Any]) -> tuple[Any, Any]:
-            found: tuple[Any, Any] = net(
+            outputs: tuple[Any, Any] = net(
                 sample,
                 time,
                 controlnet_cond=[pixels.expand(len(sample), -1, -1, -1)],
@@ -116,7 +116,7 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
                 return_dict=False,
                 **arguments,
             )
-            return found
+            return outputs
 
         return steered
 
@@ -157,8 +157,8 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
 
             tokenizer, encoder = self._encoders()[1]
             window = self._as_in(tokenizer, self._windows(text)[0])
-            found: torch.Tensor = encoder(torch.tensor([window], device=self._device), output_hidden_states=True)[0]
-            return found
+            pooled: torch.Tensor = encoder(torch.tensor([window], device=self._device), output_hidden_states=True)[0]
+            return pooled
 
         return self._texts.once((text, 0), encode)
 

@@ -95,8 +95,8 @@ class ZImagePipeline(ControlNetPipeline[ZImageGenerator]):
             import torch
 
             with torch.no_grad():
-                found: torch.Tensor = self._pipe.encode_prompt([text], do_classifier_free_guidance=False)[0][0]
-            return found
+                embedding: torch.Tensor = self._pipe.encode_prompt([text], do_classifier_free_guidance=False)[0][0]
+            return embedding
 
         return self._texts.once((text, 0), encode)
 

@@ -143,10 +143,10 @@ def listing(role: str, weights: Weights) -> HubListing:
         info = api.model_info(weights.hub, revision=weights.revision)
         if info.gated:
             api.auth_check(weights.hub)
-        found = api.list_repo_tree(weights.hub, recursive=True, revision=info.sha)
+        tree = api.list_repo_tree(weights.hub, recursive=True, revision=info.sha)
         files = tuple(
             HubFile(one.path, one.size, one.lfs.sha256 if one.lfs else one.blob_id, one.lfs is not None)
-            for one in found
+            for one in tree
             if isinstance(one, RepoFile)
         )
     chosen = set(filter_repo_objects([file.path for file in files], allow_patterns=_wanted(weights)["allow_patterns"]))
@@ -186,11 +186,11 @@ def require_room(needed: int, free: int | None = None, folder: Path | None = Non
     environment's `variable` sets. `free` replaces the measured free bytes.
     """
     place = cache_folder() if folder is None else folder
-    there = free_on_disk(place) if free is None else free
-    if needed and needed + SPARE > there:
+    available = free_on_disk(place) if free is None else free
+    if needed and needed + SPARE > available:
         raise CannotLoad(
-            f"The disk of {place} has too little room: {in_bytes(needed)} are to be fetched, and {in_bytes(there)} are "
-            f"free, of which {in_bytes(SPARE)} stay free. Make room, or set {variable} to a folder on another disk."
+            f"The disk of {place} has too little room: {in_bytes(needed)} are to be fetched, and {in_bytes(available)} "
+            f"are free, of which {in_bytes(SPARE)} stay free. Make room, or set {variable} to a folder on another disk."
         )
 
 

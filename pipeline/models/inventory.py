@@ -43,8 +43,8 @@ class ListedModel:
     @property
     def commit(self) -> str:
         """Commit of the hub's weights on this machine; "" if there are none."""
-        here = Path(self.path).name
-        return here if self.page and COMMIT.fullmatch(here) else ""
+        folder = Path(self.path).name
+        return folder if self.page and COMMIT.fullmatch(folder) else ""
 
     @property
     def on_disk(self) -> str:
@@ -122,10 +122,10 @@ def listed(
             models.append(_on_server(role, weights))
             continue
         address = weights.url if isinstance(weights, WebFile) else ""
-        there = held(weights)
+        local = held(weights)
         # If completeness cannot be known offline, weights count as complete when their size is about right.
-        complete = bool(there.complete) or (there.complete is None and there.bytes >= 0.95 * weights.bytes)
-        on_disk[role] = there.bytes if complete else 0
+        complete = bool(local.complete) or (local.complete is None and local.bytes >= 0.95 * weights.bytes)
+        on_disk[role] = local.bytes if complete else 0
         models.append(
             ListedModel(
                 role=role,
@@ -135,9 +135,9 @@ def listed(
                 pinned=bool(address) or (bool(weights.hub) and weights.pinned),
                 licence=weights.licence,
                 bytes=weights.bytes,
-                bytes_here=there.bytes,
+                bytes_here=local.bytes,
                 complete=complete,
-                path=str(there.folder) if there.folder is not None else "",
+                path=str(local.folder) if local.folder is not None else "",
                 memory_half=weights.memory_half,
                 memory_full=weights.memory_full,
                 fits=model_fits(weights, machine, on_disk[role]),

@@ -198,9 +198,9 @@ def invert(clean: torch.Tensor, steps: Sequence[Step], predict: Predict, setting
     """
     import torch
 
-    latents, answer, found, left = clean, torch.zeros_like(clean), list[torch.Tensor](), 1.0
+    latents, answer, path, left = clean, torch.zeros_like(clean), list[torch.Tensor](), 1.0
     for step in reversed(steps):
-        guess, last, before = (latents - step.add * answer) / step.keep if found else latents, None, 0.0
+        guess, last, before = (latents - step.add * answer) / step.keep if path else latents, None, 0.0
         for _ in range(settings.evaluations):
             answer = predict(guess, step)
             better = (latents - step.add * answer) / step.keep
@@ -213,8 +213,8 @@ def invert(clean: torch.Tensor, steps: Sequence[Step], predict: Predict, setting
             if left * size < settings.close_enough:
                 break
         latents = guess
-        found.append(latents)
-    return torch.stack(found)
+        path.append(latents)
+    return torch.stack(path)
 
 
 def _mixed(last: tuple[torch.Tensor, torch.Tensor], now: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
@@ -281,7 +281,7 @@ def optimise_null_texts(
     """
     import torch
 
-    found, latents, states = [], path[0], empty.states
+    null_texts, latents, states = [], path[0], empty.states
     for number, (step, goal) in enumerate(zip(steps, path[1:], strict=True)):
         with torch.no_grad():
             with_caption = ask(latents, step, caption)
@@ -298,11 +298,11 @@ def optimise_null_texts(
             if loss < enough:
                 break
         states = states.detach()
-        found.append(states)
+        null_texts.append(states)
         with torch.no_grad():
             with_empty = ask(latents, step, Texts(states, empty.pooled))
             latents = step.keep * latents + step.add * (with_empty + settings.guidance * (with_caption - with_empty))
-    return torch.cat(found)
+    return torch.cat(null_texts)
 
 
 def steps_of(share: float, count: int) -> int:
@@ -446,10 +446,10 @@ class Inverter:
     def images(self, latents: torch.Tensor) -> tuple[list[Image.Image], list[bool] | None]:
         """Return the pictures of latents, and which of them the safety checker flags. None without one."""
         pixels, pipe = self.pixels(latents), self.pipe
-        found: list[Image.Image] = pipe.image_processor.postprocess(pixels, "pil", [False] * len(pixels))
+        images: list[Image.Image] = pipe.image_processor.postprocess(pixels, "pil", [False] * len(pixels))
         if getattr(pipe, "safety_checker", None) is None:
-            return found, None
-        return found, pipe.run_safety_checker(2 * pixels - 1, self.device, pipe.safety_checker.dtype)[1]
+            return images, None
+        return images, pipe.run_safety_checker(2 * pixels - 1, self.device, pipe.safety_checker.dtype)[1]
 
     def encode(self, image: Image.Image) -> torch.Tensor:
         """Return the latents of a picture (1, c, h, w), float32."""

@@ -106,9 +106,9 @@ class GgufModel:
 
             def tokenize(text: bytes) -> list[int]:
                 # The tokenizer puts a space before a text, but not after a line break.
-                found = self._tokenize_bytes(b"\n" + text)
-                starts = (i for i in range(len(found)) if b"".join(pieces[token] for token in found[i:]) == text)
-                return found[next(starts, len(found)) :]
+                tokens = self._tokenize_bytes(b"\n" + text)
+                starts = (i for i in range(len(tokens)) if b"".join(pieces[token] for token in tokens[i:]) == text)
+                return tokens[next(starts, len(tokens)) :]
 
             self._forms = Forms.of_pieces(pieces, llm.eos_token_id, tokenize)
         return self._forms
@@ -144,9 +144,9 @@ class GgufModel:
             piece: bytes = llm.detokenize([token], decode=False)
             reply += piece
             tail = max(0, len(reply) - len(piece) - longest)
-            found = [at for s in stops if (at := reply.find(s, tail)) >= 0]
-            if found:
-                return reply[: min(found)]
+            ends = [at for s in stops if (at := reply.find(s, tail)) >= 0]
+            if ends:
+                return reply[: min(ends)]
             if form is not None:
                 form.add(token)
                 if form.is_over():
@@ -190,9 +190,9 @@ def open_cuda(layers: int) -> None:
     folders = list(nvidia.submodule_search_locations or ()) if nvidia is not None else []
     for package, name in CUDA_12:
         places = [Path(folder) / package / "lib" / name for folder in folders]
-        found = next((str(place) for place in places if place.is_file()), name)  # by name, if only the system has it
+        library = next((str(place) for place in places if place.is_file()), name)  # by name, if only the system has it
         try:
-            ctypes.CDLL(found, mode=ctypes.RTLD_GLOBAL)
+            ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
         except OSError as error:
             raise CannotLoad(
                 f"The profile puts {layers} layers of the language model on a GPU, for which ctransformers needs "

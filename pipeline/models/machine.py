@@ -111,9 +111,9 @@ def model_fits(weights: Weights, machine: Machine, on_disk: int = 0) -> str:
     if gpu:
         if needed <= machine.gpu_memory:
             return "fits" + _free_now(needed, machine.gpu_free)
-        there = f"does not fit the GPU: needs {in_bytes(needed)}, there are {_there(machine.gpu_memory)}"
+        problem = f"does not fit the GPU: needs {in_bytes(needed)}, there are {_there(machine.gpu_memory)}"
         on_cpu = needs(weights, False, on_disk) <= machine.memory
-        return there + ("; on the CPU (CUDA_VISIBLE_DEVICES=) it would, slowly" if on_cpu else "")
+        return problem + ("; on the CPU (CUDA_VISIBLE_DEVICES=) it would, slowly" if on_cpu else "")
     if needed <= machine.memory:
         return f"fits on the CPU{', slowly' if needed >= SLOW_FROM else ''}" + _free_now(needed, machine.memory_free)
     return f"does not fit: needs {in_bytes(needed)}, there are {_there(machine.memory)}"
@@ -132,16 +132,16 @@ def profile_fits(profile: Profile, machine: Machine, on_disk: Mapping[str, int])
     room = (machine.gpu_memory, machine.memory)
     slowly = ", slowly" if max(sum(stage) for stage in stages) >= SLOW_FROM else ""
     where = "fits" if machine.gpu else f"fits on the CPU{slowly}"
-    if all(need <= there for need, there in zip(together, room, strict=True)):
+    if all(need <= available for need, available in zip(together, room, strict=True)):
         part = ", the language model on the CPU, slowly" if machine.gpu and together[1] >= SLOW_FROM else ""
         return where + part
-    if all(need <= there for stage in stages for need, there in zip(stage, room, strict=True)):
+    if all(need <= available for stage in stages for need, available in zip(stage, room, strict=True)):
         return f"{where}, one stage at a time: what the last stage needed is freed for the next"
     worst = next(
-        (need, there, kind)
+        (need, available, kind)
         for stage in stages
-        for need, there, kind in zip(stage, room, ("GPU memory", "memory"), strict=True)
-        if need > there
+        for need, available, kind in zip(stage, room, ("GPU memory", "memory"), strict=True)
+        if need > available
     )
     return f"does not fit: one stage needs {in_bytes(worst[0])} of {worst[2]}, there are {_there(worst[1])}"
 
@@ -158,10 +158,10 @@ def without_gpu(profile: Profile, machine: Callable[[], Machine] | None = None) 
     )
     if needed < FOR_A_GPU:
         return ""
-    there = (machine or this_machine)()
-    if there.gpu:
+    host = (machine or this_machine)()
+    if host.gpu:
         return ""
-    room = f"this machine has {'' if there.memory >= needed else 'only '}{in_bytes(there.memory)}"
+    room = f"this machine has {'' if host.memory >= needed else 'only '}{in_bytes(host.memory)}"
     return (
         f"No GPU was found: on the CPU the profile {profile.name} takes up to {in_bytes(needed)} of memory at a time "
         f"({room}), and an image takes minutes; the profile cpu is the one for machines without a GPU."

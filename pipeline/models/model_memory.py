@@ -62,8 +62,8 @@ def memory() -> tuple[int, int]:
     """Return the bytes of total and of free memory."""
     import psutil
 
-    found = psutil.virtual_memory()
-    return _within_limit(found.total, found.available)
+    usage = psutil.virtual_memory()
+    return _within_limit(usage.total, usage.available)
 
 
 def _within_limit(total: int, free: int, limits: Path = Path("/sys/fs/cgroup")) -> tuple[int, int]:

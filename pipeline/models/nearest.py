@@ -31,8 +31,8 @@ def products(rows: Halves, directions: Floats, places: Places | None = None) -> 
     table, matrix = torch.from_numpy(rows), torch.from_numpy(np.ascontiguousarray(directions, np.float32))
     chosen = torch.from_numpy(places) if places is not None else None
     number = len(rows) if places is None else len(places)
-    found = np.empty((number, len(directions)), np.float32)
-    out, part = torch.from_numpy(found), torch.empty((min(AT_ONCE, max(number, 1)), rows.shape[1]))
+    result = np.empty((number, len(directions)), np.float32)
+    out, part = torch.from_numpy(result), torch.empty((min(AT_ONCE, max(number, 1)), rows.shape[1]))
     with torch.inference_mode():
         for first in range(0, number, AT_ONCE):
             last = min(first + AT_ONCE, number)
@@ -42,7 +42,7 @@ def products(rows: Halves, directions: Floats, places: Places | None = None) -> 
                 torch.mv(widened, matrix[0], out=out[first:last, 0])
             else:
                 torch.mm(widened, matrix.T, out=out[first:last])
-    return found
+    return result
 
 
 def nearest(rows: Halves, vector: Floats, most: int, inside: NDArray[np.bool_]) -> tuple[Places, Floats]:
@@ -87,18 +87,18 @@ def close_pairs(rows: Floats, least: float, most: int) -> list[tuple[int, int, f
 
     Takes n² / 2 products: 3 seconds for 20,000 of 512 dimensions on a core.
     """
-    found: list[tuple[int, int, float]] = []
+    pairs: list[tuple[int, int, float]] = []
     for first in range(0, len(rows), AT_ONCE):
         last = min(first + AT_ONCE, len(rows))
         cosines = rows[first:last] @ rows[first:].T
         close = cosines > least
         close &= np.arange(close.shape[1]) > np.arange(len(close))[:, None]
         # Thousands of similar rows have millions of pairs, so only the rows that are needed for `most` are unpacked.
-        room = most - len(found)
+        room = most - len(pairs)
         enough = int(np.searchsorted(np.cumsum(np.count_nonzero(close, axis=1)), room)) + 1
         one, other = (places[:room] for places in np.nonzero(close[:enough]))
         figures = cosines[one, other]
-        found += zip((one + first).tolist(), (other + first).tolist(), figures.tolist(), strict=True)
-        if len(found) >= most:
+        pairs += zip((one + first).tolist(), (other + first).tolist(), figures.tolist(), strict=True)
+        if len(pairs) >= most:
             break
-    return found
+    return pairs

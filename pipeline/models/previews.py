@@ -105,11 +105,11 @@ class Looks:
         with torch.no_grad():
             if self._small:
                 scaled = latents / self._vae.config.scaling_factor + (self._vae.config.get("shift_factor") or 0.0)
-                found = self._vae.decode(scaled.to(self._vae.dtype), return_dict=False)[0]
+                pixels = self._vae.decode(scaled.to(self._vae.dtype), return_dict=False)[0]
             else:
                 factors = torch.tensor(SD15_RGB, dtype=latents.dtype, device=latents.device)
-                found = torch.einsum("bchw,cr->brhw", latents, factors)
-        return as_pictures(found)
+                pixels = torch.einsum("bchw,cr->brhw", latents, factors)
+        return as_pictures(pixels)
 
 
 def is_small(vae: Any) -> bool:

@@ -57,11 +57,11 @@ class SentenceEmbedder:
         with torch.inference_mode():
             states = self._model(**encoded).last_hidden_state.float()  # (texts, tokens, width)
         if self._first_token:
-            found = states[:, 0]
+            pooled = states[:, 0]
         else:
             mask = encoded["attention_mask"].unsqueeze(-1).float()
-            found = (states * mask).sum(1) / mask.sum(1)
-        unit = torch.nn.functional.normalize(found, dim=1)
+            pooled = (states * mask).sum(1) / mask.sum(1)
+        unit = torch.nn.functional.normalize(pooled, dim=1)
         return [[float(x) for x in row] for row in unit]
 
 

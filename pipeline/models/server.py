@@ -103,15 +103,15 @@ class _Answer:
     @property
     def said(self) -> str:
         """Return the server's message about a fault, in one line; "" if it has none. It may contain the key."""
-        found = self.json()
-        found = _error_in(found) or found
-        behind = found.get("metadata") if isinstance(found, dict) else None
+        content = self.json()
+        content = _error_in(content) or content
+        behind = content.get("metadata") if isinstance(content, dict) else None
         for key in ("message", "detail"):
-            if isinstance(found, dict) and found.get(key):
-                found = found[key]
-        if self.is_page or found is None:
-            found = "" if self.is_page else self.text
-        words = found if isinstance(found, str) else json.dumps(found)
+            if isinstance(content, dict) and content.get(key):
+                content = content[key]
+        if self.is_page or content is None:
+            content = "" if self.is_page else self.text
+        words = content if isinstance(content, str) else json.dumps(content)
         if isinstance(behind, dict) and isinstance(raw := behind.get("raw"), str):  # a router quotes its provider
             words = f"{words}: {raw}"
         return " ".join(whole_letters(words).split())
@@ -262,21 +262,21 @@ class ChatServer:
         return None
 
     def _read(self, answer: _Answer, prompt: str) -> ServerReply:
-        found = answer.json()
+        data = answer.json()
         who = f"The server at {self._address}"
-        if found is None and answer.is_page:
+        if data is None and answer.is_page:
             message = (
                 f"{who} answered with a web page and not with a reply: correct the address in the profile, which "
                 "mostly ends in /v1."
             )
             raise NoServer(message, prompt, self._shown(answer.text))
         try:
-            choice = found["choices"][0]
+            choice = data["choices"][0]
             message = choice["message"]
             content, thoughts = _texts(message.get("content"))
             field = next((name for name in ("reasoning_content", "reasoning") if message.get(name)), "")
             thoughts += message[field] if field else ""
-            usage = found.get("usage") or {}
+            usage = data.get("usage") or {}
             if not isinstance(usage, dict):
                 raise TypeError("counts of another kind")
         except (TypeError, KeyError, IndexError, AttributeError) as error:
@@ -385,10 +385,10 @@ class ChatServer:
     def models(self) -> dict[str, Mapping[str, Any]]:
         """Return the server's models by id; empty if it does not list them."""
         try:
-            found = self._send("GET", "/models", None, "").json()
+            data = self._send("GET", "/models", None, "").json()
         except (_Passing, ServerFault):
             return {}
-        rows = found.get("data") if isinstance(found, dict) else None
+        rows = data.get("data") if isinstance(data, dict) else None
         return {str(row["id"]): row for row in rows or () if isinstance(row, dict) and "id" in row}
 
     def context_length(self) -> int:
@@ -411,10 +411,10 @@ class ChatServer:
                 answer = self._send("POST", "/tokenize", {"model": model, **fields}, text, root=True)
             except (_Passing, ServerFault):
                 break
-            found = answer.json()
-            if answer.status == 200 and isinstance(found, dict):
-                pieces = found.get("tokens")
-                count = found.get("count") or (len(pieces) if isinstance(pieces, list) else 0)
+            data = answer.json()
+            if answer.status == 200 and isinstance(data, dict):
+                pieces = data.get("tokens")
+                count = data.get("count") or (len(pieces) if isinstance(pieces, list) else 0)
                 if isinstance(count, int) and count > 0:
                     return count
         self._counts = False

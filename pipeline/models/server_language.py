@@ -146,12 +146,12 @@ def fits_probe(text: str) -> bool:
     """Return True if a reply fits the schema of the probe, also inside the fence that models put around code."""
     fenced = re.fullmatch(r"```\w*\n(.*?)\n?```", answer := read_reply(text).answer, re.DOTALL)
     try:
-        found = json.loads(fenced[1] if fenced else answer)
+        data = json.loads(fenced[1] if fenced else answer)
     except ValueError:
         return False
     return (
-        isinstance(found, dict)
-        and set(found) == set(PROBE_SCHEMA["required"])
-        and found["colour"] in ("red", "blue")
-        and isinstance(found["empty"], bool)
+        isinstance(data, dict)
+        and set(data) == set(PROBE_SCHEMA["required"])
+        and data["colour"] in ("red", "blue")
+        and isinstance(data["empty"], bool)
     )

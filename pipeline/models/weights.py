@@ -63,17 +63,17 @@ def _fetch(role: str, weights: Weights) -> Path:
     """
     from tqdm import tqdm
 
-    there = hub.held(weights)
-    if there.complete and there.folder is not None:
-        return there.folder
+    local = hub.held(weights)
+    if local.complete and local.folder is not None:
+        return local.folder
     try:
-        found = hub.listing(role, weights)
+        listing = hub.listing(role, weights)
     except CannotLoad:
-        if there.complete is None and there.folder is not None:
-            return there.folder
+        if local.complete is None and local.folder is not None:
+            return local.folder
         raise
-    if found.missing:
-        needed = found.bytes_missing
+    if listing.missing:
+        needed = listing.bytes_missing
         log.warning(
             "Fetching the %s from huggingface.co: %s (%s; licence: %s)",
             role,
@@ -87,8 +87,8 @@ def _fetch(role: str, weights: Weights) -> Path:
             def told(count: int) -> None:
                 bar.update(count)
 
-            return hub.download(role, found, told)
-    return hub.download(role, found, lambda count: None)
+            return hub.download(role, listing, told)
+    return hub.download(role, listing, lambda count: None)
 
 
 @contextmanager

@@ -117,19 +117,19 @@ class ControlledGenerator(DrawingModel):
 
     def parts(self) -> dict[str, Weights]:
         """Return every set of weights by its purpose."""
-        found: dict[str, Weights] = {"image generator": self}
+        parts: dict[str, Weights] = {"image generator": self}
         for kind, net in self.by_kind().items():
-            found[f"ControlNet for {kind}"] = net
+            parts[f"ControlNet for {kind}"] = net
             if net.detector is not None:
-                found[f"detector of {kind}"] = net.detector
-        return found | self._more()
+                parts[f"detector of {kind}"] = net.detector
+        return parts | self._more()
 
     def _more(self) -> dict[str, Weights]:
         numbered = enumerate(self.loras, 1)
-        found: dict[str, Weights] = {
+        loras: dict[str, Weights] = {
             "LoRA" if len(self.loras) == 1 else f"LoRA {number}": lora for number, lora in numbered
         }
-        return found | ({PREVIEW_VAE: self.preview_vae} if self.preview_vae is not None else {})
+        return loras | ({PREVIEW_VAE: self.preview_vae} if self.preview_vae is not None else {})
 
 
 def _need_detectors(controlnets: dict[ControlKind, ControlNet]) -> None:
@@ -197,9 +197,9 @@ class _SharedControlNet(ControlledGenerator):
         return "ControlNet union", self.union
 
     def parts(self) -> dict[str, Weights]:
-        found: dict[str, Weights] = {"image generator": self, "ControlNet union": self.union}
-        found |= {f"detector of {kind}": detector for kind, detector in self.detectors.items()}
-        return found | self._more()
+        parts: dict[str, Weights] = {"image generator": self, "ControlNet union": self.union}
+        parts |= {f"detector of {kind}": detector for kind, detector in self.detectors.items()}
+        return parts | self._more()
 
 
 class UnionGenerator(_SharedControlNet):

@@ -72,8 +72,8 @@ class UnderTestSections(Data):
 
     def of(self, kind: TaskKind) -> UnderTestSettings | None:
         """Return the model for a kind of task, with the path of its file made absolute, or None."""
-        own = self.classification if kind == "classification" else self.segmentation
-        return own and own.model_copy(update={"file": str(ROOT / own.file)} if own.file else {})
+        settings = self.classification if kind == "classification" else self.segmentation
+        return settings and settings.model_copy(update={"file": str(ROOT / settings.file)} if settings.file else {})
 
 
 class CheckSettings(Data):
@@ -89,8 +89,8 @@ class CheckSettings(Data):
 
     def own_segmenter(self) -> UnderTestSettings | None:
         """Return the segmenter, with the path of its file made absolute, or None."""
-        own = self.segmenter
-        return own and own.model_copy(update={"file": str(ROOT / own.file)} if own.file else {})
+        settings = self.segmenter
+        return settings and settings.model_copy(update={"file": str(ROOT / settings.file)} if settings.file else {})
 
 
 class Profile(Data):

@@ -175,15 +175,15 @@ def _case(
         return None, "The picture was changed after it was saved, so the run was restored without it."
     record = read_image(plain, {}, task)
     method = method_of(record.lineage.method)
-    found: dict[str, Image.Image] = {}
+    pictures: dict[str, Image.Image] = {}
     for name in dict.fromkeys([*(artifact.name for artifact in method.artifacts), *artifacts]):
         picture = artifacts.get(name)
         if picture is None or picture.size != image.size:
             return None, f"The file does not carry the picture's {name}, so the run was restored without the picture."
-        found[name] = picture.convert("L") if picture.mode == "L" else picture.convert("RGB")
+        pictures[name] = picture.convert("L") if picture.mode == "L" else picture.convert("RGB")
     if method.known and isinstance(record.lineage.settings, UnreadSettings):
         return None, "The picture was made with settings that are not known here: the run was restored without it."
-    return record.with_pictures(image, found), ""
+    return record.with_pictures(image, pictures), ""
 
 
 def _review(plain: Any) -> ReviewDecision | None:

@@ -130,13 +130,13 @@ def asked_run(
 
 def versions() -> dict[str, str]:
     """Return the versions of the studio, Python, the machine and the packages that draw."""
-    found = {"studio": version(), "python": platform.python_version(), "machine": platform.platform()}
+    known = {"studio": version(), "python": platform.python_version(), "machine": platform.platform()}
     for name in PACKAGES:
         try:
-            found[name] = package_version(name)
+            known[name] = package_version(name)
         except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+            known[name] = "not installed"
+    return known
 
 
 # Images

@@ -71,12 +71,12 @@ def run(inputs: StageInputs) -> StageValue[Alternatives]:
             _options(keyword, named.get(tuple(tokens(keyword.text)), ()), task, settings) for keyword in keywords
         )
 
-    there = {item.keyword: item for item in from_texts(early.part.items(), used) if _has_one(item)} if early else {}
-    open_ones = [keyword for keyword in used if keyword.text not in there]
+    ready = {item.keyword: item for item in from_texts(early.part.items(), used) if _has_one(item)} if early else {}
+    open_ones = [keyword for keyword in used if keyword.text not in ready]
 
     def complete(items: Sequence[KeywordAlternatives]) -> Alternatives:
-        found = there | {item.keyword: item for item in items}
-        value = Alternatives(tuple(found[keyword.text] for keyword in used))
+        by_keyword = ready | {item.keyword: item for item in items}
+        value = Alternatives(tuple(by_keyword[keyword.text] for keyword in used))
         return unticked_where_close(value, task, sentences, settings.too_close)
 
     if early is not None and not open_ones:
@@ -106,14 +106,14 @@ def run(inputs: StageInputs) -> StageValue[Alternatives]:
             inputs.cancelled,
         )
     except UnreadableReply as error:
-        if not (there and error.attempts):
+        if not (ready and error.attempts):
             raise
         none = tuple(_options(keyword, (), task, settings) for keyword in open_ones)
         answer = Answer(none, error.prompt, error.raw_reply, seed, error.attempts, 0.0)
     trace = answer.trace(language_model, settings)
     if early is not None:
         note = (
-            f"The request for all three stages gave alternatives for {len(there)} of {len(used)} keywords: "
+            f"The request for all three stages gave alternatives for {len(ready)} of {len(used)} keywords: "
             "the others were asked for by themselves."
         )
         trace = replace(
@@ -153,10 +153,10 @@ def more(
         named = {tuple(tokens(name)): options for name, options in read_alternatives(reply)}
         options = named.get(tuple(tokens(keyword.text)), ())
         new = tuple(text for text in options if tuple(tokens(text)) not in known)
-        found = _options(keyword, new, task, settings)
-        if not found.options:
+        added = _options(keyword, new, task, settings)
+        if not added.options:
             raise Unreadable("it knows no other than those that are there")
-        return (found,)
+        return (added,)
 
     count = min(10, len(item.options) + settings.per_keyword)
     answer = ask(
@@ -169,8 +169,8 @@ def more(
         freely,
         cancelled,
     )
-    found = unticked_where_close(Alternatives(answer.value), task, sentences, settings.too_close).items[0]
-    grown = replace(item, options=(*item.options, *found.options))
+    added = unticked_where_close(Alternatives(answer.value), task, sentences, settings.too_close).items[0]
+    grown = replace(item, options=(*item.options, *added.options))
     items = value.items if existing is not None else (*value.items, item)
     together = tuple(grown if each.keyword == keyword.text else each for each in items)
     return Alternatives(together), answer.trace(language_model, freely)

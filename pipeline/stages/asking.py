@@ -157,10 +157,10 @@ class _Attempts(Generic[V]):
             if is_refusal(parsed.answer):
                 self._reason = f"it refused ({self._reason})"
             return
-        found = self._inquiry.shortcomings(value)
-        if self.best is None or found < self.best[0]:
+        shortcomings = self._inquiry.shortcomings(value)
+        if self.best is None or shortcomings < self.best[0]:
             notes = (REPAIRED,) if answer != parsed.answer else ()
-            self.best = (found, value, self._reply, seed, notes)
+            self.best = (shortcomings, value, self._reply, seed, notes)
 
     def answer(self) -> Answer[V]:
         if self.best is None:

@@ -142,16 +142,16 @@ def _offered(
 ) -> dict[tuple[Edit, ...], str]:
     known = {(edit.keyword, edit.alternative): edit for pool in pools for edit in pool}
     places = {edit: place for place, edit in enumerate(known.values())}
-    found: dict[tuple[Edit, ...], str] = {}
+    offered: dict[tuple[Edit, ...], str] = {}
     for texts, text in early.part:
         try:
             (pairs,) = read_edits("; ".join(texts), list(known))
         except ValueError:  # an edit that was not offered, or a line break in one
             continue
         edits = tuple(sorted((known[pair] for pair in pairs), key=lambda edit: places[edit]))
-        if len({edit.keyword for edit in edits}) == len(edits) <= at_once and len(found) < captions:
-            found.setdefault(edits, text)
-    return found
+        if len({edit.keyword for edit in edits}) == len(edits) <= at_once and len(offered) < captions:
+            offered.setdefault(edits, text)
+    return offered
 
 
 def _taken(inquiry: Inquiry[str], early: EarlyReply, text: str) -> Answer[str] | None:

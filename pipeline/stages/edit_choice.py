@@ -69,11 +69,11 @@ def choose_by_model(
     places = {edit: place for place, edit in enumerate(offered.values())}
 
     def read(reply: str) -> tuple[tuple[Edit, ...], ...]:
-        found = [
+        combinations = [
             tuple(sorted((offered[pair] for pair in pairs), key=lambda edit: places[edit]))
             for pairs in read_edits(reply, list(offered))
         ]
-        fit = (edits for edits in found if len({edit.keyword for edit in edits}) == len(edits) <= at_once)
+        fit = (edits for edits in combinations if len({edit.keyword for edit in edits}) == len(edits) <= at_once)
         chosen = tuple(dict.fromkeys(fit))[: settings.captions]
         if not chosen:
             raise Unreadable(f"no line held at most {at_once} of the edits, each of another keyword")

@@ -176,13 +176,13 @@ def _produce(inputs: StageInputs) -> StageValue[Keywords] | StageMade:
                 raise
             note = f"The stages are asked one by one. {error}"
             in_vain.append((error.prompt, error.raw_reply))
-    made = run(*about, prompt, inputs.settings, *rest)
+    value = run(*about, prompt, inputs.settings, *rest)
     if not note:
-        return made
-    prompts, replies = zip(*in_vain, (made.trace.prompt, made.trace.raw_reply), strict=True)
-    notes = (note, *made.trace.notes)
-    trace = replace(made.trace, prompt=BETWEEN.join(prompts), raw_reply=BETWEEN.join(replies), notes=notes)
-    return replace(made, trace=trace)
+        return value
+    prompts, replies = zip(*in_vain, (value.trace.prompt, value.trace.raw_reply), strict=True)
+    notes = (note, *value.trace.notes)
+    trace = replace(value.trace, prompt=BETWEEN.join(prompts), raw_reply=BETWEEN.join(replies), notes=notes)
+    return replace(value, trace=trace)
 
 
 KEYWORDS = Stage(

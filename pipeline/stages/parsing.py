@@ -67,21 +67,21 @@ class CombinedReply:
 
 def read_keywords(reply: str) -> tuple[tuple[str, EditType], ...]:
     """Read lines of `keyword | edit type`, in the order of the reply. Lines without a known edit type are skipped."""
-    found: dict[str, tuple[str, EditType]] = {}
+    keywords: dict[str, tuple[str, EditType]] = {}
     for line in _lines(reply):
         for left, right in _splits(_unbullet(line)):
             keyword, edit_type = _clean(left), _edit_type(right)
             if keyword and edit_type:
-                found.setdefault(keyword.lower(), (keyword, edit_type))
+                keywords.setdefault(keyword.lower(), (keyword, edit_type))
                 break
-    if not found:
+    if not keywords:
         raise Unreadable("no line of the form “keyword | edit type” was found")
-    return tuple(found.values())
+    return tuple(keywords.values())
 
 
 def read_alternatives(reply: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Read lines of `keyword: alternative, alternative`. The alternatives may also be a list below their keyword."""
-    found: dict[str, tuple[str, list[str]]] = {}
+    by_keyword: dict[str, tuple[str, list[str]]] = {}
     open_list: list[str] | None = None
     for line in _lines(reply):
         bulleted, text = bool(_BULLET.match(line)), _unbullet(line).strip("{}[] ,")
@@ -93,9 +93,9 @@ def read_alternatives(reply: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
         keyword, items = _clean(left), _items(right)
         if not keyword or (items and _CHATTER.match(keyword) and len(keyword.split()) > 3):
             continue
-        open_list = found.setdefault(keyword.lower(), (keyword, []))[1]
+        open_list = by_keyword.setdefault(keyword.lower(), (keyword, []))[1]
         open_list += items
-    usable = tuple((keyword, tuple(dict.fromkeys(items))) for keyword, items in found.values() if items)
+    usable = tuple((keyword, tuple(dict.fromkeys(items))) for keyword, items in by_keyword.values() if items)
     if not usable:
         raise Unreadable("no line of the form “keyword: alternative, alternative” was found")
     return usable
@@ -109,17 +109,17 @@ def read_edits(reply: str, offered: Sequence[tuple[str, str]]) -> tuple[tuple[tu
     longest_first = sorted(offered, key=lambda edit: (len(edit[0]), len(edit[1])), reverse=True)
     ways = "|".join(f"({_plain(keyword)}{_EDIT_ARROW}{_plain(other)})" for keyword, other in longest_first)
     edit = re.compile(rf"(?:{ways})(?!\w)", re.IGNORECASE)
-    found: list[tuple[tuple[str, str], ...]] = []
+    captions: list[tuple[tuple[str, str], ...]] = []
     for line in _lines(re.sub(r"\]\s*,\s*\[", "\n", reply)):
         text = _unquoted(_unbullet(line))
         label = _BEFORE_EDITS.match(text)
         starts = dict.fromkeys((0, label.end() if label else 0))  # a keyword may look like a label
         edits = next((complete for start in starts if (complete := _edits_from(text, start, edit, longest_first))), ())
         if edits:
-            found.append(edits)
-    if not found:
+            captions.append(edits)
+    if not captions:
         raise Unreadable("no line of the form “keyword -> alternative; keyword -> alternative” was found")
-    return tuple(found)
+    return tuple(captions)
 
 
 def _edits_from(
@@ -162,11 +162,11 @@ def _first_object(reply: str) -> dict[str, Any]:
     start = reply.find("{")
     while start >= 0:
         try:
-            found, _end = json.JSONDecoder().raw_decode(reply, start)
+            data, _end = json.JSONDecoder().raw_decode(reply, start)
         except (ValueError, RecursionError):
-            found = None
-        if isinstance(found, dict) and "keywords" in found:
-            return found
+            data = None
+        if isinstance(data, dict) and "keywords" in data:
+            return data
         start = reply.find("{", start + 1)
     if re.search(r"\{\s*[\"']keywords", reply):
         raise Unreadable("its JSON is broken, or ends in the middle because the longest reply is too short")

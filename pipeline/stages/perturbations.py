@@ -66,8 +66,8 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
 
     def inquiry(edit_type: EditType, seed: int) -> Inquiry[str]:
         def shortcomings(text: str) -> int:
-            found = perturbed(text, edit_type) if text else None
-            return len(_failed(caption.text, found, task)) if found is not None else 0
+            counterfactual = perturbed(text, edit_type) if text else None
+            return len(_failed(caption.text, counterfactual, task)) if counterfactual is not None else 0
 
         values = {"task": task.describe(), "type": edit_type, "caption": caption.text}
         schema = perturbation_schema(caption.text, task, edit_type)
@@ -82,12 +82,12 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
         lambda done: tell(inputs.progress, pace, done),
         inputs.cancelled,
     )
-    made = [
+    typed = [
         (edit_type, perturbed(answer.value, edit_type))
         for edit_type, answer in zip(settings.asked, answers, strict=True)
         if answer.value
     ]
-    notes = (*_kept(caption.text, made, task), *_left_out(settings, made), *(n for a in answers for n in a.notes))
+    notes = (*_kept(caption.text, typed, task), *_left_out(settings, typed), *(n for a in answers for n in a.notes))
     trace = Trace(
         author="model",
         model=language_model.name,
@@ -99,7 +99,7 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
         seconds=time.monotonic() - start,
         notes=tuple(dict.fromkeys(notes)),
     )
-    return StageValue(CounterfactualCaptions(_each_once(made)), trace)
+    return StageValue(CounterfactualCaptions(_each_once(typed)), trace)
 
 
 def _checked(
@@ -110,15 +110,15 @@ def _checked(
     settings: PerturbationSettings,
     sentences: Sentences,
 ) -> CounterfactualCaption:
-    found = changes(source, text)
-    edits = tuple(Edit(change.keyword, change.alternative, edit_type) for change in found[:MOST_EDITS])
-    counted = f"{len(found)} places of the caption were changed" if found else "Nothing was changed"
-    checks = [_check("one change", len(found) == 1, f"{counted}: one edit was asked for.")]
-    if len(found) == 1:
-        checks.append(_of_its_type(found[0], edit_type, sentences))
-        checks.append(_meaning(found[0], edit_type, task, settings, sentences))
-    made = CounterfactualCaption(text, edits, checks=tuple(checks))
-    return replace(made, used=not _failed(source, made, task))
+    differences = changes(source, text)
+    edits = tuple(Edit(change.keyword, change.alternative, edit_type) for change in differences[:MOST_EDITS])
+    counted = f"{len(differences)} places of the caption were changed" if differences else "Nothing was changed"
+    checks = [_check("one change", len(differences) == 1, f"{counted}: one edit was asked for.")]
+    if len(differences) == 1:
+        checks.append(_of_its_type(differences[0], edit_type, sentences))
+        checks.append(_meaning(differences[0], edit_type, task, settings, sentences))
+    perturbed = CounterfactualCaption(text, edits, checks=tuple(checks))
+    return replace(perturbed, used=not _failed(source, perturbed, task))
 
 
 def _of_its_type(change: Change, edit_type: EditType, sentences: Sentences) -> Check:

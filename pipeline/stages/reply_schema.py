@@ -117,18 +117,18 @@ def as_lines(reply: str, schema: Schema | None) -> str:
         old, new, text = (" ".join(str(data.get(name, "")).split()) for name in ("from", "to", "caption"))
         return NO_EDIT if old == NO_EDIT else f"{old} -> {new} | {text}" if text else reply
     for name, section in parts.items():
-        found = data.get(name)
-        if section["type"] == "string" and isinstance(found, str):
-            lines.append(" ".join(found.split()))
-        elif section["type"] == "array" and isinstance(found, list):
+        content = data.get(name)
+        if section["type"] == "string" and isinstance(content, str):
+            lines.append(" ".join(content.split()))
+        elif section["type"] == "array" and isinstance(content, list):
             items = section["items"]
             if items["type"] == "object":
                 fields = list(items["properties"])
-                lines += [" | ".join(str(one.get(key, "")) for key in fields) for one in found if isinstance(one, dict)]
+                lines += [" | ".join(str(one.get(key, "")) for key in fields) for one in content if isinstance(one, dict)]
             elif items["type"] == "array":
-                lines += ["; ".join(map(str, one)) for one in found if isinstance(one, list)]
+                lines += ["; ".join(map(str, one)) for one in content if isinstance(one, list)]
             else:
-                lines.append(f"{name}: {', '.join(str(one) for one in found)}")
+                lines.append(f"{name}: {', '.join(str(one) for one in content)}")
     return "\n".join(lines) or reply
 
 
@@ -196,16 +196,16 @@ def _phrases(caption: str) -> list[str]:
     """Return the words and runs of words of a caption, none across punctuation. Each also comes with a small first
     letter, as it is written within a sentence.
     """
-    found: dict[str, None] = {}
+    phrases: dict[str, None] = {}
     words = list(_WORD.finditer(caption))
     for i, first in enumerate(words):
         for before, last in zip([first, *words[i:]], words[i : i + LONGEST_KEYWORD], strict=False):
             if last is not first and caption[before.end() : last.start()].strip():
                 break
             text = " ".join(caption[first.start() : last.end()].split())
-            found.setdefault(text)
-            found.setdefault(text[:1].lower() + text[1:])
-    return list(found)
+            phrases.setdefault(text)
+            phrases.setdefault(text[:1].lower() + text[1:])
+    return list(phrases)
 
 
 def _one_text() -> str:
@@ -262,9 +262,9 @@ def _lists(parts: Mapping[str, Any]) -> str:
     for number, (name, section) in enumerate(parts.items()):
         longest, more = section["items"].get("maxLength", 200), section.get("maxItems", 100) - 1
         lead = r"/[ \n]{0,4}/" if number == 0 else r"/\n {0,2}/"
-        own = rf"(?i:((or|and) +)?({_escaped(name)}|none|n\/a)[^\n]*)"
+        own_name = rf"(?i:((or|and) +)?({_escaped(name)}|none|n\/a)[^\n]*)"
         item = rf"[\p{{L}}\p{{N}}][^\n,;|:=\[\]\(\)\{{\}}\"<>]{{0,{longest - 1}}}"
-        rules += [rf"FIRST_{number}: /{item}/ & ~/{own}/", f"ITEM_{number}: /{item}/"]
+        rules += [rf"FIRST_{number}: /{item}/ & ~/{own_name}/", f"ITEM_{number}: /{item}/"]
         line = f"{lead} {_literal(name)} /: ?/ FIRST_{number} (/, ?/ ITEM_{number}){{0,{more}}}"
         rules.append(f"LINE_{number}: {line}")
         names.append(f"LINE_{number}")
