@@ -60,6 +60,7 @@ Rule = Literal[
     "number",
 ]
 SUGGESTIONS = 3
+"""Most classes that are suggested for a label."""
 LARGEST_FILE = 1_000_000
 """Largest user's file, in bytes."""
 _MOST_SUGGESTED = 100

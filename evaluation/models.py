@@ -27,6 +27,7 @@ Picture = Image.Image | Callable[[], Image.Image]
 AHEAD = 2
 """Number of batches that are prepared while the model answers another."""
 MOST_THREADS = 8
+"""Maximum threads that read and prepare images."""
 _Prepared = tuple[Any, tuple[int, int]]
 """The model's input for an image, and the image's (width, height)."""
 

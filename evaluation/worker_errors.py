@@ -26,6 +26,7 @@ CHAINS, WARM_UP, KEPT = 40, 30, 25
 MOST_CELLS = 40_000
 """Most chains times images: with many images fewer chains run."""
 FEWEST_CHAINS = 10
+"""Fewest chains, however many images there are."""
 VOTES_THAT_SHOW_HARD = 3
 """Fewest votes of an image that can show disagreement."""
 _PRIOR = np.array([0.5, 0.5, 0.1])

@@ -255,7 +255,7 @@ class _RecipeRun:
             settings=getattr(settings, stage.settings) if stage.settings else None,
             models=driver.models,
             prompt=prompts[stage.prompt.name] if stage.prompt is not None else None,
-            seed=request.seed + len(tries) + spent,
+            seed=request.seed + len(tries) + spent,  # a new one for each try, as an old seed would give the old value
             before=tries[-1].value if fresh and tries else None,
             progress=self._emit,
             cancelled=self._cancelled,
@@ -392,7 +392,7 @@ class _Image:
     """Zero-based place among the images that were taken from the worklist together."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False)  # compared by identity, so that `remove` takes the very batch out of a list
 class _Batch:
     size: int
     key: Hashable

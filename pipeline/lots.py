@@ -52,7 +52,7 @@ def run_stages(
     """
     ended: list[Exception | None] = [None] * len(works)
     phases = [list(_phases(work.request)) for work in works]
-    lock = threading.Lock()
+    lock = threading.Lock()  # works run in several threads, but `emit` may be called by one at a time
 
     def tell(number: int, event: Event) -> None:
         with lock:

@@ -35,11 +35,13 @@ IMAGES = 8
 REQUESTS = 4
 """Most requests at once."""
 TRIES = 4
+"""Maximum times that a request is sent, if another try may help."""
 TRIES_OF_SLOW = 2
 """More tries would not make a slow server faster."""
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
 """Seconds between two tries: the first pause, which doubles, and the longest that a server may ask for."""
 CONNECT_SECONDS = 10.0
+"""Maximum seconds for connecting, so that a server that is down is noticed before the timeout of a whole answer."""
 MOST_BYTES = 32 << 20
 """Largest answer, in bytes."""
 MOST_PIXELS = 1 << 25
@@ -236,7 +238,7 @@ class HttpAdapter:
             tasks = [asyncio.ensure_future(self._tried(client, free, *request)) for request in requests]
             try:
                 waiting = set(tasks)
-                while waiting:
+                while waiting:  # looks every tenth of a second whether it is to stop
                     done, waiting = await asyncio.wait(waiting, timeout=0.1, return_when=asyncio.FIRST_EXCEPTION)
                     for task in done:
                         task.result()
@@ -259,6 +261,7 @@ class HttpAdapter:
                 except _Passing as error:
                     if number >= error.tries:
                         raise error.told from error
+                    # With some chance, so that requests that failed together are not all sent again at once.
                     pause = min(LONGEST_WAIT, FIRST_WAIT * 2 ** (number - 1) + random.uniform(0, FIRST_WAIT / 2))
                     await asyncio.sleep(pause if error.wait is None else error.wait)
 

@@ -28,9 +28,11 @@ _CERTAIN = 0.2
 _SIDE = 192
 """Short side, in pixels, at which images are compared. Smaller images keep their own."""
 _ZOOMS = np.exp(np.linspace(-0.22, 0.22, 23))
+"""Zooms that are tried: 0.80 to 1.25, 2 % apart. The best one is refined between its neighbours."""
 _ELSEWHERE = 0.04
 """Difference of two shifts, as a share of the short side, above which they are different places."""
 _LEAST_OVERLAP = 0.5
+"""Minimum share of the source that a shifted image must overlap. A smaller overlap may correlate by chance."""
 
 
 class Drift(BaseModel):

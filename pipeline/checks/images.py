@@ -57,6 +57,7 @@ IN_PLACE = Band(failed_below=0.3, passed_from=0.6)
 FORM_SIDE = 128
 """Short side, in pixels, at which forms are compared. Their thresholds were measured at this size."""
 WHITE = 127
+"""Grey value above which a pixel of an edge image is an edge."""
 SHAPELESS = ("sky", "water")
 """Classes without a form of their own: clouds, stars and waves come and go with the weather."""
 _FLAT, _STEEP = 1.5, 4.0

@@ -57,7 +57,7 @@ class _Once(Generic[T]):
             return self._made
 
     def _tried(self) -> T:
-        for _ in range(2):
+        for _ in range(2):  # once more after other models made room
             try:
                 return self._make()
             except Exception as error:

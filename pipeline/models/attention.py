@@ -180,6 +180,7 @@ class AttentionControl:
 
         before = torch.einsum("ps,ns->np", source.float().mean(0), self._gone)
         after = torch.einsum("npt,nt->np", rows.float().mean(1), self._new)
+        # The maps do not tell their level, but their number of places does. No network has as many as ten levels.
         sides = next(sides for level in range(10) if math.prod(sides := self._sides(level)) == before.shape[-1])
         both = torch.stack([before, after], 1).unflatten(-1, sides)
         self._seen = self._seen + functional.interpolate(both, self._size, mode="bilinear")

@@ -195,4 +195,4 @@ def _remember(key: str, seconds: float) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         part = file.with_suffix(f".{os.getpid()}")
         part.write_text(text, encoding="utf-8")
-        os.replace(part, file)
+        os.replace(part, file)  # at once, as other processes may read the file now

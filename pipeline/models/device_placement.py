@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 Offload = Literal["none", "models", "layers"]
 _BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+"""Bytes of a parameter by precision."""
 _LONGEST_HEADER = 100_000_000
+"""Maximum bytes of the header of a safetensors file. A larger number means that the file is not one."""
 _OFFLOADS: dict[Offload, str] = {
     "none": "no offload",
     "models": "one part at a time on the GPU",

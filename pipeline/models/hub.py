@@ -236,7 +236,7 @@ def _get(role: str, found: HubListing, file: HubFile, on_bytes: Told, cancelled:
     from huggingface_hub.utils import WeakFileLock, build_hf_headers
 
     blob, part = found.blob(file), found.part(file)
-    lock = found.cache.parent / ".locks" / found.cache.name / f"{file.hash}.lock"  # the library's own lock
+    lock = found.cache.parent / ".locks" / found.cache.name / f"{file.hash}.lock"  # as the library locks it
     for folder in (blob.parent, lock.parent):
         folder.mkdir(parents=True, exist_ok=True)
     url = hf_hub_url(found.weights.hub, file.path, revision=found.commit, endpoint=constants.ENDPOINT)

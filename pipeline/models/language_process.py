@@ -199,7 +199,7 @@ def _listen(requests: queue.SimpleQueue[bytes]) -> None:
     """Read in a thread, so that the end of the pipe is seen during a reply too."""
     for line in sys.stdin.buffer:
         requests.put(line)
-    os._exit(0)
+    os._exit(0)  # sys.exit would end this thread alone, and the main one may be within the library
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ def nearest(rows: Halves, vector: Floats, most: int, inside: NDArray[np.bool_]) 
     else:
         with torch.inference_mode():
             rough = torch.mv(torch.from_numpy(rows), torch.from_numpy(vector.astype(np.float16))).float()
-            rough[torch.from_numpy(~inside)] = -2.0
+            rough[torch.from_numpy(~inside)] = -2.0  # below every cosine
             places = np.sort(torch.topk(rough, min(candidates, 2 * most + SPARE)).indices.numpy())
     cosines = products(rows, vector[None], places)[:, 0]
     chosen = largest(cosines, most)

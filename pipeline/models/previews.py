@@ -54,7 +54,7 @@ class StepWatch:
         if kind == "v_prediction":
             length = (signal**2 + noise**2) ** 0.5
             return (signal * latents / length - noise * prediction) / length
-        return (latents - noise * prediction) / max(signal, 1e-4)
+        return (latents - noise * prediction) / max(signal, 1e-4)  # at the first step there may be no signal at all
 
     def _shares(self, time: Any, index: int | None) -> tuple[float, float]:
         scheduler = self._scheduler

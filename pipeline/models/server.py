@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 FIRST_WAIT, LONGEST_WAIT = 0.5, 60.0
 """Seconds between two tries: the first pause, which doubles, and the longest one that a server may ask for."""
 CONNECT_SECONDS = 10.0
+"""Maximum seconds for connecting, so that a server that is down is noticed before the timeout of a whole answer."""
 MOST_BYTES = 8 << 20
 """Maximum bytes of one answer."""
 SHOWN = 4_000
@@ -470,7 +471,7 @@ class ChatServer:
         try:
             async with asyncio.timeout(self._section.timeout):
                 while not reading.done():
-                    await asyncio.wait({reading}, timeout=0.1)
+                    await asyncio.wait({reading}, timeout=0.1)  # seconds until a request to stop is noticed
                     stop_if(stopped)
             return reading.result()
         finally:

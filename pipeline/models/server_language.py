@@ -48,6 +48,7 @@ class ServedLanguage:
         self.name = f"{section.title} by a server, schema {self.holds}"
 
     def _probe(self) -> Holding:
+        # Enough for the short reply, and for thoughts before it.
         settings = LanguageSettings(temperature=0, max_new_tokens=1000 if self._section.thinking else 60)
         thinks = True
         while thinks:  # a second time if the model thought, since it is then asked not to

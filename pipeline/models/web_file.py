@@ -51,6 +51,7 @@ def listing(role: str, weights: WebFile) -> FileListing:
     if place.is_file():
         return FileListing(weights, place.stat().st_size, False)
     with refused(role, weights):
+        # Uncompressed, so that the length is that of the file.
         answer = get_session().head(weights.url, follow_redirects=True, headers={"Accept-Encoding": "identity"})
         hf_raise_for_status(answer)
     return FileListing(weights, int(answer.headers.get("Content-Length", 0)), True)

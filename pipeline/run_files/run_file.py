@@ -222,7 +222,7 @@ def write(contents: RunFile, folder: Path) -> None:
         with open(part, "w", encoding="utf-8") as file:
             json.dump(data, file, indent=2, ensure_ascii=False)
             file.flush()
-            os.fsync(file.fileno())
+            os.fsync(file.fileno())  # on the disk before it replaces the old file
         os.replace(part, path)
     except OSError as error:
         raise _unwritable(folder, error) from error

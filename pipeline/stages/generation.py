@@ -14,7 +14,7 @@ from core.words import tokens
 from pipeline.checks.texts import require, task_checks
 
 FORGOTTEN_TRIES = 5
-"""Number of seeds after its own at which an image is looked for if no failure of it is recorded."""
+"""Number of further tries whose seeds are searched for an image if no failure of it is recorded."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def seed_of(settings: GenerationSettings, seed: int, place: int, number: int) ->
     the same noise. Otherwise each image has its own seed, derived from the run's `seed`.
     """
     if settings.seed_mode == "fixed":
-        return (settings.seed + number) & LARGEST
+        return (settings.seed + number) & LARGEST  # begins again at 0 after the largest seed
     return derive_seed(seed, place, number)
 
 
