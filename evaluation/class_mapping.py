@@ -199,8 +199,8 @@ def map_classes(
     model = _model_of(tuple(classes))
     from_file, unused = _from_file(own, labels, model)
     stated = {} if kind == "segmentation" else meanings_in_sets(labels if len(labels) >= FEWEST_LABELS else beside)
-    found = [from_file.get(plain(label)) or model.find(label, stated.get(label)) for label in labels]
-    mapped = [replace(one, label=label) for one, label in zip(found, labels, strict=True)]
+    mapped_labels = [from_file.get(plain(label)) or model.find(label, stated.get(label)) for label in labels]
+    mapped = [replace(one, label=label) for one, label in zip(mapped_labels, labels, strict=True)]
     if model.known_as != IMAGENET:
         mapped = [model.unless_another(one, stated.get(one.label)) for one in _with_kinds(mapped, model)]
     if kind == "segmentation":
@@ -339,11 +339,11 @@ def _from_file(
             except UserError as error:
                 raise UserError(f"{own.name}, {line.place}: {error}") from error
     left_out = f"left out by {own.name}"
-    found = {
+    from_file = {
         label: MappedLabel(label, tuple(sorted(places)), "file", "" if places else left_out)
         for label, places in by_label.items()
     }
-    return found, tuple(unused)
+    return from_file, tuple(unused)
 
 
 def _with_kinds(mapped: Sequence[MappedLabel], model: _Model) -> list[MappedLabel]:
@@ -480,10 +480,10 @@ class _Model:
         return None
 
     def _by_singular(self, label: str, one: str) -> MappedLabel | None:
-        found = self._singulars.get(one, set())
-        if len(found) > 1:
-            return self._several(label, found)
-        return self._mapped(label, found, "singular or plural") if found else None
+        classes = self._singulars.get(one, set())
+        if len(classes) > 1:
+            return self._several(label, classes)
+        return self._mapped(label, classes, "singular or plural") if classes else None
 
     def _by_superclass(self, label: str, word: str) -> MappedLabel | None:
         """Return all classes below a meaning of the word that WordNet has above some of them."""

@@ -109,9 +109,9 @@ def measurements(repetitions: int, seed: int = 0, worlds: Sequence[World] = WORL
 
 def measured(world: World, number: int, repetitions: int, seed: int) -> list[Covered]:
     """Measure the figures of one world."""
-    found = [one_study(world, np.random.default_rng((seed, number, one)), one) for one in range(repetitions)]
+    studies = [one_study(world, np.random.default_rng((seed, number, one)), one) for one in range(repetitions)]
     return [
-        covered("votes of studies", {"study": world.name}, words, [getattr(one, name) for one in found], truth)
+        covered("votes of studies", {"study": world.name}, words, [getattr(one, name) for one in studies], truth)
         for name, words, truth in ((one, FIGURES[one], world.truth(one)) for one in world.figures)
     ]
 

@@ -45,14 +45,14 @@ class Pixels:
     @cached_property
     def true(self) -> Floats:
         """The pixels of each class, (images, classes)."""
-        found: Floats = np.einsum("ijk->ij", self.counts)  # four times as fast as `sum`
-        return found
+        counts: Floats = np.einsum("ijk->ij", self.counts)  # four times as fast as `sum`
+        return counts
 
     @cached_property
     def said(self) -> Floats:
         """The pixels predicted as each class, and as none, (images, classes + 1)."""
-        found: Floats = np.einsum("ijk->ik", self.counts)
-        return found
+        counts: Floats = np.einsum("ijk->ik", self.counts)
+        return counts
 
     @property
     def right(self) -> Floats:
@@ -305,9 +305,9 @@ def lost_by(
     ious[originals.source] = iou_in_masks(originals, classes)
     before, after = ious[images.source], iou_in_masks(images, classes)
     with np.errstate(invalid="ignore"):
-        found = protected & (before >= DROPPED) & np.isfinite(after)
+        lost = protected & (before >= DROPPED) & np.isfinite(after)
         fall = before - after
-        return _losses(images.source, found, found & (fall >= DROPPED), fall)
+        return _losses(images.source, lost, lost & (fall >= DROPPED), fall)
 
 
 def _losses(source: NDArray[np.int64], could: NDArray[np.bool_], lost: NDArray[np.bool_], much: Floats) -> Losses:

@@ -574,11 +574,11 @@ def contradiction_of(judged: Judged) -> str:
             # Not its share of valid images but the largest likely one: a small study contradicts nothing.
             good, n = int(judged.valid[other].sum()), int(other.sum())
             most = float(stats.binomtest(good, n).proportion_ci(1 - 2 * LIKELY).high)
-            found = contradiction(error, most, int(judged.valid[own].sum()), int(own.sum()))
-            if found:
+            sentence = contradiction(error, most, int(judged.valid[own].sum()), int(own.sum()))
+            if sentence:
                 return (
                     f"the studies “{judged.studies[judged_wrong]}”, with {good:,} of {n:,} wrong images valid, and "
-                    f"“{judged.studies[judged_all]}” contradict each other. {found}"
+                    f"“{judged.studies[judged_all]}” contradict each other. {sentence}"
                 )
     return ""
 

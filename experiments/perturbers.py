@@ -70,10 +70,10 @@ def held_out(count: int, own: float) -> Iterator[Example]:
 
 def score(example: Example, text: str) -> Score:
     """Judge a caption by the world's words."""
-    found = changes(example.caption, text)
+    differences = changes(example.caption, text)
     passed = not failed(counterfactual_checks(example.caption, CounterfactualCaption(text, ()), example.task))
-    edit = any(edit_type_of(change.gone, change.came) == example.edit_type for change in found)
-    return Score(passed and edit, len(found) == 1)
+    edit = any(edit_type_of(change.gone, change.came) == example.edit_type for change in differences)
+    return Score(passed and edit, len(differences) == 1)
 
 
 class Perturbers:
@@ -148,8 +148,8 @@ class Perturbers:
         values: dict[str, object] = {"caption": Caption(example.caption)}
         try:
             for stage in recipe.stages[1:]:
-                made = self._driver.produce(recipe, stage.name, NO_SOURCE, example.task, values, settings, seed)
-                values[stage.name] = made.value
+                stage_value = self._driver.produce(recipe, stage.name, NO_SOURCE, example.task, values, settings, seed)
+                values[stage.name] = stage_value.value
         except UserError:
             return ""
         captions = recipe.captions(values)
@@ -164,8 +164,8 @@ def _merged(settings: Settings, plain: Mapping[str, Mapping[str, object]]) -> di
 
 def figure(hits: list[bool]) -> str:
     """Return a share with its interval (Wilson, 95 %)."""
-    found = wilson(sum(hits), len(hits))
-    return f"{found.value:.0%} ({found.low:.0%} to {found.high:.0%})"
+    interval = wilson(sum(hits), len(hits))
+    return f"{interval.value:.0%} ({interval.low:.0%} to {interval.high:.0%})"
 
 
 def main() -> int:

@@ -52,15 +52,15 @@ def measured(
         (case,) = store.cases
     except (UserError, ValueError):
         return line
-    own = case.lineage.settings
-    assert isinstance(own, EditedSettings)
+    settings = case.lineage.settings
+    assert isinstance(settings, EditedSettings)
     method = EDIT.with_models(models, driver.prompts(recipe), inversions=inversions)
-    prepared = method.prepare(Source(walk.image, walk.task, store.held["caption"].value.text), own)
-    found, generator, drawing = prepared.inversion, models.generator.on(own.conditioning.kind), own.generation
+    prepared = method.prepare(Source(walk.image, walk.task, store.held["caption"].value.text), settings)
+    found, generator, drawing = prepared.inversion, models.generator.on(settings.conditioning.kind), settings.generation
     assert found is not None and isinstance(generator, Inverts) and len(inversions) == 1
     control = Control(prepared.control, drawing.control_strength, drawing.control_until)
     with generator.inverting(drawing.inversion(), control) as inverter:
-        latents = inverter.redraw(found, [found.caption], own.guidance, corrected=False)
+        latents = inverter.redraw(found, [found.caption], settings.guidance, corrected=False)
         uncorrected = inverter.images(latents)[0][0].resize(walk.image.size)
     pictures = {"original": walk.image, "corrected": case.image, "uncorrected": uncorrected}
     accuracy = {name: under_test.accuracy(walk.task, image, walk.mask) for name, image in pictures.items()}
@@ -77,9 +77,9 @@ def report(lines: Sequence[Mapping[str, Any]]) -> str:
         "|---" * 6 + "|",
     ]
     for task, what in (("classification", "label right"), ("segmentation", "pixels right")):
-        own = [line["accuracy"] for line in lines if line["task"] == task and "accuracy" in line]
+        accuracies = [line["accuracy"] for line in lines if line["task"] == task and "accuracy" in line]
         for way in WAYS:
-            rows = np.array([[one["original"], one[way], one[way] - one["original"]] for one in own])
+            rows = np.array([[one["original"], one[way], one[way] - one["original"]] for one in accuracies])
             # A label is right or wrong; the share of right pixels stays in the range that was seen.
             worst, best = rows.min(0), rows.max(0)
             if task == "classification":

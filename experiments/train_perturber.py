@@ -70,10 +70,10 @@ class Base:
 
     def fingerprint(self) -> str:
         """Return a hash of all weights at half precision."""
-        found = hashlib.sha256()
+        digest = hashlib.sha256()
         for name, weights in sorted(self.model.state_dict().items()):
-            found.update(name.encode() + weights.detach().half().cpu().numpy().tobytes())
-        return found.hexdigest()
+            digest.update(name.encode() + weights.detach().half().cpu().numpy().tobytes())
+        return digest.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -248,9 +248,9 @@ def with_adapter(base: Base, folder: Path) -> PeftModel:
             raise ValueError(f"it holds {config.peft_type}")
     except (*LOAD_ERRORS, TypeError) as error:
         raise UserError(f"There is no LoRA of peft in the folder {folder} ({error}).") from error
-    note, own = folder / BASE_FILE, config.base_model_name_or_path or "not known"
+    note, named = folder / BASE_FILE, config.base_model_name_or_path or "not known"
     config.base_model_name_or_path = None
-    noted = json.loads(note.read_text(encoding="utf-8")) if note.exists() else {"name": own}
+    noted = json.loads(note.read_text(encoding="utf-8")) if note.exists() else {"name": named}
     same = noted.get("sha256") in (None, base.fingerprint())
     try:
         model = get_peft_model(base.model, config) if same else None
@@ -297,13 +297,13 @@ def _write(file: Path, data: Mapping[str, Any]) -> None:
 def write_profile(profile: Profile, source: Path, base: Base, gguf: Path, file: Path) -> None:
     """Write a copy of the profile file `source` whose language model is `gguf`. All else stays word for word."""
     section = profile.language
-    own: dict[str, Any] = {"kind": "llama-gguf", "path": str(gguf.resolve())}
+    language: dict[str, Any] = {"kind": "llama-gguf", "path": str(gguf.resolve())}
     if isinstance(section, GgufLanguage):
         places = {"path", "hub", "revision", "file", "files", "bytes", "memory_half", "memory_full", "size"}
-        own |= section.model_dump(mode="json", exclude_unset=True, exclude=places | {"kind"})
+        language |= section.model_dump(mode="json", exclude_unset=True, exclude=places | {"kind"})
     else:
-        own["context_length"] = min(base.model.config.max_position_embeddings, LONGEST_CONTEXT)
-    table = "".join(f"{key} = {json.dumps(value)}\n" for key, value in own.items())
+        language["context_length"] = min(base.model.config.max_position_embeddings, LONGEST_CONTEXT)
+    table = "".join(f"{key} = {json.dumps(value)}\n" for key, value in language.items())
     text = re.sub(
         r"^\[language\]\n.*?(?=^\[|\Z)",
         lambda _: f"[language]\n{table}\n",
@@ -340,10 +340,10 @@ def given_pairs(file: Path) -> list[Pair]:
 
 def fitting(pairs: Sequence[Pair], encoded: Any, context: int) -> list[Encoded]:
     """Return the tokens of all pairs that fit the context. The others are counted."""
-    found = [encoded(pair) for pair in pairs]
-    fits = [one for one in found if len(one["input_ids"]) <= context]
-    if len(fits) < len(found):
-        print(f"{len(found) - len(fits)} pairs are left out: longer than {context} tokens.", file=sys.stderr)
+    tokens = [encoded(pair) for pair in pairs]
+    fits = [one for one in tokens if len(one["input_ids"]) <= context]
+    if len(fits) < len(tokens):
+        print(f"{len(tokens) - len(fits)} pairs are left out: longer than {context} tokens.", file=sys.stderr)
     if not fits:
         raise UserError(f"No pair fits the {context} tokens that the language model reads: shorten the captions.")
     return fits

@@ -194,8 +194,8 @@ def extra_weights(mask: np.ndarray) -> np.ndarray:
     """What each pixel of a mask, uint8 (h, w) of indices into `SEMANTIC_CLASSES`, counts more in the loss; float32."""
     extra = np.array([EXTRA_WEIGHT.get(name, 0.0) for name in SEMANTIC_CLASSES], np.float32)[mask]
     for name, large in LARGE.items():
-        there = (mask == SEMANTIC_CLASSES.index(name)).astype(np.uint8)
-        count, numbered, stats, _ = cv2.connectedComponentsWithStats(there, connectivity=8)
+        pixels = (mask == SEMANTIC_CLASSES.index(name)).astype(np.uint8)
+        count, numbered, stats, _ = cv2.connectedComponentsWithStats(pixels, connectivity=8)
         for number in range(1, count):
             extra[numbered == number] *= np.clip(large / stats[number, cv2.CC_STAT_AREA], 1.0, MOST)
     return extra

@@ -220,9 +220,9 @@ def _from_file(settings: UnderTestSettings) -> Network:
 
 
 def _misfit(net: Any, state: Mapping[str, Any]) -> str:
-    own = net.state_dict()
-    lacking, foreign = ([*keys.keys() - other.keys()] for keys, other in ((own, state), (state, own)))
-    shaped = [name for name in own.keys() & state.keys() if own[name].shape != state[name].shape]
+    own_state = net.state_dict()
+    lacking, foreign = ([*keys.keys() - other.keys()] for keys, other in ((own_state, state), (state, own_state)))
+    shaped = [name for name in own_state.keys() & state.keys() if own_state[name].shape != state[name].shape]
     rows = (
         (lacking, "is", "missing"),
         (foreign, "belongs", "to another network"),
@@ -267,8 +267,8 @@ def _fits(name: str, state: Mapping[str, Any], classes: int) -> bool:
 
     with torch.device("meta"):  # for a comparison that takes no memory
         net, _ = _empty(name, classes, any(key.startswith("aux_classifier.") for key in state))
-    own = net.state_dict()
-    return own.keys() == state.keys() and all(own[key].shape == state[key].shape for key in own)
+    own_state = net.state_dict()
+    return own_state.keys() == state.keys() and all(own_state[key].shape == state[key].shape for key in own_state)
 
 
 def _prepared(

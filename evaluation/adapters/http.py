@@ -93,8 +93,8 @@ class HttpAdapter:
         # A proxy of the environment is for other hosts, never for this machine.
         self._local = parts.hostname in ("localhost", "127.0.0.1", "::1")
         (answer,) = self._exchange([("GET", None)])
-        found = answer.json() if answer.status == 200 else None
-        card: Mapping[str, Any] = found if isinstance(found, dict) else {}
+        description = answer.json() if answer.status == 200 else None
+        card: Mapping[str, Any] = description if isinstance(description, dict) else {}
         self.kind: Kind = card.get("kind", "classification")
         if self.kind not in get_args(Kind):
             raise UserError(
@@ -123,12 +123,12 @@ class HttpAdapter:
         """Return the server's answers. Raises Cancelled soon after the person asks to stop."""
         parts = [list(prepared[start : start + IMAGES]) for start in range(0, len(prepared), IMAGES)]
         answers = self._exchange([("POST", {"images": part}) for part in parts])
-        found = [
+        entries = [
             entry for part, answer in zip(parts, answers, strict=True) for entry in self._entries(answer, len(part))
         ]
         if self.kind == "classification":
-            return Output(np.stack([self._row(entry) for entry in found]))
-        return Output(maps=tuple(self._map(entry, size) for entry, size in zip(found, sizes, strict=True)))
+            return Output(np.stack([self._row(entry) for entry in entries]))
+        return Output(maps=tuple(self._map(entry, size) for entry, size in zip(entries, sizes, strict=True)))
 
     # The server's description of itself
 
@@ -156,8 +156,8 @@ class HttpAdapter:
     # The server's answers to images
 
     def _entries(self, answer: _Answer, count: int) -> list[Any]:
-        found = answer.json()
-        entries = found.get("predictions") if isinstance(found, dict) else None
+        content = answer.json()
+        entries = content.get("predictions") if isinstance(content, dict) else None
         if not isinstance(entries, list):
             raise self._nonsense(answer.shown or "nothing", count)
         if len(entries) != count:

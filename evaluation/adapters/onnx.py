@@ -104,17 +104,17 @@ class OnnxAdapter:
         self.prepare = squeezed(size, mean, std)
         values = values_of(file.name, self.prepare, mean)
         try:
-            found = self._find_output(size, classes)
+            output = self._find_output(size, classes)
         except MemoryError as error:
             raise UserError(
                 f"There is not enough memory to ask {file.name} about a picture of {size[0]} × {size[1]} pixels: free "
                 "some, or take a smaller one."
             ) from error
-        self.kind: Kind = found.kind
-        self._found = found
+        self.kind: Kind = output.kind
+        self._found = output
         require_classes(file.name, self.kind, classes)
-        remarks = (*found.remarks, *(() if named else own_names_told(classes)))
-        assumed = Assumptions(squeezed_words(size), values, found.numbers, GIVEN if named else "the file", remarks)
+        remarks = (*output.remarks, *(() if named else own_names_told(classes)))
+        assumed = Assumptions(squeezed_words(size), values, output.numbers, GIVEN if named else "the file", remarks)
         shown = Preprocessing(size, mean, std, "bilinear", f"squeezed, {settings.layout}", assumed)
         self.identity = ModelIdentity("ONNX", files_hash([file]), self.kind, shown, classes)
         gpu = "CUDAExecutionProvider" in self._session.get_providers()

@@ -105,12 +105,12 @@ def folder_of(settings: UnderTestSettings) -> tuple[Path, str, str]:
 
 def _config(folder: Path, called: str) -> Mapping[str, Any]:
     try:
-        found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        found = None
-    if not isinstance(found, dict):
+        config = None
+    if not isinstance(config, dict):
         raise UserError(f"{called} is no model of transformers: it has no config.json that can be read.")
-    return found
+    return config
 
 
 def _kind(config: Mapping[str, Any], called: str) -> Kind:

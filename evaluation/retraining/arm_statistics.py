@@ -63,13 +63,13 @@ def beside_controls(
     measured: Mapping[str, Mapping[str, Measured]], on: str = ON_GENERATED
 ) -> dict[tuple[str, str], Figure]:
     """Return the gain of an arm with generated images over each control on one set, by arm and control."""
-    found = {}
+    gains = {}
     for control in (one for one in CONTROLS if on in measured.get(one, {})):
         pairs = {name: {on: sets[on]} for name, sets in measured.items()}
         for row in Arms(pairs, control).rows():
             if row.arm not in (ORIGINAL, *CONTROLS):
-                found[row.arm, control] = row.gain
-    return found
+                gains[row.arm, control] = row.gain
+    return gains
 
 
 class Arms:
@@ -90,14 +90,14 @@ class Arms:
 
     def rows(self) -> tuple[ArmRow, ...]:
         """Return the figures of each arm on each set."""
-        found = []
+        rows_of_arms = []
         for arm, sets in self._means.items():
             for name, one in sets.items():
                 gain = Figure(None, why="the others are compared with it")
                 if arm != self._baseline:
                     gain = _difference(one, self._means[self._baseline][name])
-                found.append(ArmRow(arm, name, self.seeds, one.figure(one.value, one.ends), gain))
-        return tuple(found)
+                rows_of_arms.append(ArmRow(arm, name, self.seeds, one.figure(one.value, one.ends), gain))
+        return tuple(rows_of_arms)
 
     def won_back(self, original: str, generated: str) -> tuple[WonBack, ...]:
         """Return each arm but the baseline; without a value if the baseline loses nothing, or maybe by chance."""

@@ -233,24 +233,24 @@ def said_of(net: Any, network: Network, examples: Sequence[Example], groups: Seq
 
     numbers = _numbers(len(network.identity.classes), groups)
     device = next((one.device for one in net.parameters()), None)
-    found: list[Floats] = []
+    counts: list[Floats] = []
     for begin in range(0, len(examples), TOGETHER):
         some = examples[begin : begin + TOGETHER]
         with torch.inference_mode():
             pixels = torch.stack([network.prepare(opened(one.image, "RGB")) for one in some])
             logits = logits_of(net(pixels.to(device)))
-            found += [_said(one, image_logits, numbers) for one, image_logits in zip(some, logits, strict=True)]
-    return np.stack(found) if found else np.zeros(0)
+            counts += [_said(one, image_logits, numbers) for one, image_logits in zip(some, logits, strict=True)]
+    return np.stack(counts) if counts else np.zeros(0)
 
 
 def _numbers(classes: int, groups: Sequence[Sequence[int]]) -> NDArray[np.int64]:
     """Return the mask number of each class of a model, and last the number of mask numbers."""
     if not groups:
         return np.arange(classes + 1)
-    found = np.full(classes + 1, len(groups))
+    numbers = np.full(classes + 1, len(groups))
     for number, one in enumerate(groups):
-        found[list(one)] = number
-    return found
+        numbers[list(one)] = number
+    return numbers
 
 
 def _said(example: Example, logits: Any, numbers: NDArray[np.int64]) -> Floats:

@@ -75,7 +75,7 @@ class CheckFindings:
             if check.name == name
         ]
         blamed = [broken for check, _, broken in of_check if check.passed is False]
-        found = [check.passed is False for check, about, _ in of_check if about]
+        right = [check.passed is False for check, about, _ in of_check if about]
         unsure = [check.passed is None for check, _, _ in of_check]
         from_value = next((check.threshold for check, _, _ in of_check if check.threshold is not None), None)
         cells = (
@@ -83,7 +83,7 @@ class CheckFindings:
             "-" if from_value is None else f"{from_value:.2f}",
             f"{len(blamed)} of {len(of_check)}",
             _counted(blamed),
-            _counted(found),
+            _counted(right),
             percent(unsure),
         )
         return f"| {' | '.join(cells)} |"

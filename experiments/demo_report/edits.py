@@ -83,7 +83,7 @@ class Asked:
 
 def asked(kind: str, count: int, first_seed: int = FIRST_SEED) -> Iterator[Asked]:
     """Yield edits of a kind, each of a scene of its own and visible in the ideal image."""
-    family, found = {"colour": "object", "car": "road"}.get(kind), 0
+    family, count_found = {"colour": "object", "car": "road"}.get(kind), 0
     for number in range(100 * count):
         scene = random_scene(first_seed + 10_000 * KINDS.index(kind) + number, family)
         slot_kind = "colour" if kind == "car" else kind
@@ -99,8 +99,8 @@ def asked(kind: str, count: int, first_seed: int = FIRST_SEED) -> Iterator[Asked
         apart = np.abs(render(goal)[0].astype(int) - render(scene)[0]).max(2) > CHANGED
         if apart.mean() >= VISIBLE:
             yield one
-            found += 1
-        if found == count:
+            count_found += 1
+        if count_found == count:
             return
 
 
@@ -114,7 +114,7 @@ def judged(one: Asked, image: np.ndarray, judges: Judges) -> dict[str, float]:
         pixels = painted_pixels(scene, place)
         if one.slot != f"colour {place}" and pixels.any() and expected.colour(pixels) == colour:
             colours &= seen.colour(pixels) == colour
-    found: dict[str, float] = {
+    findings: dict[str, float] = {
         "shows": not truth.edit_missing,
         "unbroken": not replace(truth, edit_missing=False).broken,
         "whole": not any(lost_and_added(mask, seen.mask, expected.mask)),
@@ -122,25 +122,25 @@ def judged(one: Asked, image: np.ndarray, judges: Judges) -> dict[str, float]:
         "air": (one.slot == "weather" or seen.weather == look.weather or expected.weather != look.weather)
         and (one.slot == "time" or seen.time == look.time or expected.time != look.time),
     }
-    good = all(found.values())
-    return found | {"good": good, "distance": float(np.abs(image.astype(float) - ideal).mean())}
+    good = all(findings.values())
+    return findings | {"good": good, "distance": float(np.abs(image.astype(float) - ideal).mean())}
 
 
 def edit_settings(profile: Profile, **changes: Any) -> SettingsWithEdit:
     """Return the profile's settings for edits, with changes of its sections `generation` and `edit`."""
-    own = profile.recipes.get("lance", {})
-    edit = EditSettings.model_validate(own.get("edit", {}) | changes.pop("edit", {}))
+    lance = profile.recipes.get("lance", {})
+    edit = EditSettings.model_validate(lance.get("edit", {}) | changes.pop("edit", {}))
     shared = {name: getattr(profile.settings, name) for name in type(profile.settings).model_fields}
-    base = profile.settings.generation.model_dump() | own.get("generation", {}) | changes
+    base = profile.settings.generation.model_dump() | lance.get("generation", {}) | changes
     return SettingsWithEdit.model_validate(shared | {"generation": base, "edit": edit})
 
 
 def drawings(profile: Profile, extra: Sequence[str]) -> dict[str, Drawing]:
     """Return the ways that draw, by name. `extra`: JSON of settings that differ, each a way of its own."""
     noise = profile.settings
-    found: dict[str, Drawing] = {NOISE: (CONTROLNET, noise), EDITED: (EDIT, edit_settings(profile))}
-    found |= {one: (EDIT, edit_settings(profile, **json.loads(one))) for one in extra}
-    return found
+    drawings_by_name: dict[str, Drawing] = {NOISE: (CONTROLNET, noise), EDITED: (EDIT, edit_settings(profile))}
+    drawings_by_name |= {one: (EDIT, edit_settings(profile, **json.loads(one))) for one in extra}
+    return drawings_by_name
 
 
 class Ways:
@@ -156,8 +156,8 @@ class Ways:
     def prepared(self, drawing: Drawing, source: Source) -> tuple[Method[Any], Prepared]:
         """Return a method and its preparation of a source."""
         method, settings = drawing
-        made = method.with_models(self.models, self._prompts, self.profile.tasks.labels, self._inversions)
-        return made, made.prepare(source, method.settings_of(settings, source.caption))
+        drawing_method = method.with_models(self.models, self._prompts, self.profile.tasks.labels, self._inversions)
+        return drawing_method, drawing_method.prepare(source, method.settings_of(settings, source.caption))
 
     def draw(self, drawing: Drawing, source: Source, *captions: CounterfactualCaption, seed: int = 0) -> list[Any]:
         """Return the test cases of captions, drawn as one batch."""
@@ -186,8 +186,8 @@ def measured(
         (case,) = ways.draw(drawing, one.source, one.counterfactual, seed=one.number)
         seconds = time.process_time() - begun
         failed = [check.name for check in case.checks if check.passed is False]
-        own = judged(one, np.asarray(case.image), judges)
-        line["ways"][name] = own | {
+        findings = judged(one, np.asarray(case.image), judges)
+        line["ways"][name] = findings | {
             "seconds": seconds,
             "failed": failed,
             "taken": getattr(case.lineage.settings, "taken", None),
@@ -208,11 +208,11 @@ def report(lines: Sequence[Mapping[str, Any]]) -> str:
     text = [f"| n = {len(lines)} | " + " | ".join((*figures, "L1", "nearer than from noise", "CPU s")) + " |"]
     text.append("|---" * (len(figures) + 4) + "|")
     for name in names:
-        own = [line["ways"][name] for line in lines]
+        findings = [line["ways"][name] for line in lines]
         nearer = [line["ways"][name]["distance"] < line["ways"][NOISE]["distance"] for line in lines]
-        cells = [f"{np.mean([one[figure] for one in own]):.3f}" for figure in figures]
-        cells += [f"{np.mean([one['distance'] for one in own]):.2f}", f"{np.mean(nearer):.3f}"]
-        cells.append(f"{statistics.mean(one.get('seconds', 0.0) for one in own):.2f}")
+        cells = [f"{np.mean([one[figure] for one in findings]):.3f}" for figure in figures]
+        cells += [f"{np.mean([one['distance'] for one in findings]):.2f}", f"{np.mean(nearer):.3f}"]
+        cells.append(f"{statistics.mean(one.get('seconds', 0.0) for one in findings):.2f}")
         text.append(f"| {name} | " + " | ".join(cells) + " |")
     kinds = [kind for kind in KINDS if any(line["kind"] == kind for line in lines)]
     text += ["", "| shows / good | " + " | ".join(f"{kind} ({_count(lines, kind)})" for kind in kinds) + " |"]
@@ -220,8 +220,8 @@ def report(lines: Sequence[Mapping[str, Any]]) -> str:
     for name in names:
         cells = []
         for kind in kinds:
-            own = [line["ways"][name] for line in lines if line["kind"] == kind]
-            cells.append(" / ".join(f"{np.mean([one[figure] for one in own]):.2f}" for figure in ("shows", "good")))
+            findings = [line["ways"][name] for line in lines if line["kind"] == kind]
+            cells.append(" / ".join(f"{np.mean([one[figure] for one in findings]):.2f}" for figure in ("shows", "good")))
         text.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join([*text, "", table(floors(lines, kinds))])
 
@@ -259,8 +259,8 @@ def costs(ways: Ways, store: Kept, count: int) -> str:
     """Return ratios of CPU time, and how far a batch is from single images."""
     text = []
     for guidance, most in ((1.0, 0.6), (2.0, 0.8)):
-        found = [_costs(one, ways, store, guidance) for one in asked("weather", count)]
-        sweep, second, inversions, apart = (list(values) for values in zip(*found, strict=True))
+        measured_costs = [_costs(one, ways, store, guidance) for one in asked("weather", count)]
+        sweep, second, inversions, apart = (list(values) for values in zip(*measured_costs, strict=True))
         text += [
             f"guidance {guidance:g}, {count} sources, 10 steps:",
             f"a sweep of six takes {statistics.mean(sweep):.2f} of six single images (at most {most})",

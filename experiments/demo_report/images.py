@@ -84,28 +84,28 @@ class ImageFindings:
         """Judge one image with one edit, and the scene that it was made from."""
         edit = case.lineage.counterfactual.edits[0]
         scene, source = walk.scene, judges.read(np.asarray(walk.image))
-        made, new = judges.read(np.asarray(case.image)), canonical(edit.alternative)
+        reading, new = judges.read(np.asarray(case.image)), canonical(edit.alternative)
         slots = edited_slots(walk, edit)
         goal = edited_scene(scene, slots)
         if edit.edit_type == "weather":
-            self.air.append(made.weather == new)
+            self.air.append(reading.weather == new)
         elif edit.edit_type == "time of day":
-            self.air.append(TIME_PHRASES[made.time] == new)
+            self.air.append(TIME_PHRASES[reading.time] == new)
         elif edit.edit_type == "background":
             ((slot, _),) = slots
             self.part.append(part_shows(scene, goal, slot, np.asarray(case.image)))
         else:
             places = [painted_pixels(scene, place) for place in edited_things(walk, edit)]
-            self.colour.append(all(made.colour(pixels) == new for pixels in places if pixels.any()))
+            self.colour.append(all(reading.colour(pixels) == new for pixels in places if pixels.any()))
         edited = edited_things(walk, edit) if edit.edit_type == "attribute" else []
         for place, colour in enumerate(scene.look.colours):
             pixels = painted_pixels(scene, place)
             if place not in edited and pixels.any():
-                self.other_colours.append(made.colour(pixels) == colour)
+                self.other_colours.append(reading.colour(pixels) == colour)
                 self.third_car += [self.other_colours[-1]] if place == MAX_VEHICLES - 1 else []
-        lost, added = lost_and_added(walk.mask, made.mask, judges.read(render(goal)[0]).mask)
+        lost, added = lost_and_added(walk.mask, reading.mask, judges.read(render(goal)[0]).mask)
         self.whole.append(not lost and not added)
-        self.as_drawn.append(not any(lost_and_added(walk.mask, made.mask)))
+        self.as_drawn.append(not any(lost_and_added(walk.mask, reading.mask)))
         self.untouched_whole.append(not any(lost_and_added(walk.mask, source.mask)))
         self.lost.update(lost)
         self.added.update(added)
@@ -115,11 +115,11 @@ class ImageFindings:
             if pixels.any():
                 self.untouched_colour.append(source.colour(pixels) == colour)
         if scene.family == "object":
-            self.label.append(made.label == scene.label)
+            self.label.append(reading.label == scene.label)
             self.untouched_label.append(source.label == scene.label)
             return
         for name, overlap in self.kept.items():
-            overlap.add(walk.mask, made.mask)
+            overlap.add(walk.mask, reading.mask)
             self.untouched_kept[name].add(walk.mask, source.mask)
 
     def rows(self) -> list[Row]:
@@ -161,11 +161,11 @@ def lost_and_added(truth: np.ndarray, seen: np.ndarray, ideal: np.ndarray | None
     lost, added, readable = [], [], truth if ideal is None else ideal
     for name in THINGS:
         number = SEMANTIC_CLASSES.index(name)
-        there, found, could = (mask == number for mask in (truth, seen, readable))
-        patches = [patch for patch in _patches(there) if could[patch].mean() >= FOUND]
-        lost += [name for patch in patches if found[patch].mean() < FOUND]
-        near = cv2.dilate((there | could).astype(np.uint8), np.ones((5, 5), np.uint8)) > 0
-        added += [name for patch in _patches(found) if not near[patch].any()]
+        in_mask, seen_there, could = (mask == number for mask in (truth, seen, readable))
+        patches = [patch for patch in _patches(in_mask) if could[patch].mean() >= FOUND]
+        lost += [name for patch in patches if seen_there[patch].mean() < FOUND]
+        near = cv2.dilate((in_mask | could).astype(np.uint8), np.ones((5, 5), np.uint8)) > 0
+        added += [name for patch in _patches(seen_there) if not near[patch].any()]
     return lost, added
 
 

@@ -62,8 +62,8 @@ class Ledits:
     def invert(self, image: Image.Image, seed: int = 0) -> Image.Image:
         """Invert a source, which the next edits start from. Return what the VAE alone gives back."""
         noise = torch.Generator().manual_seed(seed)
-        found = self._pipe.invert(image, num_inversion_steps=STEPS, skip=SKIP, generator=noise)
-        return found.vae_reconstruction_images[0]
+        inverted = self._pipe.invert(image, num_inversion_steps=STEPS, skip=SKIP, generator=noise)
+        return inverted.vae_reconstruction_images[0]
 
     @torch.no_grad()
     def edited(self, old: str, new: str) -> np.ndarray:

@@ -110,8 +110,8 @@ def measure(parts: tuple[str, ...], count: int, new: int, sheet: Path | None = N
         if new:
             others = (n for n in itertools.count(count) if caption(start_walk(n, profile).scene) not in in_training)
             numbers = list(itertools.islice(others, new))
-            found = walk_rows(parts, numbers, profile, driver, models, None)
-            new_rows = [row for row in found if not math.isnan(row.value)]  # roads have no label
+            walked_rows = walk_rows(parts, numbers, profile, driver, models, None)
+            new_rows = [row for row in walked_rows if not math.isnan(row.value)]  # roads have no label
     if "images" in parts:
         from demo.judges import Judges
         from experiments.demo_report import free as report_free

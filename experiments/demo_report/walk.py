@@ -266,19 +266,19 @@ def _counterfactual(
 ) -> CounterfactualCaption:
     """Return the pipeline's caption for exactly these edits."""
     items = tuple(KeywordAlternatives(e.keyword, e.edit_type, (Alternative(e.alternative),)) for e in edits)
-    own = driver.profile.settings.counterfactuals.model_copy(update={"edits_at_once": len(edits), "captions": 1})
-    settings = driver.profile.settings.model_copy(update={"counterfactuals": own})
+    stage_settings = driver.profile.settings.counterfactuals.model_copy(update={"edits_at_once": len(edits), "captions": 1})
+    settings = driver.profile.settings.model_copy(update={"counterfactuals": stage_settings})
     models.replies.clear()
     known = {"caption": Caption(walk.caption), "alternatives": Alternatives(items)}
-    found: CounterfactualCaptions = driver.produce(
+    captions: CounterfactualCaptions = driver.produce(
         DILLEMA, "counterfactuals", walk.image, walk.task, known, settings, walk.number
     ).value
     walk.first_replies_read.append(_reads(read_caption, models.replies[0]))
-    text = found.items[0].text
+    text = captions.items[0].text
     same_protected = set(protected_words_in(walk.caption, walk.task)) == set(protected_words_in(text, walk.task))
     named = all(edit.alternative in text for edit in edits if edit.edit_type == "background")
     walk.edits_right.append(same_protected and named and facts_of(text) == expected_facts(walk.facts, edits))
-    return found.items[0]
+    return captions.items[0]
 
 
 def _reads(parser: Callable[[str], object], reply: str) -> bool:

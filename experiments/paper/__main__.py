@@ -69,8 +69,8 @@ class Work:
                 half = file.with_suffix(".half")
                 half.write_bytes(pickle.dumps(do()))
                 half.replace(file)
-        found: T = pickle.loads(file.read_bytes())
-        return found
+        result: T = pickle.loads(file.read_bytes())
+        return result
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:

@@ -80,9 +80,9 @@ def vote(valid: NDArray[np.bool_], hard: NDArray[np.bool_], seed: int) -> Votes:
             answer = {QUESTION.id: "yes" if yes else "no"}
             cast.append(Vote(item, item, "item", f"{worker}", answer, "", _NOW, _NOW, 4.0, "left"))
             single.append((item, worker, yes, -1))
-        found = outcome(QUESTION, item, cast, VOTES, CONSENSUS)
-        if found.status == "consensus":
-            votes_for[item], votes[item] = found.counts.get("yes", 0), found.votes
+        result = outcome(QUESTION, item, cast, VOTES, CONSENSUS)
+        if result.status == "consensus":
+            votes_for[item], votes[item] = result.counts.get("yes", 0), result.votes
     image, worker_of, vote, known = np.array(single, np.int64).T
     return Votes(votes_for, votes, Ballots(image, worker_of, vote > 0, known))
 

@@ -159,9 +159,9 @@ def judged(family: Family, made: Made) -> Judged:
     mask_kept = False
     if family == "road":
         picture, mask = Image.fromarray(world.picture_of(one.scene)), np.asarray(world.mask_of(one.scene))
-        found = checker.checks(picture, image, mask, made.told.edits)
-        checks |= {check.name: check.value for check in found if check.value is not None}
-        mask_kept = any(check.name == MASK_KEPT and check.passed is True for check in found)
+        mask_checks = checker.checks(picture, image, mask, made.told.edits)
+        checks |= {check.name: check.value for check in mask_checks if check.value is not None}
+        mask_kept = any(check.name == MASK_KEPT and check.passed is True for check in mask_checks)
     edits = [slots_of(one.scene, made.caption, edit) for edit in made.told.edits]
     if any(slots is None for slots in edits):
         return Judged(CANNOT_TELL, (), checks, mask_kept)
@@ -244,8 +244,8 @@ def read(family: Family, weights: Path, data: Path, made: Sequence[Made], worker
     )
     predictions, classes = predict(family, weights, [file for group in groups for file in group])
     ends = np.cumsum([len(group) for group in groups])
-    found = judge_all(family, cases, workers)
-    names = tuple(sorted({name for one in found for name in one.checks}))
+    judgements = judge_all(family, cases, workers)
+    names = tuple(sorted({name for one in judgements for name in one.checks}))
     return Read(
         family,
         weights,
@@ -254,9 +254,9 @@ def read(family: Family, weights: Path, data: Path, made: Sequence[Made], worker
         tuple(replace(one, source=place[one.source]) for one in controls),
         classes,
         (predictions[: ends[0]], predictions[ends[0] : ends[1]], predictions[ends[1] :]),
-        np.array([one.truth for one in found], np.int8),
-        tuple(one.why for one in found),
+        np.array([one.truth for one in judgements], np.int8),
+        tuple(one.why for one in judgements),
         names,
-        np.array([[one.checks.get(name, np.nan) for name in names] for one in found]),
-        np.array([one.kept for one in found], bool),
+        np.array([[one.checks.get(name, np.nan) for name in names] for one in judgements]),
+        np.array([one.kept for one in judgements], bool),
     )

@@ -46,7 +46,7 @@ def write(run: Results, stated: Stated, file: Path, examples: Sequence[tuple[Pat
     with the edit in words.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
-    found = goals(run, stated)
+    reached = goals(run, stated)
     pictures = {name: file.with_name(f"{file.stem}-{name}.png") for name in ("cases", "edits", "coverage", "arms")}
     charts.sheet(examples, pictures["cases"])
     _chart_edits(run, pictures["edits"])
@@ -54,7 +54,7 @@ def write(run: Results, stated: Stated, file: Path, examples: Sequence[tuple[Pat
     _chart_arms(run, pictures["arms"])
     names = {name: one.name for name, one in pictures.items()}
     parts = (
-        _head(run, stated, found),
+        _head(run, stated, reached),
         _set(run, names),
         _rq1(run, names),
         _rq2(run, names),
@@ -62,7 +62,7 @@ def write(run: Results, stated: Stated, file: Path, examples: Sequence[tuple[Pat
         _rq3(run, names),
     )
     file.write_text("\n".join(line for part in parts for line in part) + "\n", encoding="utf-8")
-    return found
+    return reached
 
 
 def _head(run: Results, stated: Stated, found: Sequence[Goal]) -> Iterator[str]:
@@ -106,17 +106,17 @@ def _head(run: Results, stated: Stated, found: Sequence[Goal]) -> Iterator[str]:
 
 def answers(run: Results) -> Iterator[str]:
     """Yield the findings of the run in sentences, whatever their sign."""
-    found = figures(run)
+    by_name = figures(run)
     for title in TITLES.values():
         what = "mIoU" if title == "segmenter" else "error"
-        excess = found[f"{title}: excess"]
-        original = in_unit(found[f"{title}: error on originals"], "share")
+        excess = by_name[f"{title}: excess"]
+        original = in_unit(by_name[f"{title}: error on originals"], "share")
         of = " of the pixels of" if title == "segmenter" else " of"
         edits = f"the edits change its {what} by {in_unit(excess, 'points')} beyond what drawing alone does"
         if not excess.clear_of_zero:
             edits = f"what the edits do to its {what}, {in_unit(excess, 'points')}, may be chance"
         yield f"The {title} is wrong on {original}{of} the originals; {edits}."
-    ours = found[f"classifier: {OURS} over {WRONG_FIRST}"]
+    ours = by_name[f"classifier: {OURS} over {WRONG_FIRST}"]
     order = _compared(ours, "more", "fewer", f"weak cells than {WRONG_FIRST}")
     yield f"In the first {100 * BUDGET:.0f} % of the images, our order shows {order}."
     for title in TITLES.values():
@@ -124,7 +124,7 @@ def answers(run: Results) -> Iterator[str]:
             (rq3.ON_UNSEEN, "generated images of an unseen edit type"),
             (rq3.ON_SHIFT, "the natural shift"),
         ):
-            more = found.get(f"{title}: generated over augmentation: {on}", Figure(None, why="there is no such set"))
+            more = by_name.get(f"{title}: generated over augmentation: {on}", Figure(None, why="there is no such set"))
             gain = _compared(more, "more", "less", "accuracy than augmentation does")
             yield f"On {images}, learning from generated images brings the {title} {gain}."
 
@@ -407,14 +407,14 @@ def _p(row: SensitivityRow) -> str:
 
 
 def _ranking(run: Results) -> Iterator[str]:
-    found = run.prioritising
-    kinds = Counter(found.weak.values())
+    ranking = run.prioritising
+    kinds = Counter(ranking.weak.values())
     listed = ", ".join(f"{number} {kind}" for kind, number in kinds.most_common())
     yield "### In which order to look"
     yield ""
     yield (
         "A weak cell is a class under a left-out condition, or in a colour, on which the classifier is wrong on at "
-        f"least {100 * WEAK:.0f} % of {run.size.renders} scenes that the renderer itself draws so: {len(found.weak)} "
+        f"least {100 * WEAK:.0f} % of {run.size.renders} scenes that the renderer itself draws so: {len(ranking.weak)} "
         f"of them{f' ({listed})' if listed else ''}. A cell is found by an image of it on which the classifier is "
         "wrong and which is valid by the truth. “ours” ranks by P(wrong) x P(valid) x novelty, where what is new is a "
         f"class with what the edit brings in; it knows the label of the source, as “{WRONG_FIRST}” and "
@@ -424,8 +424,8 @@ def _ranking(run: Results) -> Iterator[str]:
     )
     yield ""
     for orders, shown, what in (
-        (found.orders, found.shown, "All test cases"),
-        (found.before, found.shown_before, "Test cases of the tuning and the test side"),
+        (ranking.orders, ranking.shown, "All test cases"),
+        (ranking.before, ranking.shown_before, "Test cases of the tuning and the test side"),
     ):
         first = next(iter(orders.values()))
         images = [f"{100 * share:.0f} %: {number:,} images" for share, number in first.images.items()]
@@ -437,8 +437,8 @@ def _ranking(run: Results) -> Iterator[str]:
 
 def _order(one: Found) -> tuple[str, ...]:
     apfd = f"{one.apfd:.3f}" if one.apfd is not None else CANNOT_TELL
-    found = [one.at(share) for share in one.images]
-    return (one.order, *(f"{cells:g}" if cells == int(cells) else f"{cells:.1f}" for cells in found), apfd)
+    cells_found = [one.at(share) for share in one.images]
+    return (one.order, *(f"{cells:g}" if cells == int(cells) else f"{cells:.1f}" for cells in cells_found), apfd)
 
 
 def _alike(run: Results) -> str:
@@ -470,27 +470,27 @@ def _rq3(run: Results, names: dict[str, str]) -> Iterator[str]:
     )
     yield ""
     for family in FAMILIES:
-        found = run.retraining[family]
+        results = run.retraining[family]
         yield f"### {TITLES[family].capitalize()}"
         yield ""
-        yield "Images: " + ", ".join(f"{name} {number:,}" for name, number in found.images.items()) + "."
+        yield "Images: " + ", ".join(f"{name} {number:,}" for name, number in results.images.items()) + "."
         yield ""
         lines = []
         for arm in rq3.ARMS:
-            cells = [with_interval(found.row(arm, on).accuracy) for on in found.images]
-            back = next((with_interval(one.share) for one in found.won_back if one.arm == arm), "-")
-            lines.append((f"**{arm}**" if arm == MAIN_ARM else arm, f"{found.examples[arm]:,}", *cells, back))
-        yield from table(("arm", "learns from", *found.images, "of the loss won back"), lines)
+            cells = [with_interval(results.row(arm, on).accuracy) for on in results.images]
+            back = next((with_interval(one.share) for one in results.won_back if one.arm == arm), "-")
+            lines.append((f"**{arm}**" if arm == MAIN_ARM else arm, f"{results.examples[arm]:,}", *cells, back))
+        yield from table(("arm", "learns from", *results.images, "of the loss won back"), lines)
         yield ""
-        if found.miou:
+        if results.miou:
             yield "mIoU, mean over the seeds:"
             yield ""
-            lines = [(arm, *(per_cent(found.miou[arm, on]) for on in found.images)) for arm in rq3.ARMS]
-            yield from table(("arm", *found.images), lines)
+            lines = [(arm, *(per_cent(results.miou[arm, on]) for on in results.images)) for arm in rq3.ARMS]
+            yield from table(("arm", *results.images), lines)
             yield ""
         lines = [
-            (on, *(in_unit(found.beside[MAIN_ARM, control, on], "points") for control in CONTROLS))
-            for on in found.images
+            (on, *(in_unit(results.beside[MAIN_ARM, control, on], "points") for control in CONTROLS))
+            for on in results.images
         ]
         yield f"What “{MAIN_ARM}” is right about beside what the controls are:"
         yield ""
@@ -502,9 +502,9 @@ def _rq3(run: Results, names: dict[str, str]) -> Iterator[str]:
 
 
 def _recipe(run: Results, family: Family) -> str:
-    own = run.retraining[family].recipe
-    name = "SGD" if own.optimiser == "sgd" else "Adam"
-    return f"{name} at {own.learning_rate:g}, batches of {own.batch}"
+    recipe = run.retraining[family].recipe
+    name = "SGD" if recipe.optimiser == "sgd" else "Adam"
+    return f"{name} at {recipe.learning_rate:g}, batches of {recipe.batch}"
 
 
 def _chart_edits(run: Results, file: Path) -> None:

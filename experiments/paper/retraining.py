@@ -94,27 +94,27 @@ class Parts:
     @cached_property
     def pictured(self) -> Mapping[Side, Mapping[Path, Pictured]]:
         """All images by side: originals, and images made from them."""
-        found: dict[Side, dict[Path, Pictured]] = {one: {} for one in SIDES}
+        by_side: dict[Side, dict[Path, Pictured]] = {one: {} for one in SIDES}
         files = [(one, self.data / one.key) for one in self.found.sources]
         files += [
             (self.found.sources[one.source], Path(one.image)) for one in (*self.found.cases, *self.found.controls)
         ]
         for source, file in files:
-            found[side(source)][file] = _pictured(file, source.number)
-        return found
+            by_side[side(source)][file] = _pictured(file, source.number)
+        return by_side
 
     @cached_property
     def alike(self) -> frozenset[Path]:
         """Images that look like one of a later side. They are used neither for training nor for tuning, so that the
         measured images stay complete.
         """
-        later, found = list[int](), set[Path]()
+        later, similar = list[int](), set[Path]()
         for one in reversed(SIDES):
             looks = {file: picture.look for file, picture in self.pictured[one].items()}
             near = near_any(list(looks.values()), later)
-            found |= {file for file, too in zip(looks, near.tolist(), strict=True) if too}
+            similar |= {file for file, too in zip(looks, near.tolist(), strict=True) if too}
             later += looks.values()
-        return frozenset(found)
+        return frozenset(similar)
 
     def original(self, where: Side) -> tuple[list[Example], list[int]]:
         """Return the sources of a side, and their numbers."""
@@ -129,16 +129,16 @@ class Parts:
 
     def controls(self, where: Side) -> list[Example]:
         """Return the reconstructions of a side."""
-        own = [one for one in self.found.controls if side(self.found.sources[one.source]) == where]
-        return [self._example(Path(one.image), one.source) for one in own if Path(one.image) not in self.alike]
+        controls = [one for one in self.found.controls if side(self.found.sources[one.source]) == where]
+        return [self._example(Path(one.image), one.source) for one in controls if Path(one.image) not in self.alike]
 
     def natural(self) -> tuple[list[Example], list[int]]:
         """Return the shift set. Each scene is a source of its own."""
-        found = []
+        examples = []
         for file, scene in self.shift:
             target: int | Path = OBJECT_CLASSES.index(scene.label) if self.found.family == "object" else mask_file(file)
-            found.append(Example(file, target))
-        return found, list(range(len(found)))
+            examples.append(Example(file, target))
+        return examples, list(range(len(examples)))
 
     def _example(self, image: Path, source: int) -> Example:
         one = self.found.sources[source]

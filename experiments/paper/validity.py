@@ -250,8 +250,8 @@ class _Known:
 
     def truths(self) -> dict[str, float]:
         """Return the figures of a study of all images by annotators who never err."""
-        found = self._effect(np.arange(len(self.valid)), flawless(self.valid), 0)
-        values = {title: getattr(found, name).value for title, name in FIGURES.items()}
+        effect = self._effect(np.arange(len(self.valid)), flawless(self.valid), 0)
+        values = {title: getattr(effect, name).value for title, name in FIGURES.items()}
         return {title: value for title, value in values.items() if value is not None}
 
     def _effect(self, judged: Numbers, cast: Votes, seed: int) -> ValidityEffect:

@@ -202,13 +202,13 @@ def write_data(folder: Path, family: Family, size: Size) -> None:
 def write_shift(folder: Path, family: Family, size: Size) -> Sequence[tuple[Path, Scene]]:
     """Write the scenes of the shift set and return each with its file. `mask_file` names the mask."""
     root = folder / f"{family}-shift"
-    found = []
+    scenes = []
     for place, scene in enumerate(shift_scenes(family, size.shift)):
         file = root / f"{place:04}.png"
         if not file.exists():
             write_scene(scene, file, mask_file(file))
-        found.append((file, scene))
-    return found
+        scenes.append((file, scene))
+    return scenes
 
 
 def mask_file(image: Path) -> Path:
