@@ -450,7 +450,9 @@ class _Model:
     def whole_of(self, one: MappedLabel) -> MappedLabel:
         """Map a label that is a kind of one class of the model to that class; return any other as it is."""
         name_of_label = one_name_of(one.label)
-        whole = [number for number, name in enumerate(self.classes) if name_of_label in self._kinds_of_class(number, name)]
+        whole = [
+            number for number, name in enumerate(self.classes) if name_of_label in self._kinds_of_class(number, name)
+        ]
         if len(whole) != 1:
             return one
         return MappedLabel(one.label, tuple(whole), "part of a class", f"a part of “{self.classes[whole[0]]}”")

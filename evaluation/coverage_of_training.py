@@ -64,7 +64,9 @@ def measured(
     truth: dict[TrainingFigure, float] = {"accuracy": accuracy, "gain": other - accuracy}
     if lost > 0:
         truth["won back"] = (other - accuracy) / lost
-    studies = [_figures(seeds, (accuracy, other), source, spread, fate, "won back" in truth) for _ in range(repetitions)]
+    studies = [
+        _figures(seeds, (accuracy, other), source, spread, fate, "won back" in truth) for _ in range(repetitions)
+    ]
     world = {"trainings": seeds, "sources": layout[0], "images of each": layout[1], "": spread.name}
     labels = {name: str(value) for name, value in world.items()}
     return [

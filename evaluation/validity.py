@@ -171,7 +171,9 @@ def validity_effect(
     """Return all figures. `strata` are their names, and `weighing` is the unit of equal weight."""
     voted = judged.asked
     rows = tuple(_row(name, judged.stratum == number, judged) for number, name in enumerate(strata))
-    missing = tuple(row.name for place, row in enumerate(rows) if row.images and not voted[judged.stratum == place].any())
+    missing = tuple(
+        row.name for place, row in enumerate(rows) if row.images and not voted[judged.stratum == place].any()
+    )
     table = _Table(judged, len(strata), weighing)
     drawn = _Draws(table, seed, resamples)
     against = contradiction_of(judged)

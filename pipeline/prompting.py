@@ -44,8 +44,7 @@ class Prompt:
     stop: tuple[str, ...] = ()
 
     def variables(self) -> tuple[str, ...]:
-        """Return the names that the template uses, in order of appearance. Raises PromptError for a stray dollar sign.
-        """
+        """Return the names that the template uses, in order of appearance. Raises PromptError for a stray dollar."""
         template = Template(self.template)
         if not template.is_valid():
             raise PromptError(f"The prompt {self.where} has a stray $: write $$ for a dollar sign.")

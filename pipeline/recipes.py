@@ -187,7 +187,9 @@ class Recipe:
                 f"The profile {profile.name} has a wrong value at {key}: {reason(error, self.settings)}."
             ) from error
         sections = {name: getattr(defaults, name) for name in known}
-        return self.settings.model_validate(sections | {name: part for name, part in (plain or {}).items() if name in known})
+        return self.settings.model_validate(
+            sections | {name: part for name, part in (plain or {}).items() if name in known}
+        )
 
     def reads(self, setting: str) -> bool:
         """Return True if its stages, its method or later steps use a setting like "generation.steps". True for unknown

@@ -143,7 +143,9 @@ class OnnxAdapter:
         if channels not in (0, 3):
             other = "channels last" if first else "channels first"
             hint = f"choose {other} as layout" if sides[2 if first else 0] == 3 else "take one for images in colour"
-            raise UserError(f"{who} takes images of {channels} channels with {settings.layout}: {hint}.", field="layout")
+            raise UserError(
+                f"{who} takes images of {channels} channels with {settings.layout}: {hint}.", field="layout"
+            )
         named_size = size_given(settings.size or header.get("size", ""))
         for side, given_side in zip((width, height), named_size or (0, 0), strict=True):
             if side and given_side and side != given_side:

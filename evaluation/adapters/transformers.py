@@ -197,7 +197,9 @@ def _scaling(config: Mapping[str, Any]) -> str:
         scaling = f"shorter side scaled to {size['shortest_edge']} pixels"
     else:
         scaling = f"scaled as preprocessor_config.json says (size {json.dumps(size, default=str)})"
-    return f"{scaling}, then the middle {sides(crop)} taken" if config.get("do_center_crop") and sides(crop) else scaling
+    return (
+        f"{scaling}, then the middle {sides(crop)} taken" if config.get("do_center_crop") and sides(crop) else scaling
+    )
 
 
 def _shown(config: Mapping[str, Any]) -> Preprocessing:

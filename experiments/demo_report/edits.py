@@ -221,7 +221,9 @@ def report(lines: Sequence[Mapping[str, Any]]) -> str:
         cells = []
         for kind in kinds:
             findings = [line["ways"][name] for line in lines if line["kind"] == kind]
-            cells.append(" / ".join(f"{np.mean([one[figure] for one in findings]):.2f}" for figure in ("shows", "good")))
+            cells.append(
+                " / ".join(f"{np.mean([one[figure] for one in findings]):.2f}" for figure in ("shows", "good"))
+            )
         text.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join([*text, "", table(floors(lines, kinds))])
 

@@ -266,7 +266,9 @@ def _counterfactual(
 ) -> CounterfactualCaption:
     """Return the pipeline's caption for exactly these edits."""
     items = tuple(KeywordAlternatives(e.keyword, e.edit_type, (Alternative(e.alternative),)) for e in edits)
-    stage_settings = driver.profile.settings.counterfactuals.model_copy(update={"edits_at_once": len(edits), "captions": 1})
+    stage_settings = driver.profile.settings.counterfactuals.model_copy(
+        update={"edits_at_once": len(edits), "captions": 1}
+    )
     settings = driver.profile.settings.model_copy(update={"counterfactuals": stage_settings})
     models.replies.clear()
     known = {"caption": Caption(walk.caption), "alternatives": Alternatives(items)}

@@ -150,9 +150,7 @@ class Parts:
     def rows(self) -> dict[tuple[Side, bool], Numbers]:
         """Cases by side and by True if their edit type is unseen."""
         sides, unseen = np.array(sides_of(self.found)), np.array(self.found.edit_types) == UNSEEN
-        return {
-            (one, new): np.flatnonzero((sides == one) & (unseen == new)) for one in SIDES for new in (True, False)
-        }
+        return {(one, new): np.flatnonzero((sides == one) & (unseen == new)) for one in SIDES for new in (True, False)}
 
 
 def retraining(parts: Parts, size: Size, folder: Path, workers: int) -> Retraining:
@@ -239,7 +237,10 @@ def arms_of(parts: Parts) -> tuple[Arm, ...]:
 
 def shared_images(parts: Parts) -> tuple[Shared, ...]:
     """Return pictures that are used on two sides, or look alike there: originals, and images made from them."""
-    used = {one: [picture for file, picture in own.items() if file not in parts.alike] for one, own in parts.pictured.items()}
+    used = {
+        one: [picture for file, picture in own.items() if file not in parts.alike]
+        for one, own in parts.pictured.items()
+    }
     return tuple(shared(used))
 
 

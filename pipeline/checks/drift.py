@@ -80,7 +80,9 @@ class Drift(BaseModel):
             if round(abs(shift) * side)
         ]
         shifted = ["shifted by " + " and ".join(shifts)] if shifts else []
-        return " and ".join([*shifted, *([f"zoomed to {100 * self.zoom:.1f} %"] if abs(self.zoom - 1) > 0.0005 else [])])
+        return " and ".join(
+            [*shifted, *([f"zoomed to {100 * self.zoom:.1f} %"] if abs(self.zoom - 1) > 0.0005 else [])]
+        )
 
 
 def drift_of(source: Image.Image, image: Image.Image) -> Drift | None:

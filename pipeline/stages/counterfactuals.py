@@ -124,7 +124,9 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
     trace = Trace(
         author="model",
         model=language_model.name,
-        prompt=BETWEEN.join((*(each.prompt for each in first), *choice.prompts, *(each.prompt for each in new_answers))),
+        prompt=BETWEEN.join(
+            (*(each.prompt for each in first), *choice.prompts, *(each.prompt for each in new_answers))
+        ),
         raw_reply=BETWEEN.join(
             (*(each.raw_reply for each in first), *choice.replies, *(each.raw_reply for each in new_answers))
         ),

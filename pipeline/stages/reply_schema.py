@@ -124,7 +124,9 @@ def as_lines(reply: str, schema: Schema | None) -> str:
             items = section["items"]
             if items["type"] == "object":
                 fields = list(items["properties"])
-                lines += [" | ".join(str(one.get(key, "")) for key in fields) for one in content if isinstance(one, dict)]
+                lines += [
+                    " | ".join(str(one.get(key, "")) for key in fields) for one in content if isinstance(one, dict)
+                ]
             elif items["type"] == "array":
                 lines += ["; ".join(map(str, one)) for one in content if isinstance(one, list)]
             else:
