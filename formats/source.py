@@ -206,7 +206,7 @@ def opener(files: Files, name: str) -> Callable[[], bytes]:
 
 
 def mask_opener(files: Files, name: str) -> Callable[[tuple[int, int]], bytes]:
-    """Return a function that reads a mask file when it is needed. It raises UserError if there is none."""
+    """Return a function that reads a mask file when it is needed. It raises UserError without a mask."""
 
     def read(_size: tuple[int, int]) -> bytes:
         if not files.has(name):

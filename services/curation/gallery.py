@@ -66,7 +66,7 @@ class Detail:
 
     entry: CatalogueEntry
     case: StoredTestCase | None
-    """None for an imported image."""
+    """The test case, or None for an imported image."""
     facts: CaseFacts | None
     """Outcomes of votes and models under test; None for an imported image."""
     source_size: tuple[int, int] | None

@@ -64,7 +64,7 @@ class Standing:
     said: Numbers
     """Number of the answer among the possible ones; for a segmenter the class it loses most of. -1 for none."""
     before: NDArray[np.int8]
-    """As `right`, for the original of each source: a segmenter is right if it finds all protected classes."""
+    """Like `right`, for the original of each source: a segmenter is right if it finds all protected classes."""
     before_said: Numbers
     compared: Flags
     """True for each source that counts: the original and a test case can be compared."""

@@ -65,7 +65,7 @@ class PixelCells:
     large as in the whole set. The last column is for none of the classes of masks.
     """
     said_before: NDArray[np.uint8]
-    """As `said`, for the original of each source."""
+    """Like `said`, for the original of each source."""
 
     def where(self, cell: Cell, source: Numbers) -> Flags:
         """Return the test cases behind a number; `source` has the source of each."""

@@ -62,7 +62,7 @@ class _Loaded:
     model: Predictor
     key: str
     stored: StoredModel | None
-    """None for a model that only checks masks: it is no model under test."""
+    """The model under test, or None for a model that only checks masks."""
 
 
 MaskChecks = tuple[Check, ...] | str

@@ -106,7 +106,7 @@ class ImageOfSet:
 
     shown: ShownEntry
     known: CaseFacts | None
-    """How it was made and judged; None if it is no test case."""
+    """Facts on its making and judging, or None if it is no test case."""
     sizes: Mapping[str, tuple[int, int]]
     """Width and height of the image, its source and its mask, by hash."""
 

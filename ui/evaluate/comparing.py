@@ -66,7 +66,7 @@ def _figure_of(evaluated: Evaluated, place: str) -> Figure | None:
 
 
 def _cell(figure: Figure | None, unit: Unit) -> tuple[str, str]:
-    """Return a figure ("" if there is none) and its interval, or why it has none."""
+    """Return a figure, or "", and its interval, or why it has none."""
     if figure is None or figure.value is None:
         return "", figure.why if figure is not None else ""
     if unit == "share":
