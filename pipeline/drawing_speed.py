@@ -25,7 +25,7 @@ class Effort:
     guided: bool = True
     """True with guidance, for which the network runs twice at each step."""
     by: str = ""
-    """Name of what draws, "" for the generator. Speeds of different models are not comparable."""
+    """Name of the method that draws, "" for the plain generator. Speeds of different models are not comparable."""
 
     @property
     def work(self) -> float:

@@ -28,7 +28,7 @@ _CHANNEL = re.compile(
 )
 """A message of the harmony format: the name of its channel, and its text. The channel of the answer is "final"."""
 _BARE_CHANNELS = re.compile(r"\A(?:assistant)?analysis(?=[A-Z])(.*?)(?:assistantfinal|\Z)", re.DOTALL)
-"""The same format after a tokenizer removed its special tokens."""
+"""Messages of the harmony format after a tokenizer removed its special tokens."""
 
 _WRAPPING = re.compile(r"</?answer>|<\|(?:begin|end)_of_(?:box|solution)\|>", re.IGNORECASE)
 """Marks around an answer."""

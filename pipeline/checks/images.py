@@ -87,7 +87,7 @@ def image_checks(
     psnr: float | None = None,
 ) -> tuple[Check, ...]:
     """Return all checks of one image. `source` and `image` are RGB of the same size; `labels` are the classes that the
-    label is told apart from. Without an embedder, a caption, labels or a mask, the checks that need them are left out.
+    label is compared with. Without an embedder, a caption, labels or a mask, the checks that need them are left out.
 
     Edges are compared at the size that was drawn, since their tolerance is in pixels. `drawn` is the image before it
     was resized to the source's size, None if it was not. `control` has the size that was drawn. If it is None, the

@@ -96,7 +96,7 @@ class DrawingMethod(ABC, Generic[R]):
         prompts: PromptSet,
         labels: Sequence[str] = (),
     ) -> None:
-        """`model` draws. `labels` are the classes that a label is told apart from, used only by the checks."""
+        """`model` draws. `labels` are the classes with which the checks compare a label."""
         self._description, self.name = description, description.name
         self._model = model
         self._at_work = model

@@ -36,7 +36,7 @@ class LocalWeights:
     """Path of the weights, or None if there are none."""
     bytes: int = 0
     complete: bool | None = False
-    """None if only the hub can tell."""
+    """True if all files are here, or None if only the hub can tell."""
 
 
 @dataclass(frozen=True)

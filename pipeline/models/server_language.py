@@ -33,7 +33,7 @@ PROBE_SCHEMA: dict[str, Any] = {
     "additionalProperties": False,
 }
 PROBE_PROMPT = "Say hello."
-"""It asks for no JSON, so a reply that fits the schema shows that the server enforces it."""
+"""Prompt that asks for no JSON, so that a reply that fits the schema shows that the server enforces it."""
 
 
 class ServedLanguage:

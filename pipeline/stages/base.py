@@ -31,7 +31,7 @@ class EarlyReply:
     """The whole reply, for all stages."""
     seed: int
     part: Any
-    """This stage's part of the reply: plain data in a form that both stages know."""
+    """Part of the reply for this stage: plain data in a form that both stages know."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class StageInputs:
     not run next.
     """
     said: EarlyReply | None = None
-    """This stage's part of an earlier reply, checked like any reply."""
+    """Part of an earlier reply for this stage. It is checked like any reply."""
 
 
 @dataclass(frozen=True)
