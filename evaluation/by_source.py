@@ -107,8 +107,8 @@ class MeansOfSources:
             sums = in_groups(self._sums, fate)
             # It weighs as much as the source of a usual test case.
             weight_of_unseen = (self._sums[:, -1] ** 2).sum() / self._sums[:, -1].sum()
-            # Spread the weights of the unseen source evenly, and the same for shares 0 and 1: the interval of what
-            # never happens depends on them alone.
+            # Spread the weights of the unseen source evenly, and the same for shares 0 and 1: they alone decide the
+            # interval of something that never happens.
             place = fate.permutation(SAMPLES)
             own = -np.log((place + 0.5) / SAMPLES) * weight_of_unseen
             ends = fate.integers(0, 2, (int(self._unseen.together.max(initial=-1)) + 1, SAMPLES // 2))

@@ -514,9 +514,9 @@ class _Draws:
             own = np.flatnonzero(table.of_wrong == wrong)
             if not len(own):
                 continue
-            # The pools share one additional judged source, of which none or all is valid, by their masses. What a pool
-            # lacks to a full additional source is valid as often as all pools are. So it has more than its share of
-            # uncertainty, since few of it are judged, but is not drawn to the middle.
+            # The pools share one additional judged source by their masses. None or all of its images are valid. The
+            # part that a pool lacks to a full additional source is valid as often as all pools are. So a pool with few
+            # judged images gets more than its share of uncertainty, but is not drawn to the middle.
             share = table.mass[own] / table.mass[own].sum()
             for mass, chance in ((share, np.full((2, draws, 1), 0.5)), (1 - share, None)):
                 if not (mass > 1e-9).any():

@@ -45,22 +45,24 @@ from pipeline.recipes import DILLEMA
 BATCH = 8
 CAPTION_DROPOUT = 0.1
 EDGE_DROPOUT = 0.05
+"""Share of the examples with an empty control image."""
 ALONE = 0.1
 """Share of the examples in which the UNet hears nothing of the ControlNet, so that it also draws without one."""
 WITHOUT_SUBJECT = 0.08
 """Share of the examples that show a scene with nothing in it."""
 TWIN_EDGES = 0.65
+"""Share of the examples with the edges of the twin, which has the same geometry under another look."""
 EXTRA_WEIGHT = {"vehicle": 2.5, "pedestrian": 8.0, "object": 2.0, "lane marking": 8.0, "pavement": 1.5}
-"""What the loss of a pixel that is wholly of a class counts more than one of the sky. Pedestrians and lane markings are
-two to five pixels wide, and a quarter of that in the latents."""
+"""Extra weight in the loss of a pixel that is wholly of a class, compared with one of the sky. Pedestrians and lane
+markings are two to five pixels wide, and a quarter of that in the latents."""
 LARGE = {"vehicle": 900, "pedestrian": 300}
-"""Pixels of a car or a person at whose size the extra weight is as it stands. A smaller one's is more, so that each
-counts as much, up to `MOST` times: or the farthest of three cars would never be asked for its colour."""
+"""Pixels of a car or a person from which the extra weight is as it stands. Smaller ones get up to `MOST` times as much,
+so that each counts alike. Otherwise the colour of the farthest of three cars would hardly be learnt."""
 MOST = 6.0
 OFTEN = {0: 1.0, 1: 1.0, 2: 1.5, 3: 3.0}
-"""How much more often a road with so many cars is drawn than a single object, which is learnt sooner."""
+"""Frequency of roads by their number of cars, relative to single objects, which are learnt sooner."""
 GOING_ON = 4e-4
-"""Learning rate of a finished model, a lesser one than at first: what is learnt already must not be shaken off."""
+"""Learning rate of a finished model. It is lower than at first, so that what is learnt already stays."""
 EMA_DECAY = 0.999
 
 
@@ -191,7 +193,7 @@ class Examples:
 
 
 def extra_weights(mask: np.ndarray) -> np.ndarray:
-    """What each pixel of a mask, uint8 (h, w) of indices into `SEMANTIC_CLASSES`, counts more in the loss; float32."""
+    """Return the extra weight in the loss of each pixel of a mask, uint8 (h, w) of indices into `SEMANTIC_CLASSES`."""
     extra = np.array([EXTRA_WEIGHT.get(name, 0.0) for name in SEMANTIC_CLASSES], np.float32)[mask]
     for name, large in LARGE.items():
         pixels = (mask == SEMANTIC_CLASSES.index(name)).astype(np.uint8)

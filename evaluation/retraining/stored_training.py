@@ -141,7 +141,7 @@ def is_trained(folder: Path) -> bool:
 def remove_training(folder: Path) -> None:
     """Remove a training's folder with its weights. Raises UserError while a process runs it."""
     with _alone(folder):
-        # Renamed first, so that whoever comes now begins anew and never meets half of it.
+        # Renamed first, so that another process begins a new folder and never finds half of this one.
         away = folder.with_name(f"{REMOVED}{folder.name}-{secrets.token_hex(4)}")
         folder.rename(away)
     shutil.rmtree(away)

@@ -246,7 +246,7 @@ def _edits(walk: Walk, alternatives: Alternatives, kind: str) -> list[Edit]:
         return [edit for edit in edits if any(_both(words, edit) for words in PARTS.values())]
     if kind != "attribute":
         return edits
-    # Where one colour is told by two names, an edit of the one leaves the other: nobody could say which car is meant.
+    # If a caption has two names for one colour, an edit of one leaves the other, so it is unclear which car is meant.
     once = [edit for edit in edits if len(names_in(walk.caption, canonical(edit.keyword))) == 1]
     return [edit for edit in once if edited_things(walk, edit)]
 
