@@ -214,8 +214,8 @@ class Draws(Protocol[D]):
     ) -> Sequence[DrawnImage]:
         """Draw each image on its own of the `pictures`, all of one size.
 
-        The batch is filled up to `size`, so that the pixels of an image do not depend on the images beside it (on the
-        same machine). `on_step` counts the steps of the batch.
+        The batch is filled up to `size`, so that the pixels of an image do not depend on the others in it (on the same
+        machine). `on_step` counts the steps of the batch.
         """
 
 

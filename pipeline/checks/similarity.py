@@ -82,9 +82,9 @@ def similarities(
 def closeness(
     change: Change, edit_type: EditType, task: Task, sentences: Sentences, raw: bool = False
 ) -> tuple[float | None, str]:
-    """Return the similarity of a change's new words to the most similar of the words that they replace and those that
-    the task protects, and these words. None if there is nothing to compare. `raw` takes the plain cosine, and compares
-    with what is protected in an edit of any type.
+    """Compare a change's new words with the words that they replace and with those that the task protects. Return the
+    highest similarity and the phrase that has it, or None and "" if there is nothing to compare. `raw` takes the plain
+    cosine, and compares with what is protected in an edit of any type.
     """
     names = _protected("object" if raw else edit_type, task)
     others = [change.gone, *names] if change.gone else names

@@ -245,7 +245,7 @@ def _undone(source: str, new: str, edit: Edit) -> str:
     same_after = {block.b + i for block in blocks for i in range(block.size)}
     left = [set(range(at, at + len(keyword))) <= same_before for at in find_run(before, keyword)]
     put = [not set(range(at, at + len(alternative))) <= same_after for at in find_run(after, alternative)]
-    # "trees" -> "palm trees" leaves the keyword standing, "dark red" -> "red" adds no new word.
+    # "trees" -> "palm trees" keeps the keyword, "dark red" -> "red" adds no new word.
     grows, shrinks = bool(find_run(alternative, keyword)), bool(find_run(keyword, alternative))
     if not put or not (any(put) or shrinks):
         return f"“{edit.alternative}” is not in the caption where “{edit.keyword}” was."

@@ -137,7 +137,7 @@ class MethodDescription:
         labels: Sequence[str] = (),
         inversions: InversionStore | None = None,
     ) -> Method[Any]:
-        """Return the method with its models. Checks tell a label from `labels`. Inversions are kept in `inversions`.
+        """Return the method with its models. Checks compare a label with `labels`. `inversions` stores inversions.
 
         Raises UserError if the method is unknown.
         """

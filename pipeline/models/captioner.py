@@ -185,7 +185,7 @@ class Blip2(SamplingModel):
         top_p: float | None = None,
     ) -> list[list[str]]:
         """Return `several` answers to each picture and prompt, each drawn by its seed. With `top_p`, words are sampled
-        from that share of the likeliest, else from those not far behind the likeliest.
+        from that share of the likeliest, else from those with at least `LEAST_SHARE`.
         """
         encoded = self.encode(pictures, prompts)
         drawn = {"num_return_sequences": several} if several > 1 else {}
@@ -270,9 +270,9 @@ def sampling_apart(
     several: int = 1,
     top_p: float | None = None,
 ) -> dict[str, Any]:
-    """Return options like `sampling` for a batch of `several` texts a seed. Each samples by its own seed, as if alone.
+    """Return options like `sampling` for a batch of `several` texts per seed. Each seed samples as if it were alone.
 
-    `config` holds the model's own settings for `generate`, which apply where ours are silent.
+    `config` holds the model's own settings for `generate`, which apply if `settings` has none.
     """
     if settings.temperature == 0:
         return sampling(settings)

@@ -29,7 +29,7 @@ def sparing(net: Any, cache: ControlFeatures, key: Hashable) -> Iterator[None]:
 
     @wraps(whole)
     def forward(*arguments: Any, conditioning_scale: Any = 1.0, guess_mode: bool = False, **more: Any) -> Any:
-        # One scale for each control image, where there is a list of them.
+        # With a list of control images there is a scale for each.
         scales = conditioning_scale if isinstance(conditioning_scale, list) else [conditioning_scale]
         if not guess_mode and all(isinstance(scale, int | float) and scale == 0 for scale in scales):
             return None, None  # the UNet then runs without it

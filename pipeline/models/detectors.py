@@ -105,4 +105,4 @@ class Depth(_Detector):
 
 
 DETECTORS: dict[ControlKind, type[_Detector]] = {"soft edges": SoftEdges, "line art": LineArt, "depth": Depth}
-"""The class behind each kind that a model draws."""
+"""The class for each kind of control image that a model draws."""

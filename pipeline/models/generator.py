@@ -498,7 +498,7 @@ class WindowedPipeline(ControlNetPipeline[S]):
 
 
 class StableDiffusion(WindowedPipeline[ControlNetGenerator]):
-    """Stable Diffusion 1.5 and its kin. Its ControlNets are loaded when they are first needed, and then kept."""
+    """Stable Diffusion 1.5 and similar models. ControlNets are loaded when they are first needed, and then kept."""
 
     def _load(self, base: Path) -> Any:
         from diffusers import StableDiffusionControlNetPipeline

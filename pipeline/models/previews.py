@@ -58,7 +58,7 @@ class StepWatch:
 
     def _shares(self, time: Any, index: int | None) -> tuple[float, float]:
         scheduler = self._scheduler
-        if float(getattr(scheduler, "init_noise_sigma", 1.0)) > 1.001:  # Euler and its kin: noise is added on top
+        if float(getattr(scheduler, "init_noise_sigma", 1.0)) > 1.001:  # schedulers like Euler add the noise on top
             place = index if index is not None else 0
             return 1.0, float(scheduler.sigmas[min(place, len(scheduler.sigmas) - 1)])
         signal_share = float(scheduler.alphas_cumprod[int(time)])

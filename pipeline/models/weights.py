@@ -94,7 +94,7 @@ def _fetch(role: str, weights: Weights) -> Path:
 @contextmanager
 def loading() -> Iterator[None]:
     """Within the context no other thread loads a model. The libraries show no bars for reading files (a second's work)
-    and no remarks about how they were written. Afterwards their bars, as for downloads, and remarks come back.
+    and no remarks about how they were written. Afterwards bars, as for downloads, and remarks are shown again.
     """
     import diffusers.utils.logging
     import transformers.utils.logging
