@@ -323,6 +323,6 @@ def _add_training(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--arms", help=f"{words['arms']}; all: {','.join(ARM_KEYS)}")
     sub.add_argument("--seeds", help=f"{words['seeds']} ({SEEDS})")
     sub.add_argument("--augmentation", choices=("randaugment", "augmix"), help=f"{words['augmentation']} (randaugment)")
-    sub.add_argument("--shift", metavar="VERSION", help="a test set that is measured with too, as a natural shift")
+    sub.add_argument("--shift", metavar="VERSION", help="a test set that is also measured on, as a natural shift")
     for name in ("unseen", "split-seed", "updates", "batch", "rate"):
         sub.add_argument(f"--{name}", help=words[name.replace("-", "_")])
