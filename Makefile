@@ -84,11 +84,11 @@ train: ## Train all embedded models from nothing, one after another (hours on a 
 	@for recipe in $(RECIPES) $(UNDER_TEST); do $(MAKE) --no-print-directory train-$$recipe || exit; done
 
 $(RECIPES:%=train-%): train-%: $(RUN_READY)
-	@echo "Training the embedded $*: stop with Ctrl-C at any time, the same command goes on from there."
+	@echo "Training the embedded $*: stop with Ctrl-C at any time, the same command continues from there."
 	@exec $(BIN)/python -m demo.train.$* $(ARGS)
 
 $(UNDER_TEST:%=train-%): train-%: $(RUN_READY)
-	@echo "Training the demo's $* under test on fair days: stop with Ctrl-C, the same command goes on from there."
+	@echo "Training the demo's $* under test on fair days: stop with Ctrl-C, the same command continues from there."
 	@exec $(BIN)/python -m demo.under_test.train_$* $(ARGS)
 
 requirements: $(TEST_READY) ## Pin the packages anew after an edit of requirements.in (ARGS=--upgrade moves the pins)

@@ -3,7 +3,7 @@ perceptual hash, and by both together, as sides and splits do.
 
 `python -m benchmarks.twins` prints the rates, and how long the search takes among 10,000 sources (two minutes, most of
 which draws scenes). The other pictures are those of chance, and two kinds that are hard: of the same things in the same
-light and colours, placed anew; and the same layout in another weather, at another time and in other colours.
+light and colours, in other places; and the same layout in another weather, at another time and in other colours.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def rates(number: int = SCENES) -> list[Rate]:
         chance = random.Random(number)
         other = [replace(scene, look=random_look(chance, len(scene.look.colours))) for scene in kind]
         for words, twins in (
-            ("of the same things and light, placed anew", moved),
+            ("of the same things and light, in other places", moved),
             ("of one layout in another light", other),
         ):
             found.append(_kin(f"{family} {words}", [drawn(one) for one in kind], [drawn(one) for one in twins]))

@@ -1,6 +1,6 @@
 """`python -m services.curation`: imports images into a workspace without a browser.
 
-Only this command line takes folders of this machine, never HTTP. The server may be running meanwhile. A person's
+Only this command line takes folders of this machine, never HTTP. The server may be running at the same time. A person's
 mistake ends with one sentence and exit code 2.
 """
 
@@ -66,10 +66,10 @@ def into_set(workspace: Workspace, options: argparse.Namespace) -> Iterator[str]
     yield imports.into_set(workspace, options.number, options.test_set).words
 
 
-def _line(held: Import) -> str:
-    counts = ", ".join(f"{number} {kind}" for kind, number in sorted(held.rows.items()))
+def _line(row: Import) -> str:
+    counts = ", ".join(f"{number} {kind}" for kind, number in sorted(row.rows.items()))
     suffix = f" ({counts})" if counts else ""
-    return f"{held.id:5}  {held.state:10}  {held.images:7} images  {held.layout or '-':11}  {held.name}{suffix}"
+    return f"{row.id:5}  {row.state:10}  {row.images:7} images  {row.layout or '-':11}  {row.name}{suffix}"
 
 
 def _report(workspace: Workspace, number: int) -> Iterator[str]:

@@ -113,7 +113,7 @@ def _covered(repetitions: int) -> int:
 def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threading.Event) -> tuple[str, int]:
     """Return the report, and the number of unreadable images."""
     profile = load_profile(options.profile)
-    service = EvaluationService(profile, workspace, lambda wanted: None)  # the user decides where images go
+    service = EvaluationService(profile, workspace, lambda _: None)  # the user decides where images go
     try:
         question = _asked(service, workspace, options)
         cases = service.cases(question.subject)
@@ -166,7 +166,7 @@ def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threadin
 def _retrained(
     workspace: Workspace,
     service: EvaluationService,
-    asked: EvaluationQuestion,
+    evaluation_question: EvaluationQuestion,
     options: argparse.Namespace,
     line: ProgressLine,
     on_step: OnStep,
@@ -175,14 +175,14 @@ def _retrained(
     values = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     if options.shift:
         values["shift"] = version_of(workspace, options.shift).number
-    question = retraining_question(asked, BeginRetraining.of(values))
+    question = retraining_question(evaluation_question, BeginRetraining.of(values))
     retrainings = Retrainings(workspace, service)
-    told = False
+    is_printed = False
 
     def before_training(what: str, done: int, total: int) -> None:
-        nonlocal told
-        if what.startswith(TRAINING) and not told:
-            told = True
+        nonlocal is_printed
+        if what.startswith(TRAINING) and not is_printed:
+            is_printed = True
             line.clear()
             print(printable(retrainings.expected(question).words), file=sys.stderr)
         on_step(what, done, total)
@@ -323,6 +323,6 @@ def _add_training(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--arms", help=f"{words['arms']}; all: {','.join(ARM_KEYS)}")
     sub.add_argument("--seeds", help=f"{words['seeds']} ({SEEDS})")
     sub.add_argument("--augmentation", choices=("randaugment", "augmix"), help=f"{words['augmentation']} (randaugment)")
-    sub.add_argument("--shift", metavar="VERSION", help="a test set that is measured with too, as a natural shift")
+    sub.add_argument("--shift", metavar="VERSION", help="a test set that is also measured on, as a natural shift")
     for name in ("unseen", "split-seed", "updates", "batch", "rate"):
         sub.add_argument(f"--{name}", help=words[name.replace("-", "_")])

@@ -152,8 +152,8 @@ def _require_room(found: list[tuple[str, Found]], left: Mapping[Path, int]) -> N
         hub.require_room(sum(apart.values()), folder=files[0].parent, variable="TORCH_HOME")
 
 
-def _require_yes(needed: int, given: bool) -> None:
-    if given:
+def _require_yes(needed: int, agreed: bool) -> None:
+    if agreed:
         return
     if not sys.stdin.isatty():
         raise UserError(f"{in_bytes(needed)} would be fetched: say --yes, as nobody can be asked here.")
@@ -237,7 +237,7 @@ def check(options: argparse.Namespace) -> int:
     return SOME_FAILED if failed else 0
 
 
-def _tried(held: Models, profile: Profile, role: str, weights: Any, called: str) -> Tried:
+def _tried(models: Models, profile: Profile, role: str, weights: Any, called: str) -> Tried:
     if isinstance(weights, UserError):
         return Tried(role, profile.under_test()[role].title, problem=str(weights))
     if isinstance(weights, Weights) and hub.held(weights).complete is False:
@@ -248,7 +248,7 @@ def _tried(held: Models, profile: Profile, role: str, weights: Any, called: str)
     before = memory_in_use(anew=True)
     started = time.monotonic()
     try:
-        step = _step_of(held, profile, role)
+        step = _step_of(models, profile, role)
         loaded = time.monotonic()
         step()
     except Exception as error:  # noqa: BLE001 - whatever is wrong with one model, the others are tried
@@ -257,24 +257,24 @@ def _tried(held: Models, profile: Profile, role: str, weights: Any, called: str)
     return Tried(role, weights.title, loaded - started, ended - loaded, after[0] - before[0], after[1])
 
 
-def _step_of(held: Models, profile: Profile, role: str) -> Callable[[], Any]:
+def _step_of(models: Models, profile: Profile, role: str) -> Callable[[], Any]:
     """Load the model. Return a function that does one step with it."""
     picture = Image.radial_gradient("L").resize((512, 512)).convert("RGB")
     task = Task("classification", label=(profile.tasks.labels or ("bird",))[0])
     if role == "captioner":
-        captioner = held.captioner
+        captioner = models.captioner
         return lambda: captioner.caption(picture, task, CaptionSettings(max_new_tokens=8), 0)
     if role == "language model":
-        language = held.language
+        language = models.language
         return lambda: language.complete(LanguageRequest("Name a colour.", 0), LanguageSettings(max_new_tokens=8))
     if role == "sentence model":
-        sentences = held.sentences
+        sentences = models.sentences
         return lambda: sentences.vectors(["a bird on a twig", "a boat"])
     if role == "embedder":
-        embedder = held.embedder
+        embedder = models.embedder
         return lambda: (embedder.image(picture), embedder.text("a bird on a twig"))
     if role == EDITOR:
-        editor, once = held.editor, EditingSettings(steps=1)
+        editor, once = models.editor, EditingSettings(steps=1)
         source = picture.resize(editing_size(picture.size, once.short_side))
         return lambda: editor.draw([DrawRequest("Make it snow.", 0, 0)], 1, [source], once, _nothing)
     if role in profile.under_test():
@@ -284,10 +284,10 @@ def _step_of(held: Models, profile: Profile, role: str) -> Callable[[], Any]:
         return lambda: network.predict(picture)
     if role.startswith("detector of "):
         kind = _kind(profile, role.removeprefix("detector of "))
-        detector = held.detector(kind)
+        detector = models.detector(kind)
         return lambda: detector.draw(picture, ConditioningSettings(kind=kind))
     if role == PREVIEW_VAE:
-        drawing: Any = held.generator
+        drawing: Any = models.generator
         return drawing.preview_vae  # type: ignore[no-any-return]
     kinds = profile.generator.controlnets
     kind = (
@@ -295,7 +295,7 @@ def _step_of(held: Models, profile: Profile, role: str) -> Callable[[], Any]:
         if role.startswith("ControlNet for ")
         else next(iter(kinds))
     )
-    generator = held.generator.on(kind)
+    generator = models.generator.on(kind)
     settings = profile.settings.generation.model_copy(update={"steps": 1})
     side = settings.short_side
     control = picture.resize((side, side))

@@ -72,8 +72,8 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def augment(options: argparse.Namespace) -> int:
-    """Run all stages of a recipe for one image, or for several one after another. A failed image is named, and the rest
-    goes on: exit code 0 without failures, else 3. The same command tries failed ones again with the next seed.
+    """Run all stages of a recipe for one image, or for several one after another. Failed images are listed, and the
+    others continue: exit code 0 without failures, else 3. The same command tries failed ones again with the next seed.
     """
     profile, recipe, report = load_profile(options.profile), recipe_of(options.recipe), _report(options)
     if refused := recipe.cannot_draw(profile):

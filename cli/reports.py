@@ -63,7 +63,7 @@ class Words:
 
     def stopped(self, store: FolderStore) -> None:
         """Report that the work on the source image stopped early."""
-        self._line.say(f"Stopped. Images kept: {store.images}, see {store.file}. The same command goes on from here.")
+        self._line.say(f"Stopped. Images kept: {store.images}, see {store.file}. The same command continues from here.")
 
     def done(self, store: FolderStore, failed: int) -> None:
         """Report the end of a source image, with the number of failed images."""
@@ -149,7 +149,7 @@ Report = Words | JsonLines
 
 
 def _remarks(event: StageDone, recipe: Recipe, task: Task, store: FolderStore) -> list[str]:
-    values = {name: held.value for name, held in store.values().items()}
+    values = {name: stored.value for name, stored in store.values().items()}
     return [*event.value.trace.notes, *recipe.stage(event.stage).remarks(event.value.value, values, task)]
 
 

@@ -1,6 +1,6 @@
 """`python -m services.studies`: images and votes into a study, and a study out of a workspace, without a browser.
 
-Only this command line takes folders of this machine, never HTTP. The server may be running meanwhile. A person's
+Only this command line takes folders of this machine, never HTTP. The server may be running at the same time. A person's
 mistake ends with one sentence and exit code 2.
 """
 

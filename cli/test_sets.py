@@ -1,6 +1,6 @@
 """`python -m services.test_sets`: test sets without a browser.
 
-Only this command line takes folders of this machine, never HTTP. The server may be running meanwhile. A person's
+Only this command line takes folders of this machine, never HTTP. The server may be running at the same time. A person's
 mistake ends with one sentence and exit code 2; a check that found something with 1.
 """
 
@@ -61,7 +61,7 @@ Said = tuple[list[str], int]
 
 def list_sets(workspace: Workspace, options: argparse.Namespace) -> Said:
     sets = workspace.test_sets.all()
-    return [_line(version) for held in sets for version in held.versions] or ["No test set yet."], 0
+    return [_line(version) for test_set in sets for version in test_set.versions] or ["No test set yet."], 0
 
 
 def show(workspace: Workspace, options: argparse.Namespace) -> Said:
@@ -163,8 +163,8 @@ def export(workspace: Workspace, options: argparse.Namespace) -> Said:
     }
     with counting(version.words) as on_count:
 
-        def progress(told: Progress) -> None:
-            on_count(told.done, told.total)
+        def progress(state: Progress) -> None:
+            on_count(state.done, state.total)
 
         export_version(workspace, version, into, options.format, options.replace, progress, licences)
     manifest = read_manifest((into / MANIFEST).read_bytes()) or {}
@@ -206,7 +206,7 @@ def _images(workspace: Workspace, options: argparse.Namespace) -> list[str]:
 
 
 def _released(workspace: Workspace) -> list[SetVersion]:
-    return [version for held in workspace.test_sets.all() for version in held.versions if not version.is_draft]
+    return [version for test_set in workspace.test_sets.all() for version in test_set.versions if not version.is_draft]
 
 
 def _line(version: SetVersion) -> str:
@@ -240,11 +240,11 @@ def _parser() -> argparse.ArgumentParser:
     add_workspace_option(parser)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(name: str, does: object, words: str, *arguments: str) -> argparse.ArgumentParser:
+    def command(name: str, action: object, words: str, *arguments: str) -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=words, description=words)
         for argument in arguments:
             sub.add_argument(argument, metavar=argument.upper().removeprefix("TEST_"), help=_HELP[argument])
-        sub.set_defaults(command=does)
+        sub.set_defaults(command=action)
         return sub
 
     command("list", list_sets, "the test sets with their versions")

@@ -15,7 +15,7 @@ class CheckWords:
 
     title: str
     explanation: str
-    """What the check measures and how to read its figure, in one or two sentences."""
+    """Meaning of the check and of its figure, in one or two sentences."""
 
 
 WORDS = DataTable(__file__, CheckWords, "images")

@@ -137,7 +137,7 @@ class ImageFilter:
     images that all other parts select."""
     between: tuple[Between, ...] = ()
     scores: tuple[ScoreBand | None, ...] = ()
-    """Bands of the validity score, one of which has to match; None selects images without a score."""
+    """Bands of the validity score; at least one has to match. None selects images without a score."""
     run: str = ""
     source: str = ""
     images: tuple[str, ...] | None = None

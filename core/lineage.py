@@ -75,7 +75,7 @@ class MethodSettings(BaseModel):
 
     @property
     def region(self) -> Region | None:
-        """The region outside of which the pixels equal the source's; None if the method used no region."""
+        """The region; outside it the pixels equal the source's. None if the method used no region."""
         return None
 
     def pixels(self) -> object:

@@ -90,9 +90,9 @@ def _held_name(parent: Path, prefix: str) -> Iterator[Path]:
         # Otherwise another process took it for a dead process's file before it was locked.
 
 
-def _remove(held: Path) -> None:
+def _remove(lock: Path) -> None:
     """Remove a folder, then its file. The file stays if the folder could not be removed."""
-    folder = held.with_name(held.name.removesuffix(_HELD))
+    folder = lock.with_name(lock.name.removesuffix(_HELD))
     shutil.rmtree(folder, ignore_errors=True)
     if not folder.exists():
-        held.unlink(missing_ok=True)
+        lock.unlink(missing_ok=True)

@@ -46,7 +46,7 @@ class Assumptions:
     """Assumptions about a model's input and output, for people to check before anything is computed."""
 
     scaling: str = ""
-    """How an image is scaled, in words. Empty if the model was last loaded by version 0.1."""
+    """Scaling of an image, in words. Empty if the model was last loaded by version 0.1."""
     values: tuple[float, ...] = ()
     """Smallest and largest pixel value that the model gets. Empty if a server prepares its images."""
     output: Output | Literal[""] = ""

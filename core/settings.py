@@ -53,7 +53,7 @@ class LanguageSettings(_Settings):
 
 
 def _edit_type(typed: str) -> str:
-    """Return the name of an edit type from typed text. Raises ValueError if there is none of that name."""
+    """Return the name of an edit type from typed text. Raises ValueError for an unknown name."""
     name = " ".join(typed.split()).lower()
     if name not in EDIT_TYPES:
         raise ValueError(f"there is no edit type “{name[:40]}”: take {', '.join(EDIT_TYPES)}")

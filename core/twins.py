@@ -148,9 +148,9 @@ def _likely(looks: Looks, pairs: Pairs, others: Looks) -> NDArray[np.bool_]:
     can_be_twins = np.zeros((len(pairs), 2), bool)
     for first in range(0, len(pairs), _PAIRS):
         some = slice(first, first + _PAIRS)
-        left, right = ([held[pairs[some, side]] for held in ranges] for side, ranges in enumerate((own, other)))
+        left, right = ([values[pairs[some, side]] for values in ranges] for side, ranges in enumerate((own, other)))
         for mirrored in (0, 1):
-            one = [held[:, :, ::-1] for held in left] if mirrored else left
+            one = [values[:, :, ::-1] for values in left] if mirrored else left
             lacking = np.sort([_lacking(right, one[2]), _lacking(one, right[2])], axis=0)
             can_be_twins[some, mirrored] = (lacking[0] <= COARSE_LACKING[0]) & (lacking[1] <= COARSE_LACKING[1])
     return can_be_twins

@@ -118,7 +118,7 @@ class Check:
     passed: bool | None
     """Result, or None if the check cannot tell. `note` gives the reason."""
     value: float | None = None
-    """The measured figure, such as a similarity. None if there is none."""
+    """The measured figure, such as a similarity. None without a figure."""
     note: str = ""
     """One sentence for a person: the reason if it failed or cannot tell, otherwise a remark."""
     threshold: float | None = None
@@ -214,7 +214,7 @@ class PromptSlot:
     optional: tuple[str, ...] = ()
     """The variables that it may use."""
     default: str = ""
-    """The template for prompt sets that have no file of this name; "" if there is none."""
+    """The template for prompt sets that have no file of this name, or ""."""
     needed: bool = True
     """True if a prompt set without a default must have the file. A set that lacks another one cannot ask it."""
     title: str = ""

@@ -193,9 +193,9 @@ def collect(drawn: Sequence[Drawn], profile: Profile, clip: Embedder) -> Measure
 
     for one, other in tqdm(list(zip(drawn, [*drawn[1:], drawn[0]], strict=True)), "measuring", mininterval=2):
         truth = truth_of(one.scene, one.edits, np.asarray(one.image), judges)
-        found = figures(checks_of(one, clip))
-        add(truth, found)
-        images.append((truth, found))
+        measured = figures(checks_of(one, clip))
+        add(truth, measured)
+        images.append((truth, measured))
         unedited = figures(checks_of(one, clip, one.source, labels=()))
         for name in ("edit shows", "edit direction"):
             bad[name].append(unedited[name])
@@ -210,7 +210,7 @@ def collect(drawn: Sequence[Drawn], profile: Profile, clip: Embedder) -> Measure
             continue
         masked = figures(checker.checks(one.source, one.image, one.mask, one.counterfactual.edits))
         add(truth, masked)
-        found |= masked
+        measured |= masked
     return Measured({name: (good[name], bad[name]) for name in good}, images)
 
 

@@ -155,11 +155,11 @@ def _pieces(where: np.ndarray, things: bool) -> list[tuple[bool, np.ndarray]]:
     """Return the whole class and each of its things: whether it is a thing, and its pixels."""
     import cv2
 
-    found = [(False, where)] if where.sum() >= SMALLEST else []
+    pieces = [(False, where)] if where.sum() >= SMALLEST else []
     if things:
         count, numbers = cv2.connectedComponents(where.astype(np.uint8))
-        found += [(True, piece) for one in range(1, count) if (piece := numbers == one).sum() >= SMALLEST]
-    return found
+        pieces += [(True, piece) for one in range(1, count) if (piece := numbers == one).sum() >= SMALLEST]
+    return pieces
 
 
 def part_shows(scene: Scene, goal: Scene, slot: str, image: np.ndarray) -> bool:

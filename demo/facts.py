@@ -64,15 +64,15 @@ def facts_of_scene(scene: Scene) -> Facts:
     )
 
 
-def _colours_of_cars(told: str) -> tuple[str, ...]:
+def _colours_of_cars(caption: str) -> tuple[str, ...]:
     """Return the colours by the form that names most cars; unnamed places have none."""
-    found: list[tuple[str, ...]] = [()]
+    readings: list[tuple[str, ...]] = [()]
     for form in CARS_TOLD:
         for places in form.values():
-            stated = [re.search(rf"\b{before}(\w+)", told) for before in places]
+            stated = [re.search(rf"\b{before}(\w+)", caption) for before in places]
             if all(stated):
-                found.append(tuple(match.group(1) for match in stated if match))
-    return max(found, key=len)
+                readings.append(tuple(match.group(1) for match in stated if match))
+    return max(readings, key=len)
 
 
 def _names(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -80,6 +80,6 @@ def _names(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _only(text: str, words: tuple[str, ...]) -> str:
-    found = {canonical(name) for name in _names(words) if re.search(rf"\b{re.escape(name)}\b", text)}
+    names = {canonical(name) for name in _names(words) if re.search(rf"\b{re.escape(name)}\b", text)}
     # "lighthouse" holds no "house" as a word, but a road may line trees: more than one find is no statement.
-    return found.pop() if len(found) == 1 else ""
+    return names.pop() if len(names) == 1 else ""

@@ -72,14 +72,14 @@ class JudgeNet(nn.Module):
         deep = levels[-1]
         # Rain and stars are thin: the average of the finest level keeps what the deep levels smooth away.
         pooled = torch.cat([deep.mean((2, 3)), deep.amax((2, 3)), levels[0].mean((2, 3))], 1)
-        found = {name: head(pooled) for name, head in self.whole.items()}
+        logits = {name: head(pooled) for name, head in self.whole.items()}
         x = deep
         for step, skip in zip(self.up, reversed(levels[:-1]), strict=True):
             x = step(torch.cat([nn.functional.interpolate(x, scale_factor=2.0), skip], 1))
-        found["colours"] = self.colours(x)
+        logits["colours"] = self.colours(x)
         full = nn.functional.interpolate(x, scale_factor=2.0)
-        found["semantic"] = self.semantic(self.fine(torch.cat([full, images], 1)))
-        return found
+        logits["semantic"] = self.semantic(self.fine(torch.cat([full, images], 1)))
+        return logits
 
 
 class Judges:
@@ -96,13 +96,13 @@ class Judges:
         if image.shape != (128, 128, 3) or image.dtype != np.uint8:
             raise ValueError(f"the judges take uint8 images of 128 x 128 x 3, not {image.dtype} {image.shape}")
         tensor = torch.from_numpy(image.copy()).permute(2, 0, 1)[None].float() / 127.5 - 1
-        found = self._net(tensor)
-        scores = nn.functional.interpolate(found["colours"], scale_factor=2.0)[0]
+        logits = self._net(tensor)
+        scores = nn.functional.interpolate(logits["colours"], scale_factor=2.0)[0]
         return Reading(
-            label=CLASSES[int(found["class"].argmax())],
-            weather=WEATHERS[int(found["weather"].argmax())],
-            time=TIMES[int(found["time"].argmax())],
-            mask=found["semantic"][0].argmax(0).to(torch.uint8).numpy(),
+            label=CLASSES[int(logits["class"].argmax())],
+            weather=WEATHERS[int(logits["weather"].argmax())],
+            time=TIMES[int(logits["time"].argmax())],
+            mask=logits["semantic"][0].argmax(0).to(torch.uint8).numpy(),
             colour_scores=scores.numpy(),
         )
 

@@ -225,18 +225,18 @@ def keywords(scene: Scene) -> list[WorldKeyword]:
     colours = [word(colour, "attribute", COLOURS, f"colour {i}") for i, colour in enumerate(look.colours)]
     weather = word(look.weather, "weather", WEATHERS, "weather")
     time = word(TIME_PHRASES[look.time], "time of day", tuple(TIME_PHRASES[t] for t in TIMES), "time")
-    found = [*colours, weather, time] if scene.family == "object" else [weather, time, *colours]
+    words = [*colours, weather, time] if scene.family == "object" else [weather, time, *colours]
     if "trees" in scene.background:
-        found.append(word(look.trees, "background", TREES, "trees"))
+        words.append(word(look.trees, "background", TREES, "trees"))
     if "buildings" in scene.background:
-        found.append(word(look.walls, "background", WALLS, "walls"))
+        words.append(word(look.walls, "background", WALLS, "walls"))
     if scene.label in WATER_CLASSES:
-        found.append(word(look.water, "background", WATERS, "water"))
+        words.append(word(look.water, "background", WATERS, "water"))
     elif look.weather != "snowy":
-        found.append(word(look.ground, "background", GROUNDS, "ground"))
+        words.append(word(look.ground, "background", GROUNDS, "ground"))
     if scene.family == "object":
-        found.append(word(look.hills, "background", HILLS, "hills"))
-    return found
+        words.append(word(look.hills, "background", HILLS, "hills"))
+    return words
 
 
 def protected_words(scene: Scene) -> tuple[str, ...]:

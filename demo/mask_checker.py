@@ -43,7 +43,7 @@ class MaskChecker:
     ) -> tuple[Check, ...]:
         """Return the checks of an image made from a road scene with these edits."""
         before, after = self._of_source(source), self._model.predict(image)
-        kept = kept_in_mask(
+        shares = kept_in_mask(
             decode_map(before.class_map),
             decode_map(after.class_map),
             before.classes,
@@ -53,7 +53,7 @@ class MaskChecker:
             self._profile.checks.things,
             [edit.keyword for edit in edits],
         )
-        return kept_checks(kept, self._profile.checks.bands)
+        return kept_checks(shares, self._profile.checks.bands)
 
     def _of_source(self, source: Image.Image) -> Prediction:
         pixels = source.tobytes()

@@ -19,7 +19,7 @@ SOURCES, PIXELS = 40, 160
 SOME = 24
 """Images of the batch that are there when its picture is taken."""
 JUDGED = 12
-"""Of them, as many as somebody has judged by then."""
+"""Number of them that somebody has judged by then."""
 SLOWEST = 600_000
 """Milliseconds that a pass may take on a busy machine."""
 PLAN = """name = "Drawn things in other weather"

@@ -9,7 +9,7 @@ from PIL import Image
 from playwright.sync_api import Page, ViewportSize
 
 SIZES = ({"width": 1280, "height": 1180}, {"width": 1920, "height": 1180})
-"""Of the pictures of every state."""
+"""Sizes of the window for the pictures of every state."""
 OTHER_HEIGHTS = {1440: 900, 390: 844}
 
 

@@ -3,7 +3,7 @@
 Makes the example workspace for the README's tour, and walks a sample through the five stages with the embedded models,
 in workspaces that are thrown away. `docs/*.png` are what the README and the guides show, `docs/steps/` what the page
 for beginners shows, and `docs/screens/` (not kept in the repository) every state of the page at two widths, light and
-dark, for whoever changes how it looks.
+dark, for people who change its look.
 """
 
 from __future__ import annotations

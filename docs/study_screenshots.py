@@ -29,7 +29,7 @@ RUNS = 15
 MISTAKEN = (3, 7, 12, 20, 33, 41, 50, 55)
 """Test cases, by number, that the model under test got wrong."""
 HARD = 7
-"""One image in so many is judged invalid by most, as if its thing could no longer be made out."""
+"""Most annotators judge one image in this many invalid, as if its thing could no longer be made out."""
 CREW = (
     Behaviour(accuracy=0.6, lazy=0.9),
     *(Behaviour(accuracy=accuracy) for accuracy in (0.97, 0.96, 0.95, 0.93, 0.98, 0.94)),
@@ -123,7 +123,7 @@ def _annotate(browser: Browser, server: ServerProcess, link: str, folder: Path) 
 
 
 def _truth(folder: Path, study_id: str) -> AnswerKey:
-    """What the simulated annotators take for true: the answers of control items, and for the others the class."""
+    """Return what the simulated annotators take for true: the answers of control items, for the others the class."""
     known: dict[str, str] = {}
     with Workspace(folder) as workspace:
         rules = workspace.studies.get(study_id).rules

@@ -71,11 +71,11 @@ def _of_labels(mapping: ClassMap, probabilities: NDArray[Any], place: Numbers, l
 
 def groups_in_mask(group_of: Mapping[str, int], mask_classes: Mapping[int, str]) -> NDArray[np.uint8]:
     """Return the group of each class number of a mask, (256,), by the groups of class names; `IGNORED` for none."""
-    found = np.full(256, IGNORED, np.uint8)
+    groups_by_number = np.full(256, IGNORED, np.uint8)
     for number, name in mask_classes.items():
-        if 0 <= number < len(found):  # Cityscapes numbers its licence plates -1
-            found[number] = group_of.get(name, IGNORED)
-    return found
+        if 0 <= number < len(groups_by_number):  # Cityscapes numbers its licence plates -1
+            groups_by_number[number] = group_of.get(name, IGNORED)
+    return groups_by_number
 
 
 def groups_of_numbers(mapping: ClassMap, mask_classes: Mapping[int, str]) -> tuple[NDArray[np.uint8], ...]:
@@ -103,9 +103,9 @@ def pairs_of_pixels(mask: Image.Image, prediction: Prediction) -> tuple[Numbers,
     """Return the pairs of a mask and a prediction: class of the mask, class of the model, and number of pixels."""
     predicted = fitted_map(prediction, mask.size)
     pairs = np.asarray(mask).astype(np.int64).ravel() * 256 + predicted.ravel()
-    found = np.bincount(pairs, minlength=1)
-    present = np.flatnonzero(found)
-    return present // 256, present % 256, found[present]
+    counts = np.bincount(pairs, minlength=1)
+    present = np.flatnonzero(counts)
+    return present // 256, present % 256, counts[present]
 
 
 def pairs_of_images(
@@ -119,18 +119,18 @@ def pairs_of_images(
 
 
 def count_pairs(
-    true: NDArray[np.uint8], said: NDArray[np.uint8], pairs: sparse.csr_array, kind: Numbers, groups: int
+    true: NDArray[np.uint8], predicted: NDArray[np.uint8], pairs: sparse.csr_array, kind: Numbers, groups: int
 ) -> Floats:
     """Return how many pixels of each image's mask get which answer, (images, groups, groups + 1) in the order of
     `ClassMap.groups`, from `pairs_of_images`. Pixels of no label, or of an unmapped one, are not counted. Classes of
     the model without a label are in the last column.
 
-    `true` and `said` come from `groups_of_numbers`: `true` is (kinds, 256), one row for each numbering of classes in
-    masks, and `kind` is the row for the mask of each image.
+    `true` and `predicted` come from `groups_of_numbers`: `true` is (kinds, 256), one row for each numbering of classes
+    in masks, and `kind` is the row for the mask of each image.
     """
     from scipy import sparse
 
-    named = np.minimum(said.astype(np.int32), groups)
+    named = np.minimum(predicted.astype(np.int32), groups)
     rows = true.astype(np.int32)[:, :, None]
     # Pixels that are not counted have a column of their own, the last.
     cells = np.where(rows < groups, rows * (groups + 1) + named, groups * (groups + 1)).reshape(len(true), PAIRS)

@@ -107,8 +107,8 @@ class MeansOfSources:
             sums = in_groups(self._sums, fate)
             # It weighs as much as the source of a usual test case.
             weight_of_unseen = (self._sums[:, -1] ** 2).sum() / self._sums[:, -1].sum()
-            # Spread the weights of the unseen source evenly, and the same for shares 0 and 1: the interval of what
-            # never happens depends on them alone.
+            # Spread the weights of the unseen source evenly, and the same for shares 0 and 1: they alone decide the
+            # interval of something that never happens.
             place = fate.permutation(SAMPLES)
             own = -np.log((place + 0.5) / SAMPLES) * weight_of_unseen
             ends = fate.integers(0, 2, (int(self._unseen.together.max(initial=-1)) + 1, SAMPLES // 2))
@@ -211,17 +211,17 @@ def means_of_groups(
         below = stats.beta.cdf(lowest / (lowest - 1), *parameters)
     mean = lowest + (1 - lowest) * ratio(weighted, total)
     low, high = np.minimum(lowest + (1 - lowest) * ends[0], mean), np.maximum(lowest + (1 - lowest) * ends[1], mean)
-    found = []
+    means = []
     for number in range(groups):
         images, of = int(n[number]), int(sources[number])
         if not of:
-            found.append(Figure(None, n=images, why="there is nothing to count"))
+            means.append(Figure(None, n=images, why="there is nothing to count"))
         elif of < FEWEST_SOURCES:
-            found.append(Figure(float(mean[number]), n=images, sources=of, why=ONE_SOURCE))
+            means.append(Figure(float(mean[number]), n=images, sources=of, why=ONE_SOURCE))
         else:
-            found.append(Figure(float(mean[number]), float(low[number]), float(high[number]), images, of))
+            means.append(Figure(float(mean[number]), float(low[number]), float(high[number]), images, of))
     p_values = np.where(sources < FEWEST_SOURCES, np.nan, 2 * np.minimum(below, 1 - below))
-    return found, p_values
+    return means, p_values
 
 
 def clustering(wrong: Floats, source: NDArray[np.int64]) -> Clustering:
@@ -250,11 +250,11 @@ def adjusted(p_values: Floats) -> Floats:
     """Return p-values adjusted for several simultaneous tests, which keeps the chance of any false finding (Holm 1979,
     Scandinavian Journal of Statistics 6). NaN values remain, and do not count as tests.
     """
-    found, is_test = np.full(len(p_values), np.nan), np.isfinite(p_values)
+    adjusted_values, is_test = np.full(len(p_values), np.nan), np.isfinite(p_values)
     known = p_values[is_test]
     order = np.argsort(known)
     steps = np.maximum.accumulate(known[order] * np.arange(len(known), 0, -1))
     back = np.empty(len(known))
     back[order] = np.minimum(steps, 1.0)
-    found[is_test] = back
-    return found
+    adjusted_values[is_test] = back
+    return adjusted_values

@@ -60,6 +60,7 @@ Rule = Literal[
     "number",
 ]
 SUGGESTIONS = 3
+"""Most classes that are suggested for a label."""
 LARGEST_FILE = 1_000_000
 """Largest user's file, in bytes."""
 _MOST_SUGGESTED = 100
@@ -198,8 +199,8 @@ def map_classes(
     model = _model_of(tuple(classes))
     from_file, unused = _from_file(own, labels, model)
     stated = {} if kind == "segmentation" else meanings_in_sets(labels if len(labels) >= FEWEST_LABELS else beside)
-    found = [from_file.get(plain(label)) or model.find(label, stated.get(label)) for label in labels]
-    mapped = [replace(one, label=label) for one, label in zip(found, labels, strict=True)]
+    mapped_labels = [from_file.get(plain(label)) or model.find(label, stated.get(label)) for label in labels]
+    mapped = [replace(one, label=label) for one, label in zip(mapped_labels, labels, strict=True)]
     if model.known_as != IMAGENET:
         mapped = [model.unless_another(one, stated.get(one.label)) for one in _with_kinds(mapped, model)]
     if kind == "segmentation":
@@ -338,11 +339,11 @@ def _from_file(
             except UserError as error:
                 raise UserError(f"{own.name}, {line.place}: {error}") from error
     left_out = f"left out by {own.name}"
-    found = {
+    from_file = {
         label: MappedLabel(label, tuple(sorted(places)), "file", "" if places else left_out)
         for label, places in by_label.items()
     }
-    return found, tuple(unused)
+    return from_file, tuple(unused)
 
 
 def _with_kinds(mapped: Sequence[MappedLabel], model: _Model) -> list[MappedLabel]:
@@ -448,8 +449,10 @@ class _Model:
 
     def whole_of(self, one: MappedLabel) -> MappedLabel:
         """Map a label that is a kind of one class of the model to that class; return any other as it is."""
-        wanted = one_name_of(one.label)
-        whole = [number for number, name in enumerate(self.classes) if wanted in self._kinds_of_class(number, name)]
+        name_of_label = one_name_of(one.label)
+        whole = [
+            number for number, name in enumerate(self.classes) if name_of_label in self._kinds_of_class(number, name)
+        ]
         if len(whole) != 1:
             return one
         return MappedLabel(one.label, tuple(whole), "part of a class", f"a part of “{self.classes[whole[0]]}”")
@@ -466,8 +469,8 @@ class _Model:
         named = self._by_name(", ".join(names)) if names and self.known_as != IMAGENET else None
         if named and named.classes:
             return self._mapped(label, named.classes, "WordNet id", f"{label} ({', '.join(names)})")
-        said = f" ({', '.join(names)})" if names else ""
-        return MappedLabel(label, (), None, f"the model has no class with this id of WordNet{said}, or below it")
+        ids = f" ({', '.join(names)})" if names else ""
+        return MappedLabel(label, (), None, f"the model has no class with this id of WordNet{ids}, or below it")
 
     def _by_name(self, label: str) -> MappedLabel | None:
         for rule, level in self._levels:
@@ -479,10 +482,10 @@ class _Model:
         return None
 
     def _by_singular(self, label: str, one: str) -> MappedLabel | None:
-        found = self._singulars.get(one, set())
-        if len(found) > 1:
-            return self._several(label, found)
-        return self._mapped(label, found, "singular or plural") if found else None
+        classes = self._singulars.get(one, set())
+        if len(classes) > 1:
+            return self._several(label, classes)
+        return self._mapped(label, classes, "singular or plural") if classes else None
 
     def _by_superclass(self, label: str, word: str) -> MappedLabel | None:
         """Return all classes below a meaning of the word that WordNet has above some of them."""
@@ -497,9 +500,9 @@ class _Model:
         top = max(known, key=lambda one: one.tagged)
         clear = len(known) == 1 or 0 < CLEAR * sum(one.tagged for one in known) <= top.tagged
         if not clear or not self._with_ids(top.wordnet):
-            told = "; ".join(f"{one.told} ({self._named_few(one.wordnet)})" for one in self._known_first(known))
+            meanings = "; ".join(f"{one.told} ({self._named_few(one.wordnet)})" for one in self._known_first(known))
             picks = [pick for one in known if (pick := self._pick(one.wordnet))]
-            return MappedLabel(label, (), None, f"{_CAN_MEAN} {told}", picks=tuple(dict.fromkeys(picks)))
+            return MappedLabel(label, (), None, f"{_CAN_MEAN} {meanings}", picks=tuple(dict.fromkeys(picks)))
         found = self._below(label, top.wordnet, top.told)
         others = [one.told for one in known if one != top]
         if not others or not found.classes:

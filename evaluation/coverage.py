@@ -168,21 +168,21 @@ def report(repetitions: int = REPETITIONS, on_count: OnCount = lambda _done, _to
     ]
     for module in (coverage_of_votes, coverage_of_score, coverage_of_training):
         measurements += module.measurements(repetitions)
-    found = list[Covered]()
+    results = list[Covered]()
     for done, measurement in enumerate(measurements):
         on_count(done, len(measurements))
-        found += measurement()
+        results += measurement()
     lines = ["# How often 95 % intervals cover", "", f"{repetitions:,} repetitions of each world.", ""]
-    for figure in dict.fromkeys(one.figure for one in found):
-        lines += table([one for one in found if one.figure == figure])
+    for figure in dict.fromkeys(one.figure for one in results):
+        lines += table([one for one in results if one.figure == figure])
     return "\n".join(lines).rstrip("\n")
 
 
 def settled(figure: str, world: World, repetitions: int) -> Covered:
     """Measure one figure in one world; below the goal, measure it again with another seed and more repetitions."""
-    found = measured(figure, world, repetitions)
-    if found.covers is None or found.covers >= LEAST:
-        return found
+    result = measured(figure, world, repetitions)
+    if result.covers is None or result.covers >= LEAST:
+        return result
     return replace(measured(figure, world, AGAIN * repetitions, seed=1), again=AGAIN * repetitions)
 
 

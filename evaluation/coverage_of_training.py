@@ -64,11 +64,13 @@ def measured(
     truth: dict[TrainingFigure, float] = {"accuracy": accuracy, "gain": other - accuracy}
     if lost > 0:
         truth["won back"] = (other - accuracy) / lost
-    found = [_figures(seeds, (accuracy, other), source, spread, fate, "won back" in truth) for _ in range(repetitions)]
+    studies = [
+        _figures(seeds, (accuracy, other), source, spread, fate, "won back" in truth) for _ in range(repetitions)
+    ]
     world = {"trainings": seeds, "sources": layout[0], "images of each": layout[1], "": spread.name}
     labels = {name: str(value) for name, value in world.items()}
     return [
-        covered(f"retraining: {name}", labels, f"{accuracy:.0%}", [one[name] for one in found], value)
+        covered(f"retraining: {name}", labels, f"{accuracy:.0%}", [one[name] for one in studies], value)
         for name, value in truth.items()
     ]
 
@@ -105,10 +107,10 @@ def _figures(
             arms[name]["original"] = right(ORIGINAL_ACCURACY, of_seed)
     compared = Arms(arms, "base")
     rows = {(row.arm, row.set): row for row in compared.rows()}
-    found: dict[TrainingFigure, Figure] = {
+    figures: dict[TrainingFigure, Figure] = {
         "accuracy": rows["base", "generated"].accuracy,
         "gain": rows["arm", "generated"].gain,
     }
     if with_loss:
-        found["won back"] = compared.won_back("original", "generated")[0].share
-    return found
+        figures["won back"] = compared.won_back("original", "generated")[0].share
+    return figures

@@ -109,9 +109,9 @@ def measurements(repetitions: int, seed: int = 0, worlds: Sequence[World] = WORL
 
 def measured(world: World, number: int, repetitions: int, seed: int) -> list[Covered]:
     """Measure the figures of one world."""
-    found = [one_study(world, np.random.default_rng((seed, number, one)), one) for one in range(repetitions)]
+    studies = [one_study(world, np.random.default_rng((seed, number, one)), one) for one in range(repetitions)]
     return [
-        covered("votes of studies", {"study": world.name}, words, [getattr(one, name) for one in found], truth)
+        covered("votes of studies", {"study": world.name}, words, [getattr(one, name) for one in studies], truth)
         for name, words, truth in ((one, FIGURES[one], world.truth(one)) for one in world.figures)
     ]
 
@@ -163,28 +163,28 @@ def _sample(
     return np.sort(rng.permutation(np.flatnonzero(eligible))[: world.judged])
 
 
-def _voted(held: Judged, crew: Crew, rng: np.random.Generator, asked: Numbers, valid: Flags) -> Judged:
+def _voted(judged: Judged, crew: Crew, rng: np.random.Generator, sample: Numbers, valid: Flags) -> Judged:
     workers = len(crew.right)
-    voters = np.argsort(rng.random((len(asked), workers)), axis=1)[:, : crew.votes]
-    hard = ~valid[asked] & (rng.random(len(asked)) < crew.hard)
-    says = _says(crew, rng, voters, valid[asked][:, None], hard[:, None])
+    voters = np.argsort(rng.random((len(sample), workers)), axis=1)[:, : crew.votes]
+    hard = ~valid[sample] & (rng.random(len(sample)) < crew.hard)
+    says = _says(crew, rng, voters, valid[sample][:, None], hard[:, None])
     seen = np.bincount(voters.ravel(), minlength=workers)
     controls = rng.binomial(seen, crew.controls / (1 - crew.controls)) if crew.controls else np.zeros(workers, np.int64)
     worker = np.repeat(np.arange(workers), controls)
     known = rng.random(len(worker)) < 0.5
     of_controls = _says(crew, rng, worker, known, np.zeros(len(worker), bool))
     ballots = Ballots(
-        np.concatenate([np.repeat(asked, crew.votes), np.full(len(worker), -1)]),
+        np.concatenate([np.repeat(sample, crew.votes), np.full(len(worker), -1)]),
         np.concatenate([voters.ravel(), worker]),
         np.concatenate([says.ravel(), of_controls]),
         np.concatenate([np.full(says.size, -1), known.astype(np.int64)]),
     )
     votes_for = says.sum(axis=1)
     agreed = np.maximum(votes_for, crew.votes - votes_for) >= crew.consensus
-    held.votes[asked[agreed]], held.votes_for[asked[agreed]] = crew.votes, votes_for[agreed]
-    undecided = np.zeros(len(held), bool)
-    undecided[asked[~agreed]] = True
-    return replace(held, undecided=undecided, ballots=ballots)
+    judged.votes[sample[agreed]], judged.votes_for[sample[agreed]] = crew.votes, votes_for[agreed]
+    undecided = np.zeros(len(judged), bool)
+    undecided[sample[~agreed]] = True
+    return replace(judged, undecided=undecided, ballots=ballots)
 
 
 def _says(crew: Crew, rng: np.random.Generator, worker: Numbers, valid: Flags, hard: Flags) -> Flags:

@@ -46,16 +46,16 @@ def edit_clusters(
     """
     length = np.linalg.norm(differences, axis=1)
     usable = np.isfinite(change) & (length > 1e-9)
-    found, classes = list[EditCluster](), np.unique(label[usable]).tolist()
+    clusters, classes = list[EditCluster](), np.unique(label[usable]).tolist()
     exchanges = PERMUTATIONS * min(5, 1 + len(classes) // 5)
     for one in classes:
         cases, fate = np.flatnonzero(usable & (label == one)), np.random.default_rng((seed, one))
         directions = differences[cases] / length[cases, None]
-        found += _of_class(one, cases, directions, change[cases], source[cases], fate, exchanges)
-    p_adjusted = adjusted(np.array([np.nan if each.p_value is None else each.p_value for each in found]))
+        clusters += _of_class(one, cases, directions, change[cases], source[cases], fate, exchanges)
+    p_adjusted = adjusted(np.array([np.nan if each.p_value is None else each.p_value for each in clusters]))
     with_all = [
         EditCluster(each.label, each.cases, each.change, each.p_value, None if np.isnan(p) else float(p))
-        for each, p in zip(found, p_adjusted, strict=True)
+        for each, p in zip(clusters, p_adjusted, strict=True)
     ]
     return tuple(sorted(with_all, key=lambda each: (each.change.value or 0.0, each.label, each.cases)))
 

@@ -63,10 +63,10 @@ class Answers:
     def __len__(self) -> int:
         return len(self.source)
 
-    def where(self, wanted: NDArray[np.bool_]) -> Answers:
+    def where(self, selected: NDArray[np.bool_]) -> Answers:
         """Return the answers selected by a mask."""
-        way = None if self.way is None else self.way[wanted]
-        return Answers(self.source[wanted], self.right[wanted], self.said[wanted], self.confidence[wanted], way)
+        way = None if self.way is None else self.way[selected]
+        return Answers(self.source[selected], self.right[selected], self.said[selected], self.confidence[selected], way)
 
     @property
     def known(self) -> Answers:
@@ -112,8 +112,8 @@ def effectiveness(
     has_control = controls > 0
     size_beside, wrong_beside = (size, wrong) if compared is cases else _counts(both, compared)
     after_beside = ratio(wrong_beside, size_beside)
-    beside = np.column_stack([shares[:, 0], after_beside, ratio(wrong_controls, controls)])[has_control]
-    controlled, n_beside = MeansOfSources(beside, weights[has_control]), int(size_beside[has_control].sum())
+    with_control = np.column_stack([shares[:, 0], after_beside, ratio(wrong_controls, controls)])[has_control]
+    controlled, n_beside = MeansOfSources(with_control, weights[has_control]), int(size_beside[has_control].sum())
 
     def of_control(column: int, less: int | None = None, images: int = n_beside) -> Figure:
         if not has_control.any():
@@ -132,8 +132,8 @@ def effectiveness(
         error_generated=means.figure(lambda of: of[..., 1], n),
         difference=means.figure(lambda of: of[..., 1] - of[..., 0], n),
         factor=ratio_of(means, 1, 0, n, "the model is right about every original"),
-        controlled=len(beside),
-        error_original_controlled=of_control(0, images=len(beside)),
+        controlled=len(with_control),
+        error_original_controlled=of_control(0, images=len(with_control)),
         error_generated_controlled=of_control(1),
         error_reconstructed=of_control(2, images=0 if control is None else len(control)),
         excess=of_control(1, less=2),
@@ -171,8 +171,8 @@ def _flips(both: NDArray[np.int64], first: Answers, cases: Answers) -> Flips:
     before = before[np.searchsorted(both, cases.source)]
     lost = int(((before == RIGHT) & (cases.right == WRONG)).sum())
     gained = int(((before == WRONG) & (cases.right == RIGHT)).sum())
-    alone = len(cases) > 0 and len(cases) == len(both)
-    p_value = float(stats.binomtest(lost, lost + gained).pvalue) if alone and lost + gained else None
+    one_a_source = len(cases) > 0 and len(cases) == len(both)
+    p_value = float(stats.binomtest(lost, lost + gained).pvalue) if one_a_source and lost + gained else None
     return Flips(lost, gained, len(cases), p_value)
 
 

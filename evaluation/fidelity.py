@@ -14,6 +14,7 @@ from core.figures import Figure, Floats, Numbers
 from evaluation.by_source import CONFIDENCE, FEWEST_SOURCES
 
 BLOCKS = 8
+"""Blocks of sources, each with a distance of its own. The interval comes from how much these differ."""
 FEWEST_OF_BLOCK = 10
 """Fewest sources of a block. With fewer than `BLOCKS` times as many there is no figure."""
 
@@ -52,13 +53,13 @@ def kid(originals: Floats, generated: Floats, original_source: Numbers, generate
         return Figure(None, n=n, sources=len(shared), why=why)
     from scipy import stats
 
-    found = []
+    distances = []
     for block in np.array_split(np.random.default_rng(0).permutation(shared), BLOCKS):
         before, after = np.isin(original_source, block), np.isin(generated_source, block)
         one, other = (originals[before], original_source[before]), (generated[after], generated_source[after])
-        found.append(_alike(*one, *one) + _alike(*other, *other) - 2 * _alike(*one, *other))
-    value = float(np.mean(found))
-    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, BLOCKS - 1) * np.std(found, ddof=1) / np.sqrt(BLOCKS))
+        distances.append(_alike(*one, *one) + _alike(*other, *other) - 2 * _alike(*one, *other))
+    value = float(np.mean(distances))
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, BLOCKS - 1) * np.std(distances, ddof=1) / np.sqrt(BLOCKS))
     return Figure(value, value - half, value + half, n, len(shared))
 
 

@@ -122,13 +122,13 @@ def kept_in_mask(
     around = [
         name for number, name in mask_classes.items() if number not in {*guarded, UNLABELLED} and name not in changed
     ]
-    kept = list[Kept]()
+    shares_kept = list[Kept]()
 
     def look(check: str, name: str, where: np.ndarray) -> None:
         seen = numbers_of(name, classes)
         if seen:
             shares = (float(np.isin(one[where], seen).mean()) for one in (before, after))
-            kept.append(Kept(name, check, *shares))
+            shares_kept.append(Kept(name, check, *shares))
 
     for name in protected:
         where = np.isin(numbers, numbers_of(name, mask_classes))
@@ -139,7 +139,7 @@ def kept_in_mask(
     for name in around:
         for piece in _pieces(np.isin(numbers, numbers_of(name, mask_classes)), LARGE_PIECE):
             look(SURROUNDINGS_KEPT, name, piece)
-    return tuple(kept)
+    return tuple(shares_kept)
 
 
 def hold(
@@ -185,11 +185,11 @@ def _pieces(where: np.ndarray, smallest: float) -> Iterator[np.ndarray]:
             yield piece
 
 
-def kept_checks(kept: Sequence[Kept], bands: Mapping[str, Band]) -> tuple[Check, ...]:
+def kept_checks(shares: Sequence[Kept], bands: Mapping[str, Band]) -> tuple[Check, ...]:
     """Return another segmenter's checks: is each class, each thing and the rest still there? The worst counts."""
     lines, checks = {**MASK_BANDS, **bands}, list[Check]()
     for name in MASK_CHECKS:
-        of_check = [one for one in kept if one.check == name]
+        of_check = [one for one in shares if one.check == name]
         known = [one for one in of_check if one.source >= SEEN]
         unknown = list(dict.fromkeys(one.name for one in of_check if one.source < SEEN))
         if not of_check:

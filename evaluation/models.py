@@ -27,32 +27,33 @@ Picture = Image.Image | Callable[[], Image.Image]
 AHEAD = 2
 """Number of batches that are prepared while the model answers another."""
 MOST_THREADS = 8
+"""Maximum threads that read and prepare images."""
 _Prepared = tuple[Any, tuple[int, int]]
 """The model's input for an image, and the image's (width, height)."""
 
 
-def load_adapter(wanted: UnderTestSettings) -> Adapter:
+def load_adapter(settings: UnderTestSettings) -> Adapter:
     """Return the adapter of the settings, with its model loaded. Raises UserError if that fails."""
-    require_read(wanted)
-    if wanted.source == "onnx":
+    require_read(settings)
+    if settings.source == "onnx":
         from evaluation.adapters.onnx import OnnxAdapter
 
-        return OnnxAdapter(wanted)
-    if wanted.source == "http":
+        return OnnxAdapter(settings)
+    if settings.source == "http":
         from evaluation.adapters.http import HttpAdapter
 
-        return HttpAdapter(wanted)
-    return TorchAdapter(find_network(wanted))
+        return HttpAdapter(settings)
+    return TorchAdapter(find_network(settings))
 
 
 class ModelUnderTest:
     """One model under test. May be called from any thread; it answers one batch at a time."""
 
-    def __init__(self, wanted: UnderTestSettings) -> None:
+    def __init__(self, settings: UnderTestSettings) -> None:
         """Loads the model. Raises UserError if that fails."""
-        self.name = wanted.title
+        self.name = settings.title
         self._lock = threading.Lock()
-        self._adapter = load_adapter(wanted)
+        self._adapter = load_adapter(settings)
         self.kind: TaskKind = self._adapter.kind
         self.identity: ModelIdentity = self._adapter.identity
         """The identity of the model, under which its predictions are stored."""

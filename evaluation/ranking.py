@@ -91,8 +91,8 @@ def combined(one: Floats, other: Floats, share: float) -> Floats:
 
     def odds(chance: Floats) -> Floats:
         safe = np.clip(chance, 1e-6, 1 - 1e-6)
-        found: Floats = safe / (1 - safe)
-        return found
+        ratio: Floats = safe / (1 - safe)
+        return ratio
 
     both = odds(one) * odds(other) / odds(np.array(share))
     return both / (1 + both)
@@ -104,9 +104,9 @@ def judge(
     """Judge an order of all images. `fault` is the valid fault that each image shows, or None."""
     seen: dict[Hashable, int] = {}
     for rank, place in enumerate(order, 1):
-        found = fault[place]
-        if found is not None:
-            seen.setdefault(found, rank)
+        cell = fault[place]
+        if cell is not None:
+            seen.setdefault(cell, rank)
     n, k = len(order), len(seen)
     apfd = None
     if k:

@@ -45,25 +45,25 @@ class Pixels:
     @cached_property
     def true(self) -> Floats:
         """The pixels of each class, (images, classes)."""
-        found: Floats = np.einsum("ijk->ij", self.counts)  # four times as fast as `sum`
-        return found
+        counts: Floats = np.einsum("ijk->ij", self.counts)  # four times as fast as `sum`
+        return counts
 
     @cached_property
     def said(self) -> Floats:
         """The pixels predicted as each class, and as none, (images, classes + 1)."""
-        found: Floats = np.einsum("ijk->ik", self.counts)
-        return found
+        counts: Floats = np.einsum("ijk->ik", self.counts)
+        return counts
 
     @property
     def right(self) -> Floats:
         """The right pixels of each class, (images, classes)."""
         return np.diagonal(self.counts, axis1=-2, axis2=-1)
 
-    def where(self, wanted: NDArray[np.bool_]) -> Pixels:
+    def where(self, selected: NDArray[np.bool_]) -> Pixels:
         """Return the images selected by a mask."""
-        if wanted.all():
+        if selected.all():
             return self
-        return Pixels(self.source[wanted], self.counts[wanted], None if self.way is None else self.way[wanted])
+        return Pixels(self.source[selected], self.counts[selected], None if self.way is None else self.way[selected])
 
 
 @dataclass(frozen=True)
@@ -89,12 +89,12 @@ class Losses:
         return Answers(self.source, self.right, np.full(len(self.source), -1), np.zeros(len(self.source)), self.way)
 
 
-def confusion(truth: NDArray[np.uint8], said: NDArray[np.uint8], classes: int) -> Floats:
+def confusion(truth: NDArray[np.uint8], predicted: NDArray[np.uint8], classes: int) -> Floats:
     """Return pixels of each class by predicted class, (classes, classes + 1). Other numbers of `truth` do not count."""
-    if truth.shape != said.shape:
-        raise ValueError(f"a mask of {truth.shape} is not compared with a class map of {said.shape}")
+    if truth.shape != predicted.shape:
+        raise ValueError(f"a mask of {truth.shape} is not compared with a class map of {predicted.shape}")
     inside = truth < classes
-    named = np.minimum(said[inside].astype(np.int64), classes)
+    named = np.minimum(predicted[inside].astype(np.int64), classes)
     place = truth[inside].astype(np.int64) * (classes + 1) + named
     return np.bincount(place, minlength=classes * (classes + 1)).reshape(classes, classes + 1).astype(np.float64)
 
@@ -126,18 +126,18 @@ def segmentation_effect(
     original: Pixels,
     generated: Pixels,
     reconstructed: Pixels | None,
-    kept: NDArray[np.bool_],
+    mask_holds: NDArray[np.bool_],
     names: Sequence[str],
     splits: Sequence[str],
     weighing: Weighing = "source",
 ) -> SegmentationEffect:
-    """Return all figures. `original` has one image a source; `kept` tells for each generated image whether its mask
-    demonstrably holds; `weighing` is the unit of equal weight. Raises ValueError for sources of several splits.
+    """Return all figures. `original` has one image per source, `mask_holds` is True for generated images whose mask
+    demonstrably holds, `weighing` is the unit of equal weight. Raises ValueError for sources of several splits.
     """
     split = one_split(splits)
     both = np.intersect1d(original.source, generated.source)
     with_original = np.isin(generated.source, both)
-    kept, cases = kept[with_original], generated.where(with_original)
+    mask_holds, cases = mask_holds[with_original], generated.where(with_original)
     first = original.where(np.isin(original.source, both))
     control = reconstructed.where(np.isin(reconstructed.source, both)) if reconstructed is not None else None
     of_first, of_cases, weight = _overlaps(first), _overlaps(cases), None
@@ -148,15 +148,15 @@ def segmentation_effect(
     sets = {
         "original": (first.source, of_first),
         "generated": (cases.source, of_cases),
-        "kept": (cases.source[kept], of_cases[kept]),
+        "kept": (cases.source[mask_holds], of_cases[mask_holds]),
     }
     if control is not None and len(control):
         sets["control"] = control.source, _overlaps(control)
-        beside = [np.isin(source, control.source) for source in (first.source, cases.source)]
-        beside[1] = beside[1] if has_own is None else has_own
-        if not all(one.all() for one in beside):  # otherwise they equal the full sets
-            sets["original beside"] = first.source[beside[0]], of_first[beside[0]]
-            sets["generated beside"] = cases.source[beside[1]], of_cases[beside[1]]
+        has_control = [np.isin(source, control.source) for source in (first.source, cases.source)]
+        has_control[1] = has_control[1] if has_own is None else has_own
+        if not all(one.all() for one in has_control):  # otherwise they equal the full sets
+            sets["original beside"] = first.source[has_control[0]], of_first[has_control[0]]
+            sets["generated beside"] = cases.source[has_control[1]], of_cases[has_control[1]]
     cases_of = np.bincount(cases.source, minlength=int(both.max(initial=-1)) + 1)
 
     def weights(name: str) -> Floats:
@@ -207,7 +207,7 @@ def segmentation_effect(
         miou_reconstructed=figure("control"),
         excess=figure("generated beside", less="control"),
         miou_where_kept=figure("kept"),
-        kept=int(kept.sum()),
+        kept=int(mask_holds.sum()),
         classes=_classes(names, before, after, of_control),
         confusion_original=_shares(before),
         confusion_generated=_shares(after),
@@ -270,16 +270,16 @@ def right_pixels(pixels: Pixels) -> Floats:
 
 def iou_in_masks(pixels: Pixels, classes: Sequence[Sequence[int]]) -> Floats:
     """Return each class's IoU by image, (images, classes); a class may be several groups. NaN if not in the mask."""
-    here, said, hit = (np.zeros((len(pixels), len(classes))) for _ in range(3))
+    here, predicted, hit = (np.zeros((len(pixels), len(classes))) for _ in range(3))
     single = [place for place, own in enumerate(classes) if len(own) == 1]
     groups = [classes[place][0] for place in single]
-    here[:, single], said[:, single] = pixels.true[:, groups], pixels.said[:, groups]
+    here[:, single], predicted[:, single] = pixels.true[:, groups], pixels.said[:, groups]
     hit[:, single] = pixels.right[:, groups]
     for place, own in enumerate(classes):
         if len(own) > 1:
-            here[:, place], said[:, place] = (one[:, list(own)].sum(axis=1) for one in (pixels.true, pixels.said))
+            here[:, place], predicted[:, place] = (one[:, list(own)].sum(axis=1) for one in (pixels.true, pixels.said))
             hit[:, place] = sum(pixels.counts[:, one, other] for one in own for other in own)
-    return np.divide(hit, here + said - hit, out=np.full(here.shape, np.nan), where=here > 0)
+    return np.divide(hit, here + predicted - hit, out=np.full(here.shape, np.nan), where=here > 0)
 
 
 def missed_by(originals: Pixels, protected: NDArray[np.bool_], classes: Sequence[Sequence[int]]) -> Losses:
@@ -305,9 +305,9 @@ def lost_by(
     ious[originals.source] = iou_in_masks(originals, classes)
     before, after = ious[images.source], iou_in_masks(images, classes)
     with np.errstate(invalid="ignore"):
-        found = protected & (before >= DROPPED) & np.isfinite(after)
+        lost = protected & (before >= DROPPED) & np.isfinite(after)
         fall = before - after
-        return _losses(images.source, found, found & (fall >= DROPPED), fall)
+        return _losses(images.source, lost, lost & (fall >= DROPPED), fall)
 
 
 def _losses(source: NDArray[np.int64], could: NDArray[np.bool_], lost: NDArray[np.bool_], much: Floats) -> Losses:

@@ -1,5 +1,5 @@
-"""Which edits hurt a model under test: the signed change of the probability of the true class, edit by edit (LANCE,
-Prabhu et al. 2023, section 3.3, which takes only its size). Pure.
+"""Sensitivity of a model under test to edits: the signed change of the probability of the true class, edit by edit
+(LANCE, Prabhu et al. 2023, section 3.3, which takes only its size). Pure.
 """
 
 from __future__ import annotations

@@ -57,14 +57,14 @@ class Judged:
     score: Floats | None = None
     """Probability that people find each image valid, 0 to 1; None without a score."""
     undecided: Flags | None = None
-    """True if people voted without reaching a consensus; None for nowhere."""
+    """True if people voted on the image without reaching a consensus. None if there is no such image."""
     ballots: Ballots | None = None
     """The single votes, with the index of each image here; None to take each consensus for the truth."""
     adjudicated: Flags | None = None
-    """True if the study lead has decided: that counts as true, whatever the votes. None for nowhere."""
+    """True if the study lead decided on the image, which counts whatever the votes. None if there is no such image."""
     outside: Flags | None = None
-    """True if the sample was not drawn from the image, such as all but accepted ones: nothing is known of these. None
-    for nowhere."""
+    """True if the image was not among those that the sample was drawn from, such as accepted ones: nothing is known of
+    it. None if there is no such image."""
     study: Numbers | None = None
     """The number of the study that judged each image, or -1; None if there is one study."""
     studies: tuple[str, ...] = ()
@@ -162,32 +162,34 @@ class ValidityEffect:
 
 
 def validity_effect(
-    held: Judged,
+    judged: Judged,
     strata: Sequence[str],
     seed: int = 0,
     resamples: int = SAMPLES,
     weighing: Weighing = "source",
 ) -> ValidityEffect:
     """Return all figures. `strata` are their names, and `weighing` is the unit of equal weight."""
-    voted = held.asked
-    rows = tuple(_row(name, held.stratum == number, held) for number, name in enumerate(strata))
-    missing = tuple(row.name for place, row in enumerate(rows) if row.images and not voted[held.stratum == place].any())
-    table = _Table(held, len(strata), weighing)
+    voted = judged.asked
+    rows = tuple(_row(name, judged.stratum == number, judged) for number, name in enumerate(strata))
+    missing = tuple(
+        row.name for place, row in enumerate(rows) if row.images and not voted[judged.stratum == place].any()
+    )
+    table = _Table(judged, len(strata), weighing)
     drawn = _Draws(table, seed, resamples)
-    against = contradiction_of(held)
+    against = contradiction_of(judged)
     why = against
-    if not why and held.wrong.any() and not (voted & held.wrong).any():
+    if not why and judged.wrong.any() and not (voted & judged.wrong).any():
         why = "no wrong image was judged" if voted.any() else "nobody judged an image yet"
-    sources, n = len(table.sources), len(held)
+    sources, n = len(table.sources), len(judged)
     measured = _figure(table.wrong_share, drawn.wrong, drawn.wrong, n, sources)
     none = Figure(None, n=n, why=why)
     least, most = (Figure(one, n=n, sources=sources, why=_BOUND) for one in table.bounds)
-    discarded = int(held.without_consensus.sum())
+    discarded = int(judged.without_consensus.sum())
     share = discarded / int(voted.sum()) if voted.any() else None
     undecided = Figure(share, n=int(voted.sum()), why=_OF_JUDGED if voted.any() else "nobody judged an image yet")
     effect = ValidityEffect(
         *(measured, none, none, none, none, least, most, undecided, None),
-        *(int(held.decided.sum()), discarded, None if held.ballots is None else held.ballots.controls),
+        *(int(judged.decided.sum()), discarded, None if judged.ballots is None else judged.ballots.controls),
         *(missing, rows),
         contradiction=against,
     )
@@ -256,8 +258,8 @@ def _listed(names: Sequence[str], most: int = 3) -> str:
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} or {shown[-1]}"
 
 
-def _row(name: str, own: Flags, held: Judged) -> StratumRow:
-    judged, good = int((own & held.decided).sum()), int((own & held.valid).sum())
+def _row(name: str, own: Flags, columns: Judged) -> StratumRow:
+    judged, good = int((own & columns.decided).sum()), int((own & columns.valid).sum())
     return StratumRow(name, int(own.sum()), judged, good, good / judged if judged else None)
 
 
@@ -269,17 +271,17 @@ class _Table:
     share of valid images.
     """
 
-    def __init__(self, held: Judged, strata: int, weighing: Weighing) -> None:
-        self.held = held
-        self.sources, self.source, sizes = np.unique(held.source, return_inverse=True, return_counts=True)
+    def __init__(self, columns: Judged, strata: int, weighing: Weighing) -> None:
+        self.held = columns
+        self.sources, self.source, sizes = np.unique(columns.source, return_inverse=True, return_counts=True)
         self.of_source = sizes / sizes.mean() if weighing == "case" else np.ones(len(sizes))
         """The weight of each source, 1 on average."""
         self.weight = (self.of_source / sizes)[self.source]
         """The weight of each image: its share of its source's weight."""
-        self.cell = 2 * held.stratum + held.wrong
+        self.cell = 2 * columns.stratum + columns.wrong
         cells = 2 * strata
-        voted = held.asked
-        inside = np.ones(len(held), bool) if held.outside is None else ~held.outside
+        voted = columns.asked
+        inside = np.ones(len(columns), bool) if columns.outside is None else ~columns.outside
         images, judged = (np.bincount(self.cell[one], minlength=cells) for one in (inside, voted))
         self.pool, self.raised = np.full(cells, -1), np.ones(cells)
         pools = list[bool]()
@@ -291,8 +293,8 @@ class _Table:
             pools += [wrong] * (int(number.max(initial=-1)) + 1)
         self.of_wrong = np.array(pools, bool)
         """For each pool, True if its images are wrong."""
-        if held.outside is not None:
-            self.cell = self.cell + cells * held.outside
+        if columns.outside is not None:
+            self.cell = self.cell + cells * columns.outside
             self.pool, self.raised = np.append(self.pool, np.full(cells, -1)), np.append(self.raised, np.ones(cells))
             images = np.bincount(self.cell, minlength=2 * cells)
         self.unknown = (self.pool < 0) & (images > 0)
@@ -300,7 +302,7 @@ class _Table:
         self.asked = np.flatnonzero(voted & (self.pool[self.cell] >= 0))
         self.asked_pool = self.pool[self.cell[self.asked]]
         self.asked_weight = self.weight[self.asked] * self.raised[self.cell[self.asked]]
-        self.score = np.zeros(len(held)) if held.score is None else held.score
+        self.score = np.zeros(len(columns)) if columns.score is None else columns.score
 
     @property
     def pools(self) -> int:
@@ -512,9 +514,9 @@ class _Draws:
             own = np.flatnonzero(table.of_wrong == wrong)
             if not len(own):
                 continue
-            # The pools share one additional judged source, of which none or all is valid, by their masses. What a pool
-            # lacks to a full additional source is valid as often as all pools are. So it has more than its share of
-            # uncertainty, since few of it are judged, but is not drawn to the middle.
+            # The pools share one additional judged source by their masses. None or all of its images are valid. The
+            # part that a pool lacks to a full additional source is valid as often as all pools are. So a pool with few
+            # judged images gets more than its share of uncertainty, but is not drawn to the middle.
             share = table.mass[own] / table.mass[own].sum()
             for mass, chance in ((share, np.full((2, draws, 1), 0.5)), (1 - share, None)):
                 if not (mass > 1e-9).any():
@@ -556,29 +558,29 @@ class _Draws:
         )
 
 
-def contradiction_of(held: Judged) -> str:
+def contradiction_of(judged: Judged) -> str:
     """Return why two studies cannot both be true, in a sentence; "" if they can, or if there is only one study."""
     from scipy import stats
 
-    if held.study is None or len(held.studies) < 2:
+    if judged.study is None or len(judged.studies) < 2:
         return ""
-    for judged_all in range(len(held.studies)):
-        own = held.decided & (held.study == judged_all)
+    for judged_all in range(len(judged.studies)):
+        own = judged.decided & (judged.study == judged_all)
         if not own.any():
             continue
-        error = float(held.wrong[own].mean())
-        for judged_wrong in range(len(held.studies)):
-            other = held.decided & held.wrong & (held.study == judged_wrong)
+        error = float(judged.wrong[own].mean())
+        for judged_wrong in range(len(judged.studies)):
+            other = judged.decided & judged.wrong & (judged.study == judged_wrong)
             if judged_wrong == judged_all or not other.any():
                 continue
             # Not its share of valid images but the largest likely one: a small study contradicts nothing.
-            good, n = int(held.valid[other].sum()), int(other.sum())
+            good, n = int(judged.valid[other].sum()), int(other.sum())
             most = float(stats.binomtest(good, n).proportion_ci(1 - 2 * LIKELY).high)
-            found = contradiction(error, most, int(held.valid[own].sum()), int(own.sum()))
-            if found:
+            sentence = contradiction(error, most, int(judged.valid[own].sum()), int(own.sum()))
+            if sentence:
                 return (
-                    f"the studies “{held.studies[judged_wrong]}”, with {good:,} of {n:,} wrong images valid, and "
-                    f"“{held.studies[judged_all]}” contradict each other. {found}"
+                    f"the studies “{judged.studies[judged_wrong]}”, with {good:,} of {n:,} wrong images valid, and "
+                    f"“{judged.studies[judged_all]}” contradict each other. {sentence}"
                 )
     return ""
 

@@ -49,11 +49,11 @@ def cross_fitted(
     """Score each image by the votes on other sources. Raises ValueError as `learn`, also for too small a fold."""
     from sklearn.model_selection import StratifiedGroupKFold
 
-    found = np.full(len(valid), np.nan)
+    scores = np.full(len(valid), np.nan)
     parts = StratifiedGroupKFold(min(folds, len(np.unique(source))), shuffle=True, random_state=0)
     for others, own in parts.split(checks, valid, source):
-        found[own] = learn(names, checks[others], valid[others])(checks[own])
-    return found
+        scores[own] = learn(names, checks[others], valid[others])(checks[own])
+    return scores
 
 
 def agreement(score: Floats, valid: NDArray[np.bool_], source: NDArray[np.int64], threshold: float = 0.5) -> Agreement:
@@ -115,5 +115,5 @@ def _auc(score: Floats, valid: NDArray[np.bool_], source: NDArray[np.int64]) -> 
 
 def _below(score: Floats, ordered: Floats) -> Floats:
     """Return how many of the ordered scores each score exceeds; equal ones count half."""
-    found: Floats = (np.searchsorted(ordered, score, "left") + np.searchsorted(ordered, score, "right")) / 2
-    return found
+    below: Floats = (np.searchsorted(ordered, score, "left") + np.searchsorted(ordered, score, "right")) / 2
+    return below

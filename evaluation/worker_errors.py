@@ -26,6 +26,7 @@ CHAINS, WARM_UP, KEPT = 40, 30, 25
 MOST_CELLS = 40_000
 """Most chains times images: with many images fewer chains run."""
 FEWEST_CHAINS = 10
+"""Fewest chains, however many images there are."""
 VOTES_THAT_SHOW_HARD = 3
 """Fewest votes of an image that can show disagreement."""
 _PRIOR = np.array([0.5, 0.5, 0.1])
@@ -101,7 +102,7 @@ def drawn_states(
     of_group = (group[:, None] == np.arange(int(group.max(initial=0)) + 1)).astype(np.float64)
     population = np.stack([np.full((chains, 2), 0.8), np.full((chains, 2), 3.0)])  # mean and size, by truth
     rates = np.full((chains, 2, workers), 0.8)
-    kept = []
+    draws = []
     for step in range(WARM_UP + KEPT):
         # Rates of right answers, (chains, 2, workers). A vote on a hard image counts as one on its coin's outcome.
         of_state = [(now == one).astype(np.float64) for one in (INVALID, VALID, HARD)]
@@ -128,8 +129,8 @@ def drawn_states(
         now = (rng.random(now.shape) * chance[-1] > chance[:-1]).sum(axis=0).astype(np.int8)
         now[:, fixed >= 0] = fixed[fixed >= 0]
         if step >= WARM_UP:
-            kept.append(now)
-    return np.concatenate(kept)
+            draws.append(now)
+    return np.concatenate(draws)
 
 
 def _odds(one: Floats, other: Floats) -> Floats:

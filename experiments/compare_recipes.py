@@ -56,10 +56,10 @@ class ModelsUnderTest:
     """The demo's classifier and segmenter."""
 
     def __init__(self, profile: Profile) -> None:
-        own = profile.under_test()
+        models = profile.under_test()
         self._models: dict[str, ModelUnderTest] = {
-            "classification": ModelUnderTest(own["classifier under test"]),
-            "segmentation": ModelUnderTest(own["segmenter under test"]),
+            "classification": ModelUnderTest(models["classifier under test"]),
+            "segmentation": ModelUnderTest(models["segmenter under test"]),
         }
 
     def wrong(self, task: Task, image: Image.Image, mask: np.ndarray) -> bool:
@@ -68,8 +68,8 @@ class ModelsUnderTest:
             return not self.accuracy(task, image, mask)
         seen = self._class_names(task, image)
         for name in task.protected:
-            there, found = mask == SEMANTIC_CLASSES.index(name), seen == name
-            if there.any() and (there & found).sum() < FOUND * (there | found).sum():
+            in_mask, predicted = mask == SEMANTIC_CLASSES.index(name), seen == name
+            if in_mask.any() and (in_mask & predicted).sum() < FOUND * (in_mask | predicted).sum():
                 return True
         return False
 
@@ -81,9 +81,9 @@ class ModelsUnderTest:
 
     def _class_names(self, task: Task, image: Image.Image) -> np.ndarray:
         """Return the name of the class of each pixel."""
-        said = self._models[task.kind].predict(image)
-        seen = Image.open(io.BytesIO(said.class_map)).resize(image.size, Image.Resampling.NEAREST)
-        return np.array(said.classes)[np.asarray(seen)]
+        prediction = self._models[task.kind].predict(image)
+        seen = Image.open(io.BytesIO(prediction.class_map)).resize(image.size, Image.Resampling.NEAREST)
+        return np.array(prediction.classes)[np.asarray(seen)]
 
 
 def source(number: int, first_seed: int = FIRST_SEED) -> tuple[Walk, Scene]:
@@ -121,9 +121,9 @@ def measured(driver: Driver, walk: Walk, scene: Scene, judges: Judges, models: M
                 continue  # nobody could judge it; counted by `drawn`
             truth = truth_of(scene, slots, np.asarray(case.image), judges)
             wrong = models.wrong(walk.task, case.image, walk.mask)
-            found = {"valid": not truth.broken, "shows": not truth.edit_missing, "wrong": wrong}
+            findings = {"valid": not truth.broken, "shows": not truth.edit_missing, "wrong": wrong}
             failure = wrong and known and not truth.broken
-            images.append({"kind": edits[0].edit_type, **found, "valid failure": failure})
+            images.append({"kind": edits[0].edit_type, **findings, "valid failure": failure})
         line[recipe] = {
             "images": images,
             "drawn": len(cases),
@@ -183,12 +183,12 @@ def _rows(lines: Sequence[Mapping[str, Any]], kind: str | None, name: str) -> It
     for line in lines:
         row = []
         for recipe in RECIPES:
-            own = [image for image in line[recipe]["images"] if kind in (None, image["kind"])]
-            if own and name == "excess":
+            images = [image for image in line[recipe]["images"] if kind in (None, image["kind"])]
+            if images and name == "excess":
                 control = line[recipe]["control"]
-                row += [np.mean([image["wrong"] for image in own]) - np.mean(control)] if control else []
-            elif own:
-                row.append(np.mean([image[name] for image in own]))
+                row += [np.mean([image["wrong"] for image in images]) - np.mean(control)] if control else []
+            elif images:
+                row.append(np.mean([image[name] for image in images]))
         if len(row) == len(RECIPES):
             yield [float(one) for one in row]
 

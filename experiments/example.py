@@ -46,7 +46,7 @@ def _act(workspace: Workspace, options: argparse.Namespace) -> int:
         print(view.problem, file=sys.stderr)
         return WRONG
     if view.state == "unfinished":
-        print("Stopped. The same command goes on from there.", file=sys.stderr)
+        print("Stopped. The same command continues from there.", file=sys.stderr)
         return INTERRUPTED
     if options.remove:
         print(f"The example is removed. {view.kept}".rstrip())
@@ -57,12 +57,12 @@ def _act(workspace: Workspace, options: argparse.Namespace) -> int:
 
 def _watched(studio: Studio, view: ExampleView, is_stopped: Callable[[], bool]) -> ExampleView:
     """Print each step as it begins, until nothing is at work."""
-    told = ""
+    printed = ""
     while view.active:
-        if view.doing != told:
-            told = view.doing
+        if view.doing != printed:
+            printed = view.doing
             rest = remaining(view.seconds_left)
-            print(f"{view.step} of {view.steps}: {told}{f' ({rest})' if rest else ''}", file=sys.stderr, flush=True)
+            print(f"{view.step} of {view.steps}: {printed}{f' ({rest})' if rest else ''}", file=sys.stderr, flush=True)
         if is_stopped() and not view.stopping:
             studio.example.stop()
         view = studio.example.wait(LOOK_SECONDS)

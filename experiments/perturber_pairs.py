@@ -92,8 +92,8 @@ def read_pairs(file: Path) -> tuple[list[Pair], list[str]]:
         except ValidationError as error:
             field = ".".join(map(str, error.errors()[0]["loc"]))
             where = f", {field}" if field else ""
-            said = "it is no JSON object" if error.errors()[0]["type"] == "json_invalid" else reason(error, Pair)
-            faults.append(f"line {number}{where}: {said.rstrip('.')}")
+            fault = "it is no JSON object" if error.errors()[0]["type"] == "json_invalid" else reason(error, Pair)
+            faults.append(f"line {number}{where}: {fault.rstrip('.')}")
     return pairs, faults
 
 

@@ -70,10 +70,10 @@ def held_out(count: int, own: float) -> Iterator[Example]:
 
 def score(example: Example, text: str) -> Score:
     """Judge a caption by the world's words."""
-    found = changes(example.caption, text)
-    kept = not failed(counterfactual_checks(example.caption, CounterfactualCaption(text, ()), example.task))
-    edit = any(edit_type_of(change.gone, change.came) == example.edit_type for change in found)
-    return Score(kept and edit, len(found) == 1)
+    differences = changes(example.caption, text)
+    passed = not failed(counterfactual_checks(example.caption, CounterfactualCaption(text, ()), example.task))
+    edit = any(edit_type_of(change.gone, change.came) == example.edit_type for change in differences)
+    return Score(passed and edit, len(differences) == 1)
 
 
 class Perturbers:
@@ -118,18 +118,18 @@ class Perturbers:
     def random_word(self, example: Example, seed: int) -> str:
         """Replace a random unprotected content word with the model's continuation there."""
         rng, text = random.Random(seed), example.caption
-        kept = protected_spans(text, example.task)
+        protected = protected_spans(text, example.task)
         spans = [
             (start, end)
             for start, end in token_spans(text)
-            if says_something(text[start:end]) and not any(a <= start and end <= b for a, b in kept)
+            if says_something(text[start:end]) and not any(a <= start and end <= b for a, b in protected)
         ]
         settings = LanguageSettings(temperature=1.0, max_new_tokens=8)
         for start, end in rng.sample(spans, len(spans)):  # the model knows no other word for some of them
             lead = f"\n### Keywords\nTask: {example.task.describe()}\nCaption: {text[:start].rstrip()}"
             for attempt in range(10):
-                said = self._model.complete(LanguageRequest(lead, seed + attempt, ()), settings).split()
-                word = said[0].strip(".,;:") if said else ""
+                words = self._model.complete(LanguageRequest(lead, seed + attempt, ()), settings).split()
+                word = words[0].strip(".,;:") if words else ""
                 if word and word.lower() != text[start:end].lower():
                     return text[:start] + word + text[end:]
         return text
@@ -148,8 +148,8 @@ class Perturbers:
         values: dict[str, object] = {"caption": Caption(example.caption)}
         try:
             for stage in recipe.stages[1:]:
-                made = self._driver.produce(recipe, stage.name, NO_SOURCE, example.task, values, settings, seed)
-                values[stage.name] = made.value
+                stage_value = self._driver.produce(recipe, stage.name, NO_SOURCE, example.task, values, settings, seed)
+                values[stage.name] = stage_value.value
         except UserError:
             return ""
         captions = recipe.captions(values)
@@ -158,14 +158,14 @@ class Perturbers:
 
 
 def _merged(settings: Settings, plain: Mapping[str, Mapping[str, object]]) -> dict[str, dict[str, object]]:
-    held = settings.model_dump(mode="json")
-    return held | {section: held[section] | dict(changed) for section, changed in plain.items()}
+    sections = settings.model_dump(mode="json")
+    return sections | {section: sections[section] | dict(changed) for section, changed in plain.items()}
 
 
 def figure(hits: list[bool]) -> str:
     """Return a share with its interval (Wilson, 95 %)."""
-    found = wilson(sum(hits), len(hits))
-    return f"{found.value:.0%} ({found.low:.0%} to {found.high:.0%})"
+    interval = wilson(sum(hits), len(hits))
+    return f"{interval.value:.0%} ({interval.low:.0%} to {interval.high:.0%})"
 
 
 def main() -> int:

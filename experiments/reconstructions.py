@@ -40,9 +40,11 @@ WITHIN = 0.005
 WAYS = ("corrected", "uncorrected")
 
 
-def measured(driver: Driver, kept: Kept, models: Models, walk: Walk, under_test: ModelsUnderTest) -> dict[str, Any]:
+def measured(
+    driver: Driver, inversions: Kept, models: Models, walk: Walk, under_test: ModelsUnderTest
+) -> dict[str, Any]:
     """Return one line of the results. It has no accuracy of a source that the recipe refuses."""
-    kept.clear()
+    inversions.clear()
     recipe, store = LANCE_RECONSTRUCTION, MemoryStore(walk.image)
     line: dict[str, Any] = {"number": walk.number, "task": walk.task.kind}
     try:
@@ -50,15 +52,15 @@ def measured(driver: Driver, kept: Kept, models: Models, walk: Walk, under_test:
         (case,) = store.cases
     except (UserError, ValueError):
         return line
-    own = case.lineage.settings
-    assert isinstance(own, EditedSettings)
-    method = EDIT.with_models(models, driver.prompts(recipe), inversions=kept)
-    prepared = method.prepare(Source(walk.image, walk.task, store.held["caption"].value.text), own)
-    found, generator, drawing = prepared.inversion, models.generator.on(own.conditioning.kind), own.generation
-    assert found is not None and isinstance(generator, Inverts) and len(kept) == 1
-    held = Control(prepared.control, drawing.control_strength, drawing.control_until)
-    with generator.inverting(drawing.inversion(), held) as inverter:
-        latents = inverter.redraw(found, [found.caption], own.guidance, corrected=False)
+    settings = case.lineage.settings
+    assert isinstance(settings, EditedSettings)
+    method = EDIT.with_models(models, driver.prompts(recipe), inversions=inversions)
+    prepared = method.prepare(Source(walk.image, walk.task, store.held["caption"].value.text), settings)
+    found, generator, drawing = prepared.inversion, models.generator.on(settings.conditioning.kind), settings.generation
+    assert found is not None and isinstance(generator, Inverts) and len(inversions) == 1
+    control = Control(prepared.control, drawing.control_strength, drawing.control_until)
+    with generator.inverting(drawing.inversion(), control) as inverter:
+        latents = inverter.redraw(found, [found.caption], settings.guidance, corrected=False)
         uncorrected = inverter.images(latents)[0][0].resize(walk.image.size)
     pictures = {"original": walk.image, "corrected": case.image, "uncorrected": uncorrected}
     accuracy = {name: under_test.accuracy(walk.task, image, walk.mask) for name, image in pictures.items()}
@@ -75,9 +77,9 @@ def report(lines: Sequence[Mapping[str, Any]]) -> str:
         "|---" * 6 + "|",
     ]
     for task, what in (("classification", "label right"), ("segmentation", "pixels right")):
-        own = [line["accuracy"] for line in lines if line["task"] == task and "accuracy" in line]
+        accuracies = [line["accuracy"] for line in lines if line["task"] == task and "accuracy" in line]
         for way in WAYS:
-            rows = np.array([[one["original"], one[way], one[way] - one["original"]] for one in own])
+            rows = np.array([[one["original"], one[way], one[way] - one["original"]] for one in accuracies])
             # A label is right or wrong; the share of right pixels stays in the range that was seen.
             worst, best = rows.min(0), rows.max(0)
             if task == "classification":
@@ -105,11 +107,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="file of the report")
     options = parser.parse_args()
     profile = load_profile("demo")
-    models, under_test, kept = load_models(profile), ModelsUnderTest(profile), Kept()
-    driver = Driver(profile, models, inversions=kept)
+    models, under_test, inversions = load_models(profile), ModelsUnderTest(profile), Kept()
+    driver = Driver(profile, models, inversions=inversions)
 
     def measure(number: int) -> dict[str, Any]:
-        return measured(driver, kept, models, source(number, FIRST_SEED)[0], under_test)
+        return measured(driver, inversions, models, source(number, FIRST_SEED)[0], under_test)
 
     text = report(measure_each({(number,): number for number in range(options.sources)}, measure, options.results))
     print(text)

@@ -22,8 +22,8 @@ def measure_each(
 
     `key` names the fields of a line by which it is found among the keys of `things`. Without a file nothing is kept.
     """
-    there = results.read_text(encoding="utf-8").splitlines() if results is not None and results.exists() else []
-    lines = [json.loads(line) for line in there]
+    written = results.read_text(encoding="utf-8").splitlines() if results is not None and results.exists() else []
+    lines = [json.loads(line) for line in written]
     measured = {tuple(line[field] for field in key) for line in lines}
     for own, thing in tqdm([item for item in things.items() if item[0] not in measured], mininterval=10):
         line = measure(thing)

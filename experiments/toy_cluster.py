@@ -17,7 +17,7 @@ def main() -> None:
     from ray.cluster_utils import Cluster
 
     if not {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & set(os.environ):
-        # Into ~/.ray/auth_token, unless there is one. Whoever connects from this account finds it there.
+        # Written to ~/.ray/auth_token unless the file exists. Programs of this account find it there.
         command = [str(Path(sysconfig.get_path("scripts")) / "ray"), "get-auth-token", "--generate"]
         subprocess.run(command, capture_output=True, check=True)
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})

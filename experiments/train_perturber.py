@@ -70,10 +70,10 @@ class Base:
 
     def fingerprint(self) -> str:
         """Return a hash of all weights at half precision."""
-        found = hashlib.sha256()
+        digest = hashlib.sha256()
         for name, weights in sorted(self.model.state_dict().items()):
-            found.update(name.encode() + weights.detach().half().cpu().numpy().tobytes())
-        return found.hexdigest()
+            digest.update(name.encode() + weights.detach().half().cpu().numpy().tobytes())
+        return digest.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -147,8 +147,8 @@ def encoder(profile: Profile, base: Base) -> Any:
     pieces = base.pieces
 
     def encoded(pair: Pair) -> Encoded:
-        asked = prompt.evaluate(task=pair.task.describe(), type=pair.type, caption=pair.caption)
-        text = template.substitute(prompt=asked, system=getattr(section, "system", ""))
+        question = prompt.evaluate(task=pair.task.describe(), type=pair.type, caption=pair.caption)
+        text = template.substitute(prompt=question, system=getattr(section, "system", ""))
         start = [pieces.bos_id(), *pieces.encode(text)]
         reply = [*pieces.encode(pair.reply), pieces.eos_id()]
         return {"input_ids": start + reply, "labels": [IGNORED] * len(start) + reply}
@@ -248,10 +248,10 @@ def with_adapter(base: Base, folder: Path) -> PeftModel:
             raise ValueError(f"it holds {config.peft_type}")
     except (*LOAD_ERRORS, TypeError) as error:
         raise UserError(f"There is no LoRA of peft in the folder {folder} ({error}).") from error
-    note, own = folder / BASE_FILE, config.base_model_name_or_path or "not known"
+    note, named = folder / BASE_FILE, config.base_model_name_or_path or "not known"
     config.base_model_name_or_path = None
-    held = json.loads(note.read_text(encoding="utf-8")) if note.exists() else {"name": own}
-    same = held.get("sha256") in (None, base.fingerprint())
+    noted = json.loads(note.read_text(encoding="utf-8")) if note.exists() else {"name": named}
+    same = noted.get("sha256") in (None, base.fingerprint())
     try:
         model = get_peft_model(base.model, config) if same else None
     except ValueError:  # the model has no layers of these names
@@ -259,7 +259,7 @@ def with_adapter(base: Base, folder: Path) -> PeftModel:
     if model is None or _shapes(weights) != _shapes(get_peft_model_state_dict(model)):
         raise UserError(
             f"The LoRA {folder} was made for another language model than {base.name}: name its own with --base (the "
-            f"LoRA says: {held['name']})."
+            f"LoRA says: {noted['name']})."
         )
     set_peft_model_state_dict(model, weights)
     return model.eval()
@@ -273,14 +273,14 @@ def _digest(data: Any) -> str:
     return hashlib.sha256(json.dumps(data).encode()).hexdigest()
 
 
-def _require_same(folder: Path, asked: Mapping[str, Any]) -> None:
+def _require_same(folder: Path, training: Mapping[str, Any]) -> None:
     file = folder / "training.json"
     if not file.exists():
-        _write(file, asked)
+        _write(file, training)
         return
-    held = json.loads(file.read_text(encoding="utf-8"))
+    recorded = json.loads(file.read_text(encoding="utf-8"))
     names = {"base": "another language model", "pairs": "other pairs", "settings": "other settings"}
-    others = [said for name, said in names.items() if held.get(name) != asked[name]]
+    others = [difference for name, difference in names.items() if recorded.get(name) != training[name]]
     if others:
         raise UserError(
             f"The folder {folder} holds a training with {' and '.join(others)}: remove it, or name another with --out."
@@ -297,13 +297,13 @@ def _write(file: Path, data: Mapping[str, Any]) -> None:
 def write_profile(profile: Profile, source: Path, base: Base, gguf: Path, file: Path) -> None:
     """Write a copy of the profile file `source` whose language model is `gguf`. All else stays word for word."""
     section = profile.language
-    own: dict[str, Any] = {"kind": "llama-gguf", "path": str(gguf.resolve())}
+    language: dict[str, Any] = {"kind": "llama-gguf", "path": str(gguf.resolve())}
     if isinstance(section, GgufLanguage):
         places = {"path", "hub", "revision", "file", "files", "bytes", "memory_half", "memory_full", "size"}
-        own |= section.model_dump(mode="json", exclude_unset=True, exclude=places | {"kind"})
+        language |= section.model_dump(mode="json", exclude_unset=True, exclude=places | {"kind"})
     else:
-        own["context_length"] = min(base.model.config.max_position_embeddings, LONGEST_CONTEXT)
-    table = "".join(f"{key} = {json.dumps(value)}\n" for key, value in own.items())
+        language["context_length"] = min(base.model.config.max_position_embeddings, LONGEST_CONTEXT)
+    table = "".join(f"{key} = {json.dumps(value)}\n" for key, value in language.items())
     text = re.sub(
         r"^\[language\]\n.*?(?=^\[|\Z)",
         lambda _: f"[language]\n{table}\n",
@@ -315,10 +315,10 @@ def write_profile(profile: Profile, source: Path, base: Base, gguf: Path, file: 
     load_profile(str(file))
 
 
-def base_file(profile: Profile, given: Path | None) -> Path:
+def base_file(profile: Profile, named: Path | None) -> Path:
     """Return the path of the weights that the LoRA is trained on."""
-    if given is not None:
-        return given
+    if named is not None:
+        return named
     if not isinstance(profile.language, GgufLanguage):
         raise UserError(
             f"The language model of the profile {profile.name} is no LLaMA in GGUF: name one with --base, in GGUF or "
@@ -340,10 +340,10 @@ def given_pairs(file: Path) -> list[Pair]:
 
 def fitting(pairs: Sequence[Pair], encoded: Any, context: int) -> list[Encoded]:
     """Return the tokens of all pairs that fit the context. The others are counted."""
-    found = [encoded(pair) for pair in pairs]
-    fits = [one for one in found if len(one["input_ids"]) <= context]
-    if len(fits) < len(found):
-        print(f"{len(found) - len(fits)} pairs are left out: longer than {context} tokens.", file=sys.stderr)
+    tokens = [encoded(pair) for pair in pairs]
+    fits = [one for one in tokens if len(one["input_ids"]) <= context]
+    if len(fits) < len(tokens):
+        print(f"{len(tokens) - len(fits)} pairs are left out: longer than {context} tokens.", file=sys.stderr)
     if not fits:
         raise UserError(f"No pair fits the {context} tokens that the language model reads: shorten the captions.")
     return fits

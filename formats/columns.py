@@ -98,8 +98,8 @@ class ParquetFile:
             number -= size
         raise UserError(UNKNOWN)
 
-    def _group(self, wanted: str) -> pyarrow.Table:
-        group, *columns = json.loads(wanted)
+    def _group(self, key: str) -> pyarrow.Table:
+        group, *columns = json.loads(key)
         with self._lock:
             return self._file.read_row_group(group, columns=columns)
 

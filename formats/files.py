@@ -461,7 +461,7 @@ def tar_places(
 
 
 def tar_members(data: Path, report: Report) -> Files:
-    """Open a plain tar among others, such as a shard. Raises UserError if it is none."""
+    """Open a plain tar among others, such as a shard. Raises UserError for another file."""
     try:
         return _Tar(data, None, report)
     except (*BROKEN_ARCHIVE, tarfile.TarError) as error:

@@ -70,7 +70,7 @@ def read(
     """Read the examples of a folder, a zip or a tar, and write their pictures into the folder `into`.
 
     `layout` is the name of a format, or "" to guess it. `classes` names the numbers of masks if the files do not;
-    `labels` are the known ones, None for any. Whatever is refused has a row in the report; the rest is accepted.
+    `labels` are the known ones, None for any. Everything refused has a row in the report; the rest is accepted.
     `report` shows the rows as they come. `each` gets every example in the order of the files once its files are in
     place, and may move these; the result then has no examples. It returns True if it keeps the example: of two files of
     equal content the second is offered if the first was not kept.

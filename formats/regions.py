@@ -74,8 +74,8 @@ def painted(
     draws in the requested size, and points are shares of that.
     """
 
-    def draw(asked: tuple[int, int]) -> bytes:
-        width, height = size or asked
+    def draw(requested: tuple[int, int]) -> bytes:
+        width, height = size or requested
         numbers = np.full((height, width), UNLABELLED, np.uint8)
         try:
             for number, shape in shapes:
@@ -88,7 +88,7 @@ def painted(
                 else:
                     for outline in shape:
                         points = np.asarray(outline, np.float64).reshape(-1, 2)
-                        fill_outline(numbers, points if size else points * asked, number)
+                        fill_outline(numbers, points if size else points * requested, number)
         except (ValueError, TypeError, KeyError, OverflowError) as error:
             raise UserError("One of its regions cannot be read: its outline or its run lengths are damaged.") from error
         return png_of(Image.fromarray(numbers))

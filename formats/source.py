@@ -54,7 +54,7 @@ class Source:
 
     @classmethod
     def may_be(cls, files: Files) -> bool:
-        """Return False if the files have another format, whatever their content."""
+        """Return False if the files have another format, with any content."""
         return True
 
     @classmethod
@@ -93,7 +93,7 @@ class Source:
         return list(dict.fromkeys(found.split for found in self.find()))
 
     def survey(self, split: str) -> Survey:
-        """Return labels of the set and classes of masks. Raises UserError if a mask cannot hold so many."""
+        """Return labels of the set and classes of masks. Raises UserError for more classes than a mask can hold."""
         labels: dict[str, None] = {}
         numbers: dict[str, int] = {}
         for found in self.find():
@@ -206,7 +206,7 @@ def opener(files: Files, name: str) -> Callable[[], bytes]:
 
 
 def mask_opener(files: Files, name: str) -> Callable[[tuple[int, int]], bytes]:
-    """Return a function that reads a mask file when it is needed. It raises UserError if there is none."""
+    """Return a function that reads a mask file when it is needed. It raises UserError without a mask."""
 
     def read(_size: tuple[int, int]) -> bytes:
         if not files.has(name):

@@ -1,6 +1,7 @@
 """Data between a test set and its files: an example, the set's header, and the report of a reader.
 
-`row_of` and `example_fields` turn an example into flat JSON-ready data and back; every format carries this one row.
+`row_of` turns an example into flat JSON-ready data, and `with_row` puts such data into an example. Every format carries
+this one row.
 """
 
 from __future__ import annotations

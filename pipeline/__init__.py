@@ -1,1 +1,1 @@
-"""Stages of a run: the types that travel, one module a stage, the checks, the driver, and the models behind seams."""
+"""The making of test cases: stages, recipes, methods, models, checks, and the driver that runs them."""

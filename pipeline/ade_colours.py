@@ -1,7 +1,7 @@
-"""The colours of the ADE20K classes, in which a ControlNet for segmentation maps reads them. Data and a look-up.
+"""Colours of ADE20K classes, on which ControlNets for segmentation maps were trained. Data and a look-up.
 
-The numbers are those of the ADE20K challenge's palette for its 150 classes, the ones that masks of street scenes and
-single objects need. A name that is not here is black, as unlabelled pixels are in ADE20K.
+They are from the ADE20K challenge's palette. Of its 150 classes, those are here that masks of street scenes and single
+objects need. Any other name is black, as unlabelled pixels are in ADE20K.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ Colour = tuple[int, int, int]
 UNLABELLED: Colour = (0, 0, 0)
 COLOURS = DataTable(__file__, tuple[int, int, int], "colours")
 SAME = DataTable(__file__, str, "same")
-"""Names that other data sets give to what ADE20K calls otherwise, or counts to something larger."""
+"""Names of other data sets for classes that ADE20K names differently or includes in a larger one."""
 
 
 def colour_of(name: str) -> Colour:
-    """The colour of a class by its name, in singular or plural; `UNLABELLED` for one that ADE20K does not have."""
+    """Return the colour of a class by its name, in singular or plural, or `UNLABELLED` for one not in ADE20K."""
     plain = " ".join(name.lower().split())
     for tried in (plain, plain.removesuffix("s")):
         known = SAME.get(tried, tried)

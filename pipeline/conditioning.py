@@ -1,11 +1,11 @@
-"""The conditioning: a source image to its control image, of the kind that the settings say. Pure and deterministic.
+"""Conditioning: turns a source image into a control image of the kind in the settings. Pure and deterministic.
 
-Canny edges are computed here, a segmentation map is painted from the mask that is given, and what a model draws (soft
-edges, line art, depth) comes from a detector, behind a seam.
+Canny edges are computed here, and a segmentation map is painted from the mask. Soft edges, line art and depth are drawn
+by a detector, which is a model.
 
-The edges should tell where things are and not which weather or hour it is, or both would come back in every test
-case. So specks (flakes, drops, sensor noise) are filtered out first, and the contrast is stretched, so that the same
-thresholds find the same things by day, at night and in fog.
+Edges should show where things are, but not the weather or the hour, which would come back in every test case. So specks
+(flakes, drops, sensor noise) are filtered out first, and the contrast is stretched. The same thresholds then find the
+same things by day, at night and in fog.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from pipeline.ade_colours import colour_of
 from pipeline.seams import Detector
 
 DARK_PERCENTILE, BRIGHT_PERCENTILE = 2.0, 98.0
-"""Luminances that the stretch takes to black and to white: lamps and black corners do not count."""
+"""Percentiles of luminance that the stretch maps to black and to white. Lamps and black corners do not count."""
 MAX_GAIN = 5.0
-"""The most that a flat image is stretched; beyond it noise would turn into edges."""
+"""Maximum gain of the stretch. Beyond it, the noise of a flat image would turn into edges."""
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)
 
 
@@ -35,8 +35,8 @@ def control_image(
     detector: Callable[[ControlKind], Detector] | None = None,
     mask: NamedMask | None = None,
 ) -> Image.Image:
-    """Return the control image of an RGB image, in RGB and the same size. `detector` gives the model that draws a kind,
-    `mask` is the source's. Raises UserError if the kind needs one that is None.
+    """Return the control image of an RGB image, in RGB and the same size. `detector` returns the model that draws a
+    kind, `mask` is the source's. Raises UserError if the kind needs one that is None.
     """
     if settings.kind == "canny":
         return condition(image, settings)
@@ -47,12 +47,12 @@ def control_image(
     if detector is None:
         raise UserError(f"No model for {settings.kind} is at hand: choose another kind of control image.")
     drawn = detector(settings.kind).draw(image, settings)
-    # Detectors work at sizes of their own; what is held to the source must lie on it pixel by pixel.
+    # Detectors work at sizes of their own, but a control image must lie on the source pixel by pixel.
     return drawn if drawn.size == image.size else drawn.resize(image.size, Image.Resampling.BILINEAR)
 
 
 def painted(mask: NamedMask, size: tuple[int, int]) -> Image.Image:
-    """A mask in the colours of ADE20K, which the ControlNet for segmentation maps was trained on; RGB, of `size`."""
+    """Paint a mask in ADE20K's colours, on which the ControlNet for segmentation maps was trained; RGB, of `size`."""
     numbers = np.asarray(resized(mask.image.convert("L"), size), np.uint8)
     table = np.zeros((256, 3), np.uint8)
     for number, name in mask.classes.items():
@@ -73,8 +73,8 @@ Gradients = tuple[NDArray[np.int16], NDArray[np.int16]]
 
 
 def gradients(image: NDArray[np.uint8], settings: ConditioningSettings) -> Gradients:
-    """Return the slopes for `edges`, before any threshold: specks filtered, contrast stretched. The steepest channel
-    counts at each pixel, which keeps red on green of the same brightness.
+    """Return the gradients for `edges`, after specks are filtered and contrast is stretched. Each pixel takes those of
+    its steepest channel, which keeps the edge of red on green of the same brightness.
     """
     import cv2
 
@@ -86,7 +86,7 @@ def gradients(image: NDArray[np.uint8], settings: ConditioningSettings) -> Gradi
     across, down = (
         cv2.split(cv2.Sobel(smooth, cv2.CV_16S, x, 1 - x, ksize=3, borderType=cv2.BORDER_REPLICATE)) for x in (1, 0)
     )
-    # Channel by channel, which takes a quarter of the time of argmax over all three; of equals the first one counts.
+    # Channel by channel takes a quarter of the time of argmax over all three. Of equal ones the first one counts.
     right, below = across[0].copy(), down[0].copy()
     steepest = _steepness(right, below)
     for further, lower in zip(across[1:], down[1:], strict=True):
@@ -118,15 +118,15 @@ def stretched(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     luminance = image.astype(np.float32) @ _LUMA
     dark, bright = np.percentile(luminance, (DARK_PERCENTILE, BRIGHT_PERCENTILE))
     gain = min(MAX_GAIN, 255.0 / max(float(bright - dark), 1.0))
-    # Every value of every channel goes the same way, so a table of the 256 is enough.
+    # All channels are mapped in the same way, so a table of 256 values is enough.
     table = np.clip((np.arange(256, dtype=np.float32) - dark) * gain, 0, 255).astype(np.uint8)
     return np.asarray(cv2.LUT(image, table), np.uint8)
 
 
 def condition(image: Image.Image, settings: ConditioningSettings) -> Image.Image:
-    """The Canny edges of an RGB image: white on black, RGB, same size."""
-    found = edges(np.asarray(image.convert("RGB"), np.uint8), settings)
-    return Image.fromarray(np.repeat(found[:, :, None], 3, axis=2))
+    """Return the Canny edges of an RGB image: white on black, RGB, same size."""
+    edge_map = edges(np.asarray(image.convert("RGB"), np.uint8), settings)
+    return Image.fromarray(np.repeat(edge_map[:, :, None], 3, axis=2))
 
 
 def as_png(image: NDArray[np.uint8], longest: int = 0) -> bytes:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from core.settings import GenerationSettings
 
 KEPT = 7
-"""Images of one kind that are remembered. Their median counts: the first one also pays for loading."""
+"""Number of remembered images of one effort. Their median counts, as the first one also pays for loading."""
 
 
 @dataclass(frozen=True)
@@ -23,24 +23,24 @@ class Effort:
     pixels: int
     steps: int
     guided: bool = True
-    """With guidance the network is asked twice at each step."""
+    """True with guidance, for which the network runs twice at each step."""
     by: str = ""
-    """Name of what draws, "" for the generator. Speeds of different models are not comparable."""
+    """Name of the method that draws, "" for the plain generator. Speeds of different models are not comparable."""
 
     @property
     def work(self) -> float:
-        """In pixels that the network sees in all."""
+        """Number of pixels that the network processes in all."""
         return float(self.pixels * self.steps * (2 if self.guided else 1))
 
 
 def effort_of(settings: GenerationSettings, size: tuple[int, int]) -> Effort:
-    """The effort of one image, given the source's size."""
+    """Return the effort of one image, given the source's size."""
     scale = settings.short_side / max(1, min(size))
     return Effort(round(size[0] * scale * size[1] * scale), settings.steps, settings.guidance > 1)
 
 
 class Speeds:
-    """Seconds an image, remembered by effort. May be used from any thread."""
+    """Seconds per image, remembered by effort. May be used from any thread."""
 
     def __init__(self) -> None:
         self._held: dict[Effort, deque[float]] = {}
@@ -51,7 +51,7 @@ class Speeds:
         return bool(self._held)
 
     def add(self, effort: Effort | None, seconds: float) -> None:
-        """An image of this effort took so long; one of an unknown effort tells nothing."""
+        """Remember the seconds of an image of this effort. An unknown effort (None) is ignored."""
         if effort is None:
             return
         with self._lock:
@@ -60,16 +60,16 @@ class Speeds:
     def seconds(self, effort: Effort | None) -> float | None:
         """Return the likely seconds of an image, scaled from the closest effort measured, or None if nothing was."""
         with self._lock:
-            alike = [held for held in self._held if effort is not None and held.by == effort.by]
+            alike = [known for known in self._held if effort is not None and known.by == effort.by]
             if not alike or effort is None:
                 return None
-            closest = min(alike, key=lambda held: _distance(held, effort))
+            closest = min(alike, key=lambda known: _distance(known, effort))
             return statistics.median(self._held[closest]) * effort.work / closest.work
 
 
-def _distance(held: Effort, wanted: Effort) -> tuple[float, bool, float]:
-    """Another size tells least, then with or without guidance, then another number of steps."""
-    return _ratio(held.pixels, wanted.pixels), held.guided != wanted.guided, _ratio(held.steps, wanted.steps)
+def _distance(known: Effort, target: Effort) -> tuple[float, bool, float]:
+    """Return a key by which efforts are sorted: difference in size first, then in guidance, then in steps."""
+    return _ratio(known.pixels, target.pixels), known.guided != target.guided, _ratio(known.steps, target.steps)
 
 
 def _ratio(a: float, b: float) -> float:
@@ -77,7 +77,7 @@ def _ratio(a: float, b: float) -> float:
 
 
 class SideTime:
-    """Time that goes into something on the side, beside all the time that goes by."""
+    """The time spent on a side task, compared with all the time since the start."""
 
     def __init__(self) -> None:
         self._start = time.monotonic()
@@ -89,7 +89,7 @@ class SideTime:
 
     @contextmanager
     def measured(self) -> Iterator[None]:
-        """Around doing it."""
+        """Measure one run of the side task, which is the body of the context."""
         begun = time.monotonic()
         try:
             yield

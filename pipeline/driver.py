@@ -4,8 +4,8 @@ Page, command line and scripts all use it. It decides what is still fresh and wh
 to, and resumes from what the store has. Knows no page and no database.
 
 Images are drawn in batches of one size, the last one filled up. The pixels of an image depend on its own seed, caption
-and control image, on the size of its batch and its place there, and never on the images beside it. So it is drawn again
-alone from the `DrawnBatch` in its lineage.
+and control image, on the size of its batch and its place there, and never on the other images in it. So it can be drawn
+again alone, given the `DrawnBatch` in its lineage.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ MOST_OPEN = 8
 """Maximum number of batches that wait to be filled: images with other keys, or for a taken place, need their own."""
 
 EmitOf = Callable[[int, Event], None]
-"""Called with every event and the index of its work, one at a time. An error raised at an event of a stage ends that
-work, at an event of the drawing all work. Cancelled always ends all work."""
+"""Called with every event and the index of its work, one at a time. If it raises an error at an event of a stage, that
+work ends; at an event of the drawing, all work ends. Cancelled always ends all work."""
 
 
 def ignore(_event: Event) -> None:
@@ -158,14 +158,14 @@ class Driver:
         self.run(Request(task, settings, recipe, seed, stages=(), images=images), store, tell, cancelled)
         return store.cases
 
-    # What would be done
+    # Prompts, producers and plans
 
     def prompts(self, recipe: Recipe, edited: Mapping[StageName, str] | None = None) -> PromptSet:
         """Return a recipe's prompts with a person's templates for them. Raises PromptError for an invalid template."""
         if recipe not in self._loaded:
             self._loaded[recipe] = self._prompts or recipe.prompts(self.profile.prompts)
-        held = self._loaded[recipe]
-        return edited_prompts(held, recipe.prompt_slots, recipe.own_prompts(edited or {}))
+        loaded = self._loaded[recipe]
+        return edited_prompts(loaded, recipe.prompt_slots, recipe.own_prompts(edited or {}))
 
     def producers(self, recipe: Recipe, prompts: PromptSet, settings: Settings) -> dict[StageName, Producer]:
         """Return the present producers of the text stages' values. Loads nothing."""
@@ -178,11 +178,11 @@ class Driver:
         own: MethodSettings,
         task: Task,
         prompts: PromptSet,
-        held: InMask = NO_MASK,
+        classes_in_mask: InMask = NO_MASK,
     ) -> dict[tuple[CounterfactualCaption, int], Lineage]:
         """Return the drawn images that this recipe would draw in the same way now, by caption and seed.
 
-        `own` comes from `Recipe.drawn_with`, and `held` tells where the source's mask has the protected classes.
+        `own` comes from `Recipe.drawn_with`, and `classes_in_mask` tells which protected classes the mask shows.
         Unknown things (a model without a name, a method without a prompt) count as the same.
         """
         method = method_of(recipe.method)
@@ -194,8 +194,8 @@ class Driver:
             and lineage.method == method.name
             and method.drawn_alike(lineage.settings, own)
             and (lineage.model == model or "" in (lineage.model, model))
-            and lineage.task in (task, None)  # its checks are about the task too
-            and method.prompt(prompts, lineage.counterfactual, task, held) in (lineage.prompt, None)
+            and lineage.task in (task, None)  # its checks depend on the task
+            and method.prompt(prompts, lineage.counterfactual, task, classes_in_mask) in (lineage.prompt, None)
         }
 
     def plan(
@@ -247,7 +247,7 @@ class _RecipeRun:
         spent = sum(failure.tries for failure in store.failures() if failure.stage == name)
         ahead = recipe.asked_ahead(name, settings, prompts)
         if not set(ahead) <= set(later):
-            ahead = ()  # who wants one alone has no use for replies to others
+            ahead = ()  # without the later stages in this run their replies would be lost
         inputs = StageInputs(
             source=self._source,
             task=request.task,
@@ -255,7 +255,7 @@ class _RecipeRun:
             settings=getattr(settings, stage.settings) if stage.settings else None,
             models=driver.models,
             prompt=prompts[stage.prompt.name] if stage.prompt is not None else None,
-            seed=request.seed + len(tries) + spent,
+            seed=request.seed + len(tries) + spent,  # a new one for each try, as an old seed would give the old value
             before=tries[-1].value if fresh and tries else None,
             progress=self._emit,
             cancelled=self._cancelled,
@@ -289,10 +289,10 @@ class _RecipeRun:
         if worklist is None:
             worklist = FixedWorklist(self._lacking(request) if request.images is None else request.images)
         if not worklist.waiting():
-            return  # nothing to do is no reason to load a generator
+            return  # no need to load a generator
         if request.images:
-            asked = dict.fromkeys(image.counterfactual for image in request.images)
-            generation.require_ready(request.task, CounterfactualCaptions(tuple(asked)))
+            captions = dict.fromkeys(image.counterfactual for image in request.images)
+            generation.require_ready(request.task, CounterfactualCaptions(tuple(captions)))
         drawing = Drawing(
             self._driver,
             self._recipe,
@@ -324,9 +324,9 @@ class _RecipeRun:
         generation.require_ready(request.task, captions)
         planning = recipe.drawing_method.planning(settings)
         images = generation.plan(captions, planning, request.seed, failures=store.failures()).images
-        prompts, held = driver.prompts(recipe, request.prompts), in_mask(store.mask(), request.task)
+        prompts, classes_in_mask = driver.prompts(recipe, request.prompts), in_mask(store.mask(), request.task)
         drawn_with = recipe.drawn_with(settings, values)
-        made = driver.made(recipe, store.drawn(), drawn_with, request.task, prompts, held)
+        made = driver.made(recipe, store.drawn(), drawn_with, request.task, prompts, classes_in_mask)
         lacking = []
         for image in images:
             lineage = made.get((image.counterfactual, image.seed))
@@ -338,7 +338,7 @@ class _RecipeRun:
 
 
 class Worklist(Protocol):
-    """The images to be made. The list may change during the run, but not a `FixedWorklist`."""
+    """The images to be made. They may change during the run, except in a `FixedWorklist`."""
 
     def take(self, most: int = 1) -> Sequence[PlannedImage]:
         """Take at most `most` images, which are begun now. Empty if none is left."""
@@ -392,7 +392,7 @@ class _Image:
     """Zero-based place among the images that were taken from the worklist together."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False)  # compared by identity, so that `remove` takes the very batch out of a list
 class _Batch:
     size: int
     key: Hashable
@@ -461,15 +461,16 @@ class Drawing:
     ) -> None:
         """Put the images of a source into batches, and draw those that are full.
 
-        An image goes into a batch of its own `batch`, else of `size`. Only images with equal `keys` share one.
+        An image goes into a batch of the size in its own `batch`, else of `size`. Only images with equal `keys` share
+        one.
         """
         for taken, (image, key) in enumerate(zip(images, keys or [None] * len(images), strict=True)):
-            wanted = (size if image.batch is None else image.batch.size, key)
+            size_and_key = (size if image.batch is None else image.batch.size, key)
             for batch in self._open:
-                if (batch.size, batch.key) == wanted and (place := batch.place_for(image)) is not None:
+                if (batch.size, batch.key) == size_and_key and (place := batch.place_for(image)) is not None:
                     break
             else:
-                batch = _Batch(*wanted)
+                batch = _Batch(*size_and_key)
                 place = batch.place_for(image)
                 assert place is not None
                 self._open.append(batch)
@@ -492,7 +493,7 @@ class Drawing:
         self.tell(number, ImageFailed(image, error))
 
     def tell(self, number: int, event: Event) -> None:
-        """Emit an event, and note if that ends the work."""
+        """Emit an event. If `emit` raises an error, `stopped` stays True."""
         self.stopped = True
         self._emit(number, event)
         self.stopped = False
@@ -552,7 +553,7 @@ class Drawing:
         self.tell(source.number, ImageDone(lineage))
 
     def _remember_speed(self, image: _Image, seconds: float) -> None:
-        """Note how long an image took with all that comes after its drawing: checks, and being saved."""
+        """Remember the seconds that an image took, including its checks and saving it."""
         prepared = image.source.prepared
         self._driver.speeds.add(self._description.effort(prepared.settings, prepared.source.image.size), seconds)
 
@@ -580,14 +581,14 @@ class Drawing:
             left = timer.seconds_left(total * steps - at)
             # Models of some methods get ready with the first image.
             notes = [getattr(self.method, "waits", ""), smaller if 0 < self._smaller < size else ""]
-            beside = ", ".join(filter(None, notes))
-            note = f"{which} of {total}{f' ({beside})' if beside else ''}"
+            remarks = ", ".join(filter(None, notes))
+            note = f"{which} of {total}{f' ({remarks})' if remarks else ''}"
             for number in numbers:
                 self.tell(number, Progress(GENERATION, at, total * steps, left, note, int(step)))
 
         def on_step(done: int, of: int) -> None:
             self._stop_if_dropped(images)
-            # A scheduler may take a few more steps than the settings say; the bar still ends at its end.
+            # A scheduler may take a few more steps than the settings say, so steps are scaled to the bar's length.
             step = min(done, of) * steps / max(of, 1)
             timer.at(before + step * len(images))
             tell(step)

@@ -1,7 +1,7 @@
-"""Tells whether a stage's value still fits what it was made from. Pure: knows keys and values, no models, no database.
+"""Tells whether a stage's value still fits its inputs. Pure: knows keys and values, no models, no database.
 
 The key of a value names each input that its stage reads with the start of a sha256 over it, such as
-`caption:1f0c... task:88ab... settings:02de...`, so that a key that differs also says what was changed.
+`caption:1f0c... task:88ab... settings:02de...`, so that comparing two keys shows which inputs changed.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class Producer:
 
     model: str
     prompt: str = ""
-    """"" for a stage without one."""
+    """Template of its prompt, or "" for a stage without one."""
     others: tuple[tuple[str, str], ...] = ()
-    """Name and template of each further prompt that is sent; "" for one that the prompt set does without."""
+    """Name and template of each further prompt that is sent. The template is "" if the prompt set has none."""
 
 
 def inputs_key(recipe: Recipe, name: StageName, task: Task, source_sha: str, values: Values, settings: Settings) -> str:
-    """Return the key of a stage's inputs: of keywords, alternatives and captions only those that are used.
+    """Return the key of a stage's inputs. Only used keywords, alternatives and captions count.
 
     `source_sha` is `image_sha` of the source. Raises KeyError if a value that the stage reads is missing.
     """
@@ -72,7 +72,7 @@ def drawing_key(recipe: Recipe, task: Task, source_sha: str, values: Values, set
 
 
 def with_producer(key: str, producer: Producer) -> str:
-    """The key of a value that a model gave, with what produced it."""
+    """Return the key of a value with the producer of the value added, which is a model and its prompts."""
     parts: dict[str, Any] = {"model": producer.model}
     if producer.others:
         parts["prompt"] = [producer.prompt, *producer.others]
@@ -91,10 +91,10 @@ def changed_inputs(
     settings: Settings,
     producer: Producer | None = None,
 ) -> tuple[str, ...]:
-    """The inputs ("caption", "task", "settings", ...) that differ from those the value was made from.
+    """Return the inputs ("caption", "task", "settings", ...) that differ from those that the value was made from.
 
     Settings, model and prompt do not outdate what a person wrote, and the task does not outdate a caption that was
-    made without it. Without a `producer`, or for a value that was saved without one, model and prompt are passed over.
+    made without it. Without a `producer`, or for a value that was saved without one, model and prompt are ignored.
     """
     passed_over = set()
     if value.trace.author == "person":
@@ -117,13 +117,13 @@ def stale_stages(
     settings: Settings,
     producers: Mapping[StageName, Producer] | None = None,
 ) -> dict[StageName, str]:
-    """Every text stage of a recipe whose value is outdated, with a sentence that says why. A stage without a value is
-    not stale.
+    """Return every text stage of a recipe whose value is outdated, with a sentence that says why. A stage without a
+    value is not stale.
 
-    A stage is outdated too when one that it reads is, though its own inputs have not changed yet. `producers` says what
-    would produce the values now.
+    A stage is also outdated if one that it reads is, even if its own inputs have not changed yet. `producers` are the
+    present producers of the values.
     """
-    values = {name: held.value for name, held in stage_values.items()}
+    values = {name: stage_value.value for name, stage_value in stage_values.items()}
     stale: dict[StageName, str] = {}
     for stage in recipe.stages:
         if stage.name not in stage_values:
@@ -133,8 +133,8 @@ def stale_stages(
             stale[stage.name] = f"the {missing[0]} that this was made from is gone"
             continue
         producer = (producers or {}).get(stage.name)
-        held = stage_values[stage.name]
-        changed = changed_inputs(recipe, stage.name, held, task, source_sha, values, settings, producer)
+        stage_value = stage_values[stage.name]
+        changed = changed_inputs(recipe, stage.name, stage_value, task, source_sha, values, settings, producer)
         outdated = [read for read in stage.reads if read in stale]
         if changed:
             words = _WORDS[changed[0]] if changed[0] in _WORDS else recipe.stage(changed[0]).was

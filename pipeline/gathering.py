@@ -54,7 +54,7 @@ class Gathering:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Surround all the work of a thread, which leaves at the end."""
+        """Enclose all the work of a thread. Afterwards it no longer counts as a working thread."""
         try:
             yield
         finally:
@@ -66,9 +66,9 @@ class Gathering:
         """Set the place of this thread's requests among those of the other threads."""
         self._here.number = number
 
-    def ask(self, kind: str, wanted: Sequence[Any]) -> Sequence[Any]:
-        """Return the replies, in order. Raises the model's errors for these requests, and Cancelled after the end."""
-        mine = _Waiting(getattr(self._here, "number", 0), kind, wanted)
+    def ask(self, kind: str, requests: Sequence[Any]) -> Sequence[Any]:
+        """Return the replies, in order. Raises the model's errors for these requests, and Cancelled after `serve`."""
+        mine = _Waiting(getattr(self._here, "number", 0), kind, requests)
         with self._lock:
             self._waiting.append(mine)
             self._arrived.notify()
@@ -141,17 +141,17 @@ class ModelsTogether:
         real = self._models.language
         return cast(LanguageModel, _LanguageTogether(real.name, self.gathering)) if takes_many_texts(real) else real
 
-    def _say(self, asked: Sequence[tuple[CaptionSettings, CaptionRequest]]) -> Sequence[tuple[str, str] | UserError]:
+    def _say(self, gathered: Sequence[tuple[CaptionSettings, CaptionRequest]]) -> Sequence[tuple[str, str] | UserError]:
         captioner = cast(BatchCaptioner, self._models.captioner)
-        return _by_key(asked, lambda settings: settings, captioner.caption_many)
+        return _by_key(gathered, lambda settings: settings, captioner.caption_many)
 
-    def _reply(self, asked: Sequence[tuple[LanguageSettings, LanguageRequest]]) -> Sequence[str | UserError]:
+    def _reply(self, gathered: Sequence[tuple[LanguageSettings, LanguageRequest]]) -> Sequence[str | UserError]:
         language = cast(BatchLanguageModel, self._models.language)
 
         def ask(requests: Sequence[LanguageRequest], settings: LanguageSettings) -> Sequence[str | UserError]:
             return language.complete_many(requests, settings, lambda _done: None)
 
-        return _by_key(asked, lambda one: (one.temperature, one.top_p, one.max_new_tokens), ask)
+        return _by_key(gathered, lambda one: (one.temperature, one.top_p, one.max_new_tokens), ask)
 
 
 def takes_many_images(captioner: Captioner) -> bool:
@@ -165,20 +165,20 @@ def takes_many_texts(language: LanguageModel) -> bool:
 
 
 def _by_key(
-    asked: Sequence[tuple[S, Any]], key: Callable[[S], object], ask: Callable[[Sequence[Any], S], Sequence[Any]]
+    gathered: Sequence[tuple[S, Any]], key: Callable[[S], object], ask: Callable[[Sequence[Any], S], Sequence[Any]]
 ) -> list[Any]:
     """Return the replies to requests in order. Requests whose settings have the same key are asked together."""
     groups: list[tuple[object, list[int]]] = []
-    for at, (settings, _) in enumerate(asked):
-        own = key(settings)
-        places = next((places for other, places in groups if other == own), None)
+    for at, (settings, _) in enumerate(gathered):
+        own_key = key(settings)
+        places = next((places for other, places in groups if other == own_key), None)
         if places is None:
-            groups.append((own, places := []))
+            groups.append((own_key, places := []))
         places.append(at)
-    found = dict[int, Any]()
+    replies = dict[int, Any]()
     for _, places in groups:
-        found.update(zip(places, ask([asked[at][1] for at in places], asked[places[0]][0]), strict=True))
-    return [found[at] for at in range(len(asked))]
+        replies.update(zip(places, ask([gathered[at][1] for at in places], gathered[places[0]][0]), strict=True))
+    return [replies[at] for at in range(len(gathered))]
 
 
 @dataclass(frozen=True)
@@ -187,10 +187,10 @@ class _CaptionerTogether:
     gathering: Gathering
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
-        (said,) = self.gathering.ask(CAPTIONS, [(settings, CaptionRequest(image, task, seed))])
-        if isinstance(said, UserError):
-            raise said
-        caption, prompt = said
+        (reply,) = self.gathering.ask(CAPTIONS, [(settings, CaptionRequest(image, task, seed))])
+        if isinstance(reply, UserError):
+            raise reply
+        caption, prompt = reply
         return caption, prompt
 
 

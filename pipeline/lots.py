@@ -52,20 +52,20 @@ def run_stages(
     """
     ended: list[Exception | None] = [None] * len(works)
     phases = [list(_phases(work.request)) for work in works]
-    lock = threading.Lock()
+    lock = threading.Lock()  # works run in several threads, but `emit` may be called by one at a time
 
     def tell(number: int, event: Event) -> None:
         with lock:
             emit(number, event)
 
     for phase in range(max(map(len, phases), default=0)):
-        for producer in dict.fromkeys(own[phase][0] for own in phases if phase < len(own)):
-            asked = [
-                (number, replace(work.request, stages=own[phase][1], images=()), work.store)
-                for number, (work, own) in enumerate(zip(works, phases, strict=True))
-                if phase < len(own) and own[phase][0] == producer and ended[number] is None
+        for producer in dict.fromkeys(groups[phase][0] for groups in phases if phase < len(groups)):
+            phase_works = [
+                (number, replace(work.request, stages=groups[phase][1], images=()), work.store)
+                for number, (work, groups) in enumerate(zip(works, phases, strict=True))
+                if phase < len(groups) and groups[phase][0] == producer and ended[number] is None
             ]
-            for number, error in _run_phase(driver, producer, asked, tell, cancelled):
+            for number, error in _run_phase(driver, producer, phase_works, tell, cancelled):
                 ended[number] = error
     return ended
 
@@ -84,11 +84,11 @@ _Asked = tuple[int, Request, Store]
 def _run_phase(
     driver: Driver,
     producer: str,
-    asked: Sequence[_Asked],
+    phase_works: Sequence[_Asked],
     tell: EmitOf,
     cancelled: threading.Event | None,
 ) -> list[tuple[int, Exception]]:
-    waiting, ended = deque(asked), list[tuple[int, Exception]]()
+    waiting, ended = deque(phase_works), list[tuple[int, Exception]]()
     over: list[Exception] = []
     """The error that ends all work."""
 
@@ -106,17 +106,17 @@ def _run_phase(
             except Exception as error:  # noqa: BLE001 - an error of one source does not stop the others
                 ended.append((number, error))
 
-    threads = min(SIDE_BY_SIDE, len(asked)) if _takes_many(driver, producer, asked) else 1
+    threads = min(SIDE_BY_SIDE, len(phase_works)) if _takes_many(driver, producer, phase_works) else 1
     if threads == 1:
         work_off(driver)
     else:
-        together, beside = ModelsTogether(driver.models, threads), copy(driver)
-        beside.models = cast(Models, together)
+        together, gathering_driver = ModelsTogether(driver.models, threads), copy(driver)
+        gathering_driver.models = cast(Models, together)
         gathering = together.gathering
 
         def work_off_beside() -> None:
             with gathering.working():
-                work_off(beside, gathering.at)
+                work_off(gathering_driver, gathering.at)
 
         with ThreadPoolExecutor(threads, "lots") as pool, stoppable(cancelled):
             futures = [pool.submit(work_off_beside) for _ in range(threads)]
@@ -131,8 +131,8 @@ def _run_phase(
     return sorted(ended, key=lambda one: one[0])
 
 
-def _takes_many(driver: Driver, producer: str, asked: Sequence[_Asked]) -> bool:
-    if len(asked) < 2 or not any(_is_due(driver, *one[1:]) for one in asked):
+def _takes_many(driver: Driver, producer: str, phase_works: Sequence[_Asked]) -> bool:
+    if len(phase_works) < 2 or not any(_is_due(driver, *one[1:]) for one in phase_works):
         return False
     if producer == "captioner":
         return takes_many_images(driver.models.captioner)
@@ -142,12 +142,12 @@ def _takes_many(driver: Driver, producer: str, asked: Sequence[_Asked]) -> bool:
 def _is_due(driver: Driver, request: Request, store: Store) -> bool:
     """Return True if a model would be asked. False if that is unknown, as `Driver.run` then reports the error."""
     try:
-        recipe, names, held = recipe_of(request.recipe), request.stages or (), store.values()
-        if request.anew in names or any(name not in held for name in names):
+        recipe, names, values = recipe_of(request.recipe), request.stages or (), store.values()
+        if request.anew in names or any(name not in values for name in names):
             return True
         made_by = driver.producers(recipe, driver.prompts(recipe, request.prompts), request.settings)
         sha = image_sha(store.source())
-        return bool(set(names) & set(stale_stages(recipe, request.task, sha, held, request.settings, made_by)))
+        return bool(set(names) & set(stale_stages(recipe, request.task, sha, values, request.settings, made_by)))
     except (UserError, OSError):
         return False
 
@@ -175,8 +175,8 @@ def draw(
 
     By default the batch has the size of the settings, or the best one for the model. An image with a `batch` of its own
     gets its place in a batch of that size; the others get the lowest free place. Every batch is filled up to its size.
-    It is halved if memory does not suffice, which progress and lineages then tell. ImageFailed tells of an image that
-    cannot be made, and of all images of a source that cannot be prepared; the others go on.
+    It is halved if memory runs out, which progress and lineages report. ImageFailed reports an image that cannot be
+    made, and all images of a source that cannot be prepared; the others continue.
 
     Raises ValueError for works of several shapes or without given images, UserError if the profile cannot draw them,
     CannotLoad, and Cancelled within one denoising step after being asked to stop. The stores keep what was finished.
@@ -185,7 +185,7 @@ def draw(
         raise ValueError("a lot is drawn from images that are given: plan them first")
     worklist = FixedWorklist(image for work in works for image in work.request.images or ())
     if not worklist.waiting():
-        return  # nothing to do is no reason to load a generator
+        return  # no need to load a generator
     recipe = recipe_of(works[0].request.recipe)
     drawing = Drawing(driver, recipe, works[0].request.prompts, worklist, emit, cancelled)
     shape: Hashable = None
@@ -195,12 +195,12 @@ def draw(
         if not images:
             continue
         try:
-            own = shape_of(driver, work)
+            own_shape = shape_of(driver, work)
         except Exception as error:  # noqa: BLE001 - such as a file that cannot be read
             for image in images:
                 drawing.fail(number, work, image, error)
             continue
-        if own != (shape := shape or own):
+        if own_shape != (shape := shape or own_shape):
             raise ValueError("works of several shapes are drawn in lots of their own (`shape_of`)")
         images = _drawable(drawing, number, work, images)
         try:
@@ -223,7 +223,7 @@ def _drawable(
     drawing: Drawing, number: int, work: SourceWork, images: Sequence[PlannedImage]
 ) -> Sequence[PlannedImage]:
     """Return the images that can be drawn, and report the others as failed."""
-    found = []
+    drawable = []
     for image in images:
         ticked = replace(image.counterfactual, used=True)  # the request for it implies that
         try:
@@ -231,5 +231,5 @@ def _drawable(
         except UserError as error:
             drawing.fail(number, work, image, error)
         else:
-            found.append(image)
-    return found
+            drawable.append(image)
+    return drawable

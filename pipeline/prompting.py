@@ -1,4 +1,4 @@
-"""Prompt sets: one TOML file a stage under `prompts/NAME/`, each a `string.Template` and the texts that end a reply.
+"""Prompt sets: a TOML file for each stage under `prompts/NAME/`, a `string.Template` with texts that end a reply.
 
 Knows nothing of models, of stages or of how a reply is read. A template must use the variables that its stage requires
 (so the task is in every prompt), and may use only variables that the stage fills.
@@ -44,7 +44,7 @@ class Prompt:
     stop: tuple[str, ...] = ()
 
     def variables(self) -> tuple[str, ...]:
-        """The names that the template uses, in order of appearance. Raises PromptError for a stray dollar sign."""
+        """Return the names that the template uses, in order of appearance. Raises PromptError for a stray dollar."""
         template = Template(self.template)
         if not template.is_valid():
             raise PromptError(f"The prompt {self.where} has a stray $: write $$ for a dollar sign.")
@@ -80,7 +80,7 @@ class PromptSet:
         return self.prompts[name]
 
     def get(self, name: str) -> Prompt | None:
-        """The prompt of a name; None where the set does without it (see `PromptSlot.needed`)."""
+        """Return the prompt of a name, or None if the set has none (see `PromptSlot.needed`)."""
         return self.prompts.get(name)
 
 
@@ -102,16 +102,16 @@ def edited_prompts(prompts: PromptSet, slots: Sequence[PromptSlot], templates: M
     for name, template in templates.items():
         if name not in by_name:
             raise PromptError(f"There is no prompt for {name!r}: there are {', '.join(by_name)}.")
-        held = prompts.get(name) or Prompt(f"{prompts.name}/{name}", "")
+        prompt = prompts.get(name) or Prompt(f"{prompts.name}/{name}", "")
         if not template.strip():
-            raise PromptError(f"The prompt {held.where} is empty: write it, or put the profile's prompt back.")
-        changed[name] = dataclasses.replace(held, template=template)
+            raise PromptError(f"The prompt {prompt.where} is empty: write it, or put the profile's prompt back.")
+        changed[name] = dataclasses.replace(prompt, template=template)
         _check(changed[name], by_name[name])
     return PromptSet(prompts.name, {**prompts.prompts, **changed})
 
 
 def prompts_to_plain(prompts: PromptSet) -> dict[str, Any]:
-    """JSON-ready data, enough to build the same set without its files."""
+    """Return JSON-ready data, enough to build the same set without its files."""
     return {"name": prompts.name} | {name: dataclasses.asdict(prompt) for name, prompt in prompts.prompts.items()}
 
 

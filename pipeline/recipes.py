@@ -82,7 +82,7 @@ class Recipe:
     source_caption: Callable[[Values], str] = caption_text
     """Returns the caption of the source image from the values by stage. The checks measure the change from it."""
     region: Callable[[Values], Region] = painted_region
-    """Returns where the source may change from the values by stage, for methods that look at it."""
+    """Returns the region of the source that may change from the values by stage, for methods that use one."""
     unedited: str = "by hand"
     """Words for an image whose caption has no edits."""
     control: str = ""
@@ -94,7 +94,7 @@ class Recipe:
         return method_of(self.method)
 
     def drawn_with(self, settings: Settings, values: Values) -> MethodSettings:
-        """Return its method's part of a run's settings, with what the pixels depend on among the values by stage."""
+        """Return its method's part of a run's settings, with those `values` by stage on which pixels depend."""
         return self.drawing_method.settings_of(settings, self.source_caption(values), self.region(values))
 
     def cannot_draw(self, profile: Profile) -> str:
@@ -168,8 +168,8 @@ class Recipe:
 
     def own_prompts(self, templates: Mapping[StageName, str]) -> dict[StageName, str]:
         """Return those edited templates that belong to its own prompts."""
-        own = {slot.name for slot in self.prompt_slots}
-        return {name: template for name, template in templates.items() if name in own}
+        names = {slot.name for slot in self.prompt_slots}
+        return {name: template for name, template in templates.items() if name in names}
 
     def settings_in(self, profile: Profile, plain: Mapping[str, Any] | None = None) -> Settings:
         """Return the profile's settings for this recipe, with sections replaced by `plain`, which may hold others too.
@@ -186,8 +186,10 @@ class Recipe:
             raise UserError(
                 f"The profile {profile.name} has a wrong value at {key}: {reason(error, self.settings)}."
             ) from error
-        own = {name: getattr(defaults, name) for name in known}
-        return self.settings.model_validate(own | {name: part for name, part in (plain or {}).items() if name in known})
+        sections = {name: getattr(defaults, name) for name in known}
+        return self.settings.model_validate(
+            sections | {name: part for name, part in (plain or {}).items() if name in known}
+        )
 
     def reads(self, setting: str) -> bool:
         """Return True if its stages, its method or later steps use a setting like "generation.steps". True for unknown
@@ -204,7 +206,7 @@ class Recipe:
         for stage in self.stages:
             if stage.settings == section:
                 return stage.name
-        # Number of images and seeds stand on the drawing's card for every method.
+        # The drawing's card shows the number of images and the seeds for every method.
         return GENERATION if section in (*self.drawing_method.sections, "generation") else None
 
     def is_current(self, counterfactual: CounterfactualCaption, values: Values) -> bool:
@@ -358,7 +360,7 @@ def edits_in_words(recipe: str, counterfactual: CounterfactualCaption, between: 
 
 
 def _every_stage() -> Iterator[Stage]:
-    """Stages of all recipes. Those of two recipes may share a name and still ask with different prompts."""
+    """Return the stages of all recipes. Those of two recipes may share a name and have different prompts."""
     return (stage for recipe in _known.values() for stage in recipe.stages)
 
 

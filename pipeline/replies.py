@@ -14,7 +14,7 @@ from typing import Any
 
 REPAIRED = "The reply held JSON in another form than the one asked for. It was repaired: compare it with the reply."
 _LONGEST_JSON = 100_000
-"""Characters. Longer JSON is not repaired: no stage asks for that much."""
+"""Maximum characters of JSON that is repaired. No stage asks for more."""
 
 _NAMES = r"(?:seed:)?(?:think|thinking|thoughts?|reasoning|reflection|analysis)"
 _TAG = re.compile(
@@ -28,7 +28,7 @@ _CHANNEL = re.compile(
 )
 """A message of the harmony format: the name of its channel, and its text. The channel of the answer is "final"."""
 _BARE_CHANNELS = re.compile(r"\A(?:assistant)?analysis(?=[A-Z])(.*?)(?:assistantfinal|\Z)", re.DOTALL)
-"""The same format after a tokenizer removed its special tokens."""
+"""Messages of the harmony format after a tokenizer removed its special tokens."""
 
 _WRAPPING = re.compile(r"</?answer>|<\|(?:begin|end)_of_(?:box|solution)\|>", re.IGNORECASE)
 """Marks around an answer."""
@@ -40,9 +40,9 @@ _HEAD = re.compile(
     rf"(?:(?:<\|(?:im_start|start|start_header_id|start_of_role|turn)\|?>|<start_of_turn>)\s*(?:assistant|model)\b"
     rf"|\s*(?:{_MARK.pattern})\s*)+"
 )
-"""The head of a turn: marks, and behind those that begin a turn the role of the model."""
+"""The head of a turn: marks, and the role of the model after those that begin a turn."""
 _INVISIBLE = dict.fromkeys((0x200B, 0x2060, 0xFEFF, 0x00AD))
-"""Characters without a width that part words: zero-width space, word joiner, byte order mark, soft hyphen."""
+"""Characters without a width that split words: zero-width space, word joiner, byte order mark, soft hyphen."""
 
 _STRAIGHT = str.maketrans(dict.fromkeys("“”„‟«»", '"'))
 _REFUSAL = re.compile(
@@ -83,7 +83,7 @@ def with_thoughts(thoughts: str, answer: str) -> str:
 
 
 def whole_letters(text: str) -> str:
-    """Return the text with U+FFFD for each lone surrogate: half a letter, which no file and no request takes."""
+    """Return the text with U+FFFD for each lone surrogate, half a character, which no file and no request accepts."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
@@ -93,23 +93,23 @@ def is_refusal(answer: str) -> bool:
 
 
 def with_json_repaired(answer: str, names: Collection[str]) -> str:
-    """Return the JSON object in an answer that has one of these names, if it is broken or stands within other JSON.
+    """Return the JSON object in an answer that has one of these names, if it is broken or nested in other JSON.
 
-    Otherwise return the answer unchanged. Repaired are trailing commas, other quotes, Python's notation and the like.
-    JSON that ends in the middle is not repaired: the rest of it is unknown.
+    Otherwise return the answer unchanged. It repairs trailing commas, other quotes, Python's notation and the like, but
+    not JSON that ends in the middle, since the rest of it is unknown.
     """
     start, end = answer.find("{"), answer.rfind("}") + 1
     if not names or not 0 <= start < end <= start + _LONGEST_JSON:
         return answer
     try:
         data = json.loads(answer[start:end])
-        found = _object_with(names, data)
-        return answer if found is None or found is data else json.dumps(found, ensure_ascii=False)
+        json_object = _object_with(names, data)
+        return answer if json_object is None or json_object is data else json.dumps(json_object, ensure_ascii=False)
     except RecursionError:
         return answer
     except ValueError:
-        found = None if _is_cut(answer, start, end) else _object_with(names, _repaired(answer[start:end]))
-        return answer if found is None else json.dumps(found, ensure_ascii=False)
+        json_object = None if _is_cut(answer, start, end) else _object_with(names, _repaired(answer[start:end]))
+        return answer if json_object is None else json.dumps(json_object, ensure_ascii=False)
 
 
 def _without_channels(text: str) -> tuple[str, list[str]]:

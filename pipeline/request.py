@@ -1,4 +1,4 @@
-"""A request for test cases of one source image, the events that tell how it goes, and the store of values and images.
+"""A request for test cases of one source image, the events that report its progress, and the store of its results.
 
 Plain data and one protocol. The driver carries requests out.
 """
@@ -187,4 +187,4 @@ class MemoryStore:
         return ()
 
     def save_failure(self, failure: Failure) -> None:
-        """Keep nothing: an event tells of the failure."""
+        """Keep nothing: an event reports the failure."""

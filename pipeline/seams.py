@@ -118,9 +118,9 @@ class ScoringLanguageModel(Protocol):
     name: str
 
     def score(self, text: str) -> float:
-        """Return the mean negative log-likelihood of the tokens of a text behind its start: its perplexity's logarithm.
+        """Return the mean negative log-likelihood of a text's tokens after the first: the logarithm of its perplexity.
 
-        What does not fit the context is cut off.
+        The text is cut off at the length of the context.
         """
 
 
@@ -174,7 +174,7 @@ class DrawRequest:
     place: int
     """Zero-based place in the batch."""
     start: torch.Tensor | None = None
-    """Latents (1, c, h, w) from which it is drawn by the steps of DDIM. None: from noise of its seed."""
+    """Latents (1, c, h, w) from which it is drawn with DDIM steps, or None for noise of its seed."""
     negative_prompt: str | None = None
     """Replaces that of the settings."""
 
@@ -196,7 +196,7 @@ class DrawnImage:
 
 
 class Draws(Protocol[D]):
-    """Draws images by requests on pictures, several at once. `D` is the type of its settings."""
+    """Draws several requested images at once, each on a picture. `D` is the type of its settings."""
 
     @property
     def name(self) -> str: ...
@@ -214,8 +214,8 @@ class Draws(Protocol[D]):
     ) -> Sequence[DrawnImage]:
         """Draw each image on its own of the `pictures`, all of one size.
 
-        The batch is filled up to `size`, so that the pixels of an image do not depend on the images beside it (on the
-        same machine). `on_step` counts the steps of the batch.
+        The batch is filled up to `size`, so that the pixels of an image do not depend on the others in it (on the same
+        machine). `on_step` counts the steps of the batch.
         """
 
 
@@ -311,7 +311,7 @@ class Method(Protocol[P]):
     def batch(self, prepared: P, waiting: int | None = None, watched: bool = True) -> int:
         """Return the batch size that the settings say, or the best one for the models.
 
-        With `waiting` images left of one source, it is no larger than spreads them evenly. `watched` as in `Generator`.
+        With `waiting` images left of one source, it is lowered to batches of even size. `watched` as in `Generator`.
         """
 
     def together(self, prepared: P, counterfactual: CounterfactualCaption) -> Hashable:
@@ -342,7 +342,7 @@ class Models(Protocol):
     def generator(self) -> Generator: ...
     @property
     def editor(self) -> Editor:
-        """Raises UserError if the profile has none."""
+        """The editor. Raises UserError if the profile has none."""
 
     @property
     def embedder(self) -> Embedder: ...

@@ -1,6 +1,6 @@
 """Two pages that edit one run: finds what others saved since a page read it, and words the message for its person.
 
-A change always applies to the latest version, so nothing is lost: the second person is told, and both are kept.
+A change always applies to the latest version, so nothing is lost: the second person gets a message, and both are kept.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The server's worker thread: does long work one piece at a time, whatever pages show. Knows no stage and no page.
+"""The server's worker thread: does long work one piece at a time, independently of pages. Knows no stage and no page.
 
 A reloaded or second page asks here for running work. Closing a page stops nothing.
 """
@@ -215,7 +215,7 @@ class JobQueue:
             return not any(job.view.active for job in self._jobs.values())
 
     def cancel(self, run_id: str) -> bool:
-        """Ask the waiting or running work of a run to stop. Return False if there is none."""
+        """Ask the waiting or running work of a run to stop. Return False without any."""
         return self._cancel(lambda view: view.run_id == run_id)
 
     def cancel_job(self, job_id: int) -> bool:
@@ -303,9 +303,9 @@ class JobQueue:
         if thread is not None:
             thread.join(seconds)
 
-    def _cancel(self, wanted: Callable[[JobView], bool]) -> bool:
+    def _cancel(self, affects: Callable[[JobView], bool]) -> bool:
         with self._changed:
-            affected = [job for job in self._jobs.values() if job.view.active and wanted(job.view)]
+            affected = [job for job in self._jobs.values() if job.view.active and affects(job.view)]
             waiting = [job for job in affected if job.view.state == "waiting"]
             for job in affected:
                 self._stop(job)
@@ -324,8 +324,8 @@ class JobQueue:
             job.view = replace(job.view, stopping=True)
 
     @staticmethod
-    def _mark(job: _Job, part_id: int, held: tuple[PartState, ...], state: PartState) -> bool:
-        is_marked = any(part.id == part_id and part.state in held for part in job.view.parts)
+    def _mark(job: _Job, part_id: int, before: tuple[PartState, ...], state: PartState) -> bool:
+        is_marked = any(part.id == part_id and part.state in before for part in job.view.parts)
         parts = (replace(part, state=state) if part.id == part_id else part for part in job.view.parts)
         if is_marked:
             job.view = replace(job.view, parts=tuple(parts))
@@ -366,7 +366,7 @@ class JobQueue:
             elif idle is not None:
                 try:
                     idle()
-                except Exception:  # nobody waits for it, and the error shows again when its result is needed
+                except Exception:  # no request depends on it, and the error shows again when its result is needed
                     log.exception("work that nobody waits for failed")
                 with self._changed:
                     self._idle_name = ""

@@ -48,12 +48,12 @@ def hashed(password: str, cost: Cost = COST) -> str:
     return f"scrypt${cost.n}${cost.r}${cost.p}${salt.hex()}${digest.hex()}"
 
 
-def matches(password: str, kept: str) -> bool:
+def matches(password: str, stored: str) -> bool:
     """Return whether a password matches the stored hash. Takes equal time for a wrong one."""
     if len(password) > LONGEST:
         return False
     try:
-        kind, n, r, p, salt, digest = kept.split("$")
+        kind, n, r, p, salt, digest = stored.split("$")
         if kind != "scrypt":
             return False
         cost = Cost(int(n), int(r), int(p))

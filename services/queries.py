@@ -158,14 +158,14 @@ class Queries:
         self._states, self._predictions = states, predictions
 
     def register(self, commands: Commands) -> None:
-        commands.add(ShowRun, lambda asked: run_facts(self._states.of(asked.run)))
+        commands.add(ShowRun, lambda command: run_facts(self._states.of(command.run)))
         commands.add(EditedValues, lambda _: {"stages": edited_rows(self._workspace.runs.edited())})
         commands.add(ListJobs, lambda _: {"jobs": [job_facts(job) for job in self._jobs.active()]})
-        commands.add(ShowJob, lambda asked: job_facts(self._jobs.known(asked.job)))
+        commands.add(ShowJob, lambda command: job_facts(self._jobs.known(command.job)))
         commands.add(ListSamples, lambda _: {"samples": [_sample_facts(sample) for sample in self._runs.samples]})
         commands.add(ListRecipes, lambda _: {"recipes": self._recipes()})
         commands.add(ListStudies, lambda _: {"studies": [_study_facts(one) for one in self._workspace.studies.all()]})
-        commands.add(ShowStudy, lambda asked: _whole_study(self._workspace.studies.get(asked.study)))
+        commands.add(ShowStudy, lambda command: _whole_study(self._workspace.studies.get(command.study)))
 
     def _recipes(self) -> list[Mapping[str, Any]]:
         return [
@@ -174,37 +174,37 @@ class Queries:
         ]
 
     @does
-    def list_runs(self, asked: ListRuns) -> Plain:
-        runs = self._workspace.runs.search(asked.limit, find=asked.find.strip(), after=asked.after)
-        return {"runs": [_summary_facts(run) for run in runs], "next": _next(runs, asked.limit)}
+    def list_runs(self, command: ListRuns) -> Plain:
+        runs = self._workspace.runs.search(command.limit, find=command.find.strip(), after=command.after)
+        return {"runs": [_summary_facts(run) for run in runs], "next": _next(runs, command.limit)}
 
     @does
-    def list_images(self, asked: ListImages) -> Plain:
-        state = self._states.of(asked.run)
-        behind = [case for case in state.run.test_cases if case.id > asked.after]
-        page = behind[: asked.limit]
+    def list_images(self, command: ListImages) -> Plain:
+        state = self._states.of(command.run)
+        behind = [case for case in state.run.test_cases if case.id > command.after]
+        page = behind[: command.limit]
         more = page[-1].id if len(behind) > len(page) else 0
         return {"images": [self._image_facts(case, state) for case in page], "next": more}
 
     @does
-    def show_image(self, asked: ShowImage) -> Plain:
-        case = case_of(self._workspace, asked.run, asked.case)
-        return {**self._image_facts(case, self._states.of(asked.run)), "lineage": case.lineage.plain()}
+    def show_image(self, command: ShowImage) -> Plain:
+        case = case_of(self._workspace, command.run, command.case)
+        return {**self._image_facts(case, self._states.of(command.run)), "lineage": case.lineage.plain()}
 
     @does
-    def list_test_cases(self, asked: ListTestCases) -> Plain:
+    def list_test_cases(self, command: ListTestCases) -> Plain:
         try:
-            after = PageKey.read(asked.after) if asked.after else None
+            after = PageKey.read(command.after) if command.after else None
         except ValueError as error:
             raise UserError("Give as “after” what the page before gave as “next”.", field="after") from error
-        order = Order.read(asked.order, asked.falling)
-        page = self._workspace.catalogue.page(asked.filter, order, asked.limit, after)
+        order = Order.read(command.order, command.falling)
+        page = self._workspace.catalogue.page(command.filter, order, command.limit, after)
         entries = [entry_facts(entry) for entry in page.entries]
         return {"test_cases": entries, "next": page.entries[-1].key.text if page.more else ""}
 
     @does
-    def count_test_cases(self, asked: CountTestCases) -> Plain:
-        catalogue, image_filter = self._workspace.catalogue, asked.filter
+    def count_test_cases(self, command: CountTestCases) -> Plain:
+        catalogue, image_filter = self._workspace.catalogue, command.filter
         count = catalogue.count(image_filter)
         facets = catalogue.facets(image_filter)
         return {
@@ -217,18 +217,18 @@ class Queries:
         }
 
     @does
-    def coverage(self, asked: ShowCoverage) -> Plain:
-        cells = self._workspace.catalogue.coverage(asked.grid)
+    def coverage(self, command: ShowCoverage) -> Plain:
+        cells = self._workspace.catalogue.coverage(command.grid)
         return {"cells": [facts(cell, "line place reviews models", count=cell.entries) for cell in cells]}
 
     @does
-    def check_histogram(self, asked: CheckHistogram) -> Plain:
-        bars = self._workspace.catalogue.histogram(asked.check, asked.filter)
+    def check_histogram(self, command: CheckHistogram) -> Plain:
+        bars = self._workspace.catalogue.histogram(command.check, command.filter)
         return {"bars": [facts(bar, "low high", count=bar.entries) for bar in bars]}
 
     @does
-    def study_outcomes(self, asked: StudyOutcomes) -> Plain:
-        data = self._workspace.studies.data(asked.study)
+    def study_outcomes(self, command: StudyOutcomes) -> Plain:
+        data = self._workspace.studies.data(command.study)
         return {"study": data.study.id, "rows": [plain(row) for row in result_rows(data)]}
 
     def _image_facts(self, case: StoredTestCase, state: RunState) -> Plain:
@@ -251,12 +251,12 @@ class Queries:
         }
 
 
-def _score_facts(catalogue: Catalogue, wanted: ImageFilter, runs: Sequence[ScoreRun]) -> Plain | None:
+def _score_facts(catalogue: Catalogue, image_filter: ImageFilter, runs: Sequence[ScoreRun]) -> Plain | None:
     """Return the number of images above and below the score threshold; None if none was ever scored."""
     if not runs:
         return None
     threshold = runs[0].agreement.threshold
-    return facts(catalogue.scores(wanted, threshold), "at_least below not_scored", threshold=threshold)
+    return facts(catalogue.scores(image_filter, threshold), "at_least below not_scored", threshold=threshold)
 
 
 def entry_facts(entry: CatalogueEntry) -> Plain:

@@ -14,7 +14,7 @@ from storage.workspace import DATABASE, IMAGES
 
 
 def damage(workspace: Path) -> tuple[str, ...]:
-    """Return the damage found, a sentence each; () if there is none. The workspace may be in use.
+    """Return the damage found, a sentence each; () without any. The workspace may be in use.
 
     Raises UserError if the folder holds no workspace of this version.
     """

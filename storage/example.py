@@ -1,4 +1,4 @@
-"""The example of a workspace: the record of what it made, and its removal.
+"""The example of a workspace: the record of its contents, and its removal.
 
 The record is a named value of the workspace (table `secrets`), so it is saved in the same transaction as the thing that
 it records, and a backup holds it.
@@ -104,8 +104,8 @@ class Example(Repository):
     @write
     def remove(self, db: Db, batches: Sequence[int], trained_on: Sequence[str]) -> Kept:
         """Remove the example: delete its runs as a person would, and drop its batches, test sets and study permanently.
-        All or nothing. Whatever a person's own work uses stays: see `Kept`. `trained_on` are test sets that models
-        were trained with. The batches are those of the record and `batches`.
+        All or nothing. Everything that a person's own work uses stays: see `Kept`. `trained_on` are test sets that
+        models were trained with. The batches are those of the record and `batches`.
         """
         record = _record(db)
         if record is None:

@@ -67,7 +67,7 @@ class ThumbnailFiles:
         return stored
 
     def ready(self, sha: str) -> bytes:
-        """Return the WebP file of a thumbnail, b"" if there is none. Raises UserError for a wrong name."""
+        """Return the WebP file of a thumbnail, b"" without one. Raises UserError for a wrong name."""
         return _whole(self._path(sha))
 
     def webp(self, sha: str) -> bytes:

@@ -1,6 +1,6 @@
 """Access tokens, which scripts send instead of the lead's password.
 
-A token is 256 random bits and never stored, only its SHA-256: whoever reads the database cannot use one. It is never
+A token is 256 random bits and never stored, only its SHA-256: a reader of the database cannot use one. It is never
 deleted: the log names tokens that ended long ago.
 """
 
@@ -22,7 +22,7 @@ class Tokens(Repository):
 
     @write
     def make(self, db: Db, name: str, reads_only: bool, days: int) -> tuple[Token, str]:
-        """Create a token that expires after `days` days; return it and its text, of which only a hash is stored.
+        """Create a token that expires after `days` days; return it and its text. Only a hash of that is stored.
 
         Raises UserError if the name is empty, too long or in use, and if `days` are out of bounds.
         """

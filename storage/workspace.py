@@ -1,7 +1,7 @@
 """A workspace: a folder with `studio.db`, `images/` and `thumbs/`; its repositories give access to the content.
 
 Every repository method that saves returns after the commit. All methods may be called from any thread, and several
-processes may have the same workspace open, of which one may serve it.
+processes may have the same workspace open. One of them may serve it.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def dawid_skene(votes: Sequence[tuple[str, str, str]], rounds: int = 100, tolera
         dict(zip(answers, map(float, truth.mean(axis=0)), strict=True)),
         {
             worker: {
-                true: {given: float(errors[w, g, t]) for g, given in enumerate(answers)}
+                true: {answer: float(errors[w, g, t]) for g, answer in enumerate(answers)}
                 for t, true in enumerate(answers)
             }
             for w, worker in enumerate(workers)

@@ -23,7 +23,7 @@ class Behaviour:
     accuracy: float = 0.95
     """Probability of the true answer, 0 to 1. A wrong one is another option, on a scale one step off."""
     bias: float = 0.0
-    """-1 to 1: probability of yes (highest, first option) whatever is true; if negative, of no (lowest, last)."""
+    """-1 to 1: probability of yes (highest, first option), ignoring the truth; if negative, of no (lowest, last)."""
     seconds: float = 4.0
     """Median time of an item, 0 to 600; 0 answers at once."""
     lazy: float = 0.0

@@ -39,12 +39,12 @@ def standing(worker: Worker, enrolment: Enrolment, rules: Rules) -> Standing:
     """
     required = rules.eligibility
     if worker.blocked:
-        return Standing("not eligible", "The study lead has blocked this worker name. Please write to whoever sent it.")
+        return Standing("not eligible", "The study lead has blocked this worker name. Ask the person who sent it.")
     if enrolment.exclusion is not None:
         return Standing(
             "excluded",
             f"You can no longer vote in this study. {_why(enrolment, enrolment.exclusion, rules)} If you think that "
-            "this is wrong, please write to whoever invited you: it can be reversed.",
+            "this is wrong, please write to the person who invited you: it can be reversed.",
         )
     short = worker.finished < required.min_finished
     if not short:

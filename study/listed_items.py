@@ -100,9 +100,9 @@ def _listed(
     return ListedItem(image, cells.get("source", ""), item, number)
 
 
-def _expected(given: Answers, questions: Mapping[str, Question]) -> Answers:
+def _expected(answers: Answers, questions: Mapping[str, Question]) -> Answers:
     matched = {}
-    for name, text in given.items():
+    for name, text in answers.items():
         options = questions[name].answers()
         answer = next((option for option in options if composed(option).casefold() == text.casefold()), None)
         if answer is None:

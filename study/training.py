@@ -18,13 +18,13 @@ from study.control_items import IsLeftOut, made_controls, pictures_of
 def feedback(item: NewItem, answers: Answers, questions: Sequence[Question]) -> Feedback:
     """Return feedback on these answers to a training item, which has a known answer."""
     # Questions asked after the worker's answers, and those asked after the right ones.
-    came = {q.id for given in (answers, {**answers, **item.expected}) for q in asked(questions, item, given)}
+    came = {q.id for known in (answers, {**answers, **item.expected}) for q in asked(questions, item, known)}
     question_feedback = []
     for question in questions:
         if question.id in came:
-            given, expected = answers.get(question.id, "").strip(), item.expected.get(question.id, "")
-            is_right = given.casefold() == expected.strip().casefold() if expected else None
-            question_feedback.append(QuestionFeedback(wording(question, item), given, expected, is_right))
+            answer, expected = answers.get(question.id, "").strip(), item.expected.get(question.id, "")
+            is_right = answer.casefold() == expected.strip().casefold() if expected else None
+            question_feedback.append(QuestionFeedback(wording(question, item), answer, expected, is_right))
     return Feedback(right(item, answers, questions), tuple(question_feedback), item.why)
 
 

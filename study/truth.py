@@ -38,9 +38,9 @@ def pixels_of(image: Image.Image) -> str:
     return hashlib.sha256(size + image.convert("RGB").tobytes()).hexdigest()
 
 
-def sight(image: str, source: str, asked: str) -> str:
+def sight(image: str, source: str, text: str) -> str:
     """Return a hash of a worker's view: the pixels of image and source, and the text of the question."""
-    return hashlib.sha256("\0".join((image, source, asked)).encode()).hexdigest()[:32]
+    return hashlib.sha256("\0".join((image, source, text)).encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True)

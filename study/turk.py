@@ -222,8 +222,8 @@ def turk_votes(table: Table, rules: Rules, items: Sequence[Item]) -> TurkVotes:
     ]
     if unused:
         asked_for = [f"“{question.id}”" for question in rules.questions]
-        asked = f"question is {asked_for[0]}" if len(asked_for) == 1 else f"questions are {', '.join(asked_for)}"
-        notes.append(f"No question of this study belongs to {', '.join(unused[:8])}: its {asked}.")
+        phrase = f"question is {asked_for[0]}" if len(asked_for) == 1 else f"questions are {', '.join(asked_for)}"
+        notes.append(f"No question of this study belongs to {', '.join(unused[:8])}: its {phrase}.")
     more = len(problems) - SHOWN_PROBLEMS
     shown = [*problems[:SHOWN_PROBLEMS], f"{count_of(more, 'more row')} like these."] if more > 0 else problems
     return TurkVotes(tuple(votes), excluded, tuple(notes), tuple(shown))
@@ -329,7 +329,7 @@ def _asked_by(name: str, questions: Mapping[str, Question]) -> tuple[Question | 
 
 
 def _holds_answer(question: Question, name: str) -> bool:
-    """Return True if the column QUESTION.NAME holds the answer itself, and NAME is none of its options."""
+    """Return True if the column QUESTION.NAME holds the answer itself, and NAME is not one of its options."""
     return name in _CHOSEN or (name == _TICKED and question.kind == "yes-no")
 
 

@@ -34,7 +34,7 @@ def worker_figures(
             items=items,
             in_result=in_result,
             outcomes=outcomes,
-            beside=tuple(dict.fromkeys(n for group in data.same_browser if name in group for n in group if n != name)),
+            others=tuple(dict.fromkeys(n for group in data.same_browser if name in group for n in group if n != name)),
         )
         for name, votes in by_worker.items()
     ]
@@ -63,7 +63,7 @@ def _figures(
     items: Mapping[int, Item],
     in_result: set[int],
     outcomes: Mapping[int, Mapping[str, ItemOutcome]],
-    beside: tuple[str, ...],
+    others: tuple[str, ...],
 ) -> WorkerFigures:
     rules = study.rules
     on_items = [vote for vote in votes if vote.kind == "item" and vote.item in items]
@@ -96,9 +96,9 @@ def _figures(
         decided=decided,
         exclusion=exclusion,
         blocked=bool(worker and worker.blocked),
-        words=_words(len(on_items), counted, exclusion, bool(worker and worker.blocked), nothing) + _beside(beside),
+        words=_words(len(on_items), counted, exclusion, bool(worker and worker.blocked), nothing) + _beside(others),
         judged=judged or exclusion is not None,
-        same_browser=beside,
+        same_browser=others,
     )
 
 

@@ -13,14 +13,14 @@ _ROOT: ContextVar[str] = ContextVar("root_path", default="")
 _SEGMENTS = re.compile(r"[\w.~-]+(/[\w.~-]+)*", re.ASCII)
 
 
-def read_root_path(given: str) -> str:
+def read_root_path(text: str) -> str:
     """Return "/a/b" for "/a/b", "a/b" and "/a/b/", and "" for "" and "/". Raises UserError for anything else."""
-    path = given.strip().strip("/")
+    path = text.strip().strip("/")
     if not path:
         return ""
     if not _SEGMENTS.fullmatch(path) or {".", ".."} & set(path.split("/")):
         raise UserError(
-            f"The root path {given!r} cannot be used: give the path alone, such as /studio for "
+            f"The root path {text!r} cannot be used: give the path alone, such as /studio for "
             "https://example.org/studio/, in letters, digits and the signs . _ ~ -"
         )
     return f"/{path}"

@@ -78,7 +78,7 @@ def page(
 
 
 def not_there(words: str, signed_in: bool, back: tuple[str, str], heading: str = "Not there") -> str:
-    """Return a page that says why there is none, with a link `back`: its words and its address."""
+    """Return a page that gives the reason for a missing page, with a link `back`: its words and its address."""
     shown = render("not_there.html", words=words, back=back, heading=heading)
     return page(heading, shown, here="", signed_in=signed_in)
 

@@ -1,4 +1,4 @@
-"""Replies to the lead's pages: a page or the reason why there is none, JSON, and files."""
+"""Replies to the lead's pages: a page or the reason for none, JSON, and files."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def page_at(
     """Serve a page at an address (see `shown`). Its function takes the request; `back` may take the same parameters."""
 
     def add(make: Callable[..., str | Response]) -> None:
-        def reply(**given: Any) -> Response:
-            return shown(given["request"], back(**given) if callable(back) else back, lambda: make(**given))
+        def reply(**arguments: Any) -> Response:
+            return shown(arguments["request"], back(**arguments) if callable(back) else back, lambda: make(**arguments))
 
         _get(app, path, make, reply)
 
@@ -50,13 +50,13 @@ def fetched_at(app: FastAPI, path: str, without_field: int = 400) -> Callable[[C
     """Serve JSON at an address (see `fetched`)."""
 
     def add(make: Callable[..., Mapping[str, Any]]) -> None:
-        _get(app, path, make, lambda **given: fetched(lambda: make(**given), without_field))
+        _get(app, path, make, lambda **arguments: fetched(lambda: make(**arguments), without_field))
 
     return add
 
 
 def shown(request: Request, back: tuple[str, str], make: Callable[[], str | Response]) -> Response:
-    """Reply with a page, or with one that says why there is none and links `back`: words and address."""
+    """Reply with a page, or with one that gives the reason for none and links `back`: words and address."""
     try:
         content = make()
     except DiskTrouble:
@@ -67,7 +67,7 @@ def shown(request: Request, back: tuple[str, str], make: Callable[[], str | Resp
 
 
 def fetched(make: Callable[[], Mapping[str, Any]], without_field: int = 400) -> Response:
-    """Reply with JSON, or with the sentence that says why there is none."""
+    """Reply with JSON, or with a sentence that gives the reason for none."""
     try:
         return JSONResponse(make(), headers=FRESH)
     except UserError as error:

@@ -108,7 +108,7 @@ class NoLineBreaks(Extension):
 
 def _without_line_breaks(text: str, in_element: bool) -> tuple[str, bool]:
     """Return a text without line breaks, and whether it ends inside "<" and ">"; `in_element` is that of its start."""
-    kept = []
+    pieces = []
     for piece in re.split(r"([<>])", text):
         if piece in ("<", ">"):
             in_element = piece == "<"
@@ -117,5 +117,5 @@ def _without_line_breaks(text: str, in_element: bool) -> tuple[str, bool]:
         else:
             piece = re.sub(r"^\s*\n\s*|\s*\n\s*$", "", piece)
             piece = re.sub(r"\s*\n\s*", " ", piece)
-        kept.append(piece)
-    return "".join(kept), in_element
+        pieces.append(piece)
+    return "".join(pieces), in_element

@@ -68,8 +68,8 @@ def coloured_things(mask: np.ndarray, scene: Scene) -> list[tuple[np.ndarray, in
     A mask cannot separate vehicles that touch in the picture: such scenes give none.
     """
     if scene.family == "object":
-        found = mask == OBJECT
-        return [(found, COLOURS.index(scene.look.colours[0]))] if found.any() else []
+        things = mask == OBJECT
+        return [(things, COLOURS.index(scene.look.colours[0]))] if things.any() else []
     count, numbered, stats, _ = cv2.connectedComponentsWithStats((mask == VEHICLE).astype(np.uint8), connectivity=8)
     parts = [number for number in range(1, count) if stats[number, cv2.CC_STAT_AREA] >= 8]
     if len(parts) != scene.vehicles:

@@ -154,7 +154,7 @@ def check(folder: Path) -> None:
             for name in names:
                 if getattr(shown, name) is not None:  # vehicles and pedestrians are counted on roads only
                     right[name].append(getattr(stated, name) == getattr(shown, name))
-    figures = ", ".join(f"{name} {sum(found) / len(found):.1%}" for name, found in right.items())
+    figures = ", ".join(f"{name} {sum(hits) / len(hits):.1%}" for name, hits in right.items())
     print(f"captioner: {figures} right on unseen scenes")
 
 

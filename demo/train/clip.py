@@ -165,12 +165,12 @@ def main() -> None:
         tokens = words(texts, padding=True, return_tensors="pt").to(device())
         pixels = scaled(batch.images).to(device())
         with half_precision():
-            found = model(pixel_values=pixels, **tokens)
-        logits = found.logits_per_image.float()
+            output = model(pixel_values=pixels, **tokens)
+        logits = output.logits_per_image.float()
         matched = contrast(logits, true) + contrast(logits.T[:BATCH], true.T[:BATCH])
         loss = matched
         if not taught:
-            lesson, figures = lessons(found.vision_model_output.last_hidden_state, batch)
+            lesson, figures = lessons(output.vision_model_output.last_hidden_state, batch)
             loss = matched + 0.5 * lesson
             run.report(lesson=lesson.item(), weather=figures["weather"])
         optimizer.zero_grad(set_to_none=True)
@@ -203,9 +203,9 @@ def check(folder: Path) -> None:
     objects = [scene for scene in scenes if scene.family == "object"]
     named = logits(objects, [f"A {label}." for label in OBJECT_CLASSES])
     labels = torch.tensor([OBJECT_CLASSES.index(scene.label) for scene in objects])
-    found = hits(caption_logits, torch.arange(len(scenes)))
+    hit = hits(caption_logits, torch.arange(len(scenes)))
     preferred, label = hits(misses, torch.zeros(len(scenes))), hits(named, labels)
-    print(f"clip: finds its caption among {len(scenes)} {found:.1%}, prefers it to an edited one {preferred:.1%},")
+    print(f"clip: finds its caption among {len(scenes)} {hit:.1%}, prefers it to an edited one {preferred:.1%},")
     print(f"clip: names the object {label:.1%}, all on unseen scenes")
 
 

@@ -135,15 +135,15 @@ class Draft:
 
     def open_slots(self) -> list[str]:
         """Return the visible slots in caption order; a word that occurs twice is listed once."""
-        found: dict[str, str] = {}
+        open_ones: dict[str, str] = {}
         for name in _SLOT.findall(" ".join(self.sentences)):
             if name == "land" and canonical(self.slots["w"]) != "snowy":
                 name = "g"
             if name == "water":
                 name = "r"
             if name in self.slots:
-                found.setdefault(self.slots[name], name)
-        return list(found.values())
+                open_ones.setdefault(self.slots[name], name)
+        return list(open_ones.values())
 
     def _fill(self, name: str) -> str:
         if name in ("A", "Aw"):
@@ -364,8 +364,8 @@ def _kinds_of(words: str) -> dict[str, str]:
 def keywords_example(rng: random.Random, draft: Draft, task: Task) -> Example | None:
     """Return an example of all open slots with their edit types, except what the task protects."""
     named = " ".join((*draft.kept, *task.kept())).split()
-    found = [name for name in draft.open_slots() if not set(draft.slots[name].split()) & set(named)]
-    lines = [f"{draft.slots[name]} | {EDIT_TYPES[name[0]]}" for name in found]
+    names = [name for name in draft.open_slots() if not set(draft.slots[name].split()) & set(named)]
+    lines = [f"{draft.slots[name]} | {EDIT_TYPES[name[0]]}" for name in names]
     return Example("keywords", task, draft.text(), "\n ".join(lines)) if lines else None
 
 
@@ -389,11 +389,11 @@ def open_span(rng: random.Random, draft: Draft) -> Draft:
     words = draft.sentences[index].rstrip(".").split(" ")
     start = rng.randrange(len(words))
     span = " ".join(words[start : start + rng.choice((1, 1, 2, 3))])
-    text, kept = draft.text(), " ".join(draft.kept).split()
+    text, protected = draft.text(), " ".join(draft.kept).split()
     name = f"s{len(draft.slots)}"
     if (
         re.search(r"[{},.]", span)
-        or set(span.split()) & set(kept)
+        or set(span.split()) & set(protected)
         or len(re.findall(rf"\b{re.escape(span)}\b", text)) != 1
     ):
         return draft

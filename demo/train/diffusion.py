@@ -45,26 +45,28 @@ from pipeline.recipes import DILLEMA
 BATCH = 8
 CAPTION_DROPOUT = 0.1
 EDGE_DROPOUT = 0.05
+"""Share of the examples with an empty control image."""
 ALONE = 0.1
 """Share of the examples in which the UNet hears nothing of the ControlNet, so that it also draws without one."""
 WITHOUT_SUBJECT = 0.12
 """Share of the examples that show a scene with nothing in it."""
 TWIN_EDGES = 0.65
+"""Share of the examples with the edges of the twin, which has the same geometry under another look."""
 EXTRA_WEIGHT = {
     "road": {"vehicle": 2.5, "pedestrian": 8.0, "lane marking": 8.0, "pavement": 1.5},
     "object": {"object": 2.0, "vegetation": 5.0},
 }
-"""What the loss of a pixel that is wholly of a class counts more than one of the sky, by family of scenes. Pedestrians
-and lane markings are two to five pixels wide, and a quarter of that in the latents. The vegetation behind an object is
-hills in haze, whose colours lie four times closer together than those of cars."""
+"""Extra weight in the loss of a pixel that is wholly of a class, compared with one of the sky, by family of scenes.
+Pedestrians and lane markings are two to five pixels wide, and a quarter of that in the latents. The vegetation behind
+an object is hills in haze, whose colours lie four times closer together than those of cars."""
 LARGE = {"vehicle": 900, "pedestrian": 300}
-"""Pixels of a car or a person at whose size the extra weight is as it stands. A smaller one's is more, so that each
-counts as much, up to `MOST` times: or the farthest of three cars would never be asked for its colour."""
+"""Pixels of a car or a person from which the extra weight is as it stands. Smaller ones get up to `MOST` times as much,
+so that each counts alike. Otherwise the colour of the farthest of three cars would hardly be learnt."""
 MOST = 6.0
 OFTEN = {0: 1.0, 1: 1.0, 2: 1.5, 3: 3.0}
-"""How much more often a road with so many cars is drawn than a single object, which is learnt sooner."""
+"""Frequency of roads by their number of cars, relative to single objects, which are learnt sooner."""
 GOING_ON = 4e-4
-"""Learning rate of a finished model, a lesser one than at first: what is learnt already must not be shaken off."""
+"""Learning rate of a finished model. It is lower than at first, so that what is learnt already stays."""
 EMA_DECAY = 0.999
 
 
@@ -143,12 +145,12 @@ def prompt(scene: Scene, template: Prompt, rng: np.random.Generator) -> str:
     text = caption(scene, random_wording(random.Random(int(rng.integers(1 << 30)))))
     if rng.random() < 0.15:
         first, *rest = text.removesuffix(".").split(". ")
-        kept = [sentence for sentence in rest if rng.random() < 0.7]
-        rng.shuffle(kept)
-        text = ". ".join([first, *kept]) + "."
+        sentences = [sentence for sentence in rest if rng.random() < 0.7]
+        rng.shuffle(sentences)
+        text = ". ".join([first, *sentences]) + "."
     kept_words = scene.label if scene.family == "object" else ", ".join(PROTECTED_ROAD_CLASSES)
-    told = rng.random() < 0.8 and scene.subject
-    return template.evaluate(caption=text, kept=kept_words) if told else text
+    names_task = rng.random() < 0.8 and scene.subject
+    return template.evaluate(caption=text, kept=kept_words) if names_task else text
 
 
 class Examples:
@@ -160,8 +162,8 @@ class Examples:
         self._scenes, self._tokenizer = scenes, tokenizer
         self._settings = profile.settings.conditioning
         self._rng = np.random.default_rng(seed)
-        wanted = [1.0 if s.family == "object" else OFTEN[s.vehicles] for s in map(scenes.scene, range(scenes.count))]
-        self._until = np.cumsum(wanted) / sum(wanted)
+        weights = [1.0 if s.family == "object" else OFTEN[s.vehicles] for s in map(scenes.scene, range(scenes.count))]
+        self._until = np.cumsum(weights) / sum(weights)
 
     def batch(self, count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
         """Pictures (n, 3, 128, 128) in -1..1, token ids (n, 77), control images (n, 3, 128, 128) in 0..1, and
@@ -195,11 +197,11 @@ class Examples:
 
 
 def extra_weights(mask: np.ndarray, family: str) -> np.ndarray:
-    """What each pixel of a mask, uint8 (h, w) of indices into `SEMANTIC_CLASSES`, counts more in the loss; float32."""
+    """Return the extra weight in the loss of each pixel of a mask, uint8 (h, w) of indices into `SEMANTIC_CLASSES`."""
     extra = np.array([EXTRA_WEIGHT[family].get(name, 0.0) for name in SEMANTIC_CLASSES], np.float32)[mask]
     for name, large in LARGE.items():
-        there = (mask == SEMANTIC_CLASSES.index(name)).astype(np.uint8)
-        count, numbered, stats, _ = cv2.connectedComponentsWithStats(there, connectivity=8)
+        pixels = (mask == SEMANTIC_CLASSES.index(name)).astype(np.uint8)
+        count, numbered, stats, _ = cv2.connectedComponentsWithStats(pixels, connectivity=8)
         for number in range(1, count):
             extra[numbered == number] *= np.clip(large / stats[number, cv2.CC_STAT_AREA], 1.0, MOST)
     return extra

@@ -51,18 +51,18 @@ def main() -> None:
         batch = batches.draw(32)
         images = soften(batch.images.float() / 127.5 - 1, rng).to(device(), memory_format=torch.channels_last)
         with half_precision():
-            found = net(images)
-        found = {name: logits.float() for name, logits in found.items()}
-        where = functional.cross_entropy(found["semantic"], batch.masks.to(device()), _RARE.to(device()))
+            predicted = net(images)
+        predicted = {name: logits.float() for name, logits in predicted.items()}
+        where = functional.cross_entropy(predicted["semantic"], batch.masks.to(device()), _RARE.to(device()))
         labels = {name: label.to(device()) for name, label in batch.labels().items()}
-        what = sum(functional.cross_entropy(found[name], label) for name, label in labels.items())
-        colours, colour_hits = colour_loss(found["colours"], batch)
+        what = sum(functional.cross_entropy(predicted[name], label) for name, label in labels.items())
+        colours, colour_hits = colour_loss(predicted["colours"], batch)
         loss = 2 * where + what + 0.5 * colours
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
         optimizer.step()
-        figures = {name: hits(found[name], label) for name, label in labels.items()}
+        figures = {name: hits(predicted[name], label) for name, label in labels.items()}
         run.report(where=where.item(), colour=colour_hits, **figures)
     options.out.mkdir(parents=True, exist_ok=True)
     save_judges(net, options.out / "judges.safetensors")

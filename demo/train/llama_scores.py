@@ -26,10 +26,10 @@ class Tally:
     asked: dict[str, int] = field(default_factory=dict)
     misses: list[str] = field(default_factory=list)
 
-    def add(self, name: str, held: bool, miss: str = "") -> None:
-        self.held[name] = self.held.get(name, 0) + held
+    def add(self, name: str, passed: bool, miss: str = "") -> None:
+        self.held[name] = self.held.get(name, 0) + passed
         self.asked[name] = self.asked.get(name, 0) + 1
-        if not held and miss:
+        if not passed and miss:
             self.misses.append(f"{name}: {miss}")
 
     def shares(self) -> dict[str, float]:
@@ -68,15 +68,15 @@ def _score_keywords(tally: Tally, group: str, example: Example, reply: str) -> N
 def _score_alternatives(tally: Tally, group: str, example: Example, reply: str) -> None:
     pairs = _pairs(reply, ":")
     tally.add(f"{group} alternatives parse", pairs is not None, reply)
-    found = {keyword: options.split(", ") for keyword, options in pairs or ()}
-    tally.add(f"{group} alternatives answer every keyword", tuple(found) == example.keywords, reply)
-    known = [option for options in found.values() for option in options]
+    by_keyword = {keyword: options.split(", ") for keyword, options in pairs or ()}
+    tally.add(f"{group} alternatives answer every keyword", tuple(by_keyword) == example.keywords, reply)
+    known = [option for options in by_keyword.values() for option in options]
     world = {value for values in CHOICES.values() for value in values}
     tally.add(f"{group} alternatives are the world's", set(known) <= world, reply)
     targets = {k: o.split(", ") for k, o in _pairs(example.reply, ":") or ()}
     fits = all(
         len(options) == len(set(options)) == len(targets.get(keyword, ())) and keyword not in options
-        for keyword, options in found.items()
+        for keyword, options in by_keyword.items()
     )
     tally.add(f"{group} alternatives right in number, all different", fits, f"{reply!r} wanted {example.reply!r}")
 
@@ -95,9 +95,9 @@ def _score_perturbation(tally: Tally, group: str, example: Example, reply: str) 
     if example.reply == NO_EDIT:
         tally.add(f"{group} perturbations left out where there is none", text == NO_EDIT, miss)
         return
-    found = changes(example.caption, text.partition(" | ")[2])
-    old, new = (found[0].gone, found[0].came) if len(found) == 1 else ("", "")
-    tally.add(f"{group} perturbations change one place", len(found) == 1, miss)
+    differences = changes(example.caption, text.partition(" | ")[2])
+    old, new = (differences[0].gone, differences[0].came) if len(differences) == 1 else ("", "")
+    tally.add(f"{group} perturbations change one place", len(differences) == 1, miss)
     tally.add(f"{group} perturbations are one edit of the type", edit_type_of(old, new) == example.edit_type, miss)
 
 

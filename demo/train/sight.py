@@ -140,8 +140,8 @@ class Lessons(nn.Module):
         cells = side // self._patch
         rows = np.arange(side) // self._patch
         cell = np.arange(count)[:, None, None] * cells**2 + rows[:, None] * cells + rows[None, :]
-        found = np.bincount((cell * answers + values).ravel(), minlength=count * cells**2 * answers)
-        return (found / self._patch**2).astype(np.float32).reshape(count, cells**2, answers)
+        counts = np.bincount((cell * answers + values).ravel(), minlength=count * cells**2 * answers)
+        return (counts / self._patch**2).astype(np.float32).reshape(count, cells**2, answers)
 
 
 @torch.no_grad()

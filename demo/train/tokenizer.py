@@ -71,18 +71,18 @@ def _scenes_with_every_word() -> list[Scene]:
     """Return object and road scenes whose captions together use every word of the world."""
     looks = itertools.zip_longest(WEATHERS, TIMES, COLOURS, GROUNDS, TREES, WALLS, WATERS, HILLS)
     firsts = (WEATHERS[0], TIMES[0], COLOURS[0], GROUNDS[0], TREES[0], WALLS[0], WATERS[0], HILLS[0])
-    found = []
+    scenes = []
     for row in looks:
         weather, time, colour, *rest = (word or first for word, first in zip(row, firsts, strict=True))
         for air in (weather, "sunny"):  # snow covers the ground, and its word
             ground, trees, walls, water, hills = rest
             look = Look(air, time, (colour,), ground, trees, walls, water, hills)
-            found += [Scene("object", 0, look, label=label) for label in OBJECT_CLASSES]
+            scenes += [Scene("object", 0, look, label=label) for label in OBJECT_CLASSES]
             for count, background in itertools.product(range(MAX_VEHICLES + 1), BACKGROUNDS):
                 road = dataclasses.replace(look, colours=(colour,) * count)
                 walkers = count % (MAX_PEDESTRIANS + 1)
-                found.append(Scene("road", 0, road, "", count, walkers, background))
-    return found
+                scenes.append(Scene("road", 0, road, "", count, walkers, background))
+    return scenes
 
 
 def clip_tokenizer(folder: Path) -> CLIPTokenizer:

@@ -50,8 +50,8 @@ def check(net: torch.nn.Module) -> None:
     net = net.cpu().eval()
     right: dict[str, list[bool]] = defaultdict(list)
     for condition, scene, picture, _ in check_scenes():
-        found = CLASSES[int(net(as_input(picture)).argmax())]
-        right[condition].append(found == (scene.label or "road"))
+        predicted = CLASSES[int(net(as_input(picture)).argmax())]
+        right[condition].append(predicted == (scene.label or "road"))
     print_table("classifier", ("right",), lambda condition, _: float(np.mean(right[condition])))
 
 

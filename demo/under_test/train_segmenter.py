@@ -70,11 +70,11 @@ def check(net: torch.nn.Module) -> None:
     both: dict[tuple[str, str], int] = defaultdict(int)
     either: dict[tuple[str, str], int] = defaultdict(int)
     for condition, _, picture, mask in check_scenes("road"):
-        found = net(as_input(picture))[0].argmax(0).numpy()
+        predicted = net(as_input(picture))[0].argmax(0).numpy()
         for name in PROTECTED_ROAD_CLASSES:
             number = SEMANTIC_CLASSES.index(name)
-            both[condition, name] += int(((found == number) & (mask == number)).sum())
-            either[condition, name] += int(((found == number) | (mask == number)).sum())
+            both[condition, name] += int(((predicted == number) & (mask == number)).sum())
+            either[condition, name] += int(((predicted == number) | (mask == number)).sum())
     print_table(
         "segmenter, IoU", PROTECTED_ROAD_CLASSES, lambda c, name: both[c, name] / np.maximum(either[c, name], 1)
     )

@@ -48,35 +48,35 @@ _LIBRARIES = ("torchvision", "timm")
 """Libraries of architectures. “timm:resnet50” names one of them if both have the architecture."""
 
 
-def find_network(wanted: UnderTestSettings) -> Network:
+def find_network(settings: UnderTestSettings) -> Network:
     """Return the network with its weights, on the CPU. Raises UserError if it cannot be found, fetched or fitted."""
-    require_read(wanted)
-    if wanted.source == "file":
-        return _from_file(wanted)
-    if wanted.source == "transformers":
+    require_read(settings)
+    if settings.source == "file":
+        return _from_file(settings)
+    if settings.source == "transformers":
         from evaluation.adapters.transformers import from_transformers
 
-        return from_transformers(wanted)
-    if not wanted.name:
+        return from_transformers(settings)
+    if not settings.name:
         raise UserError("Give the name of the model under test, such as resnet50.")
-    return _from_torchvision(wanted) if wanted.source == "torchvision" else _from_timm(wanted)
+    return _from_torchvision(settings) if settings.source == "torchvision" else _from_timm(settings)
 
 
-def untrained(network: Network, wanted: UnderTestSettings) -> Any:
+def untrained(network: Network, settings: UnderTestSettings) -> Any:
     """Return a new module of the same network with random weights."""
-    if wanted.source == "transformers":
+    if settings.source == "transformers":
         return type(network.net)(network.net.config)
     auxiliary = any(key.startswith("aux_classifier.") for key in network.net.state_dict())
     name = network.identity.name
-    if wanted.source in _LIBRARIES:
-        name = f"{wanted.source}:{name}"
+    if settings.source in _LIBRARIES:
+        name = f"{settings.source}:{name}"
     return _empty(name, len(network.identity.classes), auxiliary)[0]
 
 
-def _from_torchvision(wanted: UnderTestSettings) -> Network:
+def _from_torchvision(settings: UnderTestSettings) -> Network:
     from torchvision import models
 
-    name, kinds = wanted.name, torchvision_names()
+    name, kinds = settings.name, torchvision_names()
     if name not in kinds:
         raise unknown(name, "torchvision", list(kinds))
     try:
@@ -85,15 +85,15 @@ def _from_torchvision(wanted: UnderTestSettings) -> Network:
     except Exception as error:  # a download may fail in as many ways as there are networks
         raise not_fetched(name, "torchvision", error) from error
     shown, prepare = _of_torchvision(weights)
-    classes, origin = _named(wanted, tuple(weights.meta["categories"]), "torchvision")
+    classes, origin = _named(settings, tuple(weights.meta["categories"]), "torchvision")
     return Network(net, ModelIdentity(name, str(weights), kinds[name], _told(shown, origin, classes), classes), prepare)
 
 
-def _from_timm(wanted: UnderTestSettings) -> Network:
+def _from_timm(settings: UnderTestSettings) -> Network:
     import timm
     from timm.data import ImageNetInfo
 
-    name = wanted.name
+    name = settings.name
     timm_weights(name)
     try:
         net = timm.create_model(name, pretrained=True)
@@ -106,7 +106,7 @@ def _from_timm(wanted: UnderTestSettings) -> Network:
     shown, prepare = _of_timm(net)
     weights = str(config.get("hf_hub_id") or config.get("url") or config.get("tag") or "timm's own")
     label_origin = "ImageNet as timm has it" if known else "their numbers, since timm does not say them"
-    classes, origin = _named(wanted, tuple(label.split(",")[0] for label in labels), label_origin)
+    classes, origin = _named(settings, tuple(label.split(",")[0] for label in labels), label_origin)
     require_classes(name, "classification", classes)
     identity = ModelIdentity(name, weights, "classification", _told(shown, origin, classes), classes)
     return Network(net, identity, prepare)
@@ -131,12 +131,12 @@ def timm_weights(name: str) -> Any:
     return config
 
 
-def _named(wanted: UnderTestSettings, own: tuple[str, ...], origin: str) -> tuple[tuple[str, ...], str]:
-    names = classes_given(wanted)
+def _named(settings: UnderTestSettings, own: tuple[str, ...], origin: str) -> tuple[tuple[str, ...], str]:
+    names = classes_given(settings)
     if names and len(names) != len(own):
         raise UserError(
-            f"{wanted.name} has {len(own)} classes and not the {len(names)} that are given: correct the list, or leave "
-            "it empty to take the model's own.",
+            f"{settings.name} has {len(own)} classes and not the {len(names)} that are given: correct the list, or "
+            "leave it empty to take the model's own.",
             field="classes",
         )
     return (names, GIVEN) if names else (own, origin)
@@ -184,23 +184,23 @@ def _of_timm(net: Any) -> tuple[Preprocessing, Callable[[Any], Any]]:
     return shown, create_transform(**config, is_training=False)
 
 
-def _from_file(wanted: UnderTestSettings) -> Network:
-    if not wanted.file:
+def _from_file(settings: UnderTestSettings) -> Network:
+    if not settings.file:
         raise UserError("Give the path of the checkpoint file of the model under test.")
-    file = checkpoint_path(wanted.file)
+    file = checkpoint_path(settings.file)
     if not file.is_file():
         raise UserError(
-            f"There is no file {wanted.file}: give the path of a checkpoint on the machine that serves this."
+            f"There is no file {settings.file}: give the path of a checkpoint on the machine that serves this."
         )
     try:
         weights = files_hash([file])
     except OSError as error:
         raise UserError(f"{file.name} cannot be read: {error.strerror or 'it is damaged'}.") from error
     state, header = _read(file)
-    named = wanted.name or header.get("architecture", "")
+    named = settings.name or header.get("architecture", "")
     if not named:
         raise UserError(f"{file.name} does not say its architecture: name it, such as resnet18.")
-    typed = classes_given(wanted)
+    typed = classes_given(settings)
     classes = typed or listed(header, "classes")
     if not classes:
         raise UserError(f"{file.name} does not say its classes: give their names in order, with commas between.")
@@ -214,15 +214,15 @@ def _from_file(wanted: UnderTestSettings) -> Network:
             f"{file.name} does not fit {named} with {len(classes)} classes: {_misfit(net, state)}. Name the "
             "architecture that it was trained as, and its classes; of an architecture of your own take an ONNX file."
         ) from error
-    shown, prepare = _prepared(name, net, kind, header, wanted, file.name)
+    shown, prepare = _prepared(name, net, kind, header, settings, file.name)
     shown = _told(shown, GIVEN if typed else "the file", classes, *remarks)
     return Network(net, ModelIdentity(name, weights, kind, shown, tuple(classes)), prepare)
 
 
 def _misfit(net: Any, state: Mapping[str, Any]) -> str:
-    own = net.state_dict()
-    lacking, foreign = ([*keys.keys() - other.keys()] for keys, other in ((own, state), (state, own)))
-    shaped = [name for name in own.keys() & state.keys() if own[name].shape != state[name].shape]
+    own_state = net.state_dict()
+    lacking, foreign = ([*keys.keys() - other.keys()] for keys, other in ((own_state, state), (state, own_state)))
+    shaped = [name for name in own_state.keys() & state.keys() if own_state[name].shape != state[name].shape]
     rows = (
         (lacking, "is", "missing"),
         (foreign, "belongs", "to another network"),
@@ -267,18 +267,18 @@ def _fits(name: str, state: Mapping[str, Any], classes: int) -> bool:
 
     with torch.device("meta"):  # for a comparison that takes no memory
         net, _ = _empty(name, classes, any(key.startswith("aux_classifier.") for key in state))
-    own = net.state_dict()
-    return own.keys() == state.keys() and all(own[key].shape == state[key].shape for key in own)
+    own_state = net.state_dict()
+    return own_state.keys() == state.keys() and all(own_state[key].shape == state[key].shape for key in own_state)
 
 
 def _prepared(
-    name: str, net: Any, kind: Kind, header: Mapping[str, str], wanted: UnderTestSettings, called: str
+    name: str, net: Any, kind: Kind, header: Mapping[str, str], settings: UnderTestSettings, called: str
 ) -> tuple[Preprocessing, Callable[[Any], Any]]:
     """Return the preparation of images for a file's model: as given, else that of the library in its header, else
     squeezed into its size.
     """
     library = header.get(PREPARED_BY, "")
-    typed = [one for one in ("size", "mean", "std") if getattr(wanted, one)]
+    typed = [one for one in ("size", "mean", "std") if getattr(settings, one)]
     plain = name.partition(":")[2] or name
     known = library == "torchvision" and plain in torchvision_names()
     known |= library == "timm" and hasattr(net, "pretrained_cfg")
@@ -294,9 +294,9 @@ def _prepared(
     if known:
         return _of_timm(net)
     side = _only_side(net) or (224 if kind == "classification" else 512)
-    size = size_given(wanted.size or header.get("size", "")) or (side, side)
-    mean = numbers_given(wanted.mean, header, "mean") or IMAGENET_MEAN
-    std = numbers_given(wanted.std, header, "std") or IMAGENET_STD
+    size = size_given(settings.size or header.get("size", "")) or (side, side)
+    mean = numbers_given(settings.mean, header, "mean") or IMAGENET_MEAN
+    std = numbers_given(settings.std, header, "std") or IMAGENET_STD
     if len(mean) != 3 or len(std) != 3:
         raise UserError(f"{called} has not a mean and a std for each of three channels: give both.", field="mean")
     shown = Preprocessing(size, mean, std, "bilinear", _SQUEEZED, Assumptions(squeezed_words(size)))

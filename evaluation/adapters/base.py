@@ -88,12 +88,12 @@ class TorchAdapter:
         ignored here and reported with the images.
         """
         try:
-            found = self._asked([self.prepare(Image.new("RGB", size))])
+            output = self._asked([self.prepare(Image.new("RGB", size))])
         except Exception as error:
             if not out_of_memory(error):
                 raise
         else:
-            _check(found, self.kind, self.identity.classes, 1)
+            _check(output, self.kind, self.identity.classes, 1)
 
     def _asked(self, pixels: Sequence[Any]) -> Any:
         import torch

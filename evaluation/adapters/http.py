@@ -35,11 +35,13 @@ IMAGES = 8
 REQUESTS = 4
 """Most requests at once."""
 TRIES = 4
+"""Maximum times that a request is sent, if another try may help."""
 TRIES_OF_SLOW = 2
 """More tries would not make a slow server faster."""
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
 """Seconds between two tries: the first pause, which doubles, and the longest that a server may ask for."""
 CONNECT_SECONDS = 10.0
+"""Maximum seconds for connecting, so that a server that is down is noticed before the timeout of a whole answer."""
 MOST_BYTES = 32 << 20
 """Largest answer, in bytes."""
 MOST_PIXELS = 1 << 25
@@ -68,38 +70,38 @@ class _Answer:
 
 
 class _Passing(Exception):
-    def __init__(self, told: UserError, wait: float | None = None, tries: int = TRIES) -> None:
-        super().__init__(str(told))
-        self.told, self.wait, self.tries = told, wait, tries
+    def __init__(self, fault: UserError, wait: float | None = None, tries: int = TRIES) -> None:
+        super().__init__(str(fault))
+        self.told, self.wait, self.tries = fault, wait, tries
 
 
 class HttpAdapter:
     """A model behind an address."""
 
-    def __init__(self, wanted: UnderTestSettings) -> None:
+    def __init__(self, settings: UnderTestSettings) -> None:
         """Asks the server for its description. Raises UserError if it does not answer, or its classes are unknown."""
         import httpx
 
-        if not wanted.address:
+        if not settings.address:
             raise UserError(
                 "Give the address at which the model under test is asked, such as http://127.0.0.1:8000/predict.",
                 field="address",
             )
-        self._address, self._timeout = wanted.address, wanted.timeout
+        self._address, self._timeout = settings.address, settings.timeout
         parts = urlsplit(self._address)
         self._tls: Any = httpx.create_ssl_context() if parts.scheme == "https" else False
         # A proxy of the environment is for other hosts, never for this machine.
         self._local = parts.hostname in ("localhost", "127.0.0.1", "::1")
         (answer,) = self._exchange([("GET", None)])
-        found = answer.json() if answer.status == 200 else None
-        card: Mapping[str, Any] = found if isinstance(found, dict) else {}
+        description = answer.json() if answer.status == 200 else None
+        card: Mapping[str, Any] = description if isinstance(description, dict) else {}
         self.kind: Kind = card.get("kind", "classification")
         if self.kind not in get_args(Kind):
             raise UserError(
                 f"The server at {self._address} calls itself a model for {str(self.kind)[:60]!r}: classification and "
                 "segmentation are what is taken here."
             )
-        classes = self._classes(card, wanted)
+        classes = self._classes(card, settings)
         named = " ".join(str(card[key]) for key in ("name", "version") if card.get(key))[:200]
         weights = named if card.get("version") else UNKNOWN_VERSION
         output: Numbers = "probabilities" if self.kind == "classification" else "class numbers"
@@ -121,27 +123,27 @@ class HttpAdapter:
         """Return the server's answers. Raises Cancelled soon after the person asks to stop."""
         parts = [list(prepared[start : start + IMAGES]) for start in range(0, len(prepared), IMAGES)]
         answers = self._exchange([("POST", {"images": part}) for part in parts])
-        found = [
+        entries = [
             entry for part, answer in zip(parts, answers, strict=True) for entry in self._entries(answer, len(part))
         ]
         if self.kind == "classification":
-            return Output(np.stack([self._row(entry) for entry in found]))
-        return Output(maps=tuple(self._map(entry, size) for entry, size in zip(found, sizes, strict=True)))
+            return Output(np.stack([self._row(entry) for entry in entries]))
+        return Output(maps=tuple(self._map(entry, size) for entry, size in zip(entries, sizes, strict=True)))
 
     # The server's description of itself
 
-    def _classes(self, card: Mapping[str, Any], wanted: UnderTestSettings) -> tuple[str, ...]:
-        theirs, named = card.get("classes"), classes_given(wanted)
+    def _classes(self, card: Mapping[str, Any], settings: UnderTestSettings) -> tuple[str, ...]:
+        theirs, named = card.get("classes"), classes_given(settings)
         whole = isinstance(theirs, list) and all(isinstance(name, str) and name for name in theirs)
-        said = tuple(theirs) if isinstance(theirs, list) and whole else ()
-        if said and named and set(said) != set(named):
-            other = sorted(set(said) ^ set(named))[0]
+        own = tuple(theirs) if isinstance(theirs, list) and whole else ()
+        if own and named and set(own) != set(named):
+            other = sorted(set(own) ^ set(named))[0]
             raise UserError(
-                f"The server at {self._address} has {len(said)} classes, which are not the {len(named)} that are given "
+                f"The server at {self._address} has {len(own)} classes, which are not the {len(named)} that are given "
                 f"({other[:60]!r} is only in one list): correct the list, or leave it empty.",
                 field="classes",
             )
-        classes = said or named
+        classes = own or named
         if not classes or len(set(classes)) != len(classes):
             raise UserError(
                 f"The server at {self._address} does not say its classes: give their names, each once, with commas "
@@ -154,8 +156,8 @@ class HttpAdapter:
     # The server's answers to images
 
     def _entries(self, answer: _Answer, count: int) -> list[Any]:
-        found = answer.json()
-        entries = found.get("predictions") if isinstance(found, dict) else None
+        content = answer.json()
+        entries = content.get("predictions") if isinstance(content, dict) else None
         if not isinstance(entries, list):
             raise self._nonsense(answer.shown or "nothing", count)
         if len(entries) != count:
@@ -236,7 +238,7 @@ class HttpAdapter:
             tasks = [asyncio.ensure_future(self._tried(client, free, *request)) for request in requests]
             try:
                 waiting = set(tasks)
-                while waiting:
+                while waiting:  # looks every tenth of a second whether it is to stop
                     done, waiting = await asyncio.wait(waiting, timeout=0.1, return_when=asyncio.FIRST_EXCEPTION)
                     for task in done:
                         task.result()
@@ -259,6 +261,7 @@ class HttpAdapter:
                 except _Passing as error:
                     if number >= error.tries:
                         raise error.told from error
+                    # With some chance, so that requests that failed together are not all sent again at once.
                     pause = min(LONGEST_WAIT, FIRST_WAIT * 2 ** (number - 1) + random.uniform(0, FIRST_WAIT / 2))
                     await asyncio.sleep(pause if error.wait is None else error.wait)
 

@@ -76,30 +76,30 @@ def checkpoint_path(named: str) -> Path:
     return path
 
 
-def require_read(wanted: UnderTestSettings) -> None:
+def require_read(settings: UnderTestSettings) -> None:
     """Raise UserError, naming the field, for a setting that the model's source does not read."""
-    plain = UnderTestSettings(source=wanted.source)
+    plain = UnderTestSettings(source=settings.source)
     for name, called in _CALLED.items():
-        if getattr(wanted, name) != getattr(plain, name) and name not in READS[wanted.source]:
-            if wanted.source == "profile":
+        if getattr(settings, name) != getattr(plain, name) and name not in READS[settings.source]:
+            if settings.source == "profile":
                 raise UserError(
                     f"The profile's own model does not take {called}: leave it out, or say by “source” where the model "
                     "comes from.",
                     field="source",
                 )
             pixels = name in ("size", "mean", "std", "layout")
-            why = f" ({_INSTEAD[wanted.source]})" if pixels and wanted.source in _INSTEAD else ""
-            raise UserError(f"A model from {wanted.source} does not take {called}{why}: leave it out.", field=name)
-    if wanted.source == "transformers" and wanted.name and wanted.file:
+            why = f" ({_INSTEAD[settings.source]})" if pixels and settings.source in _INSTEAD else ""
+            raise UserError(f"A model from {settings.source} does not take {called}{why}: leave it out.", field=name)
+    if settings.source == "transformers" and settings.name and settings.file:
         raise UserError(
-            f"Both a repository, {wanted.name}, and a folder, {wanted.file}, are named: leave one of them out.",
+            f"Both a repository, {settings.name}, and a folder, {settings.file}, are named: leave one of them out.",
             field="file",
         )
 
 
-def classes_given(wanted: UnderTestSettings) -> tuple[str, ...]:
+def classes_given(settings: UnderTestSettings) -> tuple[str, ...]:
     """Return the class names that a person gave; empty for none. Raises UserError for a name that occurs twice."""
-    names = tuple(name.strip() for name in wanted.classes.split(",") if name.strip())
+    names = tuple(name.strip() for name in settings.classes.split(",") if name.strip())
     twice = twice_in(names)
     if twice:
         raise UserError(

@@ -72,16 +72,16 @@ _TO_GIVE = {
 class OnnxAdapter:
     """A model in an ONNX file, on the GPU if onnxruntime supports it."""
 
-    def __init__(self, wanted: UnderTestSettings) -> None:
+    def __init__(self, settings: UnderTestSettings) -> None:
         """Loads the file. Raises UserError if it cannot be used, or does not fit its settings."""
-        file = checkpoint_path(wanted.file)
-        if not wanted.file or not file.is_file():
+        file = checkpoint_path(settings.file)
+        if not settings.file or not file.is_file():
             raise UserError(
-                f"There is no file {wanted.file or 'named'}: give the path of an ONNX file on the machine that serves "
-                "this.",
+                f"There is no file {settings.file or 'named'}: give the path of an ONNX file on the machine that "
+                "serves this.",
                 field="file",
             )
-        self._called, self._layout = file.name, wanted.layout
+        self._called, self._layout = file.name, settings.layout
         try:
             content = file.read_bytes()
         except OSError as error:
@@ -89,11 +89,11 @@ class OnnxAdapter:
         contents = _checked(content, file.name)
         header, self._made_by = contents.header, contents.made_by
         self._session = _session(content, file.name)
-        self._input, self._batch, size = self._read_input(wanted, header)
+        self._input, self._batch, size = self._read_input(settings, header)
         self._type = _FLOATS[self._input.type]
-        named = classes_given(wanted)
+        named = classes_given(settings)
         classes = named or tuple(map(str, listed(header, "classes")))
-        mean, std = numbers_given(wanted.mean, header, "mean"), numbers_given(wanted.std, header, "std")
+        mean, std = numbers_given(settings.mean, header, "mean"), numbers_given(settings.std, header, "std")
         known = {"classes": bool(classes), "mean": len(mean) == 3, "std": len(std) == 3}
         if lacking := [name for name, is_known in known.items() if not is_known]:
             raise UserError(
@@ -104,18 +104,18 @@ class OnnxAdapter:
         self.prepare = squeezed(size, mean, std)
         values = values_of(file.name, self.prepare, mean)
         try:
-            found = self._find_output(size, classes)
+            output = self._find_output(size, classes)
         except MemoryError as error:
             raise UserError(
                 f"There is not enough memory to ask {file.name} about a picture of {size[0]} × {size[1]} pixels: free "
                 "some, or take a smaller one."
             ) from error
-        self.kind: Kind = found.kind
-        self._found = found
+        self.kind: Kind = output.kind
+        self._found = output
         require_classes(file.name, self.kind, classes)
-        remarks = (*found.remarks, *(() if named else own_names_told(classes)))
-        assumed = Assumptions(squeezed_words(size), values, found.numbers, GIVEN if named else "the file", remarks)
-        shown = Preprocessing(size, mean, std, "bilinear", f"squeezed, {wanted.layout}", assumed)
+        remarks = (*output.remarks, *(() if named else own_names_told(classes)))
+        assumed = Assumptions(squeezed_words(size), values, output.numbers, GIVEN if named else "the file", remarks)
+        shown = Preprocessing(size, mean, std, "bilinear", f"squeezed, {settings.layout}", assumed)
         self.identity = ModelIdentity("ONNX", files_hash([file]), self.kind, shown, classes)
         gpu = "CUDAExecutionProvider" in self._session.get_providers()
         self.at_once = images_at_once(self.kind, gpu)
@@ -128,7 +128,7 @@ class OnnxAdapter:
 
         return output_of(self.kind, self.identity.classes, prepared, sizes, ask)
 
-    def _read_input(self, wanted: UnderTestSettings, header: Mapping[str, str]) -> tuple[Any, int, tuple[int, int]]:
+    def _read_input(self, settings: UnderTestSettings, header: Mapping[str, str]) -> tuple[Any, int, tuple[int, int]]:
         """Return the input, its number of images (0: any), and the (width, height) to which images are scaled."""
         inputs, who = self._session.get_inputs(), self._called
         if len(inputs) != 1 or len(inputs[0].shape) != 4 or inputs[0].type not in _FLOATS:
@@ -137,14 +137,16 @@ class OnnxAdapter:
                 f"{who} takes {has or 'nothing'}, and not one input of images as floating-point numbers (images, 3, "
                 "height, width): export it with that one."
             )
-        first = wanted.layout == "channels first"
+        first = settings.layout == "channels first"
         batch, *sides = (side if isinstance(side, int) and side > 0 else 0 for side in inputs[0].shape)
         channels, height, width = sides if first else (sides[2], sides[0], sides[1])
         if channels not in (0, 3):
             other = "channels last" if first else "channels first"
             hint = f"choose {other} as layout" if sides[2 if first else 0] == 3 else "take one for images in colour"
-            raise UserError(f"{who} takes images of {channels} channels with {wanted.layout}: {hint}.", field="layout")
-        named_size = size_given(wanted.size or header.get("size", ""))
+            raise UserError(
+                f"{who} takes images of {channels} channels with {settings.layout}: {hint}.", field="layout"
+            )
+        named_size = size_given(settings.size or header.get("size", ""))
         for side, given_side in zip((width, height), named_size or (0, 0), strict=True):
             if side and given_side and side != given_side:
                 raise UserError(

@@ -34,9 +34,9 @@ CLASSES: dict[str, Kind] = {"ForImageClassification": "classification", "ForSema
 _LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 
-def from_transformers(wanted: UnderTestSettings) -> Network:
+def from_transformers(settings: UnderTestSettings) -> Network:
     """Return the network with its weights, on the CPU. Raises UserError if it cannot be fetched or is no such model."""
-    folder, called, weights = folder_of(wanted)
+    folder, called, weights = folder_of(settings)
     config = _config(folder, called)
     kind = _kind(config, called)
     if not any(folder.glob("*.safetensors")):
@@ -47,7 +47,7 @@ def from_transformers(wanted: UnderTestSettings) -> Network:
     net = _load(folder, called, kind, own_code=bool(config.get("auto_map")))
     labels = net.config.id2label
     _require_one_of_all(net.config, called)
-    named = classes_given(wanted)
+    named = classes_given(settings)
     classes = named or tuple(str(labels[number]) for number in sorted(labels))
     if len(classes) != len(labels):
         raise UserError(
@@ -75,42 +75,42 @@ def from_transformers(wanted: UnderTestSettings) -> Network:
     origin = GIVEN if named else "config.json"
     assumed = Assumptions(_scaling(options), (), "logits", origin, () if named else own_names_told(classes))
     shown = replace(_shown(options), assumed=assumed)
-    name = type(net).__name__ if wanted.file else called  # the name of a folder says nothing
+    name = type(net).__name__ if settings.file else called  # the name of a folder says nothing
     return Network(net, ModelIdentity(name, weights, kind, shown, classes), prepare)
 
 
-def folder_of(wanted: UnderTestSettings) -> tuple[Path, str, str]:
+def folder_of(settings: UnderTestSettings) -> tuple[Path, str, str]:
     """Return the files' folder, the model's name, and its weights' identity. Raises UserError as `find_network`."""
-    if wanted.file:
-        folder = checkpoint_path(wanted.file)
+    if settings.file:
+        folder = checkpoint_path(settings.file)
         if not folder.is_dir():
             raise UserError(
-                f"There is no folder {wanted.file}: give one that save_pretrained wrote, on the machine that serves "
+                f"There is no folder {settings.file}: give one that save_pretrained wrote, on the machine that serves "
                 "this, or the name of a repository.",
                 field="file",
             )
         files = [file for pattern in FILES for file in sorted(folder.glob(pattern))]
         return folder, folder.resolve().name, files_hash(files) if files else ""
-    if not wanted.name:
+    if not settings.name:
         raise UserError("Give the repository of the model under test, such as google/vit-base-patch16-224.")
     from huggingface_hub import snapshot_download
 
-    repository, _, revision = wanted.name.partition("@")
+    repository, _, revision = settings.name.partition("@")
     try:
         folder = Path(snapshot_download(repository, revision=revision or None, allow_patterns=list(FILES)))
     except Exception as error:  # a download may fail in as many ways as there are networks
-        raise not_fetched(wanted.name, "the hub", error) from error
+        raise not_fetched(settings.name, "the hub", error) from error
     return folder, repository, f"{repository}@{folder.name}"  # the hub's cache names a folder by its commit
 
 
 def _config(folder: Path, called: str) -> Mapping[str, Any]:
     try:
-        found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        found = None
-    if not isinstance(found, dict):
+        config = None
+    if not isinstance(config, dict):
         raise UserError(f"{called} is no model of transformers: it has no config.json that can be read.")
-    return found
+    return config
 
 
 def _kind(config: Mapping[str, Any], called: str) -> Kind:
@@ -184,30 +184,32 @@ def _processor(folder: Path, called: str) -> Any:
         ) from error
 
 
-def _scaling(held: Mapping[str, Any]) -> str:
+def _scaling(config: Mapping[str, Any]) -> str:
     def sides(size: Any) -> str:
         return f"{size['width']} × {size['height']}" if isinstance(size, dict) and size.get("width") else ""
 
-    size, crop = held.get("size"), held.get("crop_size")
-    if not held.get("do_resize", True):
+    size, crop = config.get("size"), config.get("crop_size")
+    if not config.get("do_resize", True):
         scaling = "left at its own size"
     elif sides(size):
         scaling = f"scaled to {sides(size)} pixels, whatever its shape"
-    elif isinstance(size, dict) and size.get("shortest_edge") and not held.get("crop_pct"):
+    elif isinstance(size, dict) and size.get("shortest_edge") and not config.get("crop_pct"):
         scaling = f"shorter side scaled to {size['shortest_edge']} pixels"
     else:
         scaling = f"scaled as preprocessor_config.json says (size {json.dumps(size, default=str)})"
-    return f"{scaling}, then the middle {sides(crop)} taken" if held.get("do_center_crop") and sides(crop) else scaling
+    return (
+        f"{scaling}, then the middle {sides(crop)} taken" if config.get("do_center_crop") and sides(crop) else scaling
+    )
 
 
-def _shown(held: Mapping[str, Any]) -> Preprocessing:
-    size = held.get("crop_size") if held.get("do_center_crop") else held.get("size")
+def _shown(config: Mapping[str, Any]) -> Preprocessing:
+    size = config.get("crop_size") if config.get("do_center_crop") else config.get("size")
     whole = isinstance(size, dict) and size.get("width") and size.get("height")
-    normalised = bool(held.get("do_normalize", True))
+    normalised = bool(config.get("do_normalize", True))
     return Preprocessing(
         size=(int(size["width"]), int(size["height"])) if whole and isinstance(size, dict) else None,
-        mean=tuple(held.get("image_mean") or ()) if normalised else (),
-        std=tuple(held.get("image_std") or ()) if normalised else (),
-        interpolation=str(held.get("resample", "")),
-        more=json.dumps(dict(held), sort_keys=True, default=str),
+        mean=tuple(config.get("image_mean") or ()) if normalised else (),
+        std=tuple(config.get("image_std") or ()) if normalised else (),
+        interpolation=str(config.get("resample", "")),
+        more=json.dumps(dict(config), sort_keys=True, default=str),
     )

@@ -22,32 +22,32 @@ _BYTES = 4
 """Bytes of a parameter: models under test run at full precision."""
 
 
-def weights_of(wanted: UnderTestSettings) -> Weights:
+def weights_of(settings: UnderTestSettings) -> Weights:
     """Return the location of a model's weights. Raises UserError for an unknown name or an impossible path."""
-    if wanted.source == "http":
+    if settings.source == "http":
         raise UserError(
-            f"The weights of the model at {wanted.address} are its server's own: there is nothing to fetch."
+            f"The weights of the model at {settings.address} are its server's own: there is nothing to fetch."
         )
-    if wanted.source in ("file", "onnx") or (wanted.source == "transformers" and wanted.file):
-        file = checkpoint_path(wanted.file)
+    if settings.source in ("file", "onnx") or (settings.source == "transformers" and settings.file):
+        file = checkpoint_path(settings.file)
         return Weights(path=str(file.relative_to(ROOT) if file.is_relative_to(ROOT) else file))
-    if not wanted.name:
+    if not settings.name:
         raise UserError("Give the name of the model under test, such as resnet50.")
-    if wanted.source == "transformers":
-        return _of_transformers(wanted)
-    return _of_torchvision(wanted) if wanted.source == "torchvision" else _of_timm(wanted)
+    if settings.source == "transformers":
+        return _of_transformers(settings)
+    return _of_torchvision(settings) if settings.source == "torchvision" else _of_timm(settings)
 
 
-def _of_torchvision(wanted: UnderTestSettings) -> Weights:
+def _of_torchvision(settings: UnderTestSettings) -> Weights:
     from torchvision import models
 
     known = torchvision_names()
-    if wanted.name not in known:
-        raise unknown(wanted.name, "torchvision", list(known))
-    chosen = models.get_model_weights(wanted.name).DEFAULT
+    if settings.name not in known:
+        raise unknown(settings.name, "torchvision", list(known))
+    chosen = models.get_model_weights(settings.name).DEFAULT
     memory = int(chosen.meta["num_params"]) * _BYTES
     return WebFile(
-        called=wanted.title,
+        called=settings.title,
         url=chosen.url,
         path=str(_cached(chosen.url)),
         revision=chosen.name,
@@ -58,24 +58,24 @@ def _of_torchvision(wanted: UnderTestSettings) -> Weights:
     )
 
 
-def _of_transformers(wanted: UnderTestSettings) -> Weights:
-    repository, _, revision = wanted.name.partition("@")
+def _of_transformers(settings: UnderTestSettings) -> Weights:
+    repository, _, revision = settings.name.partition("@")
     try:
         return Weights(hub=repository, revision=revision or "main", files=FILES)
     except ValidationError as error:
         raise UserError(
-            f"{wanted.name!r} is no repository of the hub: give owner/name, such as google/vit-base-patch16-224."
+            f"{settings.name!r} is no repository of the hub: give owner/name, such as google/vit-base-patch16-224."
         ) from error
 
 
-def _of_timm(wanted: UnderTestSettings) -> Weights:
+def _of_timm(settings: UnderTestSettings) -> Weights:
     import timm
     import torch
     from timm.models._hub import hf_split  # timm's own reading of an id with a revision
 
-    config = timm_weights(wanted.name)
+    config = timm_weights(settings.name)
     with torch.device("meta"):  # to count parameters without memory
-        net = timm.create_model(wanted.name, pretrained=False)
+        net = timm.create_model(settings.name, pretrained=False)
     sizes: dict[str, Any] = dict.fromkeys(
         ("bytes", "memory_half", "memory_full"), sum(tensor.numel() for tensor in net.state_dict().values()) * _BYTES
     )
@@ -86,8 +86,8 @@ def _of_timm(wanted: UnderTestSettings) -> Weights:
         named = Path(config.hf_hub_filename or "model.safetensors").with_suffix(".safetensors").name
         return Weights(hub=hub, revision=revision or "main", files=(named,), **sizes)
     if not config.url:
-        raise UserError(f"timm does not say where the weights of {wanted.name} are: give a checkpoint file.")
-    return WebFile(called=wanted.title, url=config.url, path=str(_cached(config.url)), **sizes)
+        raise UserError(f"timm does not say where the weights of {settings.name} are: give a checkpoint file.")
+    return WebFile(called=settings.title, url=config.url, path=str(_cached(config.url)), **sizes)
 
 
 def _cached(url: str) -> Path:

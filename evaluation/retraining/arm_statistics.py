@@ -63,13 +63,13 @@ def beside_controls(
     measured: Mapping[str, Mapping[str, Measured]], on: str = ON_GENERATED
 ) -> dict[tuple[str, str], Figure]:
     """Return the gain of an arm with generated images over each control on one set, by arm and control."""
-    found = {}
+    gains = {}
     for control in (one for one in CONTROLS if on in measured.get(one, {})):
         pairs = {name: {on: sets[on]} for name, sets in measured.items()}
         for row in Arms(pairs, control).rows():
             if row.arm not in (ORIGINAL, *CONTROLS):
-                found[row.arm, control] = row.gain
-    return found
+                gains[row.arm, control] = row.gain
+    return gains
 
 
 class Arms:
@@ -90,14 +90,14 @@ class Arms:
 
     def rows(self) -> tuple[ArmRow, ...]:
         """Return the figures of each arm on each set."""
-        found = []
+        rows_of_arms = []
         for arm, sets in self._means.items():
             for name, one in sets.items():
                 gain = Figure(None, why="the others are compared with it")
                 if arm != self._baseline:
                     gain = _difference(one, self._means[self._baseline][name])
-                found.append(ArmRow(arm, name, self.seeds, one.figure(one.value, one.ends), gain))
-        return tuple(found)
+                rows_of_arms.append(ArmRow(arm, name, self.seeds, one.figure(one.value, one.ends), gain))
+        return tuple(rows_of_arms)
 
     def won_back(self, original: str, generated: str) -> tuple[WonBack, ...]:
         """Return each arm but the baseline; without a value if the baseline loses nothing, or maybe by chance."""
@@ -109,12 +109,12 @@ class Arms:
 
 
 class _Mean:
-    def __init__(self, held: Measured) -> None:
-        self.ids, number, size = np.unique(held.source, return_inverse=True, return_counts=True)
-        self.table: Floats = np.stack([np.bincount(number, weights=one) / size for one in held.right.astype(float)])
+    def __init__(self, measured: Measured) -> None:
+        self.ids, number, size = np.unique(measured.source, return_inverse=True, return_counts=True)
+        self.table: Floats = np.stack([np.bincount(number, weights=one) / size for one in measured.right.astype(float)])
         """(seeds, sources)."""
         self.seeds, self.sources = self.table.shape
-        self.images, self.trained = held.right.shape[1], held.trained
+        self.images, self.trained = measured.right.shape[1], measured.trained
         self.value = float(self.table.mean())
 
     @cached_property
@@ -138,8 +138,8 @@ class _Mean:
         away = normal / (1 + normal**2 / worth) * np.sqrt(share * (1 - share) / worth + (normal / (2 * worth)) ** 2)
         return float(middle - away), float(middle + away)
 
-    def figure(self, value: float, ends: tuple[float, float], beside: _Mean | None = None) -> Figure:
-        why = _too_few(self) or (_too_few(beside) if beside is not None else "")
+    def figure(self, value: float, ends: tuple[float, float], other: _Mean | None = None) -> Figure:
+        why = _too_few(self) or (_too_few(other) if other is not None else "")
         if why:
             return Figure(value, n=self.images, sources=self.sources, why=why)
         return Figure(value, *ends, self.images, self.sources)

@@ -141,7 +141,7 @@ def is_trained(folder: Path) -> bool:
 def remove_training(folder: Path) -> None:
     """Remove a training's folder with its weights. Raises UserError while a process runs it."""
     with _alone(folder):
-        # Renamed first, so that whoever comes now begins anew and never meets half of it.
+        # Renamed first, so that another process begins a new folder and never finds half of this one.
         away = folder.with_name(f"{REMOVED}{folder.name}-{secrets.token_hex(4)}")
         folder.rename(away)
     shutil.rmtree(away)
@@ -219,11 +219,11 @@ def said_before(
     return {name: said_of(network.net, network, examples, groups) for name, examples in sets.items()}
 
 
-def right_of(kind: TaskKind, said: Floats) -> Floats:
+def right_of(kind: TaskKind, answers: Floats) -> Floats:
     """Return the right share of each image, 0 to 1: all or nothing for a classifier, pixels for a segmenter."""
     if kind == "classification":
-        return said
-    right: Floats = np.diagonal(said, axis1=1, axis2=2).sum(axis=1) / said.sum(axis=(1, 2))
+        return answers
+    right: Floats = np.diagonal(answers, axis1=1, axis2=2).sum(axis=1) / answers.sum(axis=(1, 2))
     return right
 
 
@@ -233,24 +233,24 @@ def said_of(net: Any, network: Network, examples: Sequence[Example], groups: Seq
 
     numbers = _numbers(len(network.identity.classes), groups)
     device = next((one.device for one in net.parameters()), None)
-    found: list[Floats] = []
+    counts: list[Floats] = []
     for begin in range(0, len(examples), TOGETHER):
         some = examples[begin : begin + TOGETHER]
         with torch.inference_mode():
             pixels = torch.stack([network.prepare(opened(one.image, "RGB")) for one in some])
             logits = logits_of(net(pixels.to(device)))
-            found += [_said(one, image_logits, numbers) for one, image_logits in zip(some, logits, strict=True)]
-    return np.stack(found) if found else np.zeros(0)
+            counts += [_said(one, image_logits, numbers) for one, image_logits in zip(some, logits, strict=True)]
+    return np.stack(counts) if counts else np.zeros(0)
 
 
 def _numbers(classes: int, groups: Sequence[Sequence[int]]) -> NDArray[np.int64]:
     """Return the mask number of each class of a model, and last the number of mask numbers."""
     if not groups:
         return np.arange(classes + 1)
-    found = np.full(classes + 1, len(groups))
+    numbers = np.full(classes + 1, len(groups))
     for number, one in enumerate(groups):
-        found[list(one)] = number
-    return found
+        numbers[list(one)] = number
+    return numbers
 
 
 def _said(example: Example, logits: Any, numbers: NDArray[np.int64]) -> Floats:

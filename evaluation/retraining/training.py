@@ -142,8 +142,9 @@ def train(
     if saved is not None:
         if saved["update"] >= recipe.updates:
             return
-        own = folder / STATE / str(saved["update"])
-        accelerator.load_state(str(own if own.is_dir() else folder / STATE))  # version 0.1 kept one, without a number
+        numbered = folder / STATE / str(saved["update"])
+        # Version 0.1 kept a single state, without a number.
+        accelerator.load_state(str(numbered if numbered.is_dir() else folder / STATE))
         update, best = saved["update"], (saved["best"][0], saved["best"][1])
         seconds, number = saved.get("timed", timed)  # version 0.1 measured none
         timed = seconds, number
@@ -161,9 +162,9 @@ def train(
         if update % every and update != recipe.updates:
             continue
         net.eval()
-        found = score(accelerator.unwrap_model(net))
-        if found > best[1]:
-            best = (update, found)
+        tuned_score = score(accelerator.unwrap_model(net))
+        if tuned_score > best[1]:
+            best = (update, tuned_score)
             # Cloned: safetensors refuses weights that a network uses twice.
             state = {name: one.contiguous().clone() for name, one in accelerator.unwrap_model(net).state_dict().items()}
             replace_file(folder / BEST, partial(save_file, state, metadata=header))
@@ -253,11 +254,11 @@ def _grouped(logits: torch.Tensor, groups: Sequence[Sequence[int]]) -> torch.Ten
     return torch.stack([logits[:, list(one)].logsumexp(1) for one in (*groups, rest) if len(one)], 1)
 
 
-def logits_of(said: Any) -> Any:
+def logits_of(output: Any) -> Any:
     """Return the logits in the output of a transformers network, a torchvision segmenter, or one with two heads."""
-    if isinstance(said, dict) and "out" in said:
-        return said["out"]
-    return getattr(said, "logits", said)
+    if isinstance(output, dict) and "out" in output:
+        return output["out"]
+    return getattr(output, "logits", output)
 
 
 def _optimiser(net: Any, recipe: TrainingRecipe) -> tuple[Any, Any]:

@@ -68,22 +68,22 @@ class CheckFindings:
         return "\n".join(lines)
 
     def _line(self, name: str) -> str:
-        held = [
+        of_check = [
             (check, bool(getattr(truth, ABOUT.get(name, "broken"))), truth.broken)
             for truth, checks in zip(self.truths, self.checks, strict=True)
             for check in checks
             if check.name == name
         ]
-        blamed = [broken for check, _, broken in held if check.passed is False]
-        found = [check.passed is False for check, about, _ in held if about]
-        unsure = [check.passed is None for check, _, _ in held]
-        from_value = next((check.threshold for check, _, _ in held if check.threshold is not None), None)
+        blamed = [broken for check, _, broken in of_check if check.passed is False]
+        right = [check.passed is False for check, about, _ in of_check if about]
+        unsure = [check.passed is None for check, _, _ in of_check]
+        from_value = next((check.threshold for check, _, _ in of_check if check.threshold is not None), None)
         cells = (
-            words_of(held[0][0]).title,
+            words_of(of_check[0][0]).title,
             "-" if from_value is None else f"{from_value:.2f}",
-            f"{len(blamed)} of {len(held)}",
+            f"{len(blamed)} of {len(of_check)}",
             _counted(blamed),
-            _counted(found),
+            _counted(right),
             percent(unsure),
         )
         return f"| {' | '.join(cells)} |"
@@ -96,7 +96,7 @@ def _counted(hits: Sequence[bool]) -> str:
 def section(findings: CheckFindings) -> str:
     """The part of the report."""
     count = {name: sum(getattr(truth, name) for truth in findings.truths) for name in Truth.__dataclass_fields__}
-    told = ", ".join(f"{number} by {name.replace('_', ' ')}" for name, number in count.items())
+    counts = ", ".join(f"{number} by {name.replace('_', ' ')}" for name, number in count.items())
     broken = sum(truth.broken for truth in findings.truths)
     return f"""{HEADING}
 
@@ -105,7 +105,7 @@ def section(findings: CheckFindings) -> str:
 {findings.table()}
 
 - {len(findings.truths)} generated images of edited scenes (`demo/calibrate.py` draws them) that had no part in setting
-  the lines; {broken} of them are broken: {told} (one may be broken in several ways).
+  the lines; {broken} of them are broken: {counts} (one may be broken in several ways).
 - What is true is worked out from the scene, and read off the image by the report's judges (`demo/check_truth.py`): an
   edit that does not show, another label, a protected class of which less than a quarter is left, a vehicle or
   pedestrian of which less than half is, or a large piece of the surroundings (a building, trees) of which less than

@@ -83,11 +83,11 @@ class Asked:
 
 def asked(kind: str, count: int, first_seed: int = FIRST_SEED) -> Iterator[Asked]:
     """Yield edits of a kind, each of a scene of its own and visible in the ideal image."""
-    family, found = {"colour": "object", "car": "road"}.get(kind), 0
+    family, count_found = {"colour": "object", "car": "road"}.get(kind), 0
     for number in range(100 * count):
         scene = random_scene(first_seed + 10_000 * KINDS.index(kind) + number, family)
-        wanted = "colour" if kind == "car" else kind
-        words = [word for word in keywords(scene) if word.slot.split()[0] == wanted]
+        slot_kind = "colour" if kind == "car" else kind
+        words = [word for word in keywords(scene) if word.slot.split()[0] == slot_kind]
         if not words:
             continue
         rng = random.Random(number)
@@ -99,8 +99,8 @@ def asked(kind: str, count: int, first_seed: int = FIRST_SEED) -> Iterator[Asked
         apart = np.abs(render(goal)[0].astype(int) - render(scene)[0]).max(2) > CHANGED
         if apart.mean() >= VISIBLE:
             yield one
-            found += 1
-        if found == count:
+            count_found += 1
+        if count_found == count:
             return
 
 
@@ -108,30 +108,30 @@ def judged(one: Asked, image: np.ndarray, judges: Judges) -> dict[str, float]:
     """Return the judges' findings: `good` if the edit shows, and nothing else is lost, added or changed."""
     scene, goal, edits = one.scene, one.goal, [(one.slot, one.counterfactual.edits[0].alternative)]
     truth, (ideal, mask) = truth_of(scene, edits, image, judges), render(goal)
-    seen, wanted = judges.read(image), judges.read(ideal)
+    seen, expected = judges.read(image), judges.read(ideal)
     look, colours = goal.look, True
     for place, colour in enumerate(look.colours):
         pixels = painted_pixels(scene, place)
-        if one.slot != f"colour {place}" and pixels.any() and wanted.colour(pixels) == colour:
+        if one.slot != f"colour {place}" and pixels.any() and expected.colour(pixels) == colour:
             colours &= seen.colour(pixels) == colour
-    found: dict[str, float] = {
+    findings: dict[str, float] = {
         "shows": not truth.edit_missing,
         "unbroken": not replace(truth, edit_missing=False).broken,
-        "whole": not any(lost_and_added(mask, seen.mask, wanted.mask)),
+        "whole": not any(lost_and_added(mask, seen.mask, expected.mask)),
         "colours": colours,
-        "air": (one.slot == "weather" or seen.weather == look.weather or wanted.weather != look.weather)
-        and (one.slot == "time" or seen.time == look.time or wanted.time != look.time),
+        "air": (one.slot == "weather" or seen.weather == look.weather or expected.weather != look.weather)
+        and (one.slot == "time" or seen.time == look.time or expected.time != look.time),
     }
-    good = all(found.values())
-    return found | {"good": good, "distance": float(np.abs(image.astype(float) - ideal).mean())}
+    good = all(findings.values())
+    return findings | {"good": good, "distance": float(np.abs(image.astype(float) - ideal).mean())}
 
 
 def edit_settings(profile: Profile, **changes: Any) -> SettingsWithEdit:
     """Return the profile's settings for edits, with changes of its sections `generation` and `edit`."""
-    own = profile.recipes.get("lance", {})
-    edit = EditSettings.model_validate(own.get("edit", {}) | changes.pop("edit", {}))
+    lance = profile.recipes.get("lance", {})
+    edit = EditSettings.model_validate(lance.get("edit", {}) | changes.pop("edit", {}))
     shared = {name: getattr(profile.settings, name) for name in type(profile.settings).model_fields}
-    base = profile.settings.generation.model_dump() | own.get("generation", {}) | changes
+    base = profile.settings.generation.model_dump() | lance.get("generation", {}) | changes
     return SettingsWithEdit.model_validate(shared | {"generation": base, "edit": edit})
 
 
@@ -139,9 +139,9 @@ def drawings(profile: Profile, extra: Sequence[str]) -> dict[str, Drawing]:
     """Return the ways that draw, by name. `extra`: JSON of settings that differ, each a way of its own."""
     drawing = profile.settings.generation.model_copy(update={"start": "noise"})
     from_noise = profile.settings.model_copy(update={"generation": drawing})
-    found: dict[str, Drawing] = {NOISE: (CONTROLNET, from_noise), EDITED: (EDIT, edit_settings(profile))}
-    found |= {one: (EDIT, edit_settings(profile, **json.loads(one))) for one in extra}
-    return found
+    drawings_by_name: dict[str, Drawing] = {NOISE: (CONTROLNET, from_noise), EDITED: (EDIT, edit_settings(profile))}
+    drawings_by_name |= {one: (EDIT, edit_settings(profile, **json.loads(one))) for one in extra}
+    return drawings_by_name
 
 
 class Ways:
@@ -157,14 +157,14 @@ class Ways:
     def prepared(self, drawing: Drawing, source: Source) -> tuple[Method[Any], Prepared]:
         """Return a method and its preparation of a source."""
         method, settings = drawing
-        made = method.with_models(self.models, self._prompts, self.profile.tasks.labels, self._inversions)
-        return made, made.prepare(source, method.settings_of(settings, source.caption))
+        drawing_method = method.with_models(self.models, self._prompts, self.profile.tasks.labels, self._inversions)
+        return drawing_method, drawing_method.prepare(source, method.settings_of(settings, source.caption))
 
     def draw(self, drawing: Drawing, source: Source, *captions: CounterfactualCaption, seed: int = 0) -> list[Any]:
         """Return the test cases of captions, drawn as one batch."""
         method, prepared = self.prepared(drawing, source)
-        wanted = [CaseRequest(one, seed, place) for place, one in enumerate(captions)]
-        return [finish() for finish in method.make([prepared] * len(wanted), wanted, len(wanted), unheard)]
+        requests = [CaseRequest(one, seed, place) for place, one in enumerate(captions)]
+        return [finish() for finish in method.make([prepared] * len(requests), requests, len(requests), unheard)]
 
     def through_vae(self, image: np.ndarray) -> np.ndarray:
         """Return an image encoded and decoded by the VAE."""
@@ -177,18 +177,18 @@ def unheard(_done: int, _total: int) -> None:
 
 
 def measured(
-    one: Asked, ways: Ways, wanted: Mapping[str, Drawing], judges: Judges, ledits: Ledits | None = None
+    one: Asked, ways: Ways, drawn_ways: Mapping[str, Drawing], judges: Judges, ledits: Ledits | None = None
 ) -> dict[str, Any]:
     """Return one line of the results: what the judges read in the images of an edit, and the CPU seconds of each."""
     line: dict[str, Any] = {"kind": one.kind, "number": one.number, "ways": {}}
     line["ways"][CEILING] = judged(one, ways.through_vae(render(one.goal)[0]), judges)
-    for name, drawing in wanted.items():
+    for name, drawing in drawn_ways.items():
         begun = time.process_time()
         (case,) = ways.draw(drawing, one.source, one.counterfactual, seed=one.number)
         seconds = time.process_time() - begun
         failed = [check.name for check in case.checks if check.passed is False]
-        own = judged(one, np.asarray(case.image), judges)
-        line["ways"][name] = own | {
+        findings = judged(one, np.asarray(case.image), judges)
+        line["ways"][name] = findings | {
             "seconds": seconds,
             "failed": failed,
             "taken": getattr(case.lineage.settings, "taken", None),
@@ -209,11 +209,11 @@ def report(lines: Sequence[Mapping[str, Any]]) -> str:
     text = [f"| n = {len(lines)} | " + " | ".join((*figures, "L1", "nearer than from noise", "CPU s")) + " |"]
     text.append("|---" * (len(figures) + 4) + "|")
     for name in names:
-        own = [line["ways"][name] for line in lines]
+        findings = [line["ways"][name] for line in lines]
         nearer = [line["ways"][name]["distance"] < line["ways"][NOISE]["distance"] for line in lines]
-        cells = [f"{np.mean([one[figure] for one in own]):.3f}" for figure in figures]
-        cells += [f"{np.mean([one['distance'] for one in own]):.2f}", f"{np.mean(nearer):.3f}"]
-        cells.append(f"{statistics.mean(one.get('seconds', 0.0) for one in own):.2f}")
+        cells = [f"{np.mean([one[figure] for one in findings]):.3f}" for figure in figures]
+        cells += [f"{np.mean([one['distance'] for one in findings]):.2f}", f"{np.mean(nearer):.3f}"]
+        cells.append(f"{statistics.mean(one.get('seconds', 0.0) for one in findings):.2f}")
         text.append(f"| {name} | " + " | ".join(cells) + " |")
     kinds = [kind for kind in KINDS if any(line["kind"] == kind for line in lines)]
     text += ["", "| shows / good | " + " | ".join(f"{kind} ({_count(lines, kind)})" for kind in kinds) + " |"]
@@ -221,8 +221,10 @@ def report(lines: Sequence[Mapping[str, Any]]) -> str:
     for name in names:
         cells = []
         for kind in kinds:
-            own = [line["ways"][name] for line in lines if line["kind"] == kind]
-            cells.append(" / ".join(f"{np.mean([one[figure] for one in own]):.2f}" for figure in ("shows", "good")))
+            findings = [line["ways"][name] for line in lines if line["kind"] == kind]
+            cells.append(
+                " / ".join(f"{np.mean([one[figure] for one in findings]):.2f}" for figure in ("shows", "good"))
+            )
         text.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join([*text, "", table(floors(lines, kinds))])
 
@@ -239,8 +241,8 @@ def floors(lines: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> list[Row
         for pair in ((edited, noise), (noise, edited))
     ]
     p = binomtest(only[0], sum(only), alternative="greater").pvalue if sum(only) else 1.0
-    told = f"good only so {only[0]}, only from noise {only[1]} of {len(lines)}: p = {p:.2g}"
-    rows.append(Row("edits are good more often than images from noise", only[0] - only[1], 1, "", beside=told))
+    only_in_words = f"good only so {only[0]}, only from noise {only[1]} of {len(lines)}: p = {p:.2g}"
+    rows.append(Row("edits are good more often than images from noise", only[0] - only[1], 1, "", beside=only_in_words))
     nearer = [a["distance"] < b["distance"] for a, b in zip(edited, noise, strict=True)]
     rows.append(share("edits are nearer to the true counterfactual than images from noise", nearer, NEARER))
     distance = statistics.mean(one["distance"] for one in edited)
@@ -256,12 +258,12 @@ def floors(lines: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> list[Row
     return rows
 
 
-def costs(ways: Ways, held: Kept, count: int) -> str:
+def costs(ways: Ways, store: Kept, count: int) -> str:
     """Return ratios of CPU time, and how far a batch is from single images."""
     text = []
     for guidance, most in ((1.0, 0.6), (2.0, 0.8)):
-        found = [_costs(one, ways, held, guidance) for one in asked("weather", count)]
-        sweep, second, inversions, apart = (list(values) for values in zip(*found, strict=True))
+        measured_costs = [_costs(one, ways, store, guidance) for one in asked("weather", count)]
+        sweep, second, inversions, apart = (list(values) for values in zip(*measured_costs, strict=True))
         text += [
             f"guidance {guidance:g}, {count} sources, 10 steps:",
             f"a sweep of six takes {statistics.mean(sweep):.2f} of six single images (at most {most})",
@@ -269,32 +271,32 @@ def costs(ways: Ways, held: Kept, count: int) -> str:
             f"inversions for it: {sum(inversions):g} (0)",
             f"a batch and its single images differ by at most {max(apart):g} grey values (1)",
         ]
-        held.clear()
+        store.clear()
     return "\n".join(text)
 
 
-def _costs(one: Asked, ways: Ways, held: Kept, guidance: float) -> tuple[float, float, float, float]:
+def _costs(one: Asked, ways: Ways, store: Kept, guidance: float) -> tuple[float, float, float, float]:
     full = {"sweep": "self-replacement", "full_sweep": True}
     sweep, single = (
         (EDIT, edit_settings(ways.profile, steps=10, guidance=guidance, edit=edit)) for edit in (full, dict[str, Any]())
     )
     word = next(word for word in keywords(one.scene) if word.slot == "weather")
-    said = [caption(edited_scene(one.scene, [("weather", new)])) for new in word.alternatives]
+    texts = [caption(edited_scene(one.scene, [("weather", new)])) for new in word.alternatives]
     word = next(word for word in keywords(one.scene) if word.slot == "time")
-    said += [caption(edited_scene(one.scene, [("time", new)])) for new in word.alternatives]
-    captions = [CounterfactualCaption(text, ()) for text in said[:6]]
+    texts += [caption(edited_scene(one.scene, [("time", new)])) for new in word.alternatives]
+    captions = [CounterfactualCaption(text, ()) for text in texts[:6]]
 
     def seconds(drawing: Drawing, text: CounterfactualCaption) -> tuple[float, np.ndarray]:
         begun = time.process_time()
         (case,) = ways.draw(drawing, one.source, text)
         return time.process_time() - begun, np.asarray(case.image, int)
 
-    first, before = seconds(single, captions[0])[0], len(held)
+    first, before = seconds(single, captions[0])[0], len(store)
     singles = [seconds(single, text) for text in captions]
     spent = sum(taken for taken, _ in singles)
     together = [np.asarray(case.image, int) for case in ways.draw(single, one.source, *captions)]
     apart = max(int(np.abs(a - b).max()) for a, (_, b) in zip(together, singles, strict=True))
-    return seconds(sweep, captions[0])[0] / spent, spent / 6 / first, len(held) - before, apart
+    return seconds(sweep, captions[0])[0] / spent, spent / 6 / first, len(store) - before, apart
 
 
 class Kept(dict[str, bytes]):
@@ -328,10 +330,10 @@ def main() -> None:
     options = parser.parse_args()
     profile = load_profile("demo")
     if options.costs:
-        print(costs(Ways(profile, held := Kept()), held, options.costs))
+        print(costs(Ways(profile, inversions := Kept()), inversions, options.costs))
         return
-    held = Kept()
-    ways, judges, wanted = Ways(profile, held), Judges(), drawings(profile, options.also)
+    inversions = Kept()
+    ways, judges, drawn_ways = Ways(profile, inversions), Judges(), drawings(profile, options.also)
     ledits = None
     if options.ledits:
         from experiments.demo_report.ledits import Ledits
@@ -339,8 +341,8 @@ def main() -> None:
         ledits = Ledits(profile)
 
     def measure(one: Asked) -> dict[str, Any]:
-        held.clear()  # the ways of one edit share its inversion, and the first of them pays for it
-        return measured(one, ways, wanted, judges, ledits)
+        inversions.clear()  # the ways of one edit share its inversion, and the first of them pays for it
+        return measured(one, ways, drawn_ways, judges, ledits)
 
     edits = {
         (one.kind, one.number): one

@@ -54,9 +54,9 @@ def rows(profile: Profile, judges: Judges) -> list[Row]:
         named.append(seen.label == (scene.label or "road"))
         air.append((seen.weather, seen.time) == (scene.look.weather, scene.look.time))
         full.append(float(np.isin(seen.mask, things).mean()))
-        alone = judges.read(draw(caption(scene.without_subject()), number))
-        empty.append(float(np.isin(alone.mask, things).mean()))
-    told = f"read as {', '.join(THINGS)}: {np.mean(empty):.1%} of a picture; with the subject {np.mean(full):.1%}"
+        without_subject = judges.read(draw(caption(scene.without_subject()), number))
+        empty.append(float(np.isin(without_subject.mask, things).mean()))
+    note = f"read as {', '.join(THINGS)}: {np.mean(empty):.1%} of a picture; with the subject {np.mean(full):.1%}"
     return [
         share(
             "without a control image, what the caption names is drawn",
@@ -68,6 +68,6 @@ def rows(profile: Profile, judges: Judges) -> list[Row]:
             "without its subject, a scene shows less than half of such things",
             [part <= LESS * before for part, before in zip(empty, full, strict=True)],
             0.80,
-            told,
+            note,
         ),
     ]

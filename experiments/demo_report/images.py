@@ -84,28 +84,28 @@ class ImageFindings:
         """Judge one image with one edit, and the scene that it was made from."""
         edit = case.lineage.counterfactual.edits[0]
         scene, source = walk.scene, judges.read(np.asarray(walk.image))
-        made, new = judges.read(np.asarray(case.image)), canonical(edit.alternative)
+        reading, new = judges.read(np.asarray(case.image)), canonical(edit.alternative)
         slots = edited_slots(walk, edit)
         goal = edited_scene(scene, slots)
         if edit.edit_type == "weather":
-            self.air.append(made.weather == new)
+            self.air.append(reading.weather == new)
         elif edit.edit_type == "time of day":
-            self.air.append(TIME_PHRASES[made.time] == new)
+            self.air.append(TIME_PHRASES[reading.time] == new)
         elif edit.edit_type == "background":
             ((slot, _),) = slots
             self.part.append(part_shows(scene, goal, slot, np.asarray(case.image)))
         else:
             places = [painted_pixels(scene, place) for place in edited_things(walk, edit)]
-            self.colour.append(all(made.colour(pixels) == new for pixels in places if pixels.any()))
+            self.colour.append(all(reading.colour(pixels) == new for pixels in places if pixels.any()))
         edited = edited_things(walk, edit) if edit.edit_type == "attribute" else []
         for place, colour in enumerate(scene.look.colours):
             pixels = painted_pixels(scene, place)
             if place not in edited and pixels.any():
-                self.other_colours.append(made.colour(pixels) == colour)
+                self.other_colours.append(reading.colour(pixels) == colour)
                 self.third_car += [self.other_colours[-1]] if place == MAX_VEHICLES - 1 else []
-        lost, added = lost_and_added(walk.mask, made.mask, judges.read(render(goal)[0]).mask)
+        lost, added = lost_and_added(walk.mask, reading.mask, judges.read(render(goal)[0]).mask)
         self.whole.append(not lost and not added)
-        self.as_drawn.append(not any(lost_and_added(walk.mask, made.mask)))
+        self.as_drawn.append(not any(lost_and_added(walk.mask, reading.mask)))
         self.untouched_whole.append(not any(lost_and_added(walk.mask, source.mask)))
         self.lost.update(lost)
         self.added.update(added)
@@ -115,11 +115,11 @@ class ImageFindings:
             if pixels.any():
                 self.untouched_colour.append(source.colour(pixels) == colour)
         if scene.family == "object":
-            self.label.append(made.label == scene.label)
+            self.label.append(reading.label == scene.label)
             self.untouched_label.append(source.label == scene.label)
             return
         for name, overlap in self.kept.items():
-            overlap.add(walk.mask, made.mask)
+            overlap.add(walk.mask, reading.mask)
             self.untouched_kept[name].add(walk.mask, source.mask)
 
     def rows(self) -> list[Row]:
@@ -128,7 +128,7 @@ class ImageFindings:
         floors = dict(IOU_FLOORS)
         floors |= {name: self.untouched_kept[name].value - margin for name, margin in IOU_MARGINS.items()}
         third = f"the third car's: {percent(self.third_car)}"
-        told = (
+        masks_in_words = (
             f"lost: {_counted(self.lost)}; added: {_counted(self.added)}; beside the mask instead of the ideal image: "
             f"{percent(self.as_drawn)}, untouched scenes {percent(self.untouched_whole)}"
         )
@@ -138,7 +138,7 @@ class ImageFindings:
             share("generated image shows the edited ground, trees, walls, water or hills", self.part, 0.75),
             share("colours that were not edited are kept", self.other_colours, 0.90, third),
             share("label still right in the generated image", self.label, 0.93, _beside(self.untouched_label)),
-            share("nothing lost and nothing added in the generated image", self.whole, 0.90, told),
+            share("nothing lost and nothing added in the generated image", self.whole, 0.90, masks_in_words),
             *(
                 Row(
                     f"{name} pixels kept",
@@ -161,11 +161,11 @@ def lost_and_added(truth: np.ndarray, seen: np.ndarray, ideal: np.ndarray | None
     lost, added, readable = [], [], truth if ideal is None else ideal
     for name in THINGS:
         number = SEMANTIC_CLASSES.index(name)
-        there, found, could = (mask == number for mask in (truth, seen, readable))
-        patches = [patch for patch in _patches(there) if could[patch].mean() >= FOUND]
-        lost += [name for patch in patches if found[patch].mean() < FOUND]
-        near = cv2.dilate((there | could).astype(np.uint8), np.ones((5, 5), np.uint8)) > 0
-        added += [name for patch in _patches(found) if not near[patch].any()]
+        in_mask, seen_there, could = (mask == number for mask in (truth, seen, readable))
+        patches = [patch for patch in _patches(in_mask) if could[patch].mean() >= FOUND]
+        lost += [name for patch in patches if seen_there[patch].mean() < FOUND]
+        near = cv2.dilate((in_mask | could).astype(np.uint8), np.ones((5, 5), np.uint8)) > 0
+        added += [name for patch in _patches(seen_there) if not near[patch].any()]
     return lost, added
 
 
@@ -180,8 +180,8 @@ def contact_sheet(cases: Sequence[tuple[Walk, TestCase]]) -> Image.Image:
         left, top = gap + place % 2 * (cell[0] + gap), gap + place // 2 * cell[1]
         for column, image in enumerate((walk.image, case.artifacts["control image"], case.image)):
             sheet.paste(image, (left + column * (side + gap), top))
-        told = "; ".join(f"{edit.keyword} -> {edit.alternative}" for edit in case.lineage.counterfactual.edits)
-        draw.text((left, top + side + 2), told, fill="black")
+        words = "; ".join(f"{edit.keyword} -> {edit.alternative}" for edit in case.lineage.counterfactual.edits)
+        draw.text((left, top + side + 2), words, fill="black")
     return sheet
 
 

@@ -62,8 +62,8 @@ class Ledits:
     def invert(self, image: Image.Image, seed: int = 0) -> Image.Image:
         """Invert a source, which the next edits start from. Return what the VAE alone gives back."""
         noise = torch.Generator().manual_seed(seed)
-        found = self._pipe.invert(image, num_inversion_steps=STEPS, skip=SKIP, generator=noise)
-        return found.vae_reconstruction_images[0]
+        inverted = self._pipe.invert(image, num_inversion_steps=STEPS, skip=SKIP, generator=noise)
+        return inverted.vae_reconstruction_images[0]
 
     @torch.no_grad()
     def edited(self, old: str, new: str) -> np.ndarray:
@@ -76,8 +76,8 @@ class Ledits:
         unet = self._pipe.unet
         states = [self._pipe.encode_prompt("cpu", 1, False, text)[1] for text in (new, old)]
 
-        def guided(_module: Any, given: tuple[Any, ...], _named: Any, answer: Any) -> Any:
-            latents, level = given
+        def guided(_module: Any, inputs: tuple[Any, ...], _named: Any, answer: Any) -> Any:
+            latents, level = inputs
             total = torch.zeros_like(latents)
             for text, sign in zip(states, (1, -1), strict=True):
                 change = sign * GUIDANCE * (unet.forward(latents, level, text).sample - answer.sample)

@@ -110,8 +110,8 @@ def measure(parts: tuple[str, ...], count: int, new: int, sheet: Path | None = N
         if new:
             others = (n for n in itertools.count(count) if caption(start_walk(n, profile).scene) not in in_training)
             numbers = list(itertools.islice(others, new))
-            found = walk_rows(parts, numbers, profile, driver, models, None)
-            new_rows = [row for row in found if not math.isnan(row.value)]  # roads have no label
+            walked_rows = walk_rows(parts, numbers, profile, driver, models, None)
+            new_rows = [row for row in walked_rows if not math.isnan(row.value)]  # roads have no label
     if "images" in parts:
         from demo.judges import Judges
         from experiments.demo_report import free as report_free
@@ -160,10 +160,10 @@ def walk_rows(
 def caption_rows(walks: list[Walk]) -> list[Row]:
     """Captions against the scenes."""
     pairs = [(walk.facts, facts_of_scene(walk.scene)) for walk in walks]
-    roads = [(said, shown) for said, shown in pairs if shown.label == "road"]
+    roads = [(stated, shown) for stated, shown in pairs if shown.label == "road"]
     colours = [
-        place < len(said.colours) and said.colours[place] == colour
-        for said, shown in pairs
+        place < len(stated.colours) and stated.colours[place] == colour
+        for stated, shown in pairs
         for place, colour in enumerate(shown.colours)
     ]
     around = [
@@ -172,13 +172,13 @@ def caption_rows(walks: list[Walk]) -> list[Row]:
         for keyword in keywords(walk.scene)
         if keyword.edit_type == "background"
     ]
-    vehicles = [said.vehicles == shown.vehicles for said, shown in roads]
-    pedestrians = [said.pedestrians == shown.pedestrians for said, shown in roads]
+    vehicles = [stated.vehicles == shown.vehicles for stated, shown in roads]
+    pedestrians = [stated.pedestrians == shown.pedestrians for stated, shown in roads]
     return [
-        share("caption names the right class", [said.label == shown.label for said, shown in pairs], 0.90),
+        share("caption names the right class", [stated.label == shown.label for stated, shown in pairs], 0.90),
         share("caption names the right colour", colours, 0.90, "of each object and each vehicle"),
-        share("caption names the right weather", [said.weather == shown.weather for said, shown in pairs], 0.90),
-        share("caption names the right time of day", [said.time == shown.time for said, shown in pairs], 0.90),
+        share("caption names the right weather", [stated.weather == shown.weather for stated, shown in pairs], 0.90),
+        share("caption names the right time of day", [stated.time == shown.time for stated, shown in pairs], 0.90),
         share("caption names the right ground, trees, walls, water and hills", around, 0.90),
         share("caption gives the number of vehicles", vehicles, 0.90),
         share("caption gives the number of pedestrians", pedestrians, 0.90),

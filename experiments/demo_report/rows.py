@@ -49,10 +49,10 @@ class Row:
         return text
 
 
-def share(what: str, hits: Sequence[bool], floor: float, beside: str = "") -> Row:
+def share(what: str, hits: Sequence[bool], floor: float, note: str = "") -> Row:
     """Return a row with the share of `hits` that are true."""
     value = sum(hits) / len(hits) if hits else math.nan
-    return Row(what, value, floor, "%", len(hits), beside)
+    return Row(what, value, floor, "%", len(hits), note)
 
 
 def percent(hits: Sequence[bool]) -> str:

@@ -90,12 +90,12 @@ def rows() -> list[Row]:
         text=True,
         check=True,
     )
-    found = json.loads(done.stdout.strip().splitlines()[-1])
+    figures = json.loads(done.stdout.strip().splitlines()[-1])
     cores = os.cpu_count() or 1
-    beside = f"{THREADS} threads on {cores} cores; load of the machine before: {load:.1f}"
+    machine = f"{THREADS} threads on {cores} cores; load of the machine before: {load:.1f}"
     return [
-        Row(f"one image to {IMAGES} generated images", found["seconds"], FLOOR_SECONDS, "s", beside=beside),
-        Row("memory of the whole process", found["gigabytes"], FLOOR_GB, "GB", beside="peak, page and store loaded"),
+        Row(f"one image to {IMAGES} generated images", figures["seconds"], FLOOR_SECONDS, "s", beside=machine),
+        Row("memory of the whole process", figures["gigabytes"], FLOOR_GB, "GB", beside="peak, page and store loaded"),
     ]
 
 

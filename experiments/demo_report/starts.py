@@ -50,13 +50,13 @@ Made = list[tuple[CounterfactualCaption, list[tuple[str, str]]]]
 """Counterfactual captions, each with the slots of the scene that it changes and their new words."""
 
 
-def ways_of(settings: Settings, wanted: Sequence[str]) -> Ways:
+def ways_of(settings: Settings, ways: Sequence[str]) -> Ways:
     """Return the settings of each way, which changes settings of the drawing: `NAME=VALUE;NAME=VALUE`."""
-    found = {}
-    for way in wanted:
+    changed_settings = {}
+    for way in ways:
         changed = settings.generation.model_dump() | dict(part.split("=") for part in way.split(";"))
-        found[way] = settings.model_copy(update={"generation": GenerationSettings.model_validate(changed)})
-    return found
+        changed_settings[way] = settings.model_copy(update={"generation": GenerationSettings.model_validate(changed)})
+    return changed_settings
 
 
 def source(number: int, profile: Profile) -> Walk:
@@ -88,12 +88,12 @@ def with_captions(walk: Walk, driver: Driver) -> Made:
         return []
     walk.caption = store.held["caption"].value.text
     captions: CounterfactualCaptions = store.held["counterfactuals"].value
-    made = []
+    with_slots = []
     for item in captions.items:
         if item.used and all(map(can_be_judged, item.edits)):
             slots = [slot for edit in item.edits for slot in edited_slots(walk, edit)]
-            made += [(item, slots)] if slots else []
-    return made
+            with_slots += [(item, slots)] if slots else []
+    return with_slots
 
 
 def judged(scene: Scene, slots: list[tuple[str, str]], image: np.ndarray, judges: Judges) -> dict[str, float]:
@@ -127,8 +127,8 @@ def measured(number: int, driver: Driver, ways: Ways, judges: Judges, true_capti
         driver.run(Request(walk.task, settings, seed=number, stages=(), images=images), store)
         line["seconds"][way] = processor_seconds() - begun
         for place, (case, (_, slots)) in enumerate(zip(store.cases, made, strict=True)):
-            found = judged(walk.scene, slots, np.asarray(case.image), judges)
-            line["images"].append({"way": way, "edit": place, **found})
+            findings = judged(walk.scene, slots, np.asarray(case.image), judges)
+            line["images"].append({"way": way, "edit": place, **findings})
     return line
 
 

@@ -193,8 +193,8 @@ def edited_things(walk: Walk, edit: Edit) -> list[int]:
     """Return the indices of the coloured things that a colour edit is about: those with the keyword's colour in the
     caption.
     """
-    said = walk.facts.colours[: len(walk.scene.look.colours)]
-    return [place for place, colour in enumerate(said) if colour == canonical(edit.keyword)]
+    colours = walk.facts.colours[: len(walk.scene.look.colours)]
+    return [place for place, colour in enumerate(colours) if colour == canonical(edit.keyword)]
 
 
 def edited_slots(walk: Walk, edit: Edit) -> list[tuple[str, str]]:
@@ -246,7 +246,7 @@ def _edits(walk: Walk, alternatives: Alternatives, kind: str) -> list[Edit]:
         return [edit for edit in edits if any(_both(words, edit) for words in PARTS.values())]
     if kind != "attribute":
         return edits
-    # Where one colour is told by two names, an edit of the one leaves the other: nobody could say which car is meant.
+    # If a caption has two names for one colour, an edit of one leaves the other, so it is unclear which car is meant.
     once = [edit for edit in edits if len(names_in(walk.caption, canonical(edit.keyword))) == 1]
     return [edit for edit in once if edited_things(walk, edit)]
 
@@ -266,19 +266,21 @@ def _counterfactual(
 ) -> CounterfactualCaption:
     """Return the pipeline's caption for exactly these edits."""
     items = tuple(KeywordAlternatives(e.keyword, e.edit_type, (Alternative(e.alternative),)) for e in edits)
-    own = driver.profile.settings.counterfactuals.model_copy(update={"edits_at_once": len(edits), "captions": 1})
-    settings = driver.profile.settings.model_copy(update={"counterfactuals": own})
+    stage_settings = driver.profile.settings.counterfactuals.model_copy(
+        update={"edits_at_once": len(edits), "captions": 1}
+    )
+    settings = driver.profile.settings.model_copy(update={"counterfactuals": stage_settings})
     models.replies.clear()
     known = {"caption": Caption(walk.caption), "alternatives": Alternatives(items)}
-    found: CounterfactualCaptions = driver.produce(
+    captions: CounterfactualCaptions = driver.produce(
         DILLEMA, "counterfactuals", walk.image, walk.task, known, settings, walk.number
     ).value
     walk.first_replies_read.append(_reads(read_caption, models.replies[0]))
-    text = found.items[0].text
-    kept = set(protected_words_in(walk.caption, walk.task)) == set(protected_words_in(text, walk.task))
-    told = all(edit.alternative in text for edit in edits if edit.edit_type == "background")
-    walk.edits_right.append(kept and told and facts_of(text) == expected_facts(walk.facts, edits))
-    return found.items[0]
+    text = captions.items[0].text
+    same_protected = set(protected_words_in(walk.caption, walk.task)) == set(protected_words_in(text, walk.task))
+    named = all(edit.alternative in text for edit in edits if edit.edit_type == "background")
+    walk.edits_right.append(same_protected and named and facts_of(text) == expected_facts(walk.facts, edits))
+    return captions.items[0]
 
 
 def _reads(parser: Callable[[str], object], reply: str) -> bool:

@@ -69,8 +69,8 @@ class Work:
                 half = file.with_suffix(".half")
                 half.write_bytes(pickle.dumps(do()))
                 half.replace(file)
-        found: T = pickle.loads(file.read_bytes())
-        return found
+        result: T = pickle.loads(file.read_bytes())
+        return result
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
@@ -146,13 +146,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     out = options.out or (folder / "paper-demo.md" if options.small else REPORT)
     try:
         work = Work(folder, size)
-        held, found = results(work, size)
-        reached = report.write(held, work.goals, out, list(examples(found, folder / "data")))
+        measured, found = results(work, size)
+        reached = report.write(measured, work.goals, out, list(examples(found, folder / "data")))
     except UserError as error:
         print(error, file=sys.stderr)
         return WRONG
     except KeyboardInterrupt:
-        print("Stopped: the same command goes on from here.", file=sys.stderr)
+        print("Stopped: the same command continues from here.", file=sys.stderr)
         return INTERRUPTED
     for goal in reached:
         print(f"{goal.words}: {goal.rule.question}, {goal.what}: {goal.measured} (wanted {goal.rule.wanted})")

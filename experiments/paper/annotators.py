@@ -80,11 +80,11 @@ def vote(valid: NDArray[np.bool_], hard: NDArray[np.bool_], seed: int) -> Votes:
             answer = {QUESTION.id: "yes" if yes else "no"}
             cast.append(Vote(item, item, "item", f"{worker}", answer, "", _NOW, _NOW, 4.0, "left"))
             single.append((item, worker, yes, -1))
-        found = outcome(QUESTION, item, cast, VOTES, CONSENSUS)
-        if found.status == "consensus":
-            votes_for[item], votes[item] = found.counts.get("yes", 0), found.votes
-    image, worker_of, said, known = np.array(single, np.int64).T
-    return Votes(votes_for, votes, Ballots(image, worker_of, said > 0, known))
+        result = outcome(QUESTION, item, cast, VOTES, CONSENSUS)
+        if result.status == "consensus":
+            votes_for[item], votes[item] = result.counts.get("yes", 0), result.votes
+    image, worker_of, vote, known = np.array(single, np.int64).T
+    return Votes(votes_for, votes, Ballots(image, worker_of, vote > 0, known))
 
 
 def flawless(valid: NDArray[np.bool_]) -> Votes:
@@ -103,13 +103,13 @@ def kept_workers(answers: Sequence[Sequence[bool]]) -> list[int]:
     """
     policy = ControlPolicy()
     right = [sum(yes == bool(number % 2) for number, yes in enumerate(own)) for own in answers]
-    kept = [worker for worker, number in enumerate(right) if not reason_to_exclude(policy, CONTROLS, number)]
-    return kept if len(kept) >= VOTES else list(range(len(CREW)))
+    included = [worker for worker, number in enumerate(right) if not reason_to_exclude(policy, CONTROLS, number)]
+    return included if len(included) >= VOTES else list(range(len(CREW)))
 
 
 def _says_yes(worker: Behaviour, true: bool, chance: random.Random) -> bool:
-    said = judge(worker, (QUESTION,), lambda _: "yes" if true else "no", {}, chance)
-    return said.answers[QUESTION.id] == "yes"
+    judgement = judge(worker, (QUESTION,), lambda _: "yes" if true else "no", {}, chance)
+    return judgement.answers[QUESTION.id] == "yes"
 
 
 def crew_in_words() -> str:

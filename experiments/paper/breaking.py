@@ -78,8 +78,8 @@ class Breaking:
         return _named(self.by_thing, [name for name in names if name not in self.taught_wrong])
 
 
-def _named(rows: Sequence[SensitivityRow], wanted: Sequence[str]) -> Figure:
-    return share_of(sum(row.hurts and row.name in wanted for row in rows), len(wanted))
+def _named(rows: Sequence[SensitivityRow], names: Sequence[str]) -> Figure:
+    return share_of(sum(row.hurts and row.name in names for row in rows), len(names))
 
 
 def thing(word: str, label: str) -> str:
@@ -159,6 +159,6 @@ def right_pixels(pixels: Pixels) -> Floats:
 
 def _of_controls(found: Read, values: Floats) -> Floats:
     """Return the value of the reconstruction of each case's source. NaN where there is none."""
-    held = np.full(len(found.sources), np.nan)
-    held[found.of_control] = values
-    return held[found.of_case]
+    of_source = np.full(len(found.sources), np.nan)
+    of_source[found.of_control] = values
+    return of_source[found.of_case]

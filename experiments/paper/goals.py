@@ -176,9 +176,9 @@ class Results:
     """Minutes that each stage took."""
 
 
-def goals(held: Results, wanted: Stated) -> tuple[Goal, ...]:
+def goals(run: Results, stated: Stated) -> tuple[Goal, ...]:
     """Return all goals as stated, with their figures. Goals that were in no commit judge nothing."""
-    found = figures(held)
+    found = figures(run)
 
     def figure(model: str, name: str) -> Figure:
         return found.get(f"{model}: {name}" if model else name, Figure(None, why="it was not measured"))
@@ -189,28 +189,28 @@ def goals(held: Results, wanted: Stated) -> tuple[Goal, ...]:
             model,
             figure(model, rule.figure),
             figure(model, rule.beside) if rule.beside else None,
-            bool(wanted.commit),
+            bool(stated.commit),
         )
-        for rule in wanted.rules
+        for rule in stated.rules
         for model in rule.models
     )
 
 
-def figures(held: Results) -> dict[str, Figure]:
+def figures(run: Results) -> dict[str, Figure]:
     """Return the figures that goals are judged by, under model and name."""
     found = {
         f"{TITLES[family]}: {name}": figure
         for family in FAMILIES
-        for part in (_validity(held.validity[family]), _breaking(held.breaking[family]), _arms(held.retraining[family]))
+        for part in (_validity(run.validity[family]), _breaking(run.breaking[family]), _arms(run.retraining[family]))
         for name, figure in part
     }
-    ranked = held.prioritising
+    ranked = run.prioritising
     for order in ranked.orders:
         found[f"classifier: weak cells found by {order}"] = ranked.share_found(order)
     for other in (WRONG_FIRST, LABEL_FIRST):
         found[f"classifier: {OURS} over {other}"] = ranked.more_than(other)
-    found["minutes in all"] = Figure(sum(held.minutes.values()))
-    found["minutes of evaluation"] = Figure(held.minutes.get("reading", 0.0) + held.minutes.get("figures", 0.0))
+    found["minutes in all"] = Figure(sum(run.minutes.values()))
+    found["minutes of evaluation"] = Figure(run.minutes.get("reading", 0.0) + run.minutes.get("figures", 0.0))
     return found
 
 

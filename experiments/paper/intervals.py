@@ -44,5 +44,5 @@ def mean_of(values: Floats) -> Figure:
 
 def share_of(count: int, n: int, nothing: str = "there is nothing to count") -> Figure:
     """Return a share with its Wilson interval. `nothing` is the reason that the figure gives if `n` is 0."""
-    found = wilson(count, n)
-    return Figure(found.value, found.low, found.high, n, why="" if n else nothing)
+    interval = wilson(count, n)
+    return Figure(interval.value, interval.low, interval.high, n, why="" if n else nothing)

@@ -79,7 +79,7 @@ class Made:
 
 def make(family: Family, data: Path, folder: Path, size: Size) -> tuple[Made, ...]:
     """Make and return the test cases and reconstructions of all sources. Raises UserError if a batch was stopped."""
-    made = list[Made]()
+    images = list[Made]()
     with Workspace(folder / "workspace") as workspace:
         service = BatchService(workspace)
         for quota in (*QUOTAS, None):
@@ -91,8 +91,8 @@ def make(family: Family, data: Path, folder: Path, size: Size) -> tuple[Made, ..
             outcome = Engine(workspace, number, order, partial(_pool, size.workers), tell=progress.tell).run()
             if outcome != "done":
                 raise UserError(f"The batch “{service.status(number).batch.name}” was stopped: start again to go on.")
-            made += _made(workspace, number, recipe_of(quota))
-    return tuple(made)
+            images += _made(workspace, number, recipe_of(quota))
+    return tuple(images)
 
 
 def recipe_of(quota: Quota | None) -> str:
@@ -147,11 +147,11 @@ def _made(workspace: Workspace, batch: int, recipe: str) -> Iterator[Made]:
     captions: dict[str, str] = {}
     after = 0
     while some := workspace.batches.sources(batch, None, after, 500):
-        held = workspace.batches.source_runs([one.run for one in some if one.run])
+        runs = workspace.batches.source_runs([one.run for one in some if one.run])
         for one in some:
             if one.run:
                 sources[one.run] = int(Path(one.item.key).stem)
-                captions[one.run] = held[one.run].values["caption"].value.text
+                captions[one.run] = runs[one.run].values["caption"].value.text
         after = some[-1].id
     for candidate in workspace.test_cases.candidates():
         if candidate.run_id in sources:

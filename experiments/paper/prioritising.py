@@ -80,7 +80,7 @@ class Prioritising:
 def weak_cells(weights: Path, renders: int) -> dict[Cell, Kind]:
     """Return the cells in which the classifier errs on at least `WEAK` of the renderer's own scenes."""
     model = ModelUnderTest(UnderTestSettings(source="file", file=str(weights)))
-    found = dict[Cell, Kind]()
+    weak = dict[Cell, Kind]()
     for label in OBJECT_CLASSES:
         for word in (*LEFT_OUT, *COLOURS):
             pictures = [Image.fromarray(picture_of(scene)) for scene in cell_scenes(label, word, renders)]
@@ -88,8 +88,8 @@ def weak_cells(weights: Path, renders: int) -> dict[Cell, Kind]:
                 one.top[0].label != label for batch in model.predict_many(pictures) for one in batch.predictions
             )
             if wrong >= WEAK * renders:
-                found[label, word] = _kind(label, word)
-    return found
+                weak[label, word] = _kind(label, word)
+    return weak
 
 
 def _kind(label: str, word: str) -> Kind:
@@ -137,13 +137,13 @@ def prioritising(found: Read, size: Size) -> Prioritising:
     cells = cells_of(found)
     wrong, valid = wrong_cases(found), found.truth == VALID
     fault = [cell if cell in weak and shows else None for cell, shows in zip(cells, wrong & valid, strict=True)]
-    said, rows = found.said[1], np.arange(len(cells))
+    predictions, rows = found.said[1], np.arange(len(cells))
     true = found.answers()[1][1]
     orders: dict[str, Callable[[np.random.Generator], Numbers]] = {
         RANDOM: lambda chance: chance.permutation(rows),
         WRONG_FIRST: lambda chance: _wrong_first(wrong, chance),
-        ENTROPY: lambda _: by_score(entropy(said)),
-        GINI: lambda _: by_score(deep_gini(said)),
+        ENTROPY: lambda _: by_score(entropy(predictions)),
+        GINI: lambda _: by_score(deep_gini(predictions)),
         LABEL_FIRST: lambda _: by_score(1.0 - true),
         OURS: lambda _: ours(found, rows),
     }
@@ -206,9 +206,9 @@ def _found(
 
 def _first(order: Numbers, fault: Sequence[Cell | None]) -> dict[Cell, int]:
     """Return the rank of the first image that shows each fault."""
-    found: dict[Cell, int] = {}
+    first: dict[Cell, int] = {}
     for rank, row in enumerate(order.tolist(), 1):
         cell = fault[row]
         if cell is not None:
-            found.setdefault(cell, rank)
-    return found
+            first.setdefault(cell, rank)
+    return first

@@ -156,19 +156,19 @@ def judged(family: Family, made: Made) -> Judged:
     one = world.source(family, made.source)
     image = Image.open(made.image).convert("RGB")
     checks = {name: value for name, value in made.checks.items() if value is not None}
-    kept = False
+    mask_kept = False
     if family == "road":
         picture, mask = Image.fromarray(world.picture_of(one.scene)), np.asarray(world.mask_of(one.scene))
-        found = checker.checks(picture, image, mask, made.told.edits)
-        checks |= {check.name: check.value for check in found if check.value is not None}
-        kept = any(check.name == MASK_KEPT and check.passed is True for check in found)
+        mask_checks = checker.checks(picture, image, mask, made.told.edits)
+        checks |= {check.name: check.value for check in mask_checks if check.value is not None}
+        mask_kept = any(check.name == MASK_KEPT and check.passed is True for check in mask_checks)
     edits = [slots_of(one.scene, made.caption, edit) for edit in made.told.edits]
     if any(slots is None for slots in edits):
-        return Judged(CANNOT_TELL, (), checks, kept)
+        return Judged(CANNOT_TELL, (), checks, mask_kept)
     slots = [slot for some in edits for slot in some or ()]
     truth = truth_of(one.scene, slots, np.asarray(image), judges)
     why = tuple(name for name in Truth.__dataclass_fields__ if getattr(truth, name))
-    return Judged(BROKEN if truth.broken else VALID, why, checks, kept)
+    return Judged(BROKEN if truth.broken else VALID, why, checks, mask_kept)
 
 
 @lru_cache(maxsize=1)
@@ -220,9 +220,9 @@ def count_pixels(mapping: ClassMap, mask: NamedMask, prediction: Prediction) -> 
     """Count the pixels of a mask by true and predicted group, (groups, groups + 1) in the order of `mapping.groups`, at
     the size of the mask. Raises ValueError if the mask has a class that the map does not know.
     """
-    true, said = groups_of_numbers(mapping, mask.classes)
+    true, predicted = groups_of_numbers(mapping, mask.classes)
     seen = fitted_map(prediction, mask.image.size)
-    return confusion(true[np.asarray(mask.image)], said[seen], len(mapping.groups))
+    return confusion(true[np.asarray(mask.image)], predicted[seen], len(mapping.groups))
 
 
 def _opened(file: str) -> Image.Image:
@@ -242,10 +242,10 @@ def read(family: Family, weights: Path, data: Path, made: Sequence[Made], worker
         [(one.image, one.source) for one in cases],
         [(one.image, one.source) for one in controls],
     )
-    said, classes = predict(family, weights, [file for group in groups for file in group])
+    predictions, classes = predict(family, weights, [file for group in groups for file in group])
     ends = np.cumsum([len(group) for group in groups])
-    found = judge_all(family, cases, workers)
-    names = tuple(sorted({name for one in found for name in one.checks}))
+    judgements = judge_all(family, cases, workers)
+    names = tuple(sorted({name for one in judgements for name in one.checks}))
     return Read(
         family,
         weights,
@@ -253,10 +253,10 @@ def read(family: Family, weights: Path, data: Path, made: Sequence[Made], worker
         tuple(replace(one, source=place[one.source]) for one in cases),
         tuple(replace(one, source=place[one.source]) for one in controls),
         classes,
-        (said[: ends[0]], said[ends[0] : ends[1]], said[ends[1] :]),
-        np.array([one.truth for one in found], np.int8),
-        tuple(one.why for one in found),
+        (predictions[: ends[0]], predictions[ends[0] : ends[1]], predictions[ends[1] :]),
+        np.array([one.truth for one in judgements], np.int8),
+        tuple(one.why for one in judgements),
         names,
-        np.array([[one.checks.get(name, np.nan) for name in names] for one in found]),
-        np.array([one.kept for one in found], bool),
+        np.array([[one.checks.get(name, np.nan) for name in names] for one in judgements]),
+        np.array([one.kept for one in judgements], bool),
     )

@@ -41,31 +41,31 @@ def table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}", *(f"| {' | '.join(line)} |" for line in lines)]
 
 
-def write(held: Results, wanted: Stated, file: Path, examples: Sequence[tuple[Path, Path, str]]) -> tuple[Goal, ...]:
+def write(run: Results, stated: Stated, file: Path, examples: Sequence[tuple[Path, Path, str]]) -> tuple[Goal, ...]:
     """Write the report and its pictures beside it; returns the goals. `examples` are sources and what was made of them,
     with the edit in words.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
-    found = goals(held, wanted)
+    reached = goals(run, stated)
     pictures = {name: file.with_name(f"{file.stem}-{name}.png") for name in ("cases", "edits", "coverage", "arms")}
     charts.sheet(examples, pictures["cases"])
-    _chart_edits(held, pictures["edits"])
-    _chart_coverage(held, pictures["coverage"])
-    _chart_arms(held, pictures["arms"])
+    _chart_edits(run, pictures["edits"])
+    _chart_coverage(run, pictures["coverage"])
+    _chart_arms(run, pictures["arms"])
     names = {name: one.name for name, one in pictures.items()}
     parts = (
-        _head(held, wanted, found),
-        _set(held, names),
-        _rq1(held, names),
-        _rq2(held, names),
-        _ranking(held),
-        _rq3(held, names),
+        _head(run, stated, reached),
+        _set(run, names),
+        _rq1(run, names),
+        _rq2(run, names),
+        _ranking(run),
+        _rq3(run, names),
     )
     file.write_text("\n".join(line for part in parts for line in part) + "\n", encoding="utf-8")
-    return found
+    return reached
 
 
-def _head(held: Results, wanted: Stated, found: Sequence[Goal]) -> Iterator[str]:
+def _head(run: Results, stated: Stated, found: Sequence[Goal]) -> Iterator[str]:
     missed = [goal for goal in found if goal.reached is False]
     unknown = [goal for goal in found if goal.reached is None]
     yield "# The paper's questions on the drawn world"
@@ -73,10 +73,10 @@ def _head(held: Results, wanted: Stated, found: Sequence[Goal]) -> Iterator[str]
     yield "Written by `make paper-demo`; every figure comes from a run on this machine."
     yield "All images are drawn from noise, not from the inverted source as the demo draws by default."
     yield ""
-    if held.size != FULL:
-        yield f"**A {held.size.name} run: it shows that every part works, and its figures say nothing of the models.**"
+    if run.size != FULL:
+        yield f"**A {run.size.name} run: it shows that every part works, and its figures say nothing of the models.**"
         yield ""
-    yield from (f"- {sentence}" for sentence in answers(held))
+    yield from (f"- {sentence}" for sentence in answers(run))
     yield ""
     yield "## Goals"
     yield ""
@@ -84,7 +84,7 @@ def _head(held: Results, wanted: Stated, found: Sequence[Goal]) -> Iterator[str]
     yield (
         f"Of {len(found)} goals {reached} are reached, {len(missed)} are missed and of {len(unknown)} nobody can tell, "
         "which is not reached. Each is judged by the worse end of its interval: the lower one for “at least”, the "
-        f"upper one for “at most”. {wanted.words}"
+        f"upper one for “at most”. {stated.words}"
     )
     yield ""
     yield from (
@@ -99,25 +99,25 @@ def _head(held: Results, wanted: Stated, found: Sequence[Goal]) -> Iterator[str]
     yield ""
     yield "A result that would miss each of them:"
     yield ""
-    yield from (f"- {one.question}, {one.goal}: {one.missed_by}." for one in wanted.rules)
+    yield from (f"- {one.question}, {one.goal}: {one.missed_by}." for one in stated.rules)
     yield ""
-    yield "Figures in brackets are 95 % intervals: over sources, never over images, unless it is said otherwise."
+    yield "Figures in brackets are 95 % intervals: over sources, never over images, unless stated otherwise."
     yield ""
 
 
-def answers(held: Results) -> Iterator[str]:
+def answers(run: Results) -> Iterator[str]:
     """Yield the findings of the run in sentences, whatever their sign."""
-    found = figures(held)
+    by_name = figures(run)
     for title in TITLES.values():
         what = "mIoU" if title == "segmenter" else "error"
-        excess = found[f"{title}: excess"]
-        original = in_unit(found[f"{title}: error on originals"], "share")
+        excess = by_name[f"{title}: excess"]
+        original = in_unit(by_name[f"{title}: error on originals"], "share")
         of = " of the pixels of" if title == "segmenter" else " of"
         edits = f"the edits change its {what} by {in_unit(excess, 'points')} beyond what drawing alone does"
         if not excess.clear_of_zero:
             edits = f"what the edits do to its {what}, {in_unit(excess, 'points')}, may be chance"
         yield f"The {title} is wrong on {original}{of} the originals; {edits}."
-    ours = found[f"classifier: {OURS} over {WRONG_FIRST}"]
+    ours = by_name[f"classifier: {OURS} over {WRONG_FIRST}"]
     order = _compared(ours, "more", "fewer", f"weak cells than {WRONG_FIRST}")
     yield f"In the first {100 * BUDGET:.0f} % of the images, our order shows {order}."
     for title in TITLES.values():
@@ -125,7 +125,7 @@ def answers(held: Results) -> Iterator[str]:
             (rq3.ON_UNSEEN, "generated images of an unseen edit type"),
             (rq3.ON_SHIFT, "the natural shift"),
         ):
-            more = found.get(f"{title}: generated over augmentation: {on}", Figure(None, why="there is no such set"))
+            more = by_name.get(f"{title}: generated over augmentation: {on}", Figure(None, why="there is no such set"))
             gain = _compared(more, "more", "less", "accuracy than augmentation does")
             yield f"On {images}, learning from generated images brings the {title} {gain}."
 
@@ -140,17 +140,17 @@ def _compared(figure: Figure, more: str, less: str, what: str) -> str:
     return f"{more if figure.value > 0 else less} {what} ({value})"
 
 
-def _set(held: Results, names: dict[str, str]) -> Iterator[str]:
+def _set(run: Results, names: dict[str, str]) -> Iterator[str]:
     yield "## What is tested, and with what"
     yield ""
     yield (
-        f"- Sources: {held.size.sources:,} pictures of single things and {held.size.sources:,} road scenes with "
+        f"- Sources: {run.size.sources:,} pictures of single things and {run.size.sources:,} road scenes with "
         "masks, drawn by the renderer, all of fair days (sunny or cloudy, by day), as data sets of the layout “csv”. "
         "No model of the demo saw them, nor scenes with their seeds."
     )
     lessons = [
-        f"a {TITLES[one]} (`{ARCHITECTURES[one]}`) by {held.size.lessons[one][1]:,} updates on "
-        f"{held.size.lessons[one][0]:,} scenes"
+        f"a {TITLES[one]} (`{ARCHITECTURES[one]}`) by {run.size.lessons[one][1]:,} updates on "
+        f"{run.size.lessons[one][0]:,} scenes"
         for one in FAMILIES
     ]
     yield (
@@ -161,13 +161,13 @@ def _set(held: Results, names: dict[str, str]) -> Iterator[str]:
     )
     quotas = "; ".join(f"{one.captions} of {', '.join(one.types)}" for one in QUOTAS)
     yield (
-        f"- Test cases: batches of a workspace with the demo profile at {held.size.steps} steps; the captioner's own "
+        f"- Test cases: batches of a workspace with the demo profile at {run.size.steps} steps; the captioner's own "
         "captions, the language model's own edits, one edit a case. Nothing is picked by hand or put right. Sources "
         f"have **unequal** numbers of them, and those of one source fail together: at most {quotas}. "
         "**Control:** a reconstruction of each source, from its unedited caption."
     )
     for family in FAMILIES:
-        many = held.cases[family]
+        many = run.cases[family]
         listed = ", ".join(f"{many[number]:,} with {number}" for number in sorted(many))
         yield (
             f"- The {TITLES[family]}'s test cases: {sum(number * many[number] for number in many):,}; sources by how "
@@ -184,7 +184,7 @@ def _set(held: Results, names: dict[str, str]) -> Iterator[str]:
         "captioner was wrong, or the word is none of the world's) nobody can tell: such images count in RQ2 and in no "
         "figure of validity."
     )
-    took = ", ".join(f"{stage} {minutes:.1f}" for stage, minutes in held.minutes.items())
+    took = ", ".join(f"{stage} {minutes:.1f}" for stage, minutes in run.minutes.items())
     yield (
         f"- Machine: {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}. Minutes: {took}."
     )
@@ -201,18 +201,18 @@ def _taught_wrong(share: float) -> str:
     return ", ".join(f"{one.word} {one.label} as {one.taught}" for one in own)
 
 
-def _rq1(held: Results, names: dict[str, str]) -> Iterator[str]:
+def _rq1(run: Results, names: dict[str, str]) -> Iterator[str]:
     yield "## RQ1: are the images valid?"
     yield ""
     yield f"Votes are of **{crew_in_words()}**; who they are is made up, and what they vote on is the truth above."
     yield ""
     for family in FAMILIES:
-        yield from _validity(family, held.validity[family])
+        yield from _validity(family, run.validity[family])
     yield "### Do the intervals hold the truth?"
     yield ""
     yield (
-        f"{held.size.studies:,} simulated studies, each with {held.size.study_sources:,} sources drawn with "
-        f"replacement from those that there are, and votes on {held.size.judged:,} of their images by simulated "
+        f"{run.size.studies:,} simulated studies, each with {run.size.study_sources:,} sources drawn with "
+        f"replacement from those that there are, and votes on {run.size.judged:,} of their images by simulated "
         "annotators of its own; the sample is stratified by whether the model is right, and by edit type. An interval "
         "that claims 95 % should hold the truth of all images in 93 to 98 of 100 studies. Where votes have no errors, "
         "sampling alone is uncertain: what is missing below that is what simulated annotators who err together do, and "
@@ -230,7 +230,7 @@ def _rq1(held: Results, names: dict[str, str]) -> Iterator[str]:
             per_cent(row.width),
         )
         for family in FAMILIES
-        for row in held.validity[family].coverage
+        for row in run.validity[family].coverage
     ]
     yield from table(("task", "figure", "votes of", "truth", "studies", "interval holds it", "mean width"), lines)
     yield ""
@@ -295,10 +295,10 @@ def _validity(family: Family, found: Validity) -> Iterator[str]:
         yield ""
 
 
-def _rq2(held: Results, names: dict[str, str]) -> Iterator[str]:
+def _rq2(run: Results, names: dict[str, str]) -> Iterator[str]:
     yield "## RQ2: where do the models break?"
     yield ""
-    whole, roads = held.breaking["object"].classifier, held.breaking["road"].segmenter
+    whole, roads = run.breaking["object"].classifier, run.breaking["road"].segmenter
     assert whole is not None and roads is not None
     yield "### Classifier"
     yield ""
@@ -313,7 +313,7 @@ def _rq2(held: Results, names: dict[str, str]) -> Iterator[str]:
     yield ""
     yield f"```latex\n{latex('The demo classifier', whole)}```"
     yield ""
-    yield from _edits(held.breaking["object"], "error", "the change of the probability of the true class")
+    yield from _edits(run.breaking["object"], "error", "the change of the probability of the true class")
     yield "### Segmenter"
     yield ""
     lines = [
@@ -341,7 +341,7 @@ def _rq2(held: Results, names: dict[str, str]) -> Iterator[str]:
     ]
     yield from table(("IoU", "original", "reconstructed", "generated"), classes)
     yield ""
-    yield from _edits(held.breaking["road"], "mIoU", "the change of the share of right pixels")
+    yield from _edits(run.breaking["road"], "mIoU", "the change of the share of right pixels")
     yield f"![Error and mIoU by edit type]({names['edits']})"
     yield ""
 
@@ -407,15 +407,15 @@ def _p(row: SensitivityRow) -> str:
     return f"{row.p_adjusted:.3f}" if row.p_adjusted is not None else CANNOT_TELL
 
 
-def _ranking(held: Results) -> Iterator[str]:
-    found = held.prioritising
-    kinds = Counter(found.weak.values())
+def _ranking(run: Results) -> Iterator[str]:
+    ranking = run.prioritising
+    kinds = Counter(ranking.weak.values())
     listed = ", ".join(f"{number} {kind}" for kind, number in kinds.most_common())
     yield "### In which order to look"
     yield ""
     yield (
         "A weak cell is a class under a left-out condition, or in a colour, on which the classifier is wrong on at "
-        f"least {100 * WEAK:.0f} % of {held.size.renders} scenes that the renderer itself draws so: {len(found.weak)} "
+        f"least {100 * WEAK:.0f} % of {run.size.renders} scenes that the renderer itself draws so: {len(ranking.weak)} "
         f"of them{f' ({listed})' if listed else ''}. A cell is found by an image of it on which the classifier is "
         "wrong and which is valid by the truth. “ours” ranks by P(wrong) x P(valid) x novelty, where what is new is a "
         f"class with what the edit brings in; it knows the label of the source, as “{WRONG_FIRST}” and "
@@ -425,8 +425,8 @@ def _ranking(held: Results) -> Iterator[str]:
     )
     yield ""
     for orders, shown, what in (
-        (found.orders, found.shown, "All test cases"),
-        (found.before, found.shown_before, "Test cases of the tuning and the test side"),
+        (ranking.orders, ranking.shown, "All test cases"),
+        (ranking.before, ranking.shown_before, "Test cases of the tuning and the test side"),
     ):
         first = next(iter(orders.values()))
         images = [f"{100 * share:.0f} %: {number:,} images" for share, number in first.images.items()]
@@ -438,30 +438,30 @@ def _ranking(held: Results) -> Iterator[str]:
 
 def _order(one: Found) -> tuple[str, ...]:
     apfd = f"{one.apfd:.3f}" if one.apfd is not None else CANNOT_TELL
-    found = [one.at(share) for share in one.images]
-    return (one.order, *(f"{cells:g}" if cells == int(cells) else f"{cells:.1f}" for cells in found), apfd)
+    cells_found = [one.at(share) for share in one.images]
+    return (one.order, *(f"{cells:g}" if cells == int(cells) else f"{cells:.1f}" for cells in cells_found), apfd)
 
 
-def _alike(held: Results) -> str:
+def _alike(run: Results) -> str:
     """Say how many images are left out because they look like one of another side, and whether any is on two sides."""
-    numbers = " and ".join(f"{held.retraining[one].alike:,} {TITLES[one]} image(s)" for one in FAMILIES)
-    both = sum(len(held.retraining[one].shared) for one in FAMILIES)
+    numbers = " and ".join(f"{run.retraining[one].alike:,} {TITLES[one]} image(s)" for one in FAMILIES)
+    both = sum(len(run.retraining[one].shared) for one in FAMILIES)
     return (
         f"what looks like an image that is measured or tuned with is not learnt from ({numbers} left out); of what is "
         f"used, {both or 'none'} is on two sides, by hash or by look."
     )
 
 
-def _rq3(held: Results, names: dict[str, str]) -> Iterator[str]:
+def _rq3(run: Results, names: dict[str, str]) -> Iterator[str]:
     yield "## RQ3: what does retraining gain?"
     yield ""
-    recipe = held.retraining["object"].recipe
+    recipe = run.retraining["object"].recipe
     shifts = " and ".join(f"{look['weather']} {look['time']}s" for look in SHIFTS)
     yield (
         "Sources are parted first (60 % train, 15 % tune, 25 % test), and what is made of one stays on its side; "
-        f"{_alike(held)} "
+        f"{_alike(run)} "
         f"Models are trained on from the weights under test by {recipe.updates} updates, the same number for every arm "
-        f"({_recipe(held, 'object')} for the classifier, {_recipe(held, 'road')} for the segmenter; set on small runs "
+        f"({_recipe(run, 'object')} for the classifier, {_recipe(run, 'road')} for the segmenter; set on small runs "
         "with other scenes than these); "
         "the state is chosen on the tuning side. **No arm learns from weather edits**: they are the unseen edit "
         f"type. The natural shift is drawn by the renderer itself: {shifts}. Generated tests hold the images that are "
@@ -471,27 +471,27 @@ def _rq3(held: Results, names: dict[str, str]) -> Iterator[str]:
     )
     yield ""
     for family in FAMILIES:
-        found = held.retraining[family]
+        results = run.retraining[family]
         yield f"### {TITLES[family].capitalize()}"
         yield ""
-        yield "Images: " + ", ".join(f"{name} {number:,}" for name, number in found.images.items()) + "."
+        yield "Images: " + ", ".join(f"{name} {number:,}" for name, number in results.images.items()) + "."
         yield ""
         lines = []
         for arm in rq3.ARMS:
-            cells = [with_interval(found.row(arm, on).accuracy) for on in found.images]
-            back = next((with_interval(one.share) for one in found.won_back if one.arm == arm), "-")
-            lines.append((f"**{arm}**" if arm == MAIN_ARM else arm, f"{found.examples[arm]:,}", *cells, back))
-        yield from table(("arm", "learns from", *found.images, "of the loss won back"), lines)
+            cells = [with_interval(results.row(arm, on).accuracy) for on in results.images]
+            back = next((with_interval(one.share) for one in results.won_back if one.arm == arm), "-")
+            lines.append((f"**{arm}**" if arm == MAIN_ARM else arm, f"{results.examples[arm]:,}", *cells, back))
+        yield from table(("arm", "learns from", *results.images, "of the loss won back"), lines)
         yield ""
-        if found.miou:
+        if results.miou:
             yield "mIoU, mean over the seeds:"
             yield ""
-            lines = [(arm, *(per_cent(found.miou[arm, on]) for on in found.images)) for arm in rq3.ARMS]
-            yield from table(("arm", *found.images), lines)
+            lines = [(arm, *(per_cent(results.miou[arm, on]) for on in results.images)) for arm in rq3.ARMS]
+            yield from table(("arm", *results.images), lines)
             yield ""
         lines = [
-            (on, *(in_unit(found.beside[MAIN_ARM, control, on], "points") for control in CONTROLS))
-            for on in found.images
+            (on, *(in_unit(results.beside[MAIN_ARM, control, on], "points") for control in CONTROLS))
+            for on in results.images
         ]
         yield f"What “{MAIN_ARM}” is right about beside what the controls are:"
         yield ""
@@ -502,41 +502,41 @@ def _rq3(held: Results, names: dict[str, str]) -> Iterator[str]:
     yield f"Intervals here are over seeds and sources together; goals are held against “{MAIN_ARM}”, the paper's arm."
 
 
-def _recipe(held: Results, family: Family) -> str:
-    own = held.retraining[family].recipe
-    name = "SGD" if own.optimiser == "sgd" else "Adam"
-    return f"{name} at {own.learning_rate:g}, batches of {own.batch}"
+def _recipe(run: Results, family: Family) -> str:
+    recipe = run.retraining[family].recipe
+    name = "SGD" if recipe.optimiser == "sgd" else "Adam"
+    return f"{name} at {recipe.learning_rate:g}, batches of {recipe.batch}"
 
 
-def _chart_edits(held: Results, file: Path) -> None:
-    whole, roads = held.breaking["object"].classifier, held.breaking["road"].segmenter
+def _chart_edits(run: Results, file: Path) -> None:
+    whole, roads = run.breaking["object"].classifier, run.breaking["road"].segmenter
     assert whole is not None and roads is not None
     bars = [_bar("classifier, error: originals", whole.error_original, 2)]
     bars += [_bar("reconstructions", whole.error_reconstructed, 2)]
-    bars += [_bar(row.name, row.generated, int(row.left_out)) for row in held.breaking["object"].types]
+    bars += [_bar(row.name, row.generated, int(row.left_out)) for row in run.breaking["object"].types]
     bars += [_bar("segmenter, mIoU: originals", roads.miou_original, 2)]
     bars += [_bar("reconstructions", roads.miou_reconstructed, 2)]
-    bars += [_bar(row.name, row.generated, int(row.left_out)) for row in held.breaking["road"].types]
+    bars += [_bar(row.name, row.generated, int(row.left_out)) for row in run.breaking["road"].types]
     charts.forest("By edit type (left out of training in red)", bars, 0, 1, file)
 
 
-def _chart_coverage(held: Results, file: Path) -> None:
+def _chart_coverage(run: Results, file: Path) -> None:
     bars = [
         _bar(f"{TITLES[family]}: {row.figure.partition(' (')[0]}", row.share, 0 if row.annotators == FLAWLESS else 1)
         for family in FAMILIES
-        for row in held.validity[family].coverage
+        for row in run.validity[family].coverage
     ]
     charts.forest(
         "Intervals that hold the truth (wanted: 93 to 98 %; in red: simulated annotators who err)", bars, 0, 1, file
     )
 
 
-def _chart_arms(held: Results, file: Path) -> None:
+def _chart_arms(run: Results, file: Path) -> None:
     bars = [
-        _bar(f"{TITLES[family]} {arm}", held.retraining[family].row(arm, rq3.ON_GENERATED).accuracy, place)
+        _bar(f"{TITLES[family]} {arm}", run.retraining[family].row(arm, rq3.ON_GENERATED).accuracy, place)
         for place, family in enumerate(FAMILIES)
         for arm in rq3.ARMS
-        if rq3.ON_GENERATED in held.retraining[family].images
+        if rq3.ON_GENERATED in run.retraining[family].images
     ]
     charts.forest("Accuracy on generated images of unseen sources", bars, 0, 1, file)
 

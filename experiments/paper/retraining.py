@@ -94,27 +94,27 @@ class Parts:
     @cached_property
     def pictured(self) -> Mapping[Side, Mapping[Path, Pictured]]:
         """All images by side: originals, and images made from them."""
-        found: dict[Side, dict[Path, Pictured]] = {one: {} for one in SIDES}
+        by_side: dict[Side, dict[Path, Pictured]] = {one: {} for one in SIDES}
         files = [(one, self.data / one.key) for one in self.found.sources]
         files += [
             (self.found.sources[one.source], Path(one.image)) for one in (*self.found.cases, *self.found.controls)
         ]
         for source, file in files:
-            found[side(source)][file] = _pictured(file, source.number)
-        return found
+            by_side[side(source)][file] = _pictured(file, source.number)
+        return by_side
 
     @cached_property
     def alike(self) -> frozenset[Path]:
         """Images that look like one of a later side. They are used neither for training nor for tuning, so that the
         measured images stay complete.
         """
-        later, found = list[int](), set[Path]()
+        later, similar = list[int](), set[Path]()
         for one in reversed(SIDES):
-            looks = {file: held.look for file, held in self.pictured[one].items()}
+            looks = {file: picture.look for file, picture in self.pictured[one].items()}
             near = near_any(list(looks.values()), later)
-            found |= {file for file, too in zip(looks, near.tolist(), strict=True) if too}
+            similar |= {file for file, too in zip(looks, near.tolist(), strict=True) if too}
             later += looks.values()
-        return frozenset(found)
+        return frozenset(similar)
 
     def original(self, where: Side) -> tuple[list[Example], list[int]]:
         """Return the sources of a side, and their numbers."""
@@ -129,16 +129,16 @@ class Parts:
 
     def controls(self, where: Side) -> list[Example]:
         """Return the reconstructions of a side."""
-        own = [one for one in self.found.controls if side(self.found.sources[one.source]) == where]
-        return [self._example(Path(one.image), one.source) for one in own if Path(one.image) not in self.alike]
+        controls = [one for one in self.found.controls if side(self.found.sources[one.source]) == where]
+        return [self._example(Path(one.image), one.source) for one in controls if Path(one.image) not in self.alike]
 
     def natural(self) -> tuple[list[Example], list[int]]:
         """Return the shift set. Each scene is a source of its own."""
-        found = []
+        examples = []
         for file, scene in self.shift:
             target: int | Path = OBJECT_CLASSES.index(scene.label) if self.found.family == "object" else mask_file(file)
-            found.append(Example(file, target))
-        return found, list(range(len(found)))
+            examples.append(Example(file, target))
+        return examples, list(range(len(examples)))
 
     def _example(self, image: Path, source: int) -> Example:
         one = self.found.sources[source]
@@ -150,9 +150,7 @@ class Parts:
     def rows(self) -> dict[tuple[Side, bool], Numbers]:
         """Cases by side and by True if their edit type is unseen."""
         sides, unseen = np.array(sides_of(self.found)), np.array(self.found.edit_types) == UNSEEN
-        return {
-            (one, held): np.flatnonzero((sides == one) & (unseen == held)) for one in SIDES for held in (True, False)
-        }
+        return {(one, new): np.flatnonzero((sides == one) & (unseen == new)) for one in SIDES for new in (True, False)}
 
 
 def retraining(parts: Parts, size: Size, folder: Path, workers: int) -> Retraining:
@@ -183,13 +181,13 @@ def retraining(parts: Parts, size: Size, folder: Path, workers: int) -> Retraini
         for arm in arms
         for seed in range(size.seeds)
     }
-    said = _all(trainings, workers)
+    predictions = _all(trainings, workers)
     kind = KINDS[family]
     measured = {
         arm.name: {
             name: Measured(
                 np.array(sources[name], np.int64),
-                np.stack([right_of(kind, said[arm.name, seed][name]) for seed in range(size.seeds)]),
+                np.stack([right_of(kind, predictions[arm.name, seed][name]) for seed in range(size.seeds)]),
             )
             for name in sets
         }
@@ -205,7 +203,7 @@ def retraining(parts: Parts, size: Size, folder: Path, workers: int) -> Retraini
             for row in Arms(measured, control).rows()
             if row.arm != control
         },
-        _miou(said, sets, size.seeds) if kind == "segmentation" else {},
+        _miou(predictions, sets, size.seeds) if kind == "segmentation" else {},
         {arm.name: len(arm.examples) for arm in arms},
         {name: len(own) for name, own in sets.items()},
         shared_images(parts),
@@ -239,7 +237,10 @@ def arms_of(parts: Parts) -> tuple[Arm, ...]:
 
 def shared_images(parts: Parts) -> tuple[Shared, ...]:
     """Return pictures that are used on two sides, or look alike there: originals, and images made from them."""
-    used = {one: [held for file, held in own.items() if file not in parts.alike] for one, own in parts.pictured.items()}
+    used = {
+        one: [picture for file, picture in own.items() if file not in parts.alike]
+        for one, own in parts.pictured.items()
+    }
     return tuple(shared(used))
 
 
@@ -250,8 +251,8 @@ def _pictured(file: Path, source: int) -> Pictured:
     return Pictured(file.name, f"{source}", hashlib.sha256(data).hexdigest(), look)
 
 
-def _where(rows: Numbers, wanted: NDArray[np.bool_]) -> Numbers:
-    return rows[wanted[rows]]
+def _where(rows: Numbers, selected: NDArray[np.bool_]) -> Numbers:
+    return rows[selected[rows]]
 
 
 def _all(trainings: Mapping[tuple[str, int], Training], workers: int) -> dict[tuple[str, int], dict[str, Floats]]:
@@ -268,10 +269,10 @@ def _all(trainings: Mapping[tuple[str, int], Training], workers: int) -> dict[tu
 
 
 def _miou(
-    said: Mapping[tuple[str, int], Mapping[str, Floats]], sets: Mapping[str, Sequence[Example]], seeds: int
+    predictions: Mapping[tuple[str, int], Mapping[str, Floats]], sets: Mapping[str, Sequence[Example]], seeds: int
 ) -> dict[tuple[str, str], float]:
     return {
-        (arm, name): float(np.mean([mean_iou(said[arm, seed][name].sum(axis=0)) for seed in range(seeds)]))
+        (arm, name): float(np.mean([mean_iou(predictions[arm, seed][name].sum(axis=0)) for seed in range(seeds)]))
         for arm in ARMS
         for name in sets
     }

@@ -37,21 +37,21 @@ def shared(sides: Mapping[Side, Sequence[Pictured]], most: int = 20) -> list[Sha
     """Return at most `most` pairs of images on two sides with equal hashes or a similar look. Empty if the sides are
     disjoint: only then does a figure of one say something about the others.
     """
-    found: list[Shared] = []
-    held: dict[Side, tuple[dict[str, Pictured], NearHashes, dict[int, Pictured]]] = {}
+    pairs: list[Shared] = []
+    by_side: dict[Side, tuple[dict[str, Pictured], NearHashes, dict[int, Pictured]]] = {}
     for side in SIDES:
         own: tuple[dict[str, Pictured], NearHashes, dict[int, Pictured]] = ({}, NearHashes(), {})
         for image in sides.get(side, ()):
-            for other_side, (by_sha, near, by_look) in held.items():
-                if len(found) >= most:
-                    return found
+            for other_side, (by_sha, near, by_look) in by_side.items():
+                if len(pairs) >= most:
+                    return pairs
                 if image.sha in by_sha:
-                    found.append(Shared(by_sha[image.sha], image, (other_side, side), None))
+                    pairs.append(Shared(by_sha[image.sha], image, (other_side, side), None))
                 elif close := near.near(mirrored(image.look)) | near.near(image.look):
                     look, bits = min(close.items(), key=lambda one: (one[1], one[0]))
-                    found.append(Shared(by_look[look], image, (other_side, side), bits))
+                    pairs.append(Shared(by_look[look], image, (other_side, side), bits))
             own[0].setdefault(image.sha, image)
             own[1].add(image.look)
             own[2].setdefault(image.look, image)
-        held[side] = own
-    return found
+        by_side[side] = own
+    return pairs

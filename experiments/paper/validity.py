@@ -204,13 +204,13 @@ def _one_a_source(source: Numbers, chance: np.random.Generator) -> Numbers:
 def _study(found: Read, size: Size, seed: int) -> StudyResult:
     chance = np.random.default_rng(seed)
     known = np.flatnonzero(found.truth != CANNOT_TELL)
-    asked = known[_one_a_source(found.of_case[known], chance)]
-    asked = np.sort(chance.permutation(asked)[: size.judged])
-    truth, cast = found.truth[asked] == VALID, votes_on(found, asked, seed)
+    judged = known[_one_a_source(found.of_case[known], chance)]
+    judged = np.sort(chance.permutation(judged)[: size.judged])
+    truth, cast = found.truth[judged] == VALID, votes_on(found, judged, seed)
     decided = int(cast.known.sum())
     return StudyResult(
-        len(asked),
-        len(asked) - decided,
+        len(judged),
+        len(judged) - decided,
         wilson(int(cast.valid.sum()), decided),
         float(truth.mean()) if len(truth) else None,
         int((cast.valid == truth)[cast.known].sum()),
@@ -242,27 +242,27 @@ class _Known:
         parts = [np.flatnonzero(self.stratum == one) for one in range(len(self.strata))]
         bad = [name.startswith("wrong") for name in self.strata]
         sizes = sample_sizes([len(part) for part in parts], size.judged, wrong=bad)
-        asked = np.sort(np.concatenate([chance.permutation(one)[:n] for one, n in zip(parts, sizes, strict=True)]))
+        judged = np.sort(np.concatenate([chance.permutation(one)[:n] for one, n in zip(parts, sizes, strict=True)]))
         erring = annotators == ERRING
         return self._effect(
-            asked, vote(self.valid[asked], self.hard[asked], seed) if erring else flawless(self.valid[asked]), seed
+            judged, vote(self.valid[judged], self.hard[judged], seed) if erring else flawless(self.valid[judged]), seed
         )
 
     def truths(self) -> dict[str, float]:
         """Return the figures of a study of all images by annotators who never err."""
-        found = self._effect(np.arange(len(self.valid)), flawless(self.valid), 0)
-        values = {title: getattr(found, name).value for title, name in FIGURES.items()}
+        effect = self._effect(np.arange(len(self.valid)), flawless(self.valid), 0)
+        values = {title: getattr(effect, name).value for title, name in FIGURES.items()}
         return {title: value for title, value in values.items() if value is not None}
 
-    def _effect(self, asked: Numbers, cast: Votes, seed: int) -> ValidityEffect:
+    def _effect(self, judged: Numbers, cast: Votes, seed: int) -> ValidityEffect:
         votes_for, votes = np.zeros(len(self.source), np.int64), np.zeros(len(self.source), np.int64)
-        votes_for[asked], votes[asked] = cast.votes_for, cast.votes
+        votes_for[judged], votes[judged] = cast.votes_for, cast.votes
         undecided, ballots = np.zeros(len(self.source), bool), cast.ballots
-        undecided[asked[~cast.known]] = True
+        undecided[judged[~cast.known]] = True
         if ballots is not None:
-            ballots = replace(ballots, image=np.where(ballots.image < 0, -1, asked[ballots.image]))
-        held = Judged(self.source, self.wrong, self.stratum, votes_for, votes, self.score, undecided, ballots)
-        return validity_effect(held, self.strata, seed, RESAMPLES)
+            ballots = replace(ballots, image=np.where(ballots.image < 0, -1, judged[ballots.image]))
+        columns = Judged(self.source, self.wrong, self.stratum, votes_for, votes, self.score, undecided, ballots)
+        return validity_effect(columns, self.strata, seed, RESAMPLES)
 
 
 def _known(found: Read, score: Floats | None) -> _Known:
@@ -292,8 +292,8 @@ def coverage(found: Read, size: Size, score: Floats | None) -> Iterator[Coverage
             for title, truth in truths.items():
                 figure: Figure = getattr(effect, FIGURES[title])
                 if figure.low is not None and figure.high is not None:
-                    held = (figure.low <= truth <= figure.high, figure.high - figure.low)
-                    tallies[title, annotators].append(held)
+                    hit_and_width = (figure.low <= truth <= figure.high, figure.high - figure.low)
+                    tallies[title, annotators].append(hit_and_width)
     for (title, annotators), tally in tallies.items():
         yield _tallied(title, annotators, truths.get(title), tally)
 
@@ -308,16 +308,16 @@ def share_coverage(found: Read, size: Size) -> Iterator[Coverage]:
         for number in range(size.studies):
             chance = np.random.default_rng((6, number))
             sources = chance.integers(0, len(of_source), size.judged)
-            asked = np.array([chance.choice(of_source[int(one)]) for one in sources])
+            judged = np.array([chance.choice(of_source[int(one)]) for one in sources])
             erring = annotators == ERRING
-            cast = votes_on(found, asked, 100_000 + number) if erring else flawless(found.truth[asked] == VALID)
-            held = wilson(int(cast.valid.sum()), int(cast.known.sum()))
-            if held.low is not None and held.high is not None:
-                tally.append((held.low <= truth <= held.high, held.high - held.low))
+            cast = votes_on(found, judged, 100_000 + number) if erring else flawless(found.truth[judged] == VALID)
+            interval = wilson(int(cast.valid.sum()), int(cast.known.sum()))
+            if interval.low is not None and interval.high is not None:
+                tally.append((interval.low <= truth <= interval.high, interval.high - interval.low))
         yield _tallied(SHARE, annotators, truth, tally)
 
 
 def _tallied(name: str, annotators: str, truth: float | None, tally: Sequence[tuple[bool, float]]) -> Coverage:
     width = float(np.mean([width for _, width in tally])) if tally else None
-    share = share_of(sum(held for held, _ in tally), len(tally), "no study gave an interval")
+    share = share_of(sum(hit for hit, _ in tally), len(tally), "no study gave an interval")
     return Coverage(name, annotators, truth, share, width)

@@ -156,7 +156,7 @@ def shift_scenes(family: Family, number: int) -> Iterator[Scene]:
 
 def under(scene: Scene, word: str) -> Scene:
     """Return the scene under a condition of `LEFT_OUT`, or with its thing in another colour."""
-    times = {said: time for time, said in TIME_PHRASES.items()}
+    times = {phrase: time for time, phrase in TIME_PHRASES.items()}
     if word in COLOURS:
         return scene.with_look(colours=(word,))
     return scene.with_look(time=times[word]) if word in times else scene.with_look(weather=word)
@@ -202,13 +202,13 @@ def write_data(folder: Path, family: Family, size: Size) -> None:
 def write_shift(folder: Path, family: Family, size: Size) -> Sequence[tuple[Path, Scene]]:
     """Write the scenes of the shift set and return each with its file. `mask_file` names the mask."""
     root = folder / f"{family}-shift"
-    found = []
+    scenes = []
     for place, scene in enumerate(shift_scenes(family, size.shift)):
         file = root / f"{place:04}.png"
         if not file.exists():
             write_scene(scene, file, mask_file(file))
-        found.append((file, scene))
-    return found
+        scenes.append((file, scene))
+    return scenes
 
 
 def mask_file(image: Path) -> Path:

@@ -1,1 +1,1 @@
-"""Checks of texts and of generated images, and how each is worded."""
+"""Checks of texts and of generated images, with the sentences that report them."""

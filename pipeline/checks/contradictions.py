@@ -1,4 +1,4 @@
-"""Finds what cannot be true of one picture, such as snow in a desert. The rules are data: `contradictions.toml`."""
+"""Finds words that cannot both describe one picture, such as snow and desert. The rules: `contradictions.toml`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Rule:
     """A rule that no word of `one` may occur together with a word of `other`."""
 
     says: str
-    """Why not, as a sentence without its point."""
+    """The reason, as a sentence without a full stop."""
     one: tuple[str, ...]
     other: tuple[str, ...]
 
@@ -37,19 +37,19 @@ class Contradiction:
 
 @lru_cache(maxsize=4)
 def load_rules(path: Path = RULES) -> tuple[Rule, ...]:
-    """The rules of a file. Raises UserError, naming the rule, when it does not fit."""
+    """Read the rules of a file. Raises UserError, naming the rule, if one is malformed."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UserError(f"The rules in {path} cannot be read: {error}.") from error
-    found = []
+    loaded = []
     for number, rule in enumerate(data.get("rules", []), 1):
         sides = [rule.get("one"), rule.get("other")]
         fits = set(rule) == {"says", "one", "other"} and isinstance(rule["says"], str) and rule["says"]
         if not fits or not all(isinstance(side, list) and side and all(map(_phrase, side)) for side in sides):
             raise UserError(f"Rule {number} in {path} does not fit: give says, one and other, the latter two as lists.")
-        found.append(Rule(rule["says"], tuple(sides[0]), tuple(sides[1])))
-    return tuple(found)
+        loaded.append(Rule(rule["says"], tuple(sides[0]), tuple(sides[1])))
+    return tuple(loaded)
 
 
 def contradictions(text: str, rules: tuple[Rule, ...] | None = None) -> tuple[Contradiction, ...]:
@@ -61,7 +61,7 @@ def contradictions(text: str, rules: tuple[Rule, ...] | None = None) -> tuple[Co
 def _contradictions(text: str, rules: tuple[Rule, ...]) -> tuple[Contradiction, ...]:
     broken, lower = [], text.lower()
     for rule in rules:
-        # To look for the letters first is far quicker than for whole words, and mostly they are not there.
+        # Searching for the letters first is far quicker than for whole words, and mostly finds nothing.
         one = next((word for word in rule.one if word.lower() in lower and contains(text, word)), None)
         other = next((word for word in rule.other if word.lower() in lower and contains(text, word)), None)
         if one is not None and other is not None:
@@ -71,8 +71,8 @@ def _contradictions(text: str, rules: tuple[Rule, ...]) -> tuple[Contradiction, 
 
 def new_contradictions(before: str, after: str, rules: tuple[Rule, ...] | None = None) -> tuple[Contradiction, ...]:
     """Return the contradictions of `after` whose rule `before` did not break already."""
-    known = {held.says for held in contradictions(before, rules)}
-    return tuple(found for found in contradictions(after, rules) if found.says not in known)
+    known = {contradiction.says for contradiction in contradictions(before, rules)}
+    return tuple(new for new in contradictions(after, rules) if new.says not in known)
 
 
 def _phrase(value: object) -> bool:

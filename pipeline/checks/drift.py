@@ -1,9 +1,9 @@
-"""Drift of an edited image: whether the picture as a whole was shifted or zoomed against its source, and the way back.
+"""Drift of an edited image: measures a shift and zoom of the whole picture against its source, and undoes them.
 
-An edit changes colours, light and weather, so outlines are compared, and of these only the directions: phase
-correlation of doubled gradient angles (Fitch, Kadyrov, Christmas, Kittler: Orientation correlation, BMVC 2002), at each
-zoom of a grid, divided by what overlaps (Padfield: Masked object registration in the Fourier domain, 2012). One shift
-and one zoom hold for the whole picture; a rotation, or a single thing that moved, is not found here.
+An edit changes colours, light and weather, so only the directions of outlines are compared: phase correlation of
+doubled gradient angles (Fitch, Kadyrov, Christmas, Kittler: Orientation correlation, BMVC 2002), at each zoom of a
+grid, divided by the overlap (Padfield: Masked object registration in the Fourier domain, 2012). One shift and one zoom
+apply to the whole picture. A rotation, or a single thing that moved, is not detected.
 """
 
 from __future__ import annotations
@@ -20,22 +20,24 @@ from core.types import Check
 FRAMING_KEPT = "framing kept"
 """Name of the drift check."""
 LEAST_COVERED = 0.95
-"""An image that shows less of the source's frame is not moved back: too much of it would have to be made up."""
+"""Minimum share of the source's frame in an image that is moved back. With less, too much would have to be made up."""
 IN_PLACE = 0.0075
 """Maximum shift of a corner, as a share of the sides, that is left uncorrected."""
 _CERTAIN = 0.2
 """Margin by which the highest correlation must exceed that of all other places."""
 _SIDE = 192
-"""Images are compared at this short side, in pixels, or their own if it is less."""
+"""Short side, in pixels, at which images are compared. Smaller images keep their own."""
 _ZOOMS = np.exp(np.linspace(-0.22, 0.22, 23))
+"""Zooms that are tried: 0.80 to 1.25, 2 % apart. The best one is refined between its neighbours."""
 _ELSEWHERE = 0.04
-"""A shift that differs by more, as a share of the short side, is another place."""
+"""Difference of two shifts, as a share of the short side, above which they are different places."""
 _LEAST_OVERLAP = 0.5
+"""Minimum share of the source that a shifted image must overlap. A smaller overlap may correlate by chance."""
 
 
 class Drift(BaseModel):
-    """A point (x, y) of the source is at zoom * (x, y) + (right, down) in the image, both counted from the centre, in
-    shares of width and height.
+    """Zoom and shift of an image. A point (x, y) of its source is at zoom * (x, y) + (right, down), both counted from
+    the centre, in shares of width and height.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -46,7 +48,7 @@ class Drift(BaseModel):
 
     @property
     def moved(self) -> float:
-        """Distance by which the corner moved that moved most, as a share of the sides."""
+        """Largest distance by which a corner moved, as a share of the sides."""
         grown = abs(self.zoom - 1) / 2
         return math.hypot(grown + abs(self.right), grown + abs(self.down))
 
@@ -77,8 +79,10 @@ class Drift(BaseModel):
             )
             if round(abs(shift) * side)
         ]
-        said = ["shifted by " + " and ".join(shifts)] if shifts else []
-        return " and ".join([*said, *([f"zoomed to {100 * self.zoom:.1f} %"] if abs(self.zoom - 1) > 0.0005 else [])])
+        shifted = ["shifted by " + " and ".join(shifts)] if shifts else []
+        return " and ".join(
+            [*shifted, *([f"zoomed to {100 * self.zoom:.1f} %"] if abs(self.zoom - 1) > 0.0005 else [])]
+        )
 
 
 def drift_of(source: Image.Image, image: Image.Image) -> Drift | None:
@@ -107,15 +111,15 @@ def drift_of(source: Image.Image, image: Image.Image) -> Drift | None:
     step = math.log(_ZOOMS[1] / _ZOOMS[0])
     around = best[most - 1 : most + 2]
     zoom = float(_ZOOMS[most]) * math.exp(step * (_top(*around) if len(around) == 3 else 0.0))
-    found = at(zoom)
-    rows, columns = found.shape
-    row, column = divmod(int(found.argmax()), columns)
-    down = row + _top(*(float(found[(row + one) % rows, column]) for one in (-1, 0, 1)))
-    right = column + _top(*(float(found[row, (column + one) % columns]) for one in (-1, 0, 1)))
-    score, reach = float(found[row, column]), max(3, round(_ELSEWHERE * min(size)))
+    correlations = at(zoom)
+    rows, columns = correlations.shape
+    row, column = divmod(int(correlations.argmax()), columns)
+    down = row + _top(*(float(correlations[(row + one) % rows, column]) for one in (-1, 0, 1)))
+    right = column + _top(*(float(correlations[row, (column + one) % columns]) for one in (-1, 0, 1)))
+    score, reach = float(correlations[row, column]), max(3, round(_ELSEWHERE * min(size)))
     near = np.arange(-reach, reach + 1)
-    found[np.ix_((row + near) % rows, (column + near) % columns)] = -1
-    if score - float(found.max()) < _CERTAIN:
+    correlations[np.ix_((row + near) % rows, (column + near) % columns)] = -1
+    if score - float(correlations.max()) < _CERTAIN:
         return None
     right, down = (side - total if side > total / 2 else side for side, total in ((right, columns), (down, rows)))
     return Drift(zoom=round(zoom, 5), right=round(zoom * right / width, 5), down=round(zoom * down / height, 5))
@@ -138,8 +142,8 @@ def can_move_back(drift: Drift | None) -> bool:
 
 
 def framing_kept(drift: Drift | None, size: tuple[int, int]) -> Check:
-    """The share of the source's frame that the image shows, 0 to 1. Below `LEAST_COVERED` it fails; from there on the
-    image of `size` is in its place, or was moved there, which the note says.
+    """Check the share of the source's frame that the image shows, 0 to 1. It fails below `LEAST_COVERED`. From there on
+    the image of `size` is in place, or was moved back, which the note reports.
     """
     if drift is None:
         note = "Its outlines are too unlike those of the source to tell whether the picture was shifted or zoomed."

@@ -1,7 +1,7 @@
-"""Checks of a generated image against its source: are the edges still there, does the edit show, is it still the label.
+"""Checks of a generated image against its source: its edges are kept, its edit shows, its label is seen, and so on.
 
-Each gives a `Check` with its figure, a threshold with a reason, and a sentence for a person. CLIP similarities are
-cosines of unit vectors, from -1 to 1. Knows no models beyond the embedder's seam.
+Each returns a `Check` with its figure, a threshold with a reason, and a sentence for a person. CLIP similarities are
+cosines of unit vectors, from -1 to 1. The embedder is the only model used, through its interface in `seams`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from pipeline.conditioning import edges
 from pipeline.seams import Embedder, Vector
 
 EDGES_KEPT = 0.6
-"""Measured on drawn scenes: of a scene under another look 0.80 to 1.00 of the edges are found again (5th to 95th
-percentile), of another scene 0.14 to 0.50."""
+"""Threshold of the check "edges kept". A drawn scene under another look keeps 0.80 to 1.00 of its edges (5th to 95th
+percentile), another scene 0.14 to 0.50."""
 EDGES_IN_PLACE = "edges in place"
 """Name of the edge check for an image drawn without a control image. Measured on 120 drawn scenes at 128 and 512
 pixels, 5th to 95th percentile. Same geometry under another look, however dark or foggy: 0.24 to 1.00 (medians 0.70 to
@@ -47,20 +47,21 @@ BANDS: Mapping[str, Band] = {
     INVERTED: Band(failed_below=25.0, passed_from=35.0),
 }
 """Thresholds for an embedder whose profile sets none (`demo.calibrate` sets those of the demo). Those of the caption
-and the edit direction are the ones by which InstructPix2Pix (Brooks, Holynski, Efros, CVPR 2023, section 3.1) selected
-edited images with CLIP. It required a similarity of 0.75 between source and image, for edits that leave most of the
-image alone; a change of weather alters every pixel. An edit shows, and a label is seen, if the image is nearer to its
-intended text than to any other. Forms were measured on drawn scenes only (see docs/demo-report.md), where texture does
-not mislead, so that check never fails an image. It only says where to look."""
+and the edit direction are those with which InstructPix2Pix (Brooks, Holynski, Efros, CVPR 2023, section 3.1) selected
+edited images with CLIP. It required a similarity of 0.75 between source and image, since its edits leave most of the
+image alone. Here a change of weather alters every pixel. An edit shows, and a label is seen, if the image is nearer to
+its intended text than to any other. Forms were measured on drawn scenes only (see docs/demo-report.md), where texture
+does not mislead, so their check never fails an image and only shows where to look."""
 IN_PLACE = Band(failed_below=0.3, passed_from=0.6)
 """Thresholds of `EDGES_IN_PLACE` from its measurement: half of the moved scenes fail, and most unmoved ones pass."""
 FORM_SIDE = 128
-"""Forms are compared at this short side, in pixels, where their lines were measured."""
+"""Short side, in pixels, at which forms are compared. Their thresholds were measured at this size."""
 WHITE = 127
+"""Grey value above which a pixel of an edge image is an edge."""
 SHAPELESS = ("sky", "water")
-"""Classes that have no form of their own: clouds, stars and waves come and go with the weather."""
+"""Classes without a form of their own: clouds, stars and waves come and go with the weather."""
 _FLAT, _STEEP = 1.5, 4.0
-"""Grey values a pixel: below the first nothing rises, above the second an outline may be."""
+"""Gradients in grey values per pixel. Below the first a place is flat, above the second it may be an outline."""
 _OUTLINE = 40
 """Minimum number of outline pixels for a form to be compared."""
 _NO_OUTLINES = "The source has no outlines that could be looked for."
@@ -86,11 +87,11 @@ def image_checks(
     psnr: float | None = None,
 ) -> tuple[Check, ...]:
     """Return all checks of one image. `source` and `image` are RGB of the same size; `labels` are the classes that the
-    label is told apart from. Without an embedder, a caption, labels or a mask, the checks that need them are left out.
+    label is compared with. Without an embedder, a caption, labels or a mask, the checks that need them are left out.
 
-    Edges are compared at the size that was drawn, since their thresholds count in pixels: in `drawn`, the image before
-    it was resized to the source, or in `image` if it was not resized. `control` has that size. If it is None, the image
-    was drawn without one, and its edges are compared with those of the source (`edges_in_place`). `lines` are
+    Edges are compared at the size that was drawn, since their tolerance is in pixels. `drawn` is the image before it
+    was resized to the source's size, None if it was not. `control` has the size that was drawn. If it is None, the
+    image was drawn without one, and its edges are compared with those of the source (`edges_in_place`). `lines` are
     thresholds used where the profile's embedder sets none. `psnr` is that of the source's inversion, or None.
     """
     settings, drawn = conditioning or ConditioningSettings(), drawn or image
@@ -100,8 +101,8 @@ def image_checks(
         outlines = _outlines(source, drawn.size, settings)
         checks = [edges_in_place(drawn, outlines, settings, bands[EDGES_IN_PLACE])]
     else:
-        wanted = control if settings.kind == "canny" else _outlines(source, drawn.size, settings)
-        checks = [edges_kept(drawn, wanted, settings, bands["edges kept"])]
+        expected_edges = control if settings.kind == "canny" else _outlines(source, drawn.size, settings)
+        checks = [edges_kept(drawn, expected_edges, settings, bands["edges kept"])]
     if mask is not None and task.kind == "segmentation":
         forms = forms_kept(source, image, mask, bands[FORMS_KEPT])
         checks += [forms] if forms is not None else []
@@ -111,7 +112,7 @@ def image_checks(
         return tuple(checks)
     before, after, text = embedder.image(source), embedder.image(image), embedder.text(counterfactual.text)
     edited = source_caption != counterfactual.text
-    if edited:  # of a caption that was left as it is, nothing is to show
+    if edited:  # an unchanged caption has no edit to show
         unedited = [embedder.text(other) for other in without_edits(source_caption, counterfactual)]
         checks.append(edit_shows(before, after, text, unedited, bands["edit shows"]))
     checks += [
@@ -129,7 +130,7 @@ def image_checks(
 def texts_compared(
     source_caption: str, counterfactual: CounterfactualCaption, task: Task, labels: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """The texts that `image_checks` has embedded for an image, each once."""
+    """Return the texts that `image_checks` embeds for an image, each once."""
     texts = [counterfactual.text]
     if source_caption != counterfactual.text:
         texts += without_edits(source_caption, counterfactual)
@@ -164,17 +165,17 @@ def without_edits(source_caption: str, counterfactual: CounterfactualCaption) ->
 def edges_kept(
     image: Image.Image, control: Image.Image, conditioning: ConditioningSettings, band: Band = BANDS["edges kept"]
 ) -> Check:
-    """Recall of the control's edges in the image's edges, 0 to 1.
+    """Check the recall of the control's edges in the image's edges, 0 to 1.
 
         edges kept = |{p in C : some q in E with max(|px - qx|, |py - qy|) <= t}| / |C|
 
-    C are the white pixels of the control image, E the Canny edges of the generated image under the same settings, and
-    t, the tolerance, is 1 pixel for every 128 of the short side, at most 4: a redrawn border moves a little.
+    C are the white pixels of the control image, E the Canny edges of the generated image under the same settings. The
+    tolerance t is 1 pixel for every 128 of the short side, at most 4, since a redrawn border moves a little.
     """
-    wanted = np.asarray(control.convert("L"), np.uint8) > WHITE
-    if not wanted.any():
+    control_edges = np.asarray(control.convert("L"), np.uint8) > WHITE
+    if not control_edges.any():
         return Check("edges kept", None, None, _NO_OUTLINES)
-    return band.judge("edges kept", float(_near_edges(image, conditioning)[wanted].mean()), _MISSING)
+    return band.judge("edges kept", float(_near_edges(image, conditioning)[control_edges].mean()), _MISSING)
 
 
 def edges_in_place(
@@ -185,24 +186,24 @@ def edges_in_place(
 
         edges in place = (edges kept - c) / max(1 - c, 0.1)
 
-    c is the share of the whole image that is as near to one of its edges. An image full of edges, such as noise or a
-    new picture, keeps those of any source. An image drawn without a control image has to do better.
+    c is the share of the whole image within the tolerance of one of its edges. An image full of edges, such as noise or
+    a new picture, keeps those of any source. An image drawn without a control image has to do better.
     """
-    wanted = np.asarray(outlines.convert("L"), np.uint8) > WHITE
-    if not wanted.any():
+    source_edges = np.asarray(outlines.convert("L"), np.uint8) > WHITE
+    if not source_edges.any():
         return Check(EDGES_IN_PLACE, None, None, _NO_OUTLINES)
     near = _near_edges(image, conditioning)
     chance = float(near.mean())
-    return band.judge(EDGES_IN_PLACE, (float(near[wanted].mean()) - chance) / max(1 - chance, 0.1), _MISSING)
+    return band.judge(EDGES_IN_PLACE, (float(near[source_edges].mean()) - chance) / max(1 - chance, 0.1), _MISSING)
 
 
 def _near_edges(image: Image.Image, conditioning: ConditioningSettings) -> NDArray[np.bool_]:
     """Return a mask, (height, width), of the pixels within the tolerance of an edge of the image."""
     import cv2
 
-    found = edges(np.asarray(image.convert("RGB"), np.uint8), conditioning)
+    edge_map = edges(np.asarray(image.convert("RGB"), np.uint8), conditioning)
     reach = 2 * edge_tolerance(image.size) + 1
-    return np.asarray(cv2.dilate(found, np.ones((reach, reach), np.uint8))) > 0
+    return np.asarray(cv2.dilate(edge_map, np.ones((reach, reach), np.uint8))) > 0
 
 
 def edge_tolerance(size: tuple[int, int]) -> int:
@@ -219,23 +220,23 @@ def forms_kept(
 
         form kept = mean over p in O of cos^2(angle between grad source(p) and grad image(p))
 
-    O are the pixels of the piece where the source is steepest. By chance it is 0.5, whatever the contrast. Measured on
-    242 drawn roads, of their least piece but the sky: 0.68 or more of the same scene under another look.
+    O are the pixels of the piece where the source is steepest. Chance gives 0.5, whatever the contrast. In 242 drawn
+    roads the worst piece, sky apart, has 0.68 or more if the same scene is drawn under another look.
     """
     import cv2
 
     width, height = source.size
     scale = min(1.0, FORM_SIDE / min(source.size))
     size = (max(1, round(width * scale)), max(1, round(height * scale)))
-    shown, made = (
+    shown, drawn = (
         np.asarray(one.convert("RGB").resize(size, Image.Resampling.BOX), np.uint8) for one in (source, image)
     )
     numbers = np.asarray(mask.image.resize(size, Image.Resampling.NEAREST))
     before_x, before_y = gradients(np.asarray(cv2.medianBlur(shown, 3), np.uint8))  # rain and snow have no form
-    after_x, after_y = gradients(made)
-    steep, there = np.hypot(before_x, before_y), np.hypot(after_x, after_y)
-    along = (before_x * after_x + before_y * after_y) / np.maximum(steep * there, 1e-6)
-    along = np.where(there > _FLAT, along**2, 0.0)
+    after_x, after_y = gradients(drawn)
+    steep, steep_after = np.hypot(before_x, before_y), np.hypot(after_x, after_y)
+    along = (before_x * after_x + before_y * after_y) / np.maximum(steep * steep_after, 1e-6)
+    along = np.where(steep_after > _FLAT, along**2, 0.0)
     least: tuple[float, str] | None = None
     for number in (int(one) for one in np.unique(numbers)):
         name = mask.classes.get(number, str(number))
@@ -249,8 +250,8 @@ def forms_kept(
             around = cv2.dilate(piece, np.ones((3, 3), np.uint8)) > 0
             outline = around & (steep > max(_STEEP, 0.3 * float(np.quantile(steep[around], 0.98))))
             if outline.sum() >= _OUTLINE:
-                kept = (float(along[outline].mean()), name)
-                least = min(least or kept, kept)
+                agreement = (float(along[outline].mean()), name)
+                least = min(least or agreement, agreement)
     if least is None:
         return None
     note = f"Outlines of “{least[1]}” run otherwise than in the source: something may have melted."
@@ -259,8 +260,8 @@ def forms_kept(
 
 
 def gradients(pixels: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the gradients of an RGB image, (height, width, 3), to the right and downwards in grey values a pixel. Each
-    pixel takes those of its steepest colour channel.
+    """Return the gradients of an RGB image, (height, width, 3), to the right and downwards in grey values per pixel.
+    Each pixel takes those of its steepest colour channel.
     """
     import cv2
 
@@ -274,9 +275,9 @@ def gradients(pixels: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[n
 def edit_shows(
     before: Vector, after: Vector, text: Vector, unedited: Sequence[Vector], band: Band = BANDS["edit shows"]
 ) -> Check:
-    """Return by how much the generated image is closer to its caption than to the `unedited` texts.
+    """Check how much closer the generated image is to its caption than to the `unedited` texts.
 
-    Without such texts, return by how much it is closer to its caption than the source image is.
+    Without such texts, the caption's similarity to the source image takes their place.
     """
     other = max((_product(after, one) for one in unedited), default=_product(before, text))
     note = "The image looks like the scene without the edit rather than like its caption: the edit may not show."
@@ -284,24 +285,24 @@ def edit_shows(
 
 
 def close_to_source(before: Vector, after: Vector, band: Band = BANDS["like the source"]) -> Check:
-    """CLIP similarity of the two images: a test case changes something, not everything."""
+    """Check the CLIP similarity of the two images: a test case changes something, not everything."""
     note = "The image has become very unlike its source: more may have changed than was asked for."
     return band.judge("like the source", _product(before, after), note)
 
 
 def fits_caption(after: Vector, text: Vector, band: Band = BANDS["fits its caption"]) -> Check:
-    """CLIP similarity of the image and its caption."""
+    """Check the CLIP similarity of the image and its caption."""
     return band.judge("fits its caption", _product(after, text), "The image does not look like its caption.")
 
 
 def edit_direction(
     before: Vector, after: Vector, source_text: Vector, text: Vector, band: Band = BANDS["edit direction"]
 ) -> Check:
-    """Directional CLIP similarity: whether the image changed the way its caption changed.
+    """Check with the directional CLIP similarity that the image changed the way its caption changed.
 
         cos(I(generated) - I(source), T(counterfactual caption) - T(caption))
 
-    From StyleGAN-NADA (Gal et al., SIGGRAPH 2022), as InstructPix2Pix measures edits with it.
+    The formula is from StyleGAN-NADA (Gal et al., SIGGRAPH 2022). InstructPix2Pix measures edits with it.
     """
     pictures, words = _difference(after, before), _difference(text, source_text)
     lengths = math.hypot(*pictures) * math.hypot(*words)
@@ -319,18 +320,18 @@ def label_seen(
     embedder: Embedder,
     band: Band = BANDS["label seen"],
 ) -> Check:
-    """Return by how much the image is closer to its caption than to that caption with the likeliest other label.
+    """Check how much closer the image is to its caption than to that caption with the likeliest other label.
 
-    The check cannot tell if the embedder already sees another label in the source.
+    It gives no verdict if the embedder already sees another label in the source.
     """
 
     def asked(name: str) -> Vector:
         return embedder.text(_labelled(caption, label, name))
 
-    own, texts = asked(label), {name: asked(name) for name in others}
+    label_text, texts = asked(label), {name: asked(name) for name in others}
     likeliest = max(others, key=lambda name: _product(after, texts[name]))
-    value = _product(after, own) - _product(after, texts[likeliest])
-    seen_in_source = _product(before, own) - max(_product(before, text) for text in texts.values())
+    value = _product(after, label_text) - _product(after, texts[likeliest])
+    seen_in_source = _product(before, label_text) - max(_product(before, text) for text in texts.values())
     if seen_in_source < min(0.0, band.failed_below):
         note = f"CLIP does not see “{label}” in the source either, so what it sees here says nothing."
         return Check("label seen", None, value, note, band.passed_from)

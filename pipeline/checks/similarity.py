@@ -1,13 +1,13 @@
-"""Measures how close an alternative comes to its keyword and to what the task protects. Pure except for the model.
+"""Similarity of an alternative to its keyword and to what the task protects. Pure except for the model.
 
 Two colours are alike in that both are colours, so the plain similarity of “blue” and “red” is larger than that of
-“crimson” and “red”. What all phrases of a kind have in common is therefore taken out first: 0 says that two phrases
-are no more alike than any two of their kind, 1 that they mean the same.
+“crimson” and “red”. The mean of the phrases of a kind is therefore subtracted first. At 0 two phrases are no more alike
+than any two of their kind, at 1 they mean the same.
 
-With all-MiniLM-L6-v2, at 0.2, of 100 pairs of attributes written by hand 82 are judged rightly: 4 are flagged that mean
-the opposite (new for old), and nearly all that are missed are rare names of a colour (scarlet, maroon, navy). Neither
-other sentences, the mean over many, more references, their main directions taken out, nor the nearest reference tells
-these from other colours: the model hardly knows them. Of 94 pairs of the other kinds 85 are judged rightly.
+With all-MiniLM-L6-v2 and a threshold of 0.2, 82 of 100 pairs of attributes written by hand are judged rightly. 4 pairs
+are flagged that mean the opposite (new for old), and nearly all missed pairs are rare names of colours (scarlet,
+maroon, navy). The model hardly knows these: other sentences, the mean over many, more references, removing their main
+directions, and the nearest reference do not help. Of 94 pairs of the other kinds 85 are judged rightly.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ class References:
 
     sentence: str
     groups: tuple[str, ...]
-    """Phrases with commas between."""
+    """Groups of similar phrases. Commas separate the phrases of a group."""
 
 
 _REFERENCES: Mapping[EditType, References] = DataTable(__file__, References)
 
 
 _ALSO: dict[EditType, tuple[EditType, ...]] = {"background": ("attribute", "object")}
-"""Types whose words may make an edit of another type too: what stands behind has things and looks."""
+"""Further types whose words are accepted for an edit type: a background consists of things and their looks."""
 _CLEARLY = 0.08
-"""Minimum difference of nearness for an edit to count as another type. It was set on 65 edits of all types written by
-hand, none of which is assigned another type. Of 327 pairs of such an edit with a wrong type, 289 are detected. Subject
+"""Minimum difference of nearness for an edit to count as another type. It was set on 65 hand-written edits of all
+types, none of which is assigned another type. Of 327 pairs of such an edit with a wrong type, 289 are detected. Subject
 and object count as one type, and so do looks and backgrounds."""
 
 
@@ -51,12 +51,12 @@ def measured(value: Alternatives, task: Task, sentences: Sentences) -> Alternati
 
 def _measured(item: KeywordAlternatives, task: Task, sentences: Sentences) -> KeywordAlternatives:
     texts = [option.text for option in item.options if option.similarity is None]
-    found = dict(zip(texts, similarities(texts, item.keyword, item.edit_type, task, sentences), strict=True))
+    by_text = dict(zip(texts, similarities(texts, item.keyword, item.edit_type, task, sentences), strict=True))
 
     def with_similarity(option: Alternative) -> Alternative:
-        if option.text not in found or option.similarity is not None:
+        if option.text not in by_text or option.similarity is not None:
             return option
-        similarity, like = found[option.text]
+        similarity, like = by_text[option.text]
         return replace(option, similarity=similarity, like=like)
 
     return replace(item, options=tuple(map(with_similarity, item.options)))
@@ -65,10 +65,10 @@ def _measured(item: KeywordAlternatives, task: Task, sentences: Sentences) -> Ke
 def similarities(
     texts: Sequence[str], keyword: str, edit_type: EditType, task: Task, sentences: Sentences
 ) -> list[tuple[float, str]]:
-    """For each text: the similarity (-1 to 1) to what it comes closest to, and what that is.
+    """Return, for each text, its highest similarity (-1 to 1) and the phrase that it is most similar to.
 
-    It is compared with the keyword as one of its kind and, where it is a thing, with the label or the protected
-    classes. Of a label with commas the first name counts.
+    A text is compared with the keyword as one of its kind. A thing is also compared with the label or the protected
+    classes. Only the first name counts in a label with commas.
     """
     if not texts:
         return []
@@ -82,8 +82,9 @@ def similarities(
 def closeness(
     change: Change, edit_type: EditType, task: Task, sentences: Sentences, raw: bool = False
 ) -> tuple[float | None, str]:
-    """Return how close the words that a change put in come to those that went, or to what the task protects, and to
-    which. None if there is nothing to compare. `raw`: by the plain cosine, and to what is protected in any edit.
+    """Compare a change's new words with the words that they replace and with those that the task protects. Return the
+    highest similarity and the phrase that has it, or None and "" if there is nothing to compare. `raw` takes the plain
+    cosine, and compares with what is protected in an edit of any type.
     """
     names = _protected("object" if raw else edit_type, task)
     others = [change.gone, *names] if change.gone else names
@@ -100,13 +101,13 @@ def closeness(
 
 
 def is_of_type(change: Change, edit_type: EditType, sentences: Sentences) -> tuple[bool, EditType]:
-    """Return False if the words of a change are clearly nearer to another edit type, and the type that they are nearest
-    to. A type is as near as its phrases are to the words that came and to those that went.
+    """Return False if the words of a change are clearly nearer to another edit type, and the type nearest to them. The
+    nearness of a type is the mean of those of the new words and of the words that they replace.
     """
     phrases = [phrase for phrase in (change.came, change.gone) if phrase]
     every = [phrase for kind in EDIT_TYPES for group in _groups(kind) for phrase in group]
-    wanted = list(dict.fromkeys((*phrases, *every)))
-    vectors = dict(zip(wanted, np.array(sentences.vectors(wanted), dtype=np.float64), strict=True))
+    embedded = list(dict.fromkeys((*phrases, *every)))
+    vectors = dict(zip(embedded, np.array(sentences.vectors(embedded), dtype=np.float64), strict=True))
 
     def near(kind: EditType) -> float:
         groups = [np.array([vectors[phrase] for phrase in group]) for group in _groups(kind)]
@@ -123,7 +124,7 @@ def _groups(kind: EditType) -> list[list[str]]:
 
 
 def _protected(edit_type: EditType, task: Task) -> list[str]:
-    """The names that an edit of things must keep away from: the first name of the label, or of each class."""
+    """Return the names that an edit of things must not come close to: the first of the label, or of each class."""
     firsts = (name.partition(",")[0].strip() for name in task.kept())
     return [first for first in firsts if first] if edit_type in ("subject", "object") else []
 
@@ -131,13 +132,13 @@ def _protected(edit_type: EditType, task: Task) -> list[str]:
 def _to(texts: Sequence[str], other: str, kind: EditType, sentences: Sentences) -> list[float]:
     groups = _groups(kind)
     known = [phrase for group in groups for phrase in group]
-    wanted = list(dict.fromkeys((*known, other, *texts)))
+    embedded = list(dict.fromkeys((*known, other, *texts)))
     vectors = np.array(
-        sentences.vectors([_REFERENCES[kind].sentence.format(phrase) for phrase in wanted]), dtype=np.float64
+        sentences.vectors([_REFERENCES[kind].sentence.format(phrase) for phrase in embedded]), dtype=np.float64
     )
-    place = {phrase: at for at, phrase in enumerate(wanted)}
+    place = {phrase: at for at, phrase in enumerate(embedded)}
     rows = [[place[phrase] for phrase in group] for group in groups]
-    mean = vectors[max(rows, key=lambda own: _belongs(vectors[place[other]], vectors[own]))].mean(axis=0)
+    mean = vectors[max(rows, key=lambda row: _belongs(vectors[place[other]], vectors[row]))].mean(axis=0)
     centred = vectors - mean
     return _cosines(centred[place[other]], centred[[place[text] for text in texts]])
 
@@ -149,7 +150,7 @@ def _belongs(vector: NDArray[np.float64], group: NDArray[np.float64]) -> float:
 
 
 def _cosines(one: NDArray[np.float64], others: NDArray[np.float64]) -> list[float]:
-    """0 where a vector has no length."""
+    """Return the cosine of `one` with each row of `others`, 0 where a vector has no length."""
     lengths = np.linalg.norm(others, axis=1) * np.linalg.norm(one)
     products = others @ one
     return [float(x) for x in np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0)]

@@ -1,8 +1,8 @@
 """Defects of texts that a small language model writes: repetition, and the loss of content that should be kept.
 
 Pure, and without knowledge of grammar: words are compared, not understood. An edit may have consequences (where it
-snows, the grass is gone). A repeated phrase, a sentence that vanished, and a thing that was introduced ("a ball", "two
-dogs") and is no longer named are not consequences of a weather.
+snows, the grass is gone). But a repeated phrase, a sentence that vanished, or a thing that was introduced ("a ball",
+"two dogs") and is no longer named does not follow from new weather.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from core.words import says_something, singular, tokens
 PHRASE = 3
 """Words in a row that count as a phrase."""
 OFTEN = 3
-"""A phrase may stand twice; from this often on it is repeated, unless the source says it as often."""
+"""Number of occurrences from which a phrase counts as repeated, unless it occurs as often in the source."""
 _INTRODUCES = {"a", "an", "one", "two", "three", "four", "five", "six", "several", "another"}
 _SCENERY = frozenset(
     "day night morning evening afternoon dawn dusk sunset sunrise sky sun moon weather light background foreground "
@@ -25,11 +25,11 @@ _SCENERY = frozenset(
 )
 """Words that an edit of weather, time or place may remove, though a text introduces them with an article."""
 _LONGEST_NAME = 3
-"""Words behind an article that may name the thing: "a red bird sits" gives red, bird and sits."""
+"""Number of words after an article that may name the thing: "a red bird sits" gives red, bird and sits."""
 
 
 def repeated(source: str, text: str) -> tuple[str, int] | None:
-    """The phrase that the text repeats most, and how often; None when it repeats none."""
+    """Return the phrase that the text repeats most and its number of occurrences, or None if it repeats none."""
     before, after = _phrases(source), _phrases(text)
     worst = max(after, key=lambda phrase: after[phrase], default=None)
     if worst is None or after[worst] < OFTEN or after[worst] <= before[worst]:
@@ -37,21 +37,21 @@ def repeated(source: str, text: str) -> tuple[str, int] | None:
     return " ".join(worst), after[worst]
 
 
-def lost_sentences(source: str, text: str, asked: Collection[str]) -> tuple[str, ...]:
-    """Return the source's sentences of which no content word is left, not counting words that edits `asked` for."""
+def lost_sentences(source: str, text: str, edited_words: Collection[str]) -> tuple[str, ...]:
+    """Return the source's sentences of which no content word is left, not counting the `edited_words`."""
     left = {singular(word) for word in tokens(text)}
     lost = []
     for sentence in _sentences(source):
-        told = {singular(word) for word in tokens(sentence) if says_something(word)} - set(asked)
-        if told and not told & left:
+        content_words = {singular(word) for word in tokens(sentence) if says_something(word)} - set(edited_words)
+        if content_words and not content_words & left:
             lost.append(sentence)
     return tuple(lost)
 
 
-def lost_things(source: str, text: str, asked: Collection[str]) -> tuple[str, ...]:
+def lost_things(source: str, text: str, edited_words: Collection[str]) -> tuple[str, ...]:
     """Return things that the source introduces with an article or a number and the text no longer names: "a ball".
 
-    A thing is kept if any of its words is. Words that edits `asked` for do not count.
+    A thing is kept if any of its words is. The `edited_words` do not count.
     """
     left, words = {singular(word) for word in tokens(text)}, tokens(source)
     lost: list[str] = []
@@ -64,15 +64,15 @@ def lost_things(source: str, text: str, asked: Collection[str]) -> tuple[str, ..
                 break
             name.append(following)
         kinds = {singular(one) for one in name}
-        if kinds and not kinds & (left | set(asked) | _SCENERY):
+        if kinds and not kinds & (left | set(edited_words) | _SCENERY):
             lost.append(f"{word} {' '.join(name)}")
     return tuple(dict.fromkeys(lost))
 
 
 def _phrases(text: str) -> Counter[tuple[str, ...]]:
     words = tokens(text)
-    found = (tuple(words[at : at + PHRASE]) for at in range(len(words) - PHRASE + 1))
-    return Counter(phrase for phrase in found if any(says_something(word) for word in phrase))
+    phrases = (tuple(words[at : at + PHRASE]) for at in range(len(words) - PHRASE + 1))
+    return Counter(phrase for phrase in phrases if any(says_something(word) for word in phrase))
 
 
 def _sentences(text: str) -> list[str]:

@@ -1,6 +1,6 @@
-"""Pure checks of texts: each gives `Check`s, whose notes are the plain sentences that the page shows.
+"""Checks of texts, pure: each returns `Check`s, whose notes are the sentences that the page shows.
 
-Knows nothing of models or images. `require` raises UserError where a stage cannot go on.
+They know nothing of models or images. `require` raises UserError for a failed check.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ from pipeline.checks.text_defects import lost_sentences, lost_things, repeated
 SCENE_WIDE = ("weather", "time of day", "domain")
 """Edit types that affect the whole image: their keyword must be gone everywhere."""
 WITH_CONSEQUENCES = (*SCENE_WIDE, "background")
-"""Edit types that rightly change more than their keyword: where it snows, the ground is no longer green."""
+"""Edit types that may change more words than their keyword: where it snows, the ground is no longer green."""
 
 
 FEW_CONSEQUENCES, MOST_CONSEQUENCES = 4, 0.4
-"""Maximum content words, or share of them, that may change in addition to such an edit. More make another scene."""
+"""Maximum number of content words, and maximum share of the source's, that may change besides such an edit; the larger
+bound holds. A caption with more changes describes another scene."""
 
 
 def task_checks(task: Task) -> tuple[Check, ...]:
-    """True if the task says what must be kept."""
+    """Check that the task has a label or protected classes."""
     if task.kind == "classification":
         note = "A classification task needs a label: say what the image shows, such as bird."
         return (_check("label given", bool(tokens(task.label)), note),)
@@ -93,17 +94,17 @@ def alternative_checks(keyword: str, alternative: str, task: Task, forced: bool 
 
 
 def counterfactual_checks(source: str, counterfactual: CounterfactualCaption, task: Task) -> tuple[Check, ...]:
-    """Whether a counterfactual caption carries its edits, keeps every protected word, and makes sense; and what the
-    stage that wrote it found.
+    """Check that a counterfactual caption has its edits, keeps every protected word and makes sense. The checks of the
+    stage that wrote it follow.
 
-    Further words may differ where an edit has consequences (a change of the weather rightly rewrites what lies on the
-    ground): that check then passes with a remark, as long as they are few and no thing and no sentence got lost. A
-    protected word that a person insists on changing is not lost.
+    A few other words may differ if an edit has consequences (new weather changes what lies on the ground): that check
+    then passes with a remark. Lost things and lost sentences fail a check of their own. A protected word that a person
+    insists on changing is not lost.
     """
     return (*_text_checks(source, counterfactual, task), *counterfactual.checks)
 
 
-@lru_cache(maxsize=512)  # a reply is looked at when it comes, and again when it is kept
+@lru_cache(maxsize=512)  # a reply is checked when it arrives, and again when it is stored
 def _text_checks(source: str, counterfactual: CounterfactualCaption, task: Task) -> tuple[Check, ...]:
     text = counterfactual.text
     if not tokens(text):
@@ -115,8 +116,8 @@ def _text_checks(source: str, counterfactual: CounterfactualCaption, task: Task)
     undone = [note for edit in counterfactual.edits if (note := _undone(source, text, edit))]
     checks = [_check("edits made", not undone, " ".join(undone)), _check(_kept_name(task), not lost, gone)]
     if forced:
-        told = _quoted([edit.keyword for edit in forced])
-        note = f"{told} is protected by the task and changed on purpose: a person insisted."
+        forced_keywords = _quoted([edit.keyword for edit in forced])
+        note = f"{forced_keywords} is protected by the task and changed on purpose: a person insisted."
         checks.append(Check("protected changed on purpose", True, note=note))
     if task.kind == "segmentation":
         checks += [_named_as_often(source, text, task, waived), _nothing_added(source, text, task)]
@@ -124,7 +125,7 @@ def _text_checks(source: str, counterfactual: CounterfactualCaption, task: Task)
         checks += [_nothing_unasked(source, counterfactual), _nothing_lost(source, counterfactual)]
     checks.append(_no_repetition(source, text))
     broken = new_contradictions(source, text)
-    checks.append(_check("no contradiction", not broken, " ".join(found.describe() for found in broken)))
+    checks.append(_check("no contradiction", not broken, " ".join(each.describe() for each in broken)))
     return tuple(checks)
 
 
@@ -134,7 +135,7 @@ def edit_made(source: str, text: str, edit: Edit) -> bool:
 
 
 def require(checks: tuple[Check, ...]) -> None:
-    """Raises UserError with the note of the first check that did not pass."""
+    """Raise UserError with the note of the first failed check."""
     for check in failed(checks):
         raise UserError(check.note)
 
@@ -157,32 +158,32 @@ def _nothing_unasked(source: str, counterfactual: CounterfactualCaption) -> Chec
     gone, came = unasked_words(source, counterfactual)
     if not gone and not came:
         return Check(name, True)
-    told = [f"{_few(gone)} {'is' if len(gone) == 1 else 'are'} gone"] if gone else []
-    told += [f"{_few(came)} came in"] if came else []
+    parts = [f"{_few(gone)} {'is' if len(gone) == 1 else 'are'} gone"] if gone else []
+    parts += [f"{_few(came)} came in"] if came else []
     follows_from_edit = any(edit.edit_type in WITH_CONSEQUENCES for edit in counterfactual.edits)
-    said = sum(says_something(word) for word in tokens(source))
-    few = max(len(gone), len(came)) <= max(FEW_CONSEQUENCES, round(MOST_CONSEQUENCES * said))
+    content_words = sum(says_something(word) for word in tokens(source))
+    few = max(len(gone), len(came)) <= max(FEW_CONSEQUENCES, round(MOST_CONSEQUENCES * content_words))
     expected = follows_from_edit and few
     follows = "as may follow from the edit" if expected else "which no edit asked for"
     if follows_from_edit and not few:
         follows = "more than can follow from the edit"
-    return Check(name, expected, note=f"Beside the edits {' and '.join(told)}, {follows}.")
+    return Check(name, expected, note=f"Beside the edits {' and '.join(parts)}, {follows}.")
 
 
 def _nothing_lost(source: str, counterfactual: CounterfactualCaption) -> Check:
-    asked = _asked(counterfactual)
-    things = lost_things(source, counterfactual.text, asked)
-    sentences = lost_sentences(source, counterfactual.text, asked)
-    told = [f"{_few(things)} {'is' if len(things) == 1 else 'are'} no longer named"] if things else []
-    told += [f"nothing is left of the sentence {_few(sentences, 1)}"] if sentences else []
-    joined = " and ".join(told)
-    return _check("nothing lost", not told, f"{joined[:1].upper()}{joined[1:]}, and no edit asked for that.")
+    edited_words = _asked(counterfactual)
+    things = lost_things(source, counterfactual.text, edited_words)
+    sentences = lost_sentences(source, counterfactual.text, edited_words)
+    parts = [f"{_few(things)} {'is' if len(things) == 1 else 'are'} no longer named"] if things else []
+    parts += [f"nothing is left of the sentence {_few(sentences, 1)}"] if sentences else []
+    joined = " and ".join(parts)
+    return _check("nothing lost", not parts, f"{joined[:1].upper()}{joined[1:]}, and no edit asked for that.")
 
 
 def _no_repetition(source: str, text: str) -> Check:
-    found = repeated(source, text)
-    note = f"“{found[0]}” is said {found[1]} times: the caption goes round in circles." if found else ""
-    return _check("no repetition", found is None, note)
+    repetition = repeated(source, text)
+    note = f"“{repetition[0]}” is said {repetition[1]} times: the caption goes round in circles." if repetition else ""
+    return _check("no repetition", repetition is None, note)
 
 
 def _asked(counterfactual: CounterfactualCaption) -> set[str]:
@@ -200,19 +201,19 @@ def unasked_words(source: str, counterfactual: CounterfactualCaption) -> tuple[t
         if what != "equal":
             gone += before[a0:a1]
             came += after[b0:b1]
-    asked = _asked(counterfactual)
-    # What went from one place and came at another was only moved.
+    edited_words = _asked(counterfactual)
+    # A word that is gone from one place and added at another was only moved.
     moved = {singular(word) for word in gone} & {singular(word) for word in came}
 
     def left(words: list[str]) -> tuple[str, ...]:
-        kept = (word for word in words if says_something(word) and singular(word) not in asked | moved)
-        return tuple(dict.fromkeys(kept))
+        unasked = (word for word in words if says_something(word) and singular(word) not in edited_words | moved)
+        return tuple(dict.fromkeys(unasked))
 
     return left(gone), left(came)
 
 
 def _few(words: tuple[str, ...], most: int = 4) -> str:
-    """The first of many words: a caption that has little in common with its source has too many to read."""
+    """Quote the first `most` words and count the rest: an entirely new caption has too many to read."""
     rest = len(words) - most
     return _quoted(list(words)) if rest <= 0 else f"{', '.join(f'“{word}”' for word in words[:most])} and {rest} more"
 
@@ -227,25 +228,25 @@ def _named_as_often(before: str, after: str, task: Task, waived: set[str]) -> Ch
 
 
 def _nothing_added(before: str, after: str, task: Task) -> Check:
-    """A protected class that only the new text names would have to be in the mask, and is not."""
+    """Check that the new text names no further protected class: it would be missing from the mask."""
     new = [name for name in classes_in(after, task) if name not in classes_in(before, task)]
     return _check("nothing protected added", not new, f"{_quoted(new)} was not there before, but the mask is kept.")
 
 
 def _undone(source: str, new: str, edit: Edit) -> str:
-    """Why an edit does not show in the new text, in one sentence; "" when it does.
+    """Return a sentence that tells why an edit does not show in the new text, or "" if it does.
 
-    The two texts are aligned word by word, since counting would miss a swap (red becomes blue where blue becomes red).
+    The two texts are aligned word by word, since counting would miss a swap (red becomes blue and blue becomes red).
     """
     before, after = tokens(source), tokens(new)
-    old, wanted = tokens(edit.keyword), tokens(edit.alternative)
+    keyword, alternative = tokens(edit.keyword), tokens(edit.alternative)
     blocks = SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks()
     same_before = {block.a + i for block in blocks for i in range(block.size)}
     same_after = {block.b + i for block in blocks for i in range(block.size)}
-    left = [set(range(at, at + len(old))) <= same_before for at in find_run(before, old)]
-    put = [not set(range(at, at + len(wanted))) <= same_after for at in find_run(after, wanted)]
-    # "trees" -> "palm trees" leaves the keyword standing, "dark red" -> "red" adds no new word.
-    grows, shrinks = bool(find_run(wanted, old)), bool(find_run(old, wanted))
+    left = [set(range(at, at + len(keyword))) <= same_before for at in find_run(before, keyword)]
+    put = [not set(range(at, at + len(alternative))) <= same_after for at in find_run(after, alternative)]
+    # "trees" -> "palm trees" keeps the keyword, "dark red" -> "red" adds no new word.
+    grows, shrinks = bool(find_run(alternative, keyword)), bool(find_run(keyword, alternative))
     if not put or not (any(put) or shrinks):
         return f"“{edit.alternative}” is not in the caption where “{edit.keyword}” was."
     stays = any(left) if edit.edit_type in SCENE_WIDE else all(left)

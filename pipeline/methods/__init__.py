@@ -1,6 +1,6 @@
-"""Methods: how a test case is made from a source image and a counterfactual caption. One module each.
+"""Methods, one module each: ways to make a test case from a source image and a counterfactual caption.
 
-`METHODS` describes every one without its models. A new one is a module here and an entry there.
+`METHODS` describes them without their models. To add a method, add a module here and an entry there.
 """
 
 from __future__ import annotations
@@ -41,6 +41,6 @@ def read_lineage(plain: Mapping[str, Any]) -> Lineage:
         raise ValueError("this is no seed")
     if not isinstance(settings, Mapping):
         raise TypeError("these are no settings")
-    held = {field.name: plain[field.name] for field in fields(Lineage) if field.name in plain}
-    lineage: Lineage = from_plain(Lineage, {**held, "settings": read_settings(str(plain["method"]), settings)})
+    known_fields = {field.name: plain[field.name] for field in fields(Lineage) if field.name in plain}
+    lineage: Lineage = from_plain(Lineage, {**known_fields, "settings": read_settings(str(plain["method"]), settings)})
     return lineage

@@ -56,8 +56,8 @@ class MethodDescription:
         return tuple(self.settings_type.model_fields) if self.known else ()
 
     def settings_of(self, settings: Settings, source_caption: str = "", region: Region = WHOLE) -> MethodSettings:
-        """Return this method's part of a run's settings, with those of the other arguments on which pixels depend: the
-        caption of the source, and where it may change.
+        """Return this method's part of a run's settings. It includes the source's caption and the region that may
+        change, if pixels depend on them.
         """
         return self.settings_type.model_validate({name: getattr(settings, name) for name in self.sections})
 
@@ -66,7 +66,7 @@ class MethodDescription:
         return ""
 
     def planning(self, settings: Settings) -> GenerationSettings:
-        """Return the settings that plan the images: where all of a caption are equal, one of each, of the seed 0."""
+        """Return the settings that plan the images: one per caption, with seed 0, if all of a caption are equal."""
         drawing = settings.generation
         one = {"images_per_caption": 1, "seed_mode": "fixed", "seed": 0}
         return drawing.model_copy(update=one) if self.equal_images(self.settings_of(settings)) else drawing
@@ -78,9 +78,9 @@ class MethodDescription:
         return type(recorded) is type(settings) and recorded.pixels() == settings.pixels()
 
     def prompt(
-        self, prompts: PromptSet, counterfactual: CounterfactualCaption, task: Task, held: InMask = NO_MASK
+        self, prompts: PromptSet, counterfactual: CounterfactualCaption, task: Task, classes_in_mask: InMask = NO_MASK
     ) -> str | None:
-        """Return an image's prompt, or None if unknown. `held`: protected classes in the source's mask."""
+        """Return an image's prompt, or None if unknown. `classes_in_mask`: protected classes in the source's mask."""
         return None
 
     def model_name(self, models: Models, settings: MethodSettings) -> str:
@@ -127,7 +127,7 @@ class MethodDescription:
         return None
 
     def preparing(self, settings: MethodSettings) -> float:
-        """Return the time that `Method.prepare` takes for a source, in times that an image takes."""
+        """Return the time that `Method.prepare` takes for a source, as a multiple of the time for an image."""
         return 0.0
 
     def with_models(
@@ -137,7 +137,7 @@ class MethodDescription:
         labels: Sequence[str] = (),
         inversions: InversionStore | None = None,
     ) -> Method[Any]:
-        """Return the method with its models. Checks tell a label from `labels`. Inversions are kept in `inversions`.
+        """Return the method with its models. Checks compare a label with `labels`. `inversions` stores inversions.
 
         Raises UserError if the method is unknown.
         """
@@ -150,7 +150,7 @@ class MethodDescription:
         return profile.generator
 
     def parameters(self, lineage: Lineage, size: tuple[int, int], made_with: MadeWith) -> Mapping[str, Any]:
-        """Return the settings of an image of this `size` in the words of AUTOMATIC1111's web UI. Unknown: None."""
+        """Return an image's settings at its `size`, named as in AUTOMATIC1111's web UI. Unknown ones are None."""
         return self._fields(lineage, lineage.model, size, made_with)
 
     def _fields(
@@ -203,6 +203,6 @@ class Preparations:
         if cached is not None:
             # Caption and number of steps may have changed. The preparation does not depend on them.
             return replace(cached, source=source, settings=settings)
-        made = method.prepare(source, settings, on_progress, cancelled)
-        self._latest.put(key, made)
-        return made
+        preparation = method.prepare(source, settings, on_progress, cancelled)
+        self._latest.put(key, preparation)
+        return preparation

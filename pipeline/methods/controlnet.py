@@ -45,7 +45,7 @@ CONTROL_IMAGE = "control image"
 _MODULES = {"canny": "canny", "soft edges": "softedge_hed", "line art": "lineart", "depth": "depth_midas"}
 """Names of the kinds of conditioning in the web UI's ControlNet extension."""
 _OF_INVERTED = {"fresh_noise", "fresh_noise_by_type", "inversion_evaluations"}
-"""Settings that nothing reads where drawing starts from noise."""
+"""Settings without effect if drawing starts from noise."""
 _EQUAL = "From the inverted source alone all images of a caption are equal, so one is made: raise fresh noise for more."
 _UNEVEN = (
     "Shares of fresh noise by edit type need some fresh noise for all captions too, so that a seed means something to "
@@ -59,7 +59,7 @@ class ControlNetSettings(BatchedSettings):
     conditioning: ConditioningSettings = ConditioningSettings()
     generation: GenerationSettings = GenerationSettings()
     inverted_under: str | None = None
-    """The caption under which the source was inverted, or None if it was not; no setting of a run."""
+    """The caption under which the source was inverted, or None if it was not. Not a setting of a run."""
 
     @property
     def steps(self) -> int:
@@ -106,17 +106,17 @@ class ControlNetDescription(MethodDescription):
         return own.model_copy(update={"inverted_under": source_caption}) if own.generation.inverted else own
 
     def equal_images(self, settings: MethodSettings) -> str:
-        """A share of fresh noise is all that differs between the seeds of an inverted source."""
+        """Return a sentence for an inverted source without fresh noise, as only that differs by seed, else ""."""
         drawing = _own(settings).generation
         return _EQUAL if drawing.inverted and not drawing.fresh_noise else ""
 
     def prompt(
-        self, prompts: PromptSet, counterfactual: CounterfactualCaption, task: Task, held: InMask = NO_MASK
+        self, prompts: PromptSet, counterfactual: CounterfactualCaption, task: Task, classes_in_mask: InMask = NO_MASK
     ) -> str:
         """Return the prompt: the caption, and the label or the protected classes. `$shown` has only those that the
         picture holds, since a diffusion model draws what it is given; `$kept` has all of them. See `shown_classes`.
         """
-        shown = shown_classes(counterfactual.text, task, held)
+        shown = shown_classes(counterfactual.text, task, classes_in_mask)
         template = prompts["diffusion"] if shown else prompts["diffusion"].without("shown")
         return template.evaluate(caption=counterfactual.text, kept=", ".join(task.kept()), shown=", ".join(shown))
 
@@ -125,8 +125,8 @@ class ControlNetDescription(MethodDescription):
 
     def preparation_key(self, source: Source, settings: MethodSettings) -> object:
         """Return the inputs of the preparation. A control image depends on the pixels of the source, its own settings,
-        its size, and the mask for a map; an inversion also on the source's caption and on what leads from noise to
-        image.
+        its size, and for a segmentation map on the mask. An inversion also depends on the source's caption, its own
+        settings, and the strength of the control image.
         """
         own = _own(settings)
         drawn_on = mask_key(source.mask) if self.needs_mask(own) else None
@@ -136,8 +136,8 @@ class ControlNetDescription(MethodDescription):
         return image_sha(source.image), drawing.short_side, tuple(sorted(own.control().items())), drawn_on, inverted
 
     def refused(self, profile: Profile, settings: MethodSettings) -> str:
-        """The profile needs a ControlNet for the kind of control image, a model that can be inverted to start from the
-        source, and the thresholds their order.
+        """Return one sentence if the profile has no ControlNet for the kind of control image, or no model that can be
+        inverted although drawing starts from the source, or if settings contradict each other. Else "".
         """
         drawing = _own(settings).generation
         if drawing.inverted and profile.generator.cannot_invert:
@@ -147,8 +147,8 @@ class ControlNetDescription(MethodDescription):
         own = _own(settings).conditioning
         kind, kinds = own.kind, profile.generator.controlnets
         if kind == "canny" and own.low > own.high:
-            said = f"The lower threshold ({own.low}) is above the upper one ({own.high})"
-            return f"{said}: take a smaller one, or raise the upper one first."
+            problem = f"The lower threshold ({own.low}) is above the upper one ({own.high})"
+            return f"{problem}: take a smaller one, or raise the upper one first."
         return "" if kind in kinds else f"This profile has no ControlNet for {kind}: take {', '.join(kinds)}."
 
     def lacks(self, settings: MethodSettings, masked: bool) -> str:
@@ -178,10 +178,10 @@ class ControlNetDescription(MethodDescription):
         return effort_of(settings.generation, size) if isinstance(settings, ControlNetSettings) else None
 
     def preparing(self, settings: MethodSettings) -> float:
-        """An inversion asks the model without guidance, and once more at each step for its PSNR."""
+        """Return the cost of the inversion, which runs without guidance, and once more at each step for its PSNR."""
         drawing = _own(settings).generation
-        asked = (drawing.inversion_evaluations + 1) / (2 if drawing.guidance > 1 else 1)
-        return asked if drawing.inverted else 0.0
+        evaluations = (drawing.inversion_evaluations + 1) / (2 if drawing.guidance > 1 else 1)
+        return evaluations if drawing.inverted else 0.0
 
     def with_models(
         self,
@@ -190,7 +190,7 @@ class ControlNetDescription(MethodDescription):
         labels: Sequence[str] = (),
         inversions: InversionStore | None = None,
     ) -> ControlNetMethod:
-        """Loads the generator and the embedder; a detector is loaded when its kind of control image is drawn."""
+        """Load the generator and the embedder. A detector is loaded when its kind of control image is drawn."""
         return ControlNetMethod(models.generator, models.embedder, prompts, labels, models.detector, inversions)
 
     def parameters(self, lineage: Lineage, size: tuple[int, int], made_with: MadeWith) -> Mapping[str, Any]:
@@ -231,7 +231,7 @@ CONTROLNET = ControlNetDescription("controlnet")
 
 @dataclass(frozen=True)
 class ControlNetPrepared(Prepared):
-    """A source with its control image, and inverted where drawing starts from it."""
+    """A source with its control image, and with its inversion if drawing starts from it."""
 
     settings: ControlNetSettings
     control: Image.Image
@@ -253,7 +253,7 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
         detector: Callable[[ControlKind], Detector] | None = None,
         inversions: InversionStore | None = None,
     ) -> None:
-        """`detector` gives the models for kinds of control image that need one."""
+        """`detector` returns the model for a kind of control image that needs one."""
         super().__init__(self._described, generator, embedder, prompts, labels)
         self._generator, self._detector, self._inversions = generator, detector, inversions
 
@@ -286,13 +286,13 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
         return ControlNetPrepared(source, own, shown, control, inversion)
 
     def _source_prompt(self, source: Source) -> str:
-        """The text under which the source is inverted."""
+        """Return the text under which the source is inverted."""
         return source.caption
 
     def _inverted(
         self, caption: str, settings: ControlNetSettings, image: Image.Image, control: Image.Image, on_step: OnStep
     ) -> Inversion:
-        """The inversion with the control image on, which is more exact than without, and is how images are drawn."""
+        """Invert with the control image, which is more exact than without it, and is how images are drawn."""
         generator, drawing = self._inverts(settings), settings.generation
         held_to = Control(control, drawing.control_strength, drawing.control_until)
         return inversion_of(generator, image, caption, drawing.inversion(), held_to, self._inversions, on_step)
@@ -308,17 +308,17 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
         return prepared.settings.generation.batch or evenly(waiting, best)
 
     def together(self, prepared: ControlNetPrepared, counterfactual: CounterfactualCaption) -> Hashable:
-        """Return the length of the prompt, in the pieces in which the generator reads."""
+        """Return the length of the prompt, in windows of the generator's text encoder."""
         generator = self._generator.on(prepared.settings.conditioning.kind)
-        held = in_mask(prepared.source.mask, prepared.source.task)
-        return generator.reading_length(self._prompt(prepared, counterfactual, held))
+        classes_in_mask = in_mask(prepared.source.mask, prepared.source.task)
+        return generator.reading_length(self._prompt(prepared, counterfactual, classes_in_mask))
 
     def _draw(
-        self, prepared: Sequence[ControlNetPrepared], wanted: Sequence[DrawRequest], size: int, on_step: OnStep
+        self, prepared: Sequence[ControlNetPrepared], requests: Sequence[DrawRequest], size: int, on_step: OnStep
     ) -> Sequence[DrawnImage]:
         settings = prepared[0].settings
         self._at_work = generator = self._generator.on(settings.conditioning.kind)
-        return generator.draw(wanted, size, [one.control for one in prepared], settings.generation, on_step)
+        return generator.draw(requests, size, [one.control for one in prepared], settings.generation, on_step)
 
     def _request(self, prepared: ControlNetPrepared, prompt: str, image: CaseRequest) -> DrawRequest:
         request = super()._request(prepared, prompt, image)
@@ -348,7 +348,7 @@ def _own(settings: MethodSettings) -> ControlNetSettings:
 
 
 def _fresh_noise(settings: ControlNetSettings, counterfactual: CounterfactualCaption) -> float:
-    """The share of fresh noise with which a caption is drawn."""
+    """Return the share of fresh noise with which a caption is drawn."""
     return settings.generation.fresh_noise_of(edit.edit_type for edit in counterfactual.edits)
 
 

@@ -37,14 +37,14 @@ from pipeline.seams import (
 log = logging.getLogger(__name__)
 
 SAFE = "safety checker"
-"""The name of the check that holds its verdict."""
+"""Name of the check with the safety checker's verdict."""
 
 
 class BatchedSettings(MethodSettings):
     """Settings of an image that may have been drawn in a batch with others."""
 
     batch: DrawnBatch = DrawnBatch()
-    """The batch that the image was drawn in; no setting of a run."""
+    """The batch that the image was drawn in. Not a setting of a run."""
 
     @property
     def drawn_in(self) -> DrawnBatch | None:
@@ -59,7 +59,7 @@ class DriftingSettings(BatchedSettings):
     """Settings of an image by a model that may shift or zoom the whole picture."""
 
     moved_back: Drift | None = None
-    """The drift of the model's picture that was undone, or None; no setting of a run."""
+    """The drift of the model's picture that was undone, or None. Not a setting of a run."""
 
     def plain(self) -> dict[str, Any]:
         return {name: value for name, value in super().plain().items() if name != "moved_back" or value is not None}
@@ -67,7 +67,7 @@ class DriftingSettings(BatchedSettings):
 
 @dataclass(frozen=True)
 class PlacedImage(DrawnImage):
-    """A picture that was compared with its source as a whole, and moved back where that could be done."""
+    """A drawn image whose drift against its source was measured, and undone if possible."""
 
     drift: Drift | None = None
     """Shift and zoom by the model, or None if they cannot be measured."""
@@ -96,16 +96,16 @@ class DrawingMethod(ABC, Generic[R]):
         prompts: PromptSet,
         labels: Sequence[str] = (),
     ) -> None:
-        """`model` draws. `labels` are the classes that a label is told apart from, used only by the checks."""
+        """`model` draws. `labels` are the classes with which the checks compare a label."""
         self._description, self.name = description, description.name
         self._model = model
         self._at_work = model
-        """The model that draws now: the one of a kind of control image, or `model` itself."""
+        """The model that draws now: `model`, or its variant for a kind of control image."""
         self._embedder, self._prompts, self._labels = embedder, prompts, tuple(labels)
 
     @abstractmethod
     def _draw(
-        self, prepared: Sequence[R], wanted: Sequence[DrawRequest], size: int, on_step: OnStep
+        self, prepared: Sequence[R], requests: Sequence[DrawRequest], size: int, on_step: OnStep
     ) -> Sequence[DrawnImage]:
         """Draw a batch of `size`, each image of its own prepared source."""
 
@@ -117,7 +117,7 @@ class DrawingMethod(ABC, Generic[R]):
 
     @abstractmethod
     def _compared(self, prepared: R, image: Image.Image, drawn: Image.Image) -> dict[str, Any]:
-        """Return what `image_checks` compares an image with beside its source. `image` has the source's size."""
+        """Return further arguments of `image_checks` by name. `image` has the source's size, `drawn` the model's."""
 
     @property
     def placing(self) -> str:
@@ -137,12 +137,12 @@ class DrawingMethod(ABC, Generic[R]):
     ) -> Sequence[Callable[[], TestCase]]:
         start = time.monotonic()
         # A prompt names only protected classes that the mask shows: a generator would draw those that the source lacks.
-        held = {id(one): in_mask(one.source.mask, one.source.task) for one in prepared}
-        wanted = [
-            self._request(source, self._prompt(source, image.counterfactual, held[id(source)]), image)
+        classes_in_mask = {id(one): in_mask(one.source.mask, one.source.task) for one in prepared}
+        requests = [
+            self._request(source, self._prompt(source, image.counterfactual, classes_in_mask[id(source)]), image)
             for source, image in zip(prepared, images, strict=True)
         ]
-        all_drawn = self._draw(prepared, wanted, size, on_step)
+        all_drawn = self._draw(prepared, requests, size, on_step)
         model = self._at_work.name
         compiling = max((drawn.compiling for drawn in all_drawn), default=0.0)
         fitted = [
@@ -150,16 +150,16 @@ class DrawingMethod(ABC, Generic[R]):
             for source, drawn in zip(prepared, all_drawn, strict=True)
         ]
         embedder = self._embedding(prepared, images, fitted)
-        seconds = (time.monotonic() - start - compiling) / len(images)  # what the next ones will take as well
+        seconds = (time.monotonic() - start - compiling) / len(images)  # later images need no compiling
         return [
             partial(self._case, source, image, one.prompt, drawn, shown, model, seconds, embedder)
-            for source, image, one, drawn, shown in zip(prepared, images, wanted, all_drawn, fitted, strict=True)
+            for source, image, one, drawn, shown in zip(prepared, images, requests, all_drawn, fitted, strict=True)
         ]
 
     def _embedding(
         self, prepared: Sequence[R], images: Sequence[CaseRequest], fitted: Sequence[Image.Image | None]
     ) -> Embedder | None:
-        """Return the embedder for the checks of a batch, with the vectors that they compare if it takes several."""
+        """Return the embedder for a batch's checks. If it takes several inputs, all their vectors are computed here."""
         embedder, pictures, texts = self._embedder, list[Image.Image](), list[str]()
         for one, image, shown in zip(prepared, images, fitted, strict=True):
             if shown is not None:
@@ -171,14 +171,14 @@ class DrawingMethod(ABC, Generic[R]):
         pictures, texts = list({id(one): one for one in pictures}.values()), list(dict.fromkeys(texts))
         try:
             seen, read = several.images(pictures), several.texts(texts)
-        except Exception as error:  # noqa: BLE001 - such as too little memory: each image then hears of its own error
+        except Exception as error:  # noqa: BLE001 - such as too little memory: each image then reports its own error
             log.info("What is drawn together is checked one by one: %s", one_line(error))
             return embedder
         return EmbeddedTogether(embedder, pictures, seen, dict(zip(texts, read, strict=True)))
 
-    def _prompt(self, prepared: R, counterfactual: CounterfactualCaption, held: InMask) -> str:
-        """`held` is what the mask of the source says of the protected classes."""
-        return self._description.prompt(self._prompts, counterfactual, prepared.source.task, held) or ""
+    def _prompt(self, prepared: R, counterfactual: CounterfactualCaption, classes_in_mask: InMask) -> str:
+        """Return an image's prompt. `classes_in_mask` tells which protected classes the source's mask shows."""
+        return self._description.prompt(self._prompts, counterfactual, prepared.source.task, classes_in_mask) or ""
 
     def _case(
         self,
@@ -243,7 +243,7 @@ class DriftingMethod(DrawingMethod[R]):
 
 
 class EmbeddedTogether:
-    """An embedder that knows the vectors of some pictures, as objects, and of some texts."""
+    """An embedder with ready vectors for some pictures, by object identity, and for some texts."""
 
     def __init__(
         self,
@@ -256,7 +256,7 @@ class EmbeddedTogether:
         self._embedder, self._read = embedder, read
         self._seen = {id(picture): vector for picture, vector in zip(pictures, seen, strict=True)}
         self._kept = tuple(pictures)
-        """Their ids are used again for other objects once they are gone."""
+        """Keeps the pictures alive, since Python may reuse the ids of deleted ones."""
 
     def image(self, image: Image.Image) -> Sequence[float]:
         """Return the unit vector of an RGB image."""
@@ -279,18 +279,18 @@ def evenly(waiting: int | None, most: int) -> int:
     return max(1, math.ceil(waiting / batches))
 
 
-def shown_classes(text: str, task: Task, held: InMask) -> list[str]:
-    """The label, or those of the protected classes that the picture holds. The mask says what it holds; of a class that
-    it does not know, or without one, the caption does, which is `text`.
+def shown_classes(text: str, task: Task, classes_in_mask: InMask) -> list[str]:
+    """Return the label, or the protected classes that the picture shows. The mask decides. For a class that the mask
+    does not know, or without a mask, the caption `text` decides.
     """
-    kept = list(task.kept())
+    protected = list(task.kept())
     if task.kind != "segmentation":
-        return kept
-    named = () if all(name in held for name in kept) else _named(text, tuple(kept))
-    return [name for name in kept if held.get(name, name in named)]
+        return protected
+    named = () if all(name in classes_in_mask for name in protected) else _named(text, tuple(protected))
+    return [name for name in protected if classes_in_mask.get(name, name in named)]
 
 
 @lru_cache(maxsize=4096)
 def _named(text: str, protected: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the protected classes that a caption names. Cached, as a look at a run asks for each image again."""
+    """Return the protected classes that a caption names. Cached, since each view of a run asks for every image."""
     return classes_in(text, Task("segmentation", protected=protected))

@@ -1,8 +1,8 @@
-"""The method `edit`: the source is drawn again from its own noise, and its changed words beside it (prompt-to-prompt).
+"""The method `edit`: redraws the source from its own noise together with the changed caption (prompt-to-prompt).
 
-The picture of a changed caption is drawn in one batch with its source and takes over where the source's words look
-(`pipeline.models.attention`), on the same control image. So it is the source but for what its caption changes. All
-images of a caption are equal; what can be varied is how strong the edit is, which the sweep does.
+The picture of a changed caption is drawn in one batch with its source, on the same control image, and takes over the
+source's attention (`pipeline.models.attention`). So it equals the source except for what its caption changes. All
+images of a caption are equal. Only the strength of the edit can vary, which the sweep does.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class EditedSettings(ControlNetSettings, DriftingSettings):
 
     edit: EditSettings = EditSettings()
     taken: float | None = None
-    """The value of the sweep that this image was drawn with, or None without one; no setting of a run."""
+    """The value of the sweep that this image was drawn with, or None without a sweep. Not a setting of a run."""
     painted: Region | None = None
-    """Region of the source that may change; not a setting of a run."""
+    """Region of the source that may change. Not a setting of a run."""
 
     @property
     def region(self) -> Region | None:
@@ -115,10 +115,10 @@ class EditDescription(ControlNetDescription):
         return super().shape(settings, size), _own(settings).edit
 
     def effort(self, settings: MethodSettings, size: tuple[int, int]) -> Effort | None:
-        found = super().effort(settings, size)
-        if found is None or not isinstance(settings, EditedSettings):
-            return found
-        return replace(found, by=f"{self.name}, sweep {settings.edit.sweep}, full {settings.edit.full_sweep}")
+        effort = super().effort(settings, size)
+        if effort is None or not isinstance(settings, EditedSettings):
+            return effort
+        return replace(effort, by=f"{self.name}, sweep {settings.edit.sweep}, full {settings.edit.full_sweep}")
 
     def preparing(self, settings: MethodSettings) -> float:
         """Return half of ControlNet's value, as the source is drawn along with each image."""
@@ -134,11 +134,11 @@ class EditDescription(ControlNetDescription):
         return EditMethod(models.generator, models.embedder, prompts, labels, models.detector, inversions)
 
     def parameters(self, lineage: Lineage, size: tuple[int, int], made_with: MadeWith) -> Mapping[str, Any]:
-        found, settings = super().parameters(lineage, size, made_with), lineage.settings
+        fields, settings = super().parameters(lineage, size, made_with), lineage.settings
         if not isinstance(settings, EditedSettings):
-            return found
+            return fields
         own = {"Cross replace": settings.edit.cross_replace, "Self replace": settings.self_replace}
-        return {**found, "CFG scale": settings.guidance, **own}
+        return {**fields, "CFG scale": settings.guidance, **own}
 
 
 EDIT = EditDescription("edit")
@@ -149,14 +149,14 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
 
     _described = EDIT
 
-    def prepare(self, source: Source, *given: Any, **more: Any) -> ControlNetPrepared:
-        """Like ControlNet's. Also raises UserError if redrawing the inverted source does not reproduce it."""
-        prepared = super().prepare(source, *given, **more)
-        found = self._inversion(prepared).psnr
+    def prepare(self, source: Source, *arguments: Any, **more: Any) -> ControlNetPrepared:
+        """Prepare as ControlNet does. Also raises UserError if redrawing the inverted source does not reproduce it."""
+        prepared = super().prepare(source, *arguments, **more)
+        decibels = self._inversion(prepared).psnr
         least = {**BANDS, **getattr(self._embedder, "bands", {})}[INVERTED].failed_below
-        if found < least:
+        if decibels < least:
             raise UserError(
-                f"This source cannot be edited, because it is found again in its noise at {found:.1f} dB only, and "
+                f"This source cannot be edited, because it is found again in its noise at {decibels:.1f} dB only, and "
                 f"{least:.0f} are needed: take more steps or inversion evaluations, or draw it on its edges with the "
                 "recipe DILLEMA."
             )
@@ -167,7 +167,7 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
         return max(1, at_once // len(own.swept)) if own.edit.full_sweep and own.swept else at_once
 
     def together(self, prepared: ControlNetPrepared, counterfactual: CounterfactualCaption) -> Hashable:
-        """Return a key of the source too, which is drawn beside all its images."""
+        """Return a key that includes the source, since it is drawn in each batch of its images."""
         source = prepared.source
         region = None if source.region is None else image_sha(source.region)
         return super().together(prepared, counterfactual), image_sha(source.image), source.caption, region
@@ -175,10 +175,10 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
     def make(
         self, prepared: Sequence[ControlNetPrepared], images: Sequence[CaseRequest], size: int, on_step: OnStep
     ) -> Sequence[Callable[[], TestCase]]:
-        """With a sweep, draw each image at several strengths and give the first one that passes its checks.
+        """With a sweep, draw each image at several strengths and return the first one that passes its checks.
 
-        A full sweep draws all strengths in one batch and gives, of those that pass, the one that changed most as its
-        caption did. If none passes, it is the one that fails the fewest checks.
+        A full sweep draws all strengths in one batch and returns, of those that pass, the one with the largest edit
+        direction. If none passes, the one that fails the fewest checks is returned.
         """
         own = _own(prepared[0].settings)
         values, count = own.swept, len(own.swept)
@@ -192,8 +192,8 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
         if own.edit.full_sweep:
             rows = [at(source, value) for source in prepared for value in values]
             places = [replace(one, place=one.place * count + at) for one in images for at in range(count)]
-            made = super().make(rows, places, size * count, on_step)
-            tried = [[cache(one) for one in made[at * count :][:count]] for at in range(len(images))]
+            finishes = super().make(rows, places, size * count, on_step)
+            tried = [[cache(one) for one in finishes[at * count :][:count]] for at in range(len(images))]
         else:
             left = list(range(len(images)))
             for number, value in enumerate(values):
@@ -218,36 +218,36 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
 
     def _inversion(self, prepared: ControlNetPrepared) -> Inversion:
         """Return the prepared inversion, or a new one if the prompt was reworded since."""
-        wanted, held = self._source_prompt(prepared.source), prepared.inversion
-        if held is not None and held.caption == wanted:
-            return held
+        prompt, inversion = self._source_prompt(prepared.source), prepared.inversion
+        if inversion is not None and inversion.caption == prompt:
+            return inversion
         picture = _picture(prepared)
-        return self._inverted(wanted, prepared.settings, picture, prepared.control, lambda _done, _total: None)
+        return self._inverted(prompt, prepared.settings, picture, prepared.control, lambda _done, _total: None)
 
     def _negative_prompt(self, prepared: ControlNetPrepared) -> str:
-        """The prompt of the source, beside which and from which it is drawn."""
+        """Return the prompt of the source, which takes the place of a negative prompt."""
         return self._source_prompt(prepared.source)
 
     def _request(self, prepared: ControlNetPrepared, prompt: str, image: CaseRequest) -> DrawRequest:
         return DrawRequest(prompt, image.seed, image.place)
 
     def _draw(
-        self, prepared: Sequence[ControlNetPrepared], wanted: Sequence[DrawRequest], size: int, on_step: OnStep
+        self, prepared: Sequence[ControlNetPrepared], requests: Sequence[DrawRequest], size: int, on_step: OnStep
     ) -> Sequence[DrawnImage]:
         first, own = prepared[0], _own(prepared[0].settings)
         inversion, picture = self._inversion(first), _picture(first)
         self._at_work = generator = self._generator.on(own.conditioning.kind)
         values = len(own.swept) if own.edit.full_sweep and own.swept else 1
         length, by_length = generator.reading_length, dict[int, list[tuple[EditedSettings, DrawRequest]]]()
-        for one, request in zip(prepared, wanted, strict=True):
+        for one, request in zip(prepared, requests, strict=True):
             read_as = max(length(request.prompt), length(inversion.caption))
             by_length.setdefault(read_as, []).append((_own(one.settings), request))
         total, begun, done = len(by_length) * size, 0, dict[int, DrawnImage]()
 
         def draw(part: Sequence[tuple[EditedSettings, DrawRequest]], before: int) -> list[DrawnImage]:
             prompts, drawing = [request.prompt for _, request in part], own.generation
-            held = Control(first.control, drawing.control_strength, drawing.control_until)
-            with self._inverts(own).inverting(drawing.inversion(), held) as inverter:
+            conditioning = Control(first.control, drawing.control_strength, drawing.control_until)
+            with self._inverts(own).inverting(drawing.inversion(), conditioning) as inverter:
                 source = inverter.windows(inversion.caption)
                 unread = [text != inversion.caption and inverter.windows(text) == source for text in prompts]
                 read = [inversion.caption if one else text for one, text in zip(unread, prompts, strict=True)]
@@ -261,22 +261,22 @@ class EditMethod(DriftingMethod[ControlNetPrepared], ControlNetMethod):
                 guidances = [one.guidance for one, _ in part]
                 latents = inverter.redraw(inversion, read, guidances, control=control, on_step=told)
                 images, flagged = inverter.images(latents)
-            found = []
+            results = []
             for at, image in enumerate(images):
                 batch = DrawnBatch(size=max(1, len(part) // values), place=at // values)
                 drawn = judged(image, None if flagged is None else bool(flagged[at]), batch)
                 refused = DrawnImage(None, batch, refused=UserError(_UNREAD))
-                found.append(refused if unread[at] else drawn)
-            return found
+                results.append(refused if unread[at] else drawn)
+            return results
 
-        for alike in by_length.values():  # prompts of other lengths are drawn apart
+        for alike in by_length.values():  # a batch holds prompts of one length
             rows = [alike[0]] * size  # filled up, so that pixels do not depend on how many are drawn
             for settings, request in alike:
                 rows[request.place] = settings, request
             drawn = AtOnce(size).each(rows, draw)
             done |= {request.place: placed(picture, drawn[request.place]) for _, request in alike}
             begun += size
-        return [done[request.place] for request in wanted]
+        return [done[request.place] for request in requests]
 
 
 def _picture(prepared: ControlNetPrepared) -> Image.Image:
@@ -300,8 +300,8 @@ def _best(finishes: Sequence[Callable[[], TestCase]], settings: EditedSettings) 
     """Return the test case of a sweep, with the time of all its images and with a check that tells its value."""
     cases = [finish() for finish in finishes]
     least = min(_failures(case) for case in cases)
-    kept = [case for case in cases if _failures(case) == least]
-    chosen = max(kept, key=_direction) if settings.edit.full_sweep and not least else kept[0]
+    best = [case for case in cases if _failures(case) == least]
+    chosen = max(best, key=_direction) if settings.edit.full_sweep and not least else best[0]
     taken, values = _own(chosen.lineage.settings).taken, settings.swept
     note = (
         f"Drawn at {settings.edit.sweep} {taken:g}, number {cases.index(chosen) + 1} of {len(values)} from strong on."

@@ -1,8 +1,8 @@
 """The method `instruct`: an editor changes the source as an instruction says, such as "change sunny to snowy".
 
-Nothing holds the editor to the shapes of the source, as a control image does. So each image is compared with the
-source: its edges, beyond what chance would find, and the forms in its mask, by lines at which an image fails. Before
-that, a picture that shifted or zoomed a little as a whole is moved back (`pipeline.checks.drift`).
+No control image binds the editor to the shapes of the source. So each image is compared with the source: its edges,
+beyond what chance would find, and the forms in its mask, with thresholds below which an image fails. Before that, a
+picture that was shifted or zoomed a little as a whole is moved back (`pipeline.checks.drift`).
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from pipeline.seams import (
 )
 
 LINES: Mapping[str, Band] = {**BANDS, FORMS_KEPT: Band(failed_below=0.5, passed_from=0.75)}
-"""Forms that agree less than they would by chance fail an image here, where nothing else holds them; on a control image
-they only ask for a look. Measured on 25 drawn roads: unmoved 0.91 or more, of another look 0.68 or more (`forms_kept`),
-moved sideways by 3 % of the side 0.39 or less.
+"""Thresholds of this method. Forms that agree less than by chance fail an image here, since no control image keeps
+them. With a control image they only ask a person to look. Measured on 25 drawn roads: 0.91 or more if unmoved, 0.68 or
+more under another look (`forms_kept`), 0.39 or less if moved sideways by 3 % of the side.
 """
 
 
@@ -75,18 +75,18 @@ class InstructDescription(MethodDescription):
         return ("editing",)
 
     def prompt(
-        self, prompts: PromptSet, counterfactual: CounterfactualCaption, task: Task, held: InMask = NO_MASK
+        self, prompts: PromptSet, counterfactual: CounterfactualCaption, task: Task, classes_in_mask: InMask = NO_MASK
     ) -> str:
-        """The edits as `$edits`, such as "red to blue, and sunny to snowy"; the caption; and what has to stay, as with
-        ControlNet. What the template says of the edits falls away for a caption that records none.
+        """Return the instruction. `$edits` has the edits, such as "red to blue, and sunny to snowy"; `$caption`,
+        `$kept` and `$shown` are as with ControlNet. The template's part about edits is left out if there are none.
         """
-        shown = shown_classes(counterfactual.text, task, held)
+        shown = shown_classes(counterfactual.text, task, classes_in_mask)
         edits = ", and ".join(f"{edit.keyword} to {edit.alternative}" for edit in counterfactual.edits)
         template = prompts["instruction"]
         for name, value in (("edits", edits), ("shown", shown)):
             template = template if value else template.without(name)
-        kept = ", ".join(task.kept())
-        return template.evaluate(edits=edits, caption=counterfactual.text, kept=kept, shown=", ".join(shown))
+        protected = ", ".join(task.kept())
+        return template.evaluate(edits=edits, caption=counterfactual.text, kept=protected, shown=", ".join(shown))
 
     def model_name(self, models: Models, settings: MethodSettings) -> str:
         return models.editor_name()
@@ -137,7 +137,7 @@ INSTRUCT = InstructDescription("instruct")
 
 @dataclass(frozen=True)
 class InstructPrepared(Prepared):
-    """Return a source at the size at which it is edited."""
+    """A source at the size at which it is edited."""
 
     settings: InstructSettings
     picture: Image.Image
@@ -175,14 +175,14 @@ class InstructMethod(DriftingMethod[InstructPrepared]):
         return image_sha(prepared.source.image)
 
     def _draw(
-        self, prepared: Sequence[InstructPrepared], wanted: Sequence[DrawRequest], size: int, on_step: OnStep
+        self, prepared: Sequence[InstructPrepared], requests: Sequence[DrawRequest], size: int, on_step: OnStep
     ) -> Sequence[DrawnImage]:
         pictures = [one.picture for one in prepared]
-        drawn = self._editor.draw(wanted, size, pictures, prepared[0].settings.editing, on_step)
+        drawn = self._editor.draw(requests, size, pictures, prepared[0].settings.editing, on_step)
         return [placed(picture, one) for picture, one in zip(pictures, drawn, strict=True)]
 
     def _compared(self, prepared: InstructPrepared, image: Image.Image, drawn: Image.Image) -> dict[str, Any]:
-        # Of a source that is larger than what was drawn, the result can hold no finer edges than were drawn.
+        # If the source is larger than the drawn picture, the result has no finer edges than the drawn picture.
         smaller = min(image, drawn, key=lambda one: one.width * one.height)
         return {"control": None, "drawn": smaller, "lines": LINES}
 

@@ -1,6 +1,6 @@
 """The models of a profile, each loaded once, at its first use.
 
-The only place that knows which class fills which seam; `pipeline.seams` says what the stages ask of them.
+Only this module knows which class implements which interface of `pipeline.seams`.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ log = logging.getLogger(__name__)
 
 
 class _Once(Generic[T]):
-    """Makes a thing at the first call, one caller at a time. A call that fails is tried again by the next one."""
+    """An object that is made at the first call, one caller at a time. After a failure the next call tries again."""
 
     def __init__(self, make: Callable[[], T], name: str, before: Callable[[], None], on_no_room: Callable[[], bool]):
-        """`name` is what it is, in words. `before` runs before it is made, and `on_no_room` when there was no memory
-        for it: True when some was freed since, so that it is worth another try.
+        """`name` names the object in messages. `before` runs before it is made, `on_no_room` if memory ran out. The
+        latter returns True if it freed some, so that another try is worthwhile.
         """
         self._make, self._name, self._before, self._on_no_room = make, name, before, on_no_room
         self._lock = threading.Lock()
@@ -57,11 +57,11 @@ class _Once(Generic[T]):
             return self._made
 
     def _tried(self) -> T:
-        for _ in range(2):
+        for _ in range(2):  # once more after other models made room
             try:
                 return self._make()
             except Exception as error:
-                # A loader may have said it in its own words already.
+                # A loader may already have raised it as the cause of its own error.
                 if not (out_of_memory(error) or (error.__cause__ and out_of_memory(error.__cause__))):
                     raise
                 failed: Exception = error
@@ -80,7 +80,7 @@ class _Once(Generic[T]):
 
     def release(self) -> bool:
         """Drop the model; a thread that uses it still finishes. False if there is none or it is being loaded."""
-        if not self._lock.acquire(blocking=False):  # two that are made at once do not wait for each other
+        if not self._lock.acquire(blocking=False):  # else two that are being made could wait for each other forever
             return False
         try:
             made, self._made = self._made, None
@@ -88,7 +88,7 @@ class _Once(Generic[T]):
             self._lock.release()
         if made is None:
             return False
-        close = getattr(made, "close", None)  # what is not only memory of this process, such as a process of its own
+        close = getattr(made, "close", None)  # for models with more than memory here, such as their own process
         if callable(close):
             close()
         return True
@@ -102,10 +102,10 @@ def _let_go(error: BaseException | None) -> None:
 
 
 class Models:
-    """The models of a profile. Reading a property loads the model; UserError when that cannot be.
+    """The models of a profile. Reading a property loads the model. Raises UserError if that fails.
 
-    Models stay loaded as long as there is room. Where there is not, those that were not used for longest make room for
-    the next one, so that a machine which holds one stage at a time is enough.
+    Models stay loaded as long as there is room. Otherwise the least recently used ones are released for the next one,
+    so that a machine with room for one stage at a time is enough.
     """
 
     def __init__(self, profile: Profile, free: Callable[[str], int] | None = None) -> None:
@@ -141,7 +141,7 @@ class Models:
             give_back_memory()
 
     def release_all(self) -> None:
-        """Frees the memory of all models, as before another profile takes their place."""
+        """Free the memory of all models, as before another profile replaces them."""
         self._release_others("")
 
     def _release_others(self, role: str) -> bool:
@@ -156,11 +156,11 @@ class Models:
         weights = self.profile.weights()
         needed = self._needed(role, weights)
         loaded = [other for other in self.loaded if other != role]
-        if not (loaded and needed[1]):  # nothing to free, or a need that is unknown, as of small models
+        if not (loaded and needed[1]):  # nothing to free, or the need is unknown, as for small models
             return
         place = needed[0]
-        there = {other: self._needed(other, weights) for other in loaded}
-        same = {other: size for other, (at, size) in there.items() if at == place}
+        needs = {other: self._needed(other, weights) for other in loaded}
+        same = {other: size for other, (at, size) in needs.items() if at == place}
         for other in to_release(needed[1], self._free(place), same):
             log.info("Freeing the %s to make room for the %s", other, role)
             self.release(other)
@@ -179,7 +179,7 @@ class Models:
         return ("cuda" if cuda else "cpu"), size
 
     def check(self) -> None:
-        """Raises UserError when weights that should be on this machine are missing. Loads nothing, fetches nothing."""
+        """Raise UserError if weights that should be on this machine are missing. Loads nothing, fetches nothing."""
         for role, weights in self.profile.weights().items():
             check_local(role, weights)
 
@@ -224,7 +224,7 @@ class Models:
         return section.name_on(kind) if kind in section.controlnets else ""
 
     def detector(self, kind: ControlKind) -> Detector:
-        """The model that draws a kind of control image. Raises UserError where the profile has none."""
+        """Return the model that draws a kind of control image. Raises UserError if the profile has none."""
         if kind not in self._detectors:
             raise UserError(f"This profile has no model for {kind}: choose another kind of control image.")
         return self._detectors[kind]()
@@ -303,5 +303,5 @@ class Models:
 
 
 def load_models(profile: Profile) -> Models:
-    """The models of `profile`, none of them loaded yet."""
+    """Return the models of `profile`, none of them loaded yet."""
     return Models(profile)

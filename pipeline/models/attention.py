@@ -1,8 +1,8 @@
-"""Attention control (prompt-to-prompt, Hertz et al. 2022): pictures drawn beside their source look where it looks.
+"""Attention control (prompt-to-prompt, Hertz et al. 2022): pictures take over attention maps of their source.
 
-In the first steps the words of a prompt take over the places at which the source's words are drawn (cross-attention),
-and the places of a picture those that belong together in the source (self-attention). Maps are computed in full only
-where they are taken over or looked at; everything else runs by the network's own processors.
+Both are drawn in one batch. In the first steps the prompt's words are drawn where the source's words are
+(cross-attention), and the places of the picture attend to each other as in the source (self-attention). Full maps are
+computed only where they are replaced or read. Everything else runs with the network's own processors.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     import torch
 
 SMALL = 16 * 16
-"""Maximum number of places of replaced self-attention. A network without a level as small uses its smallest."""
+"""Maximum places of a level whose self-attention is replaced. A network without such a level uses its smallest."""
 MOST, PEAK = 1.5, 0.98
-"""A faint change grows by at most this factor in a step. Its size is this quantile over the places of the picture."""
+"""Maximum factor by which a faint change grows in a step, and quantile over the picture's places that measures it."""
 Windows = Sequence[Sequence[int]]
-"""Token ids of a text in windows of one length, each with its start, its end and its padding."""
+"""Token ids of a text in windows of equal length, each with its start, its end and its padding."""
 
 
 @dataclass(frozen=True)
@@ -32,18 +32,18 @@ class Alignment:
     moved: torch.Tensor
     """(source places, places): the share of each source token's map that goes to a token of the prompt."""
     own: torch.Tensor
-    """(places,): 1 for tokens that keep their own map, because the source has none like them."""
+    """(places,): 1 for tokens that keep their own map, because none of the source's corresponds to them."""
     gone: torch.Tensor
     """(source places,): 1 for tokens of the source that the prompt changes or drops."""
     new: torch.Tensor
-    """(places,): 1 for tokens of the prompt that the source has not."""
+    """(places,): 1 for tokens of the prompt that the source does not have."""
 
 
 def aligned(source: Windows, prompt: Windows, end: int) -> Alignment:
     """Align a prompt with its source, both in as many windows. `end` is the id of the token that ends a text.
 
-    Tokens that are replaced by as many others give them their maps, one by one. Starts, ends and padding go with those
-    at the same place, since padding carries meaning too.
+    Tokens that are replaced by the same number of others pass their maps to them, one by one. Starts, ends and padding
+    correspond to those at the same place, since padding carries meaning too.
     """
     import torch
 
@@ -73,7 +73,7 @@ def aligned(source: Windows, prompt: Windows, end: int) -> Alignment:
 
 
 class AttentionControl:
-    """Control of the attention of the last rows of a batch, by the row before them, which is the source."""
+    """Controls the attention of the last rows of a batch by that of the row before them, which is the source."""
 
     def __init__(
         self,
@@ -84,11 +84,11 @@ class AttentionControl:
         region: torch.Tensor | None = None,
         least_change: float = 0.0,
     ) -> None:
-        """Take over cross maps in the first `cross_steps`, and each row its self maps in the first of its `self_steps`.
+        """Replace cross-attention in the first `cross_steps` steps, and each row's self-attention in its `self_steps`.
 
-        Where the maps of changed tokens stay below `local_blend` of their maximum, and where `region` (h, w), 0 to 1,
-        is 0, a picture stays as its source. 0 and None: it may change everywhere. A change below `least_change` at the
-        end, and in proportion before, is strengthened in each step.
+        A picture stays as its source where the maps of changed tokens are below `local_blend` of their maximum, and
+        where `region` (h, w), 0 to 1, is 0. With 0 and None it may change everywhere. A change below `least_change` at
+        the end, and in proportion before, is strengthened in each step.
         """
         import torch
 
@@ -100,7 +100,7 @@ class AttentionControl:
         self._local_blend, self._region, self._least_change = local_blend, region, least_change
         self._size, self._small = (0, 0), 0
         self._seen: Any = 0.0
-        """Maps of the changed tokens of the source and of each row so far, (rows, 2, h, w)."""
+        """Sum of the maps of changed tokens so far, those of the source and of each row, (rows, 2, h, w)."""
         self.step = 0
         """Zero-based number of the step that is drawn."""
 
@@ -113,17 +113,17 @@ class AttentionControl:
         self._size = (latents.shape[-2], latents.shape[-1])
         self._small = max(SMALL, math.prod(self._sides(len(network.down_blocks) - 1)))
         for name in ("_moved", "_own", "_gone", "_new", "_region"):
-            if (held := getattr(self, name)) is not None:
-                setattr(self, name, held.to(latents.device))
-        own = network.attn_processors
+            if (tensor := getattr(self, name)) is not None:
+                setattr(self, name, tensor.to(latents.device))
+        processors = network.attn_processors
         calls = {one: call for one in network.modules() if (call := one._compiled_call_impl) is not None}
         try:
             for block in calls:
                 block._compiled_call_impl = None
-            network.set_attn_processor({name: _Controlled(self, processor) for name, processor in own.items()})
+            network.set_attn_processor({name: _Controlled(self, processor) for name, processor in processors.items()})
             yield
         finally:
-            network.set_attn_processor(dict(own))  # it empties the dict that it is given
+            network.set_attn_processor(dict(processors))  # a copy, as the call empties its dict
             for block, call in calls.items():
                 block._compiled_call_impl = call
 
@@ -134,7 +134,7 @@ class AttentionControl:
         return places <= self._small and self.step < max(self._self_steps)
 
     def change(self, maps: torch.Tensor, cross: bool) -> torch.Tensor:
-        """Return the maps (all rows, heads, places, tokens or places) under control."""
+        """Return attention maps (all rows, heads, places, tokens or places) with those to replace replaced."""
         import torch
 
         others, source, rows = maps[: -self._count - 1], maps[-self._count - 1], maps[-self._count :]
@@ -146,11 +146,10 @@ class AttentionControl:
                 self._look(source, rows)
             if self.step < self._cross_steps:
                 own = self._own.to(maps.dtype)[:, None, None]
-                given = torch.einsum("hps,nst->nhpt", source, self._moved.to(maps.dtype))
-                mixed = given * (1 - own) + rows * own
-                rows = mixed / mixed.sum(-1, keepdim=True).clamp_min(
-                    1e-4
-                )  # tokens that are gone leave their share to the others
+                taken_over = torch.einsum("hps,nst->nhpt", source, self._moved.to(maps.dtype))
+                mixed = taken_over * (1 - own) + rows * own
+                # The share of removed tokens goes to the others.
+                rows = mixed / mixed.sum(-1, keepdim=True).clamp_min(1e-4)
         return torch.cat([others, source[None], rows])
 
     def allowed(self, change: torch.Tensor, done: float) -> torch.Tensor | None:
@@ -160,20 +159,20 @@ class AttentionControl:
         import torch
         from torch.nn import functional
 
-        found: torch.Tensor | None = None
+        share: torch.Tensor | None = None
         if self._local_blend > 0:
             near = functional.max_pool2d(self._seen, 3, 1, 1)
             shown = near / near.amax((2, 3), keepdim=True).clamp_min(1e-9) > self._local_blend
-            found = shown.any(1, keepdim=True).float()
+            share = shown.any(1, keepdim=True).float()
         if self._region is not None:
-            found = self._region.expand(self._count, 1, -1, -1) * (1.0 if found is None else found)
+            share = self._region.expand(self._count, 1, -1, -1) * (1.0 if share is None else share)
         if self._least_change > 0:
             amount = functional.avg_pool2d(change[1:].square().mean(1, keepdim=True), 3, 1, 1, count_include_pad=False)
             peak = amount.sqrt().flatten(1).quantile(PEAK, dim=1).clamp_min(1e-9).view(-1, 1, 1, 1)
             factor = (self._least_change * done / peak).clamp(1, MOST)
-            stronger = 1 + (factor - 1) * (amount.sqrt() / peak).clamp(max=1)  # what changes least stays as it is
-            found = stronger * (1.0 if found is None else found)
-        return None if found is None else torch.cat([torch.ones_like(found[:1]), found])
+            stronger = 1 + (factor - 1) * (amount.sqrt() / peak).clamp(max=1)  # places that hardly change stay so
+            share = stronger * (1.0 if share is None else share)
+        return None if share is None else torch.cat([torch.ones_like(share[:1]), share])
 
     def _look(self, source: torch.Tensor, rows: torch.Tensor) -> None:
         import torch
@@ -181,6 +180,7 @@ class AttentionControl:
 
         before = torch.einsum("ps,ns->np", source.float().mean(0), self._gone)
         after = torch.einsum("npt,nt->np", rows.float().mean(1), self._new)
+        # The maps do not tell their level, but their number of places does. No network has as many as ten levels.
         sides = next(sides for level in range(10) if math.prod(sides := self._sides(level)) == before.shape[-1])
         both = torch.stack([before, after], 1).unflatten(-1, sides)
         self._seen = self._seen + functional.interpolate(both, self._size, mode="bilinear")
@@ -192,7 +192,7 @@ class AttentionControl:
 
 
 class _Controlled:
-    """A processor of attention that asks a control before the network's own one."""
+    """An attention processor under control. If the control needs no maps, the network's own processor runs."""
 
     def __init__(self, control: AttentionControl, own: Any) -> None:
         self._control, self._own = control, own
@@ -202,8 +202,8 @@ class _Controlled:
     ) -> torch.Tensor:
         cross = encoder_hidden_states is not None
         if not self._control.wants(cross, hidden_states.shape[1]):
-            found: torch.Tensor = self._own(attn, hidden_states, encoder_hidden_states, **more)
-            return found
+            output: torch.Tensor = self._own(attn, hidden_states, encoder_hidden_states, **more)
+            return output
         seen = hidden_states if encoder_hidden_states is None else encoder_hidden_states
         query, key = attn.head_to_batch_dim(attn.to_q(hidden_states)), attn.head_to_batch_dim(attn.to_k(seen))
         maps = attn.get_attention_scores(query, key).unflatten(0, (-1, attn.heads))

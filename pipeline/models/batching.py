@@ -1,4 +1,4 @@
-"""Batches of a model: how many requests at once, which images, and the result of each. Knows no pipeline."""
+"""Batches of requests to a model: their size, their order, and the result of each image. Knows no pipeline."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ class AtOnce:
     def __init__(self, most: int) -> None:
         self.most = most
 
-    def each(self, wanted: Sequence[W], work: Callable[[Sequence[W], int], Sequence[R]]) -> list[R]:
+    def each(self, requests: Sequence[W], work: Callable[[Sequence[W], int], Sequence[R]]) -> list[R]:
         """Return the results of `work`, which gets one part at a time and the index of its first request. A part that
         does not fit in memory is halved until it does. Raises the error if a single request does not fit.
         """
         done: list[R] = []
-        while len(done) < len(wanted):
-            part = wanted[len(done) : len(done) + self.most]
+        while len(done) < len(requests):
+            part = requests[len(done) : len(done) + self.most]
             try:
-                made: Sequence[R] | None = work(part, len(done))
+                results: Sequence[R] | None = work(part, len(done))
             except (RuntimeError, MemoryError) as error:
                 if not out_of_memory(error) or len(part) == 1:
                     raise
-                made = None
-            if made is None:  # outside the handler, whose error still holds what was computed so far
+                results = None
+            if results is None:  # outside the handler, whose error keeps the failed part in memory
                 self.most = len(part) // 2
                 give_back_memory()
                 continue
-            done += made
+            done += results
         return done
 
 
@@ -70,7 +70,7 @@ def judged(image: Image.Image, flagged: bool | None, batch: DrawnBatch) -> Drawn
 
 
 def shas(pictures: Sequence[Image.Image]) -> tuple[str, ...]:
-    """The `image_sha` of each, of those that are one and the same object once."""
+    """Return the `image_sha` of each picture. It is computed once for each object."""
     known = {id(picture): picture for picture in pictures}
-    found = {key: image_sha(picture) for key, picture in known.items()}
-    return tuple(found[id(picture)] for picture in pictures)
+    by_id = {key: image_sha(picture) for key, picture in known.items()}
+    return tuple(by_id[id(picture)] for picture in pictures)

@@ -1,5 +1,5 @@
-"""Captioners: BLIP, which captions unasked; BLIP-2, asked questions or left to caption several times; and Florence-2,
-which goes by the name of a task. Those that chat are in `captioner_chat`.
+"""Captioners: BLIP, which takes no prompt; BLIP-2, which answers questions or samples several captions; and Florence-2,
+which takes the name of a task. Chat models are in `captioner_chat`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 LEAST_SHARE = 0.05
 """Minimum likelihood of a sampled word, as a share of the likeliest word's.
 
-The words below are many and each is wrong: with the temperature up they broke captions off or named other things.
+The many words below it are wrong: at a high temperature they broke captions off or named other things.
 """
 
 
 AT_ONCE = 16
-"""Images that are captioned at once: more gain little."""
+"""Maximum images that are captioned at once. More gain little."""
 ON_CPU = 4
 """Like `AT_ONCE`, on a CPU, for models with a large vocabulary."""
 MOST_LIKELY = 50
@@ -68,7 +68,7 @@ class CaptioningModel:
 
 
 class SamplingModel(CaptioningModel, ABC):
-    """Captioner of several pictures, each as if alone, provided that each can sample by its own seed."""
+    """A captioner of several pictures at once, each as if alone, if each can be sampled with its own seed."""
 
     @abstractmethod
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
@@ -98,7 +98,7 @@ class Blip(SamplingModel):
         self._at_once = AtOnce(AT_ONCE)
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
-        """The caption, and "" as the prompt: this model takes none. Never longer than its positions allow."""
+        """Return the caption, no longer than the model's positions allow, and "", as this model takes no prompt."""
         pixels = self._processor(images=image, return_tensors="pt").pixel_values.to(self._device, self._dtype)
         limit = min(settings.max_new_tokens, self._positions - 2)
         with self._lock, seeded(seed):
@@ -115,8 +115,8 @@ class Blip(SamplingModel):
 
 
 class Blip2(SamplingModel):
-    """A BLIP-2 of transformers, asked every question of the profile, each answer becoming one sentence; or, where the
-    profile says so, left to caption several times, as in the paper's released code.
+    """A BLIP-2 of transformers. It answers every question of the profile, and each answer becomes a sentence. If the
+    profile says so, it samples several captions without a prompt instead, as in the paper's released code.
     """
 
     def __init__(self, section: Blip2Captioner) -> None:
@@ -127,39 +127,39 @@ class Blip2(SamplingModel):
         self._samples, self._top_p = section.samples, section.top_p
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
-        """Return the sentences as one text, and the prompts sent, one a line. Unanswered questions add none.
+        """Return the sentences as one text, and the prompts sent, one per line. Unanswered questions add none.
 
         Samples are drawn together, without a prompt, and repeated ones dropped; at temperature 0 there is only one.
         """
-        (said,) = self._say_all([CaptionRequest(image, task, seed)], settings)
-        return said
+        (reply,) = self._say_all([CaptionRequest(image, task, seed)], settings)
+        return reply
 
     def _draws_apart(self, settings: CaptionSettings) -> bool:
-        asked = settings.model_copy(update={"beams": 1}) if self._samples else settings  # samples take no beams
-        return own_draws(self._model.language_model.generation_config, asked)
+        effective = settings.model_copy(update={"beams": 1}) if self._samples else settings  # samples take no beams
+        return own_draws(self._model.language_model.generation_config, effective)
 
     def _say_all(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
         pictures, seeds = [one.image for one in requests], [one.seed for one in requests]
         if self._samples:
             several = self._samples if settings.temperature else 1
-            said = self._answers(pictures, [""] * len(pictures), settings, seeds, several, self._top_p)
-            return [(" ".join(dict.fromkeys(as_sentence(text) for text in texts if text)), "") for texts in said]
+            sampled = self._answers(pictures, [""] * len(pictures), settings, seeds, several, self._top_p)
+            return [(" ".join(dict.fromkeys(as_sentence(text) for text in texts if text)), "") for texts in sampled]
         sentences: list[list[str]] = [[] for _ in requests]
         prompts: list[list[str]] = [[] for _ in requests]
         for number, question in enumerate(self._questions):
-            asked = [Template(question.prompt).substitute(task=one.task.describe()) for one in requests]
-            answers = self._answers(pictures, asked, settings, [seed + number for seed in seeds])
+            filled = [Template(question.prompt).substitute(task=one.task.describe()) for one in requests]
+            answers = self._answers(pictures, filled, settings, [seed + number for seed in seeds])
             for at, (answer,) in enumerate(answers):
-                prompts[at].append(asked[at])
+                prompts[at].append(filled[at])
                 if answer:
                     sentences[at].append(as_sentence(Template(question.sentence).substitute(answer=answer)))
-        return [(" ".join(own), "\n".join(sent)) for own, sent in zip(sentences, prompts, strict=True)]
+        return [(" ".join(texts), "\n".join(sent)) for texts, sent in zip(sentences, prompts, strict=True)]
 
     def encode(self, pictures: Sequence[Image.Image], prompts: Sequence[str]) -> dict[str, torch.Tensor]:
-        """Pixels and token ids (pictures, n), the shorter prompts filled up on the left, ready for the model.
+        """Return pixels and token ids (pictures, n) on the model's device, shorter prompts padded on the left.
 
-        Raises UserError when the ids do not hold the places where the picture goes: older revisions of the weights
-        leave them out, and such a model answers without looking.
+        Raises UserError if the ids have no places for the picture: older revisions of the weights leave them out, and
+        such a model answers without seeing it.
         """
         several = {"padding": True, "padding_side": "left"} if len(pictures) > 1 else {}
         encoded = self._processor(images=list(pictures), text=list(prompts), return_tensors="pt", **several)
@@ -185,7 +185,7 @@ class Blip2(SamplingModel):
         top_p: float | None = None,
     ) -> list[list[str]]:
         """Return `several` answers to each picture and prompt, each drawn by its seed. With `top_p`, words are sampled
-        from that share of the likeliest, else from those not far behind the likeliest.
+        from that share of the likeliest, else from those with at least `LEAST_SHARE`.
         """
         encoded = self.encode(pictures, prompts)
         drawn = {"num_return_sequences": several} if several > 1 else {}
@@ -197,7 +197,7 @@ class Blip2(SamplingModel):
             )
         with self._lock, seeded(seeds[0]):
             ids = self._model.generate(**encoded, max_new_tokens=settings.max_new_tokens, **drawn)
-        # What comes back begins with the prompt.
+        # The output begins with the prompt.
         new = ids[:, encoded["input_ids"].shape[1] :]
         texts = self._processor.tokenizer.batch_decode(new, skip_special_tokens=True)
         answers = [" ".join(str(text).split()).strip(" .") for text in texts]
@@ -215,8 +215,8 @@ class Florence2(SamplingModel):
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
         """Return the caption and the name of the model's own task, which replaces a prompt."""
-        (said,) = self._say([image], settings, seed, sampling(settings))
-        return said
+        (reply,) = self._say([image], settings, seed, sampling(settings))
+        return reply
 
     def _say_all(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
         seeds = [one.seed for one in requests]
@@ -226,12 +226,12 @@ class Florence2(SamplingModel):
     def _say(
         self, images: Sequence[Image.Image], settings: CaptionSettings, seed: int, drawn: dict[str, Any]
     ) -> list[tuple[str, str]]:
-        """All requests have the same task, so that all prompts have one length."""
-        asked = [self._task] * len(images)
-        encoded = self._processor(images=list(images), text=asked, return_tensors="pt").to(self._device, self._dtype)
+        """Return the caption and the task for each image. All have the same task, so all prompts have one length."""
+        prompts = [self._task] * len(images)
+        encoded = self._processor(images=list(images), text=prompts, return_tensors="pt").to(self._device, self._dtype)
         with self._lock, seeded(seed):
             ids = self._model.generate(**encoded, max_new_tokens=settings.max_new_tokens, **drawn)
-        # What its processor would do with it is for boxes and regions; of a caption it leaves the text.
+        # The processor's own post-processing is for boxes and regions, and leaves captions as they are.
         texts = self._processor.batch_decode(ids, skip_special_tokens=True)
         return [(str(text).strip(), self._task) for text in texts]
 
@@ -270,9 +270,9 @@ def sampling_apart(
     several: int = 1,
     top_p: float | None = None,
 ) -> dict[str, Any]:
-    """Return options like `sampling` for a batch of `several` texts a seed. Each samples by its own seed, as if alone.
+    """Return options like `sampling` for a batch of `several` texts per seed. Each seed samples as if it were alone.
 
-    `config` holds the model's own settings for `generate`, which apply where ours are silent.
+    `config` holds the model's own settings for `generate`, which apply if `settings` has none.
     """
     if settings.temperature == 0:
         return sampling(settings)
@@ -298,18 +298,18 @@ def sampling_apart(
 
     def draw(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         shares = torch.softmax(warpers(ids, scores), dim=-1)
-        found = torch.full_like(scores, -torch.inf)
+        only_drawn = torch.full_like(scores, -torch.inf)
         for at, generator in enumerate(draws):
             rows = slice(at * several, (at + 1) * several)
-            found[rows].scatter_(1, torch.multinomial(shares[rows], 1, generator=generator), 0.0)
-        return found
+            only_drawn[rows].scatter_(1, torch.multinomial(shares[rows], 1, generator=generator), 0.0)
+        return only_drawn
 
-    # What was drawn is all that is likely: several texts of one picture have it drawn once more, which finds the same.
+    # Only the drawn word stays possible. For several texts of a picture `generate` draws again, and finds the same one.
     return {"do_sample": several > 1, "num_beams": 1, "logits_processor": LogitsProcessorList([draw])}
 
 
 def as_sentence(text: str) -> str:
-    """The text with a capital at its start and one full stop at its end."""
+    """Return the text with a capital at its start and one full stop at its end."""
     text = text.strip().rstrip(".")
     return text[:1].upper() + text[1:] + ("" if text.endswith(("!", "?")) else ".")
 

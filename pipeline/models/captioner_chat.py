@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     import torch
 
 SHORTEST_SIDE = 32
-"""Pixels: processors cut pictures into patches, and refuse one that holds none."""
+"""Minimum side in pixels: processors cut pictures into patches, and refuse one that is smaller than a patch."""
 LARGEST_ASPECT = 100
-"""Processors refuse strips that are longer than this, or twice that."""
+"""Maximum ratio of the sides. Processors refuse longer strips, some only from twice this ratio."""
 
 
 class ChatVisionModel(CaptioningModel):
@@ -47,14 +47,14 @@ class ChatVisionModel(CaptioningModel):
                 f"The chat template of the captioner {self.name} has no place for a picture, so captions would not "
                 "depend on it: name another revision or another model in the profile."
             )
-        # A template that does not know the word would have it handed on to the picture's processor.
+        # If the template does not know the word, it would be passed to the picture's processor.
         self._words = {"enable_thinking": section.thinking} if "enable_thinking" in str(template) else {}
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
-        """The caption, with thoughts if there are any, and the instruction that was sent beside the picture."""
+        """Return the caption, with thoughts if there are any, and the instruction that was sent with the picture."""
         prompt = self._prompt(task)
-        (said,) = self._say(self.encode([image], [prompt]), settings, seed, sampling(settings))
-        return said, prompt
+        (reply,) = self._say(self.encode([image], [prompt]), settings, seed, sampling(settings))
+        return reply, prompt
 
     def caption_many(
         self, requests: Sequence[CaptionRequest], settings: CaptionSettings
@@ -65,13 +65,13 @@ class ChatVisionModel(CaptioningModel):
         config = self._model.generation_config
 
         def one_by_one(part: Sequence[CaptionRequest]) -> list[tuple[str, str] | UserError]:
-            found = list[tuple[str, str] | UserError]()
+            captions = list[tuple[str, str] | UserError]()
             for one in part:
                 try:
-                    found.append(self.caption(one.image, one.task, settings, one.seed))
+                    captions.append(self.caption(one.image, one.task, settings, one.seed))
                 except UserError as error:
-                    found.append(error)
-            return found
+                    captions.append(error)
+            return captions
 
         def say(part: Sequence[CaptionRequest], _first: int) -> list[tuple[str, str] | UserError]:
             prompts = [self._prompt(one.task) for one in part]
@@ -92,7 +92,7 @@ class ChatVisionModel(CaptioningModel):
     ) -> list[str]:
         with self._lock, seeded(seed):
             ids = self._model.generate(**encoded, max_new_tokens=settings.max_new_tokens, **drawn)
-        # What comes back begins with the prompt.
+        # The output begins with the prompt.
         new = ids[:, encoded["input_ids"].shape[1] :]
         texts = self._processor.batch_decode(new, skip_special_tokens=True)
         return [str(text).strip() for text in texts]
@@ -103,7 +103,7 @@ class ChatVisionModel(CaptioningModel):
         text = {"type": "text", "text": "What is it?"}
         try:
             without = self._processor.apply_chat_template([{"role": "user", "content": [text]}])
-        except jinja2.TemplateError:  # it insists on a picture
+        except jinja2.TemplateError:  # the template requires a picture
             return True
         seeing = self._processor.apply_chat_template([{"role": "user", "content": [{"type": "image"}, text]}])
         return bool(seeing != without)
@@ -146,7 +146,7 @@ class ChatVisionModel(CaptioningModel):
 
 
 class ServedChatModel:
-    """A model on an OpenAI-compatible server, which is sent the picture."""
+    """A captioner on an OpenAI-compatible server, to which the picture is sent."""
 
     def __init__(self, section: ServerCaptioner) -> None:
         self._section = section
@@ -154,10 +154,10 @@ class ServedChatModel:
         self.name = f"{section.title} by a server"
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
-        """The caption, with thoughts if there are any, and the instruction that was sent beside the picture. A server
-        knows no beams.
+        """Return the caption, with thoughts if there are any, and the instruction that was sent with the picture. A
+        server has no beams.
 
-        Raises what `ChatServer.chat` does.
+        Raises the errors of `ChatServer.chat`.
         """
         prompt = Template(self._section.prompt).substitute(task=task.describe())
         picture = {"type": "image_url", "image_url": {"url": data_url(fitting(image, self._section.max_pixels))}}
@@ -196,7 +196,7 @@ def fitting(image: Image.Image, max_pixels: int) -> Image.Image:
 
 
 def data_url(image: Image.Image) -> str:
-    """The picture as an address that holds it, without a loss."""
-    held = io.BytesIO()
-    image.save(held, "PNG")
-    return f"data:image/png;base64,{base64.b64encode(held.getvalue()).decode()}"
+    """Return the picture as a data URL that contains it as a lossless PNG."""
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"

@@ -1,9 +1,9 @@
 """Compiles the blocks that a generator's networks repeat (torch.compile), and nothing else of them. A block is compiled
 once for all its repetitions, so the first image waits for a fraction of the time that whole networks would take.
 
-Sizes are left open in compiled code: one compilation serves every size of image, size of batch and length of text. A
-batch of a single row, as of one image without guidance, is the one case that torch compiles separately. Strengths and
-texts are no constants of a block, so a change of them compiles nothing again.
+Sizes are left open in compiled code: one compilation serves every size of image, size of batch and length of text. Only
+a batch of a single row, as of one image without guidance, is compiled separately by torch. Strengths and texts are no
+constants of a block, so changing them needs no new compilation.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ SECONDS = "seconds.json"
 class Compiling:
     """The compiled parts of one pipeline, shared by all kinds of control images. Not thread-safe."""
 
-    def __init__(self, wanted: bool, device: str, offload: str = "none", title: str = "") -> None:
-        """`title` is the model's, under which the seconds are recorded. Imports nothing heavy unless `wanted`."""
-        self.refused = why_not(device, offload) if wanted else ""
+    def __init__(self, enabled: bool, device: str, offload: str = "none", title: str = "") -> None:
+        """`title` is the model's, under which the seconds are recorded. Imports nothing heavy unless `enabled`."""
+        self.refused = why_not(device, offload) if enabled else ""
         """Reason why nothing is compiled though it is wanted, else ""."""
-        self.on = wanted and not self.refused
+        self.on = enabled and not self.refused
         self.spent = 0.0
         """Seconds that went into compiling so far."""
         self._blocks: list[Any] = []
@@ -69,7 +69,7 @@ class Compiling:
         return "the first image takes minutes more, once on this machine"
 
     def add(self, *networks: Any) -> None:
-        """The blocks of these networks are compiled when they are first run. Their weights are final by now."""
+        """Mark the blocks of these networks to be compiled when they first run. Their weights must be final."""
         if not self.on:
             return
         for network in networks:
@@ -100,17 +100,17 @@ class Compiling:
     def stop(self, reason: str) -> None:
         """Stop compiling; blocks then run as they were written."""
         for block in self._blocks:
-            block._compiled_call_impl = None  # what `Module.compile` sets; it has no way back of its own
+            block._compiled_call_impl = None  # what `Module.compile` sets, and has no method to undo
         self._blocks.clear()
         self.on, self.refused = False, reason
         log.warning("Nothing is compiled from now on: %s", reason)
 
 
 def why_not(device: str, offload: str = "none") -> str:
-    """Why blocks cannot be compiled on a device, in words; "" where they can."""
+    """Return the reason why blocks cannot be compiled on a device, in words, or "" if they can."""
     if offload == "layers":
         return "the GPU holds one layer of it at a time"
-    # On a GPU it is for triton's launchers; on the CPU of Linux torch looks for no other one.
+    # On a GPU triton needs a C compiler for its launchers. On the CPU torch looks for g++, on Linux for no other.
     on_cpu = ("g++",) if sys.platform == "linux" else ("g++", "clang++")
     variable, names = ("CC", ("gcc", "clang")) if device == "cuda" else ("CXX", on_cpu)
     named = os.environ.get(variable)
@@ -139,12 +139,12 @@ def _clocked(compiling: Compiling) -> Iterator[None]:
 
     thread, began = threading.get_ident(), 0.0
 
-    def begin(_told: Any) -> None:
+    def begin(_event: Any) -> None:
         nonlocal began
         if threading.get_ident() == thread:
             began = time.monotonic()
 
-    def end(_told: Any) -> None:
+    def end(_event: Any) -> None:
         if threading.get_ident() == thread:
             compiling.spent += time.monotonic() - began
 
@@ -182,17 +182,17 @@ def _versions(device: str) -> str:
 def _remembered() -> dict[str, float]:
     """Return seconds by model, device and version; empty if none were recorded or they cannot be read."""
     with suppress(OSError, ValueError):
-        found = json.loads((cache_folder() / SECONDS).read_text(encoding="utf-8"))
-        if isinstance(found, dict):
-            return {str(key): float(value) for key, value in found.items() if isinstance(value, int | float)}
+        recorded = json.loads((cache_folder() / SECONDS).read_text(encoding="utf-8"))
+        if isinstance(recorded, dict):
+            return {str(key): float(value) for key, value in recorded.items() if isinstance(value, int | float)}
     return {}
 
 
 def _remember(key: str, seconds: float) -> None:
     file = cache_folder() / SECONDS
     text = json.dumps({**_remembered(), key: round(seconds, 1)}, indent=1)
-    with suppress(OSError):  # then the next start does not know it, which it says
+    with suppress(OSError):  # the next start then does not know the time, and says so
         file.parent.mkdir(parents=True, exist_ok=True)
-        beside = file.with_suffix(f".{os.getpid()}")
-        beside.write_text(text, encoding="utf-8")
-        os.replace(beside, file)
+        part = file.with_suffix(f".{os.getpid()}")
+        part.write_text(text, encoding="utf-8")
+        os.replace(part, file)  # at once, as other processes may read the file now

@@ -21,40 +21,40 @@ class ControlFeatures:
 
 
 @contextmanager
-def sparing(net: Any, held: ControlFeatures, key: Hashable) -> Iterator[None]:
-    """Within the context the network reads the control image once, or not at all if `held` has it under the `key`.
+def sparing(net: Any, cache: ControlFeatures, key: Hashable) -> Iterator[None]:
+    """Within the context the network reads the control image once, or not at all if `cache` has it under the `key`.
     Steps whose output would not count are skipped.
     """
     reader, whole, read = net.controlnet_cond_embedding, net.forward, net.controlnet_cond_embedding.forward
 
     @wraps(whole)
-    def forward(*given: Any, conditioning_scale: Any = 1.0, guess_mode: bool = False, **more: Any) -> Any:
-        # One scale for each control image, where there is a list of them.
+    def forward(*arguments: Any, conditioning_scale: Any = 1.0, guess_mode: bool = False, **more: Any) -> Any:
+        # With a list of control images there is a scale for each.
         scales = conditioning_scale if isinstance(conditioning_scale, list) else [conditioning_scale]
         if not guess_mode and all(isinstance(scale, int | float) and scale == 0 for scale in scales):
-            return None, None  # the network that it steers then runs by itself
-        return whole(*given, conditioning_scale=conditioning_scale, guess_mode=guess_mode, **more)
+            return None, None  # the UNet then runs without it
+        return whole(*arguments, conditioning_scale=conditioning_scale, guess_mode=guess_mode, **more)
 
     @wraps(read)
     def once(conditioning: Any) -> Any:
-        if held.key != (key, conditioning.shape):
-            held.features, held.key = read(conditioning), (key, conditioning.shape)
-        return held.features
+        if cache.key != (key, conditioning.shape):
+            cache.features, cache.key = read(conditioning), (key, conditioning.shape)
+        return cache.features
 
     with in_place(net, forward), in_place(reader, once):
         yield
 
 
 @contextmanager
-def encoding_once(vae: Any, held: ControlFeatures, key: Hashable) -> Iterator[None]:
-    """Within the context the VAE encodes only the control image, and not even that if `held` has it under the `key`."""
+def encoding_once(vae: Any, cache: ControlFeatures, key: Hashable) -> Iterator[None]:
+    """Within the context the VAE encodes only the control image, or nothing if `cache` has it under the `key`."""
     encode = vae.encode
 
     @wraps(encode)
-    def once(pixels: Any, *given: Any, **more: Any) -> Any:
-        if held.key != (key, pixels.shape):
-            held.features, held.key = encode(pixels, *given, **more), (key, pixels.shape)
-        return held.features
+    def once(pixels: Any, *arguments: Any, **more: Any) -> Any:
+        if cache.key != (key, pixels.shape):
+            cache.features, cache.key = encode(pixels, *arguments, **more), (key, pixels.shape)
+        return cache.features
 
     with in_place(vae, once, "encode"):
         yield
@@ -62,9 +62,9 @@ def encoding_once(vae: Any, held: ControlFeatures, key: Hashable) -> Iterator[No
 
 @contextmanager
 def rows_apart(net: Any) -> Iterator[None]:
-    """While it holds, a union ControlNet reads each row of a batch by itself. The attention over its control images
-    takes the rows for one sequence (its batch comes second): rows of one source are alike, so that nothing comes of it,
-    but those of several sources would show in each other.
+    """Within the context a union ControlNet reads each row of a batch separately. Its attention over control images
+    expects the batch second, and so takes the rows for one sequence. Rows of one source are alike and do no harm, but
+    rows of several sources would show in each other.
     """
     with ExitStack() as stack:
         for layer in net.transformer_layes:
@@ -82,7 +82,7 @@ def _apart(attention: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 @contextmanager
 def in_place(module: Any, other: Any, method: str = "forward") -> Iterator[None]:
-    """A method of a module is another one; what stood there comes back."""
+    """Replace a method of a module within the context, and restore it afterwards."""
     before = module.__dict__.get(method)
     setattr(module, method, other)
     try:

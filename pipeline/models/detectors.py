@@ -34,20 +34,20 @@ class _Detector(ABC):
         self.name = weights.title
         self._lock = threading.Lock()
         missing = [file for file in self.files if not (folder / file).is_file()]
-        if missing:  # said here: the libraries would go and look for it elsewhere
+        if missing:  # checked here, since the libraries would look for it elsewhere
             raise UserError(
                 f"The weights of the detector of {kind} at {weights.title} lack the file {missing[0]}: "
                 "get them again, or correct the profile."
             )
         try:
             with LOADING, warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # on import it tells of every package that others of its models want
+                warnings.simplefilter("ignore")  # its import warns of every package that its other models need
                 self._model: Any = self._load(str(folder)).to(pick_device())
         except (*LOAD_ERRORS, ImportError) as error:
             raise unreadable(f"detector of {kind}", weights, error) from error
 
     def draw(self, image: Image.Image, settings: ConditioningSettings) -> Image.Image:
-        """RGB, its sides rounded to multiples of 64."""
+        """Return an RGB image, its sides rounded to multiples of 64."""
         side = max(MULTIPLE, round(min(image.size) / MULTIPLE) * MULTIPLE)
         with self._lock:
             drawn: Image.Image = self._draw(image, settings, {"detect_resolution": side, "image_resolution": side})
@@ -55,7 +55,7 @@ class _Detector(ABC):
 
     @abstractmethod
     def _load(self, folder: str) -> Any:
-        """The detector of controlnet_aux, its weights read from `folder`."""
+        """Return the detector of controlnet_aux, its weights read from `folder`."""
 
     def _draw(self, image: Image.Image, settings: ConditioningSettings, size: dict[str, int]) -> Image.Image:
         drawn: Image.Image = self._model(image, output_type="pil", **size)
@@ -100,9 +100,9 @@ class Depth(_Detector):
 
     def _draw(self, image: Image.Image, settings: ConditioningSettings, size: dict[str, int]) -> Image.Image:
         with np.errstate(invalid="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a picture without any depth divides nothing by nothing
+            warnings.simplefilter("ignore")  # a picture without any depth divides zero by zero
             return super()._draw(image, settings, size)
 
 
 DETECTORS: dict[ControlKind, type[_Detector]] = {"soft edges": SoftEdges, "line art": LineArt, "depth": Depth}
-"""The class behind each kind that a model draws."""
+"""The class for each kind of control image that a model draws."""

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 Offload = Literal["none", "models", "layers"]
 _BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+"""Bytes of a parameter by precision."""
 _LONGEST_HEADER = 100_000_000
+"""Maximum bytes of the header of a safetensors file. A larger number means that the file is not one."""
 _OFFLOADS: dict[Offload, str] = {
     "none": "no offload",
     "models": "one part at a time on the GPU",
@@ -57,7 +59,7 @@ class Placing:
         """Text for a page, as in "on the GPU, half precision: 61 GB free, 18 GB needed"."""
         parts = ["on the CPU" if self.device == "cpu" else "on the GPU"]
         full = self.dtype == "float32"
-        if self.device != "cpu" or not full:  # what is usual on a CPU is not said
+        if self.device != "cpu" or not full:  # full precision is usual on a CPU, and not mentioned
             parts.append("full precision" if full else "half precision")
         if self.offload != "none":
             parts.append(_OFFLOADS[self.offload].replace("on the GPU", "on it"))
@@ -67,20 +69,20 @@ class Placing:
     def torch_dtype(self) -> torch.dtype:
         import torch
 
-        found = getattr(torch, self.dtype)
-        assert isinstance(found, torch.dtype)
-        return found
+        dtype = getattr(torch, self.dtype)
+        assert isinstance(dtype, torch.dtype)
+        return dtype
 
 
-def place(gpu: Gpu | None, parts: Mapping[str, int], wanted: DType = "auto", likes: str = "float16") -> Placing:
+def place(gpu: Gpu | None, parts: Mapping[str, int], requested: DType = "auto", likes: str = "float16") -> Placing:
     """Decide the placing for `parts`, numbers of parameters by name. `likes` is the model's own half precision.
 
     If the parts are unknown, all goes to the GPU.
     """
     if gpu is None:
-        return Placing("cpu", "float32" if wanted == "auto" else wanted, "none", "no GPU was found")
+        return Placing("cpu", "float32" if requested == "auto" else requested, "none", "no GPU was found")
     half = "float32" if likes == "bfloat16" and not gpu.bfloat16 else likes
-    dtype = half if wanted == "auto" else wanted
+    dtype = half if requested == "auto" else requested
     size = _BYTES[dtype]
     whole, largest = sum(parts.values()) * size + WORK, max(parts.values(), default=0) * size + WORK
     offload: Offload = "none" if whole <= gpu.free or not parts else "models" if largest <= gpu.free else "layers"
@@ -101,14 +103,14 @@ def parameters(folder: Path, variant: str = "") -> dict[str, int]:
     """
     if folder.is_file():
         return {".": _count(folder)}
-    found: dict[str, int] = {}
+    by_part: dict[str, int] = {}
     for file in sorted(folder.rglob("*.safetensors")):
         # "model.fp16" is of the variant fp16, "model-00001-of-00002" of none.
         if file.stem.partition(".")[2].partition("-")[0] != variant:
             continue
         part = str(file.parent.relative_to(folder))
-        found[part] = found.get(part, 0) + _count(file)
-    return found
+        by_part[part] = by_part.get(part, 0) + _count(file)
+    return by_part
 
 
 def _count(file: Path) -> int:

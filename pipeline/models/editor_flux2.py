@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     import torch
 
 TOKENS = 512
-"""The most that the pipeline reads of an instruction, with its chat template: what is longer it would cut off."""
+"""Maximum tokens of an instruction with its chat template. The pipeline would cut off the rest."""
 ON_GPU = 2
 """Default number of images that are edited at once on a GPU. Each has a million pixels, and the source as many, so
 larger batches gain little and need memory."""
 KEPT_TEXTS = 16
-"""A text takes 8 MB of memory at half precision: fewer are kept than of other models."""
+"""Number of texts whose embeddings are kept. It is smaller than elsewhere, as one takes 8 MB at half precision."""
 
 
 class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
@@ -115,17 +115,17 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
         """Return the embedding of a text, (1, TOKENS, width)."""
 
         def encode() -> torch.Tensor:
-            found: torch.Tensor = self._pipe.encode_prompt([text], max_sequence_length=TOKENS)[0]
-            return found
+            embedding: torch.Tensor = self._pipe.encode_prompt([text], max_sequence_length=TOKENS)[0]
+            return embedding
 
         return self._texts.once((text, 0), encode)
 
     def _too_long(self, text: str) -> UserError | None:
         tokenizer = self._pipe.tokenizer
-        asked = tokenizer.apply_chat_template(
+        conversation = tokenizer.apply_chat_template(
             [{"role": "user", "content": text}], tokenize=False, add_generation_prompt=True, enable_thinking=False
         )
-        count = len(tokenizer(asked).input_ids)
+        count = len(tokenizer(conversation).input_ids)
         if count <= TOKENS:
             return None
         return UserError(f"The editor reads {TOKENS} tokens, and this instruction has {count}: shorten the caption.")
@@ -149,13 +149,13 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
         with torch.no_grad():
             spread = self._spread(latents)
             if is_small(self._pipe.vae):
-                found = self._pipe.vae.decode(spread.to(self._pipe.vae.dtype), return_dict=False)[0]
+                pixels = self._pipe.vae.decode(spread.to(self._pipe.vae.dtype), return_dict=False)[0]
             else:
-                found = torch.einsum("bchw,cr->brhw", spread.float(), linear[:-1]) + linear[-1].view(1, 3, 1, 1)
-            return side_by_side(as_pictures(found))
+                pixels = torch.einsum("bchw,cr->brhw", spread.float(), linear[:-1]) + linear[-1].view(1, 3, 1, 1)
+            return side_by_side(as_pictures(pixels))
 
     def _spread(self, latents: torch.Tensor) -> torch.Tensor:
-        """Latents as the VAE has them, of those that the pipeline works with: not normalised, not in patches."""
+        """Convert the pipeline's latents to those of the VAE: not normalised, and not in patches."""
         import torch
 
         vae: Any = self._pipe.vae
@@ -170,6 +170,6 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
 
         spread = self._spread(latents)[0].float().cpu()
         small = picture.resize((spread.shape[-1], spread.shape[-2]), Image.Resampling.BOX)
-        wanted = torch.from_numpy(np.asarray(small, np.float32)).reshape(-1, 3) / 127.5 - 1
-        held = torch.cat([spread.flatten(1).T, torch.ones(wanted.shape[0], 1)], dim=1)
-        return torch.linalg.lstsq(held, wanted, driver="gelsd").solution.to(latents.device)
+        target = torch.from_numpy(np.asarray(small, np.float32)).reshape(-1, 3) / 127.5 - 1
+        inputs = torch.cat([spread.flatten(1).T, torch.ones(target.shape[0], 1)], dim=1)
+        return torch.linalg.lstsq(inputs, target, driver="gelsd").solution.to(latents.device)

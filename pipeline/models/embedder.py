@@ -15,12 +15,12 @@ from core.thresholds import Band
 from pipeline.models.weights import loaded_from, locate, pick_device, pick_dtype
 
 KEPT = 1000
-"""Vectors that are remembered: the checks of each image ask for its source, and for the same words, again."""
+"""Number of cached vectors: the checks of each image ask for its source, and for the same words, again."""
 SMALL = 20_000_000
-"""A model with fewer parameters that see leaves the cores of a CPU partly idle."""
+"""A model whose vision part has fewer parameters leaves the cores of a CPU partly idle."""
 SMALL_ON_CPU, ON_CPU, ON_GPU = (4, 8), (1, 4), (8, 32)
-"""Images, and texts, that are read at once. With two threads that sleep while they wait, four images of the demo take
-little more than twice the time of one, and eight texts as well; a large model gains nothing on images there."""
+"""Batch sizes for images and for texts. With two threads that sleep while they wait, four images of the demo take
+little more than twice the time of one, and so do eight texts. A large model on a CPU gains nothing on images."""
 LENGTHS = 16
 """Texts are padded to the next multiple of this number of tokens."""
 
@@ -28,13 +28,13 @@ LENGTHS = 16
 class Clip:
     """A CLIP of transformers. One call at a time.
 
-    It reads in batches of one size, the last one filled up, and a text at a length that hangs on itself alone: so what
-    is read beside it changes nothing in its vector. Another size of the batch would change the last bits, and with the
-    kernels of some processors another place in it does.
+    All batches have one size, the last one filled up, and the padded length of a text depends on that text alone. So
+    the others in a batch do not change a vector. Another batch size would change its last bits, and with the kernels of
+    some processors another place in the batch does.
     """
 
     def __init__(self, section: ClipEmbedder, bands: Mapping[str, Band] | None = None) -> None:
-        """`bands` are the lines of the checks that were set with this model."""
+        """`bands` are the thresholds of the checks that were set for this model."""
         from transformers import CLIPModel, CLIPProcessor
 
         folder = locate("embedder", section)
@@ -57,13 +57,13 @@ class Clip:
 
     def images(self, images: Sequence[Image.Image]) -> list[list[float]]:
         def embed(places: Sequence[int]) -> list[list[float]]:
-            found = list[list[float]]()
+            vectors = list[list[float]]()
             for part in _parts(places, self._images_at_once):
-                wanted = [images[place] for place in _filled(part, self._images_at_once)]
-                pixels = self._processor.image_processor(images=wanted, return_tensors="pt").pixel_values
+                batch = [images[place] for place in _filled(part, self._images_at_once)]
+                pixels = self._processor.image_processor(images=batch, return_tensors="pt").pixel_values
                 seen = self._model.get_image_features(pixel_values=pixels.to(self._device, self._dtype))
-                found += _unit(seen)[: len(part)]
-            return found
+                vectors += _unit(seen)[: len(part)]
+            return vectors
 
         return self._remembered([("image", image_sha(image)) for image in images], embed)
 
@@ -72,7 +72,7 @@ class Clip:
 
     def texts(self, texts: Sequence[str]) -> list[list[float]]:
         def embed(places: Sequence[int]) -> list[list[float]]:
-            tokenizer, found = self._processor.tokenizer, dict[int, list[float]]()
+            tokenizer, vectors = self._processor.tokenizer, dict[int, list[float]]()
             ids = {at: tokenizer(texts[at], truncation=True).input_ids for at in places}
             lengths = {at: min(-(-len(ids[at]) // LENGTHS) * LENGTHS, self._positions) for at in places}
             for length in sorted(set(lengths.values())):
@@ -80,8 +80,8 @@ class Clip:
                     rows = {"input_ids": [ids[at] for at in _filled(part, self._texts_at_once)]}
                     encoded = tokenizer.pad(rows, padding="max_length", max_length=length, return_tensors="pt")
                     read = _unit(self._model.get_text_features(**encoded.to(self._device)))
-                    found.update(zip(part, read, strict=False))  # what filled it up is left
-            return [found[at] for at in places]
+                    vectors.update(zip(part, read, strict=False))  # without the rows that fill up the batch
+            return [vectors[at] for at in places]
 
         return self._remembered([("text", text) for text in texts], embed)
 
@@ -97,10 +97,10 @@ class Clip:
                     self._known.update(zip(new, embed(list(new.values())), strict=True))
             for key in keys:
                 self._known.move_to_end(key)
-            found = [self._known[key] for key in keys]
+            vectors = [self._known[key] for key in keys]
             while len(self._known) > KEPT:
                 self._known.popitem(last=False)
-            return found
+            return vectors
 
 
 def _parts(places: Sequence[int], size: int) -> list[Sequence[int]]:
@@ -112,7 +112,7 @@ def _filled(part: Sequence[int], size: int) -> list[int]:
 
 
 def _unit(features: Any) -> list[list[float]]:
-    """(images, n) features, bare or in a model's output, as vectors of length 1."""
+    """Return features (images, n), bare or in a model's output, as vectors of length 1."""
     vectors = getattr(features, "pooler_output", features).float()
-    found: list[list[float]] = (vectors / vectors.norm(dim=1, keepdim=True)).tolist()
-    return found
+    unit: list[list[float]] = (vectors / vectors.norm(dim=1, keepdim=True)).tolist()
+    return unit

@@ -1,4 +1,4 @@
-"""Models that draw images by pipelines of diffusers: a base of all, a base of those with a ControlNet, and one."""
+"""Models that draw images with pipelines of diffusers: their base classes, and Stable Diffusion with ControlNets."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 KEPT_TEXTS = 64
-"""Texts whose embeddings are kept: the negative prompt, and the captions that are drawn more than once."""
+"""Number of texts whose embeddings are kept: the negative prompt, and captions that are drawn more than once."""
 INVERTED_PARTS = ("unet", "vae", "text_encoder", "text_encoder_2")
 """Folders of the networks that an inversion depends on."""
 
@@ -54,20 +54,20 @@ M = TypeVar("M", bound=DrawingModel)
 S = TypeVar("S", bound=ControlledGenerator)
 D = TypeVar("D")
 Steered = Callable[["torch.Tensor", "torch.Tensor", dict[str, Any]], tuple[Any, Any]]
-"""A ControlNet held to a control image. It takes latents, time and texts, and returns what the UNet adds."""
+"""A ControlNet with a fixed control image. It takes latents, time and texts, and returns what the UNet adds."""
 AfterStep = Callable[[Any, int, Any, dict[str, Any]], dict[str, Any]]
 
 
 @dataclass
 class _Place:
-    """The device that a pipeline runs on; one for all kinds of control images, as they share the pipeline."""
+    """The device that a pipeline runs on. All kinds of control images share this object, as they share the pipeline."""
 
     now: Placing
 
 
 @dataclass(frozen=True)
 class Rows(Generic[D]):
-    """A batch that is filled up: requests with a generator and a picture each."""
+    """A full batch: requests, with a random generator and a picture each."""
 
     requests: Sequence[DrawRequest]
     generators: list[torch.Generator]
@@ -75,7 +75,7 @@ class Rows(Generic[D]):
     settings: D
     after_step: AfterStep
     stack: ExitStack
-    """Ends with the batch."""
+    """Closes at the end of the batch."""
     start: torch.Tensor | None = None
     """The latents from which the rows are drawn, or None for noise of their generators."""
 
@@ -104,8 +104,8 @@ class DrawingPipeline(ABC, Generic[M, D]):
         self._device, self._dtype = self._placing.device, self._placing.torch_dtype
         self._compiling = Compiling(section.compile, self._device, self._placing.offload, section.title)
         self._shared = {"dtype": self._dtype, "local_files_only": True}
-        # Straight from the files to where they stay, tensor by tensor: never all of it in memory beside the GPU.
-        # What is brought to the GPU part by part stays on the CPU.
+        # Tensors go straight from the files to the GPU, so that main memory never holds the whole model. With
+        # offloading they stay on the CPU.
         self._to = {"device_map": self._device} if self._placing.offload == "none" else {}
         self._watch: StepWatch | None = None
         self._shown: tuple[int, ...] = ()
@@ -124,8 +124,8 @@ class DrawingPipeline(ABC, Generic[M, D]):
         elif self._placing.offload == "layers":
             pipe.enable_sequential_cpu_offload()
         else:
-            pipe.to(self._device)  # what the files do not hold
-            give_back_memory()  # what the files were read through
+            pipe.to(self._device)  # tensors that are not in the files
+            give_back_memory()  # the buffers through which the files were read
         self._pipe = pipe
         self._looks = Looks(pipe.vae, self._tiny_vae)
         for part in (getattr(pipe, "unet", None), pipe.vae):
@@ -147,7 +147,7 @@ class DrawingPipeline(ABC, Generic[M, D]):
 
     @abstractmethod
     def _load(self, base: Path) -> Any:
-        """The pipeline, on its device, or on the CPU if it is offloaded."""
+        """Return the pipeline, on its device, or on the CPU if it is offloaded."""
 
     @abstractmethod
     def _call(self, rows: Rows[D]) -> tuple[list[Image.Image], Sequence[bool] | None]:
@@ -188,9 +188,9 @@ class DrawingPipeline(ABC, Generic[M, D]):
         """Return the batch size: the profile's, else one that suits the device. A CPU draws one image at a time, so
         that each is shown when done. Images too small to keep its cores busy are batched if nobody watches.
         """
-        alone = self._device == "cpu" and (watched or size[0] * size[1] > SMALL)
-        wanted = self._section.batch or (1 if alone else AT_ONCE)
-        return min(wanted, self._room.get(size, wanted))
+        one_at_a_time = self._device == "cpu" and (watched or size[0] * size[1] > SMALL)
+        best = self._section.batch or (1 if one_at_a_time else AT_ONCE)
+        return min(best, self._room.get(size, best))
 
     def draw(
         self, wanted: Sequence[DrawRequest], size: int, pictures: Sequence[Image.Image], settings: D, on_step: OnStep
@@ -213,7 +213,7 @@ class DrawingPipeline(ABC, Generic[M, D]):
                     on_step(len(done) * steps + len(part) * step, len(wanted) * steps)
 
                 try:
-                    found = self._draw(
+                    results = self._draw(
                         [one for _, one in part], places, now, [pictures[at] for at, _ in part], settings, told
                     )
                 except Exception as error:
@@ -221,8 +221,8 @@ class DrawingPipeline(ABC, Generic[M, D]):
                     unfit = one_line(error) if cannot_compile(error) and not full else ""
                     if not (full or unfit):
                         raise
-                    found = None
-                if found is None:  # outside the handler, whose error still holds what was drawn so far
+                    results = None
+                if results is None:  # outside the handler, whose error keeps the failed batch in memory
                     if unfit:
                         self._compiling.stop(unfit)
                     elif now > 1:
@@ -231,14 +231,14 @@ class DrawingPipeline(ABC, Generic[M, D]):
                         self._offload()
                     give_back_memory()
                     continue
-                done.update((at, drawn) for (at, _), drawn in zip(part, found, strict=True))
+                done.update((at, drawn) for (at, _), drawn in zip(part, results, strict=True))
                 todo = [(at, one) for at, one in todo if at not in done]
         spent = self._compiling.spent - compiling
         return [replace(done[at], compiling=spent) for at in range(len(wanted))]
 
     def _draw(
         self,
-        wanted: Sequence[DrawRequest],
+        requests: Sequence[DrawRequest],
         places: Sequence[int],
         size: int,
         pictures: Sequence[Image.Image],
@@ -248,8 +248,8 @@ class DrawingPipeline(ABC, Generic[M, D]):
         """Draw one batch, filled up with its first image. The content of one row does not affect another."""
         import torch
 
-        rows, seen = [wanted[0]] * size, [pictures[0]] * size
-        for one, picture, at in zip(wanted, pictures, places, strict=True):
+        rows, seen = [requests[0]] * size, [pictures[0]] * size
+        for one, picture, at in zip(requests, pictures, places, strict=True):
             rows[at], seen[at] = one, picture
         # On the CPU, so that a seed gives the same noise with and without a GPU; one for each image.
         generators = [torch.Generator("cpu").manual_seed(one.seed) for one in rows]
@@ -280,13 +280,13 @@ class DrawingPipeline(ABC, Generic[M, D]):
 
     @contextmanager
     def _by_ddim(self) -> Iterator[None]:
-        """Draw by the steps of DDIM, along which sources are inverted, within the context."""
-        own = self._pipe.scheduler
-        self._pipe.scheduler = ddim_of(own)
+        """Draw with DDIM steps within the context, as sources are inverted with them."""
+        scheduler = self._pipe.scheduler
+        self._pipe.scheduler = ddim_of(scheduler)
         try:
             yield
         finally:
-            self._pipe.scheduler = own
+            self._pipe.scheduler = scheduler
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
@@ -308,7 +308,7 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
     """Base of pipelines that draw on a control image."""
 
     def __init__(self, section: S, kind: ControlKind | None = None) -> None:
-        """Draws on control images of `kind`; without one, of the profile's first."""
+        """Draw on control images of `kind`, by default of the profile's first kind."""
         self._kind: ControlKind = next(iter(section.by_kind())) if kind is None else kind
         self._nets: dict[ControlKind, Any] = {}
         self._held = ControlFeatures()
@@ -327,7 +327,7 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
 
     @abstractmethod
     def _net(self, kind: ControlKind) -> Any:
-        """The ControlNet of a kind, on the device. Raises UserError when it cannot be had."""
+        """Return the ControlNet of a kind, on the device. Raises UserError if it cannot be loaded."""
 
     @property
     def name(self) -> str:
@@ -336,8 +336,8 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
     def on(self, kind: ControlKind) -> Self:
         """Return this pipeline for another kind of control image. Both share all but the ControlNet."""
         if kind not in self._section.by_kind():
-            there = ", ".join(self._section.by_kind())
-            raise UserError(f"This profile has no ControlNet for {kind}: choose one of its kinds ({there}).")
+            kinds = ", ".join(self._section.by_kind())
+            raise UserError(f"This profile has no ControlNet for {kind}: choose one of its kinds ({kinds}).")
         other = copy(self)
         other._kind = kind
         return other
@@ -353,7 +353,7 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
         raise UserError(self._section.cannot_invert)
 
     def _on_device(self, net: Any) -> Any:
-        """A ControlNet where it is used: on the GPU it waits on the CPU until its part is taken there."""
+        """Move a ControlNet to its device. The first one stays on the CPU if the pipeline offloads its parts."""
         where = "cpu" if self._placing.offload != "none" and not self._nets else self._device
         return net.to(where, memory_format=torch_channels_last())  # a fifth less work on a CPU
 
@@ -367,11 +367,11 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
         folder = locate(PREVIEW_VAE, section)
         with loaded_from(PREVIEW_VAE, section):
             tiny: Any = AutoencoderTiny.from_pretrained(folder, dtype=dtype, local_files_only=True)
-        here, wanted = int(tiny.config.latent_channels), int(self._pipe.vae.config.latent_channels)
-        if here != wanted:
+        channels, needed = int(tiny.config.latent_channels), int(self._pipe.vae.config.latent_channels)
+        if channels != needed:
             raise CannotLoad(
-                f"The preview VAE {section.title} reads latents of {here} channels, and this image generator has "
-                f"{wanted}: take one that was made for it."
+                f"The preview VAE {section.title} reads latents of {channels} channels, and this image generator has "
+                f"{needed}: take one that was made for it."
             )
         return tiny.to(self._device)
 
@@ -408,17 +408,17 @@ class WindowedPipeline(ControlNetPipeline[S]):
             stack.enter_context(self._compiling.drawing())
 
             def ask(
-                latents: torch.Tensor, step: Step, texts: Texts, held: dict[Step, Any] | None = None
+                latents: torch.Tensor, step: Step, texts: Texts, outputs: dict[Step, Any] | None = None
             ) -> torch.Tensor:
                 sample, time = latents.to(device, self._dtype), torch.tensor(step.time, device=device)
-                given = self._given(texts, sample)
+                arguments = self._given(texts, sample)
                 if steered is not None and control is not None and step.share <= control.until:
-                    down, middle = steering = (held or {}).get(step) or steered(sample, time, given)
-                    if held is not None:
-                        held.clear()  # at full size the answers of all steps would fill a GPU
-                        held[step] = steering
-                    given |= {"down_block_additional_residuals": down, "mid_block_additional_residual": middle}
-                answer: torch.Tensor = pipe.unet(sample, time, **given, return_dict=False)[0]
+                    down, middle = steering = (outputs or {}).get(step) or steered(sample, time, arguments)
+                    if outputs is not None:
+                        outputs.clear()  # at full size the outputs of all steps would fill a GPU
+                        outputs[step] = steering
+                    arguments |= {"down_block_additional_residuals": down, "mid_block_additional_residual": middle}
+                answer: torch.Tensor = pipe.unet(sample, time, **arguments, return_dict=False)[0]
                 return answer.float()
 
             yield Inverter(settings, steps, ask, self._read, self._windows, pipe, device)
@@ -445,7 +445,7 @@ class WindowedPipeline(ControlNetPipeline[S]):
 
     @abstractmethod
     def _steered(self, control: Control, stack: ExitStack) -> Steered:
-        """Return the ControlNet held to a control image. What it needs ends with the stack."""
+        """Return the ControlNet with a fixed control image, to be used until the stack closes."""
 
     def _given(self, texts: Texts, sample: torch.Tensor) -> dict[str, Any]:
         """Return the texts as arguments of the UNet and of the ControlNet."""
@@ -466,13 +466,13 @@ class WindowedPipeline(ControlNetPipeline[S]):
 
     @abstractmethod
     def _encode(self, windows: list[list[int]]) -> torch.Tensor:
-        """The windows of a text as the pipeline reads them, one after another: (1, n, width)."""
+        """Encode the windows of a text, one after another: (1, n, width)."""
 
     def embeddings(self, prompt: str, negative: str) -> tuple[torch.Tensor, torch.Tensor]:
-        """Both texts as the pipeline reads them, (1, n, width) each; each is read once for all images.
+        """Return the embeddings of both texts, (1, n, width) each. They are cached for other images.
 
-        A text longer than the encoder's window is read in several windows, one after another: cut off at the first,
-        as the stock pipeline does it, the prompt would lose its end, and with it the label.
+        A text longer than the encoder's window is read in several windows, one after another. The stock pipeline cuts
+        it off after the first, so that the prompt would lose its end, and with it the label.
         """
         count = max(len(self._windows(text)) for text in (prompt, negative))
         return self._embedding(prompt, count), self._embedding(negative, count)
@@ -488,7 +488,7 @@ class WindowedPipeline(ControlNetPipeline[S]):
         return max(len(self._windows(text)) for text in (one.prompt, one.negative_prompt or ""))
 
     def _windows(self, text: str) -> list[list[int]]:
-        """The token ids of a text in windows as long as the encoder reads, each with its start, end and padding."""
+        """Return the token ids of a text in windows of the encoder's length, each with its start, end and padding."""
         tokenizer = self._pipe.tokenizer
         length = tokenizer.model_max_length
         ids = tokenizer(text, add_special_tokens=False, verbose=False).input_ids
@@ -498,7 +498,7 @@ class WindowedPipeline(ControlNetPipeline[S]):
 
 
 class StableDiffusion(WindowedPipeline[ControlNetGenerator]):
-    """Stable Diffusion 1.5 and its kin. Its ControlNets are loaded when they are first needed, and then kept."""
+    """Stable Diffusion 1.5 and similar models. ControlNets are loaded when they are first needed, and then kept."""
 
     def _load(self, base: Path) -> Any:
         from diffusers import StableDiffusionControlNetPipeline
@@ -518,11 +518,11 @@ class StableDiffusion(WindowedPipeline[ControlNetGenerator]):
         from diffusers import ControlNetModel
 
         if kind not in self._nets:
-            role, wanted = self._section.net_of(kind)
-            folder = locate(role, wanted)
-            with loaded_from(role, wanted):
+            role, section = self._section.net_of(kind)
+            folder = locate(role, section)
+            with loaded_from(role, section):
                 net: Any = ControlNetModel.from_pretrained(
-                    folder, variant=wanted.variant or None, **self._to, **self._shared
+                    folder, variant=section.variant or None, **self._to, **self._shared
                 )
             self._nets[kind] = self._on_device(net)
             self._compiling.add(net)
@@ -538,8 +538,8 @@ class StableDiffusion(WindowedPipeline[ControlNetGenerator]):
         rows.stack.enter_context(sparing(net, self._held, (self._kind, shas(controls))))
         pairs = [self.embeddings(*texts) for texts in rows.texts(settings.negative_prompt)]
         result = self._pipe(
-            prompt_embeds=torch.cat([wanted for wanted, _ in pairs]),
-            negative_prompt_embeds=torch.cat([unwanted for _, unwanted in pairs]),
+            prompt_embeds=torch.cat([positive for positive, _ in pairs]),
+            negative_prompt_embeds=torch.cat([negative for _, negative in pairs]),
             image=controls,
             width=controls[0].width,
             height=controls[0].height,
@@ -557,12 +557,12 @@ class StableDiffusion(WindowedPipeline[ControlNetGenerator]):
         net, pixels = self._net(self._kind), self._pixels_of(control.image)
         stack.enter_context(sparing(net, self._held, (self._kind, shas([control.image]))))
 
-        def steered(sample: torch.Tensor, time: torch.Tensor, given: dict[str, Any]) -> tuple[Any, Any]:
+        def steered(sample: torch.Tensor, time: torch.Tensor, arguments: dict[str, Any]) -> tuple[Any, Any]:
             seen = pixels.expand(len(sample), -1, -1, -1)
-            found: tuple[Any, Any] = net(
-                sample, time, controlnet_cond=seen, conditioning_scale=control.strength, return_dict=False, **given
+            outputs: tuple[Any, Any] = net(
+                sample, time, controlnet_cond=seen, conditioning_scale=control.strength, return_dict=False, **arguments
             )
-            return found
+            return outputs
 
         return steered
 
@@ -574,25 +574,26 @@ class StableDiffusion(WindowedPipeline[ControlNetGenerator]):
 
 
 AT_ONCE = 8
-"""Images that are drawn at once where the profile does not say: more gain little, and wait longer."""
+"""Default batch size. With larger ones images gain little speed and wait longer."""
 SMALL = 256 * 256
-"""Pixels up to which one image leaves CPU cores partly idle: eight of 128 by 128 together take little more than half
-the time (`benchmarks.reference` measures it). A larger image keeps them busy, and takes much memory."""
+"""Maximum pixels of an image that leaves CPU cores partly idle. A batch of eight of 128 by 128 takes little more than
+half the time of eight single ones (`benchmarks.reference` measures it). A larger image keeps the cores busy, and takes
+much memory."""
 
 
 def torch_channels_last() -> Any:
-    """The layout in which convolutions run fastest here."""
+    """Return the memory layout in which convolutions run fastest here."""
     import torch
 
     return torch.channels_last
 
 
-def make_scheduler(wanted: Scheduler, shipped: Any) -> Any:
-    """The scheduler that the profile names, with the shipped configuration and the profile's changes to it."""
+def make_scheduler(section: Scheduler, shipped: Any) -> Any:
+    """Return the scheduler that the profile names, with the shipped configuration and the profile's changes to it."""
     import diffusers
 
-    kind: Any = getattr(diffusers, wanted.name, None)
+    kind: Any = getattr(diffusers, section.name, None)
     known = isinstance(kind, type) and issubclass(kind, diffusers.SchedulerMixin)
     if not known:
-        raise UserError(f"The profile names the scheduler {wanted.name}, which diffusers does not have.")
-    return kind.from_config(shipped, **wanted.options)
+        raise UserError(f"The profile names the scheduler {section.name}, which diffusers does not have.")
+    return kind.from_config(shipped, **section.options)

@@ -70,17 +70,17 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
         rows.stack.enter_context(rows_apart(net))
         texts = rows.texts(settings.negative_prompt)
         pairs = [self.embeddings(*both) for both in texts]
-        pooled = [(self._pooled(wanted), self._pooled(unwanted)) for wanted, unwanted in texts]
+        pooled = [(self._pooled(positive), self._pooled(unwanted)) for positive, unwanted in texts]
         if self._pipe.config.force_zeros_for_empty_prompt:
             for both in (pairs, pooled):
                 both[:] = [
-                    (wanted, unwanted if negative else torch.zeros_like(unwanted))
-                    for (wanted, unwanted), (_, negative) in zip(both, texts, strict=True)
+                    (positive, unwanted if negative else torch.zeros_like(unwanted))
+                    for (positive, unwanted), (_, negative) in zip(both, texts, strict=True)
                 ]
         result = self._pipe(
-            prompt_embeds=torch.cat([wanted for wanted, _ in pairs]),
+            prompt_embeds=torch.cat([positive for positive, _ in pairs]),
             negative_prompt_embeds=torch.cat([unwanted for _, unwanted in pairs]),
-            pooled_prompt_embeds=torch.cat([wanted for wanted, _ in pooled]),
+            pooled_prompt_embeds=torch.cat([positive for positive, _ in pooled]),
             negative_pooled_prompt_embeds=torch.cat([unwanted for _, unwanted in pooled]),
             control_image=[controls],  # a list of kinds, each with its images
             control_mode=[MODES[self._kind]],
@@ -105,8 +105,8 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
         stack.enter_context(sparing(net, self._held, (self._kind, shas([control.image]))))
         stack.enter_context(rows_apart(net))
 
-        def steered(sample: torch.Tensor, time: torch.Tensor, given: dict[str, Any]) -> tuple[Any, Any]:
-            found: tuple[Any, Any] = net(
+        def steered(sample: torch.Tensor, time: torch.Tensor, arguments: dict[str, Any]) -> tuple[Any, Any]:
+            outputs: tuple[Any, Any] = net(
                 sample,
                 time,
                 controlnet_cond=[pixels.expand(len(sample), -1, -1, -1)],
@@ -114,14 +114,14 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
                 control_type_idx=[mode],
                 conditioning_scale=[control.strength],
                 return_dict=False,
-                **given,
+                **arguments,
             )
-            return found
+            return outputs
 
         return steered
 
     def _given(self, texts: Texts, sample: torch.Tensor) -> dict[str, Any]:
-        """With the pooled texts, and with the size of the picture as original and as wanted one."""
+        """Return the texts as arguments, with the pooled ones, and with the picture's size as original and target."""
         import torch
 
         height, width = (side * self._pipe.vae_scale_factor for side in sample.shape[-2:])
@@ -130,18 +130,18 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
         return {**super()._given(texts, sample), "added_cond_kwargs": added}
 
     def _read(self, texts: Sequence[str]) -> Texts:
-        """An empty text is all zeros where the pipeline says so."""
+        """Read texts as the base does. Empty texts become zeros if the pipeline is configured so."""
         import torch
 
         states = super()._read(texts).states
         pooled = torch.cat([self._pooled(text) for text in texts])
         if self._pipe.config.force_zeros_for_empty_prompt:
-            kept = torch.tensor([bool(text) for text in texts], dtype=self._dtype, device=self._device)
-            states, pooled = states * kept[:, None, None], pooled * kept[:, None]
+            not_empty = torch.tensor([bool(text) for text in texts], dtype=self._dtype, device=self._device)
+            states, pooled = states * not_empty[:, None, None], pooled * not_empty[:, None]
         return Texts(states, pooled)
 
     def _encode(self, windows: list[list[int]]) -> torch.Tensor:
-        """Both encoders' next to last layers side by side, as the pipeline has them."""
+        """Return the last but one layers of both encoders side by side, as the stock pipeline does."""
         import torch
 
         parts = []
@@ -157,8 +157,8 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
 
             tokenizer, encoder = self._encoders()[1]
             window = self._as_in(tokenizer, self._windows(text)[0])
-            found: torch.Tensor = encoder(torch.tensor([window], device=self._device), output_hidden_states=True)[0]
-            return found
+            pooled: torch.Tensor = encoder(torch.tensor([window], device=self._device), output_hidden_states=True)[0]
+            return pooled
 
         return self._texts.once((text, 0), encode)
 
@@ -167,7 +167,7 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
         return (pipe.tokenizer, pipe.text_encoder), (pipe.tokenizer_2, pipe.text_encoder_2)
 
     def _as_in(self, tokenizer: Any, window: list[int]) -> list[int]:
-        """A window of the first tokenizer for another one, which differs in what it fills up with."""
+        """Return a window of the first tokenizer with the padding of another one."""
         first = self._pipe.tokenizer
         end = window.index(first.eos_token_id) + 1
         return window[:end] + [tokenizer.pad_token_id] * (len(window) - end)

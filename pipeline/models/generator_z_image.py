@@ -28,7 +28,7 @@ TOKENS = 32
 
 
 class ZImagePipeline(ControlNetPipeline[ZImageGenerator]):
-    """All kinds share the ControlNet, which tells them apart by their looks."""
+    """Z-Image. All kinds of control images share one ControlNet, which tells them apart by their looks."""
 
     likes = "bfloat16"
 
@@ -81,10 +81,10 @@ class ZImagePipeline(ControlNetPipeline[ZImageGenerator]):
         whole = net.forward
 
         @wraps(whole)
-        def forward(*given: Any, **more: Any) -> Any:
+        def forward(*arguments: Any, **more: Any) -> Any:
             nonlocal steps
             steps += 1
-            return None if steps / self._pipe.num_timesteps > share else whole(*given, **more)
+            return None if steps / self._pipe.num_timesteps > share else whole(*arguments, **more)
 
         return in_place(net, forward)
 
@@ -95,8 +95,8 @@ class ZImagePipeline(ControlNetPipeline[ZImageGenerator]):
             import torch
 
             with torch.no_grad():
-                found: torch.Tensor = self._pipe.encode_prompt([text], do_classifier_free_guidance=False)[0][0]
-            return found
+                embedding: torch.Tensor = self._pipe.encode_prompt([text], do_classifier_free_guidance=False)[0][0]
+            return embedding
 
         return self._texts.once((text, 0), encode)
 

@@ -1,7 +1,7 @@
-"""Weights on the Hugging Face hub: what this machine already has, what is missing, and downloading it.
+"""Weights on the Hugging Face hub: lists which are on this machine and which are missing, and downloads those.
 
-The hub's library starts an interrupted file again from the beginning and does not verify what arrives; files here are
-tens of gigabytes. So each download resumes where it stopped, and counts only once its hash equals the hub's.
+The hub's library restarts an interrupted file from the beginning and does not verify it. Files here have tens of
+gigabytes, so each download resumes where it stopped, and counts only if its hash equals the hub's.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class LocalWeights:
     """Path of the weights, or None if there are none."""
     bytes: int = 0
     complete: bool | None = False
-    """None if only the hub can tell."""
+    """True if all files are here, or None if only the hub can tell."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class HubFile:
     path: str
     bytes: int
     hash: str
-    """sha256 of a large file; of a small one the hash that git gives it. The cache calls the file so."""
+    """sha256 of a large file, git's hash of a small one. It is the name of the file in the cache."""
     large: bool
 
 
@@ -85,7 +85,7 @@ class HubListing:
 
 
 def cache_of(weights: Weights) -> Path:
-    """The folder of a hub id in the hub's cache; may not be there yet."""
+    """Return the folder of a hub id in the hub's cache, which may not exist yet."""
     from huggingface_hub.file_download import repo_folder_name
 
     return cache_folder() / repo_folder_name(repo_id=weights.hub, repo_type="model")
@@ -103,9 +103,9 @@ def held(weights: Weights) -> LocalWeights:
     place = weights.local()
     if place is not None:
         file = getattr(weights, "file", "")
-        wanted = place / file if file else place
-        size = _size(wanted) if wanted.is_file() else sum(_size(one) for one in wanted.rglob("*") if one.is_file())
-        return LocalWeights(wanted, size, True) if size else LocalWeights(None, _size(part_of(wanted)))
+        path = place / file if file else place
+        size = _size(path) if path.is_file() else sum(_size(one) for one in path.rglob("*") if one.is_file())
+        return LocalWeights(path, size, True) if size else LocalWeights(None, _size(part_of(path)))
     from huggingface_hub import get_cached_repo_tree, snapshot_download
     from huggingface_hub.errors import CachedRepoTreeNotFoundError, LocalEntryNotFoundError
 
@@ -143,14 +143,14 @@ def listing(role: str, weights: Weights) -> HubListing:
         info = api.model_info(weights.hub, revision=weights.revision)
         if info.gated:
             api.auth_check(weights.hub)
-        found = api.list_repo_tree(weights.hub, recursive=True, revision=info.sha)
+        tree = api.list_repo_tree(weights.hub, recursive=True, revision=info.sha)
         files = tuple(
             HubFile(one.path, one.size, one.lfs.sha256 if one.lfs else one.blob_id, one.lfs is not None)
-            for one in found
+            for one in tree
             if isinstance(one, RepoFile)
         )
-    wanted = set(filter_repo_objects([file.path for file in files], allow_patterns=_wanted(weights)["allow_patterns"]))
-    files = tuple(file for file in files if file.path in wanted)
+    chosen = set(filter_repo_objects([file.path for file in files], allow_patterns=_wanted(weights)["allow_patterns"]))
+    files = tuple(file for file in files if file.path in chosen)
     if not files:
         named = ", ".join(_wanted(weights)["allow_patterns"] or ("any",))
         raise CannotLoad(
@@ -177,7 +177,7 @@ def damaged(found: HubListing) -> HubListing:
 
 
 def snapshot_of(found: HubListing) -> Path:
-    """The folder with the files of a commit under their names."""
+    """Return the folder with the files of a commit under their names."""
     return found.cache / "snapshots" / found.commit
 
 
@@ -186,26 +186,26 @@ def require_room(needed: int, free: int | None = None, folder: Path | None = Non
     environment's `variable` sets. `free` replaces the measured free bytes.
     """
     place = cache_folder() if folder is None else folder
-    there = free_on_disk(place) if free is None else free
-    if needed and needed + SPARE > there:
+    available = free_on_disk(place) if free is None else free
+    if needed and needed + SPARE > available:
         raise CannotLoad(
-            f"The disk of {place} has too little room: {in_bytes(needed)} are to be fetched, and {in_bytes(there)} are "
-            f"free, of which {in_bytes(SPARE)} stay free. Make room, or set {variable} to a folder on another disk."
+            f"The disk of {place} has too little room: {in_bytes(needed)} are to be fetched, and {in_bytes(available)} "
+            f"are free, of which {in_bytes(SPARE)} stay free. Make room, or set {variable} to a folder on another disk."
         )
 
 
 def free_on_disk(folder: Path) -> int:
-    """Free bytes on the disk of a folder, which may not be there yet."""
+    """Return the free bytes on the disk of a folder, which may not exist yet."""
     return shutil.disk_usage(_there(folder)).free
 
 
 def disk_of(folder: Path) -> int:
-    """A number of the disk of a folder, which may not be there yet."""
+    """Return the device number of the disk of a folder, which may not exist yet."""
     return _there(folder).stat().st_dev
 
 
 def cache_folder() -> Path:
-    """The folder of the hub's cache; may not be there yet."""
+    """Return the folder of the hub's cache, which may not exist yet."""
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE).expanduser()
@@ -217,7 +217,7 @@ def _there(folder: Path) -> Path:
     return folder
 
 
-def download(role: str, found: HubListing, told: Told, cancelled: threading.Event | None = None) -> Path:
+def download(role: str, found: HubListing, on_bytes: Told, cancelled: threading.Event | None = None) -> Path:
     """Fetch the missing files and return the folder with all of them. Resumes where an earlier call stopped.
 
     Raises CannotLoad if a file cannot be fetched, and Cancelled.
@@ -226,28 +226,28 @@ def download(role: str, found: HubListing, told: Told, cancelled: threading.Even
 
     with refused(role, found.weights):
         for file in found.missing:
-            _get(role, found, file, told, cancelled)
-        with _no_bars():  # all files are there: it remembers what belongs to the commit
+            _get(role, found, file, on_bytes, cancelled)
+        with _no_bars():  # all files are there, and the call records which belong to the commit
             return Path(snapshot_download(**_wanted(found.weights), endpoint=constants.ENDPOINT))
 
 
-def _get(role: str, found: HubListing, file: HubFile, told: Told, cancelled: threading.Event | None) -> None:
+def _get(role: str, found: HubListing, file: HubFile, on_bytes: Told, cancelled: threading.Event | None) -> None:
     from huggingface_hub import constants, hf_hub_download, hf_hub_url
     from huggingface_hub.utils import WeakFileLock, build_hf_headers
 
     blob, part = found.blob(file), found.part(file)
-    lock = found.cache.parent / ".locks" / found.cache.name / f"{file.hash}.lock"  # the library's own
+    lock = found.cache.parent / ".locks" / found.cache.name / f"{file.hash}.lock"  # as the library locks it
     for folder in (blob.parent, lock.parent):
         folder.mkdir(parents=True, exist_ok=True)
     url = hf_hub_url(found.weights.hub, file.path, revision=found.commit, endpoint=constants.ENDPOINT)
     with WeakFileLock(lock):
         if blob.exists():  # another process was faster
-            told(file.bytes)
+            on_bytes(file.bytes)
             return
         what = f"{file.path} of the {role} {found.weights.hub}"
         # A small file may be sent compressed, so its remaining bytes cannot be requested.
-        wanted = Download(url, part, file.bytes, what, lambda came: _hash(came, file.large) == file.hash, file.large)
-        bring(wanted, told, cancelled, build_hf_headers())
+        request = Download(url, part, file.bytes, what, lambda came: _hash(came, file.large) == file.hash, file.large)
+        bring(request, on_bytes, cancelled, build_hf_headers())
         os.replace(part, blob)
     # Name the file in the cache now, so that it counts as present even if the next download fails.
     hf_hub_download(found.weights.hub, file.path, revision=found.weights.revision, endpoint=constants.ENDPOINT)
@@ -263,7 +263,7 @@ class Download:
     bytes: int
     """Size of the file, 0 if unknown."""
     what: str
-    """In words."""
+    """Description of the file for messages."""
     right: Callable[[Path], bool]
     """Returns True if the downloaded file is right."""
     goes_on: bool = True
@@ -271,9 +271,9 @@ class Download:
 
 
 def bring(
-    wanted: Download, told: Told, cancelled: threading.Event | None, headers: dict[str, str] | None = None
+    request: Download, on_bytes: Told, cancelled: threading.Event | None, headers: dict[str, str] | None = None
 ) -> None:
-    """Fetches a file, from where an earlier try stopped. Raises CannotLoad when it is another one than was wanted."""
+    """Fetch a file, from where an earlier try stopped. Raises CannotLoad if its hash is wrong."""
     from huggingface_hub.file_download import http_get
 
     class Counted:
@@ -286,32 +286,32 @@ def bring(
 
         def update(self, count: float | None = 1) -> None:
             stop_if(cancelled)
-            told(int(count or 0))
+            on_bytes(int(count or 0))
 
-    part = wanted.part
-    start = _size(part) if wanted.goes_on and _size(part) <= wanted.bytes else 0
+    part = request.part
+    start = _size(part) if request.goes_on and _size(part) <= request.bytes else 0
     while True:
         with part.open("ab" if start else "wb") as out:
             bars: Any = Counted
             http_get(
-                wanted.url,
+                request.url,
                 out,
                 resume_size=start,
                 headers=headers,
-                expected_size=wanted.bytes or None,
+                expected_size=request.bytes or None,
                 displayed_filename=part.name,
                 tqdm_class=bars,
             )
-        if wanted.right(part):
+        if request.right(part):
             return
         part.unlink()
-        told(-wanted.bytes)
+        on_bytes(-request.bytes)
         if not start:
             raise CannotLoad(
-                f"What came as {wanted.what} is not what the server has (its hash is another one), and was thrown "
+                f"What came as {request.what} is not what the server has (its hash is another one), and was thrown "
                 "away: try again, without a proxy between where there is one."
             )
-        start = 0  # the beginning, of another day, may be what is wrong
+        start = 0  # the beginning may be wrong, as it is from an earlier try
 
 
 @contextmanager
@@ -320,7 +320,7 @@ def refused(role: str, weights: Weights) -> Iterator[None]:
     from huggingface_hub.errors import (
         GatedRepoError,
         HfHubHTTPError,
-        HTTPError,  # of whichever HTTP library it is built on
+        HTTPError,  # of the HTTP library that it is built on
         LocalEntryNotFoundError,
         OfflineModeIsEnabled,
         RepositoryNotFoundError,
@@ -333,16 +333,16 @@ def refused(role: str, weights: Weights) -> Iterator[None]:
         yield
     except GatedRepoError as error:
         if error.response.status_code == 401:
-            said = (
+            message = (
                 f"The {role} {weights.hub} is given to those only who accepted its licence: accept it at "
                 f"{page_of(weights)}, then log in here with `hf auth login`, or set HF_TOKEN."
             )
         else:
-            said = (
+            message = (
                 f"The account of your token was not given the {role} {weights.hub} yet: accept its licence at "
                 f"{page_of(weights)}, and try again once it is granted."
             )
-        raise CannotLoad(said) from error
+        raise CannotLoad(message) from error
     except RevisionNotFoundError as error:
         raise CannotLoad(
             f"The {role} {weights.hub} has no revision {weights.revision}: see {page_of(weights)} and correct the "
@@ -383,7 +383,7 @@ def _no_bars() -> Iterator[None]:
 
 
 def _wanted(weights: Weights) -> dict[str, Any]:
-    """Repository, revision and files, as the library takes them."""
+    """Return repository, revision and files as arguments of the hub's library."""
     file = getattr(weights, "file", "")
     return {
         "repo_id": weights.hub,

@@ -1,4 +1,4 @@
-"""The models of profiles as a list: where each comes from, what of it is here, what it needs, and whether it fits."""
+"""Lists the models of profiles, each with its origin, its files on this machine, its memory, and whether it fits."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ class ListedModel:
 
     @property
     def to_fetch(self) -> int:
-        """0 for what is here, and for what is not fetched."""
+        """Bytes still to fetch, 0 for a model that is not fetched."""
         return max(0, self.bytes - self.bytes_here) if self.page and not self.complete else 0
 
     @property
     def commit(self) -> str:
         """Commit of the hub's weights on this machine; "" if there are none."""
-        here = Path(self.path).name
-        return here if self.page and COMMIT.fullmatch(here) else ""
+        folder = Path(self.path).name
+        return folder if self.page and COMMIT.fullmatch(folder) else ""
 
     @property
     def on_disk(self) -> str:
-        """In words."""
+        """Text on the files that are here and that are missing."""
         if self.complete and not self.bytes_here:
             return "on a server"
         if self.complete:
@@ -69,7 +69,7 @@ class ListedModel:
 
     @property
     def memory(self) -> str:
-        """In words."""
+        """Text on the memory at half and at full precision, "" if unknown."""
         if not self.memory_full:
             return ""
         half, full = in_bytes(self.memory_half), in_bytes(self.memory_full)
@@ -90,7 +90,7 @@ class ListedProfile:
 
     @property
     def to_fetch(self) -> int:
-        """Bytes, as the profile has them."""
+        """Bytes still to fetch, by the sizes in the profile."""
         return sum(model.to_fetch for model in self.models)
 
     def plain(self) -> dict[str, Any]:
@@ -100,9 +100,9 @@ class ListedProfile:
 
 
 def sections(profile: Profile) -> dict[str, Any]:
-    """The section of every model by what it is for, in the order of use: weights, and models that a server has."""
-    asked = {"captioner": profile.captioner, "language model": profile.language}
-    return {**asked, **profile.weights()}
+    """Return the section of every model by role, in the order of use, including models on servers."""
+    text_models = {"captioner": profile.captioner, "language model": profile.language}
+    return {**text_models, **profile.weights()}
 
 
 def listed(
@@ -122,10 +122,10 @@ def listed(
             models.append(_on_server(role, weights))
             continue
         address = weights.url if isinstance(weights, WebFile) else ""
-        there = held(weights)
+        local = held(weights)
         # If completeness cannot be known offline, weights count as complete when their size is about right.
-        complete = bool(there.complete) or (there.complete is None and there.bytes >= 0.95 * weights.bytes)
-        on_disk[role] = there.bytes if complete else 0
+        complete = bool(local.complete) or (local.complete is None and local.bytes >= 0.95 * weights.bytes)
+        on_disk[role] = local.bytes if complete else 0
         models.append(
             ListedModel(
                 role=role,
@@ -135,9 +135,9 @@ def listed(
                 pinned=bool(address) or (bool(weights.hub) and weights.pinned),
                 licence=weights.licence,
                 bytes=weights.bytes,
-                bytes_here=there.bytes,
+                bytes_here=local.bytes,
                 complete=complete,
-                path=str(there.folder) if there.folder is not None else "",
+                path=str(local.folder) if local.folder is not None else "",
                 memory_half=weights.memory_half,
                 memory_full=weights.memory_full,
                 fits=model_fits(weights, machine, on_disk[role]),
@@ -158,19 +158,19 @@ def in_table(profile: ListedProfile, origins: bool) -> str:
     heading = ("FOR", "MODEL", "ON DISK", "MEMORY", "THIS MACHINE")
     rows = [(model.role, model.name, model.on_disk, model.memory, model.fits) for model in profile.models]
     lines = _columns([heading, *rows])
-    told = [f"{profile.name}: {profile.title}"]
+    table = [f"{profile.name}: {profile.title}"]
     fetch = f"{in_bytes(profile.to_fetch)} to fetch (python -m pipeline fetch {profile.called or profile.name})"
     if profile.to_fetch + SPARE > profile.disk_free:
         fetch += f", for which the disk has too little room: {in_bytes(profile.disk_free)} are free"
     missing = [model.role for model in profile.models if not model.complete]
     state = "all models are here" if not missing else fetch if profile.to_fetch else f"missing: {', '.join(missing)}"
-    told.append(f"  {state[:1].upper()}{state[1:]}. It {profile.fits}.")
-    told.append(f"  {lines[0]}")
+    table.append(f"  {state[:1].upper()}{state[1:]}. It {profile.fits}.")
+    table.append(f"  {lines[0]}")
     for model, line in zip(profile.models, lines[1:], strict=True):
-        told.append(f"  {line}")
+        table.append(f"  {line}")
         if origins and model.origin:
-            told.append(f"      {model.origin}")
-    return "\n".join(told)
+            table.append(f"      {model.origin}")
+    return "\n".join(table)
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -2,8 +2,8 @@
 
 DDIM moves latents from one noise level to the next by `keep * latents + add * answer`, where the answer of the network
 belongs to the noisier of the two. The way back needs the answer for latents that are still unknown, so each step is
-solved by fixed-point iteration with the very numbers of the step. (`DDIMInverseScheduler` of diffusers takes those of
-the other level, which is wrong for models that predict v: 11 to 13 dB, measured on the demo's weights.)
+solved by fixed-point iteration with the `keep` and `add` of the step. (`DDIMInverseScheduler` of diffusers takes those
+of the other level, which is wrong for models that predict v: 11 to 13 dB, measured on the demo's weights.)
 
 The functions work on tensors and call the network through `Predict`; `WindowedPipeline.invert` gives them a model.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 SMALLEST_SIGNAL = 1e-6
 """Share of the picture in the latents below which a prediction of the noise says nothing about the picture."""
 NULL_TEXT_RATE, NULL_TEXT_LOSS = 1e-2, 1e-5
-"""Learning rate and the loss that is small enough, at the first step, as in the code of null-text inversion."""
+"""Learning rate, and loss at which updates end, both at the first step, as in the code of null-text inversion."""
 
 
 @dataclass(frozen=True)
@@ -55,14 +55,14 @@ class Ask(Protocol):
     """Return the network's answer for latents and as many texts."""
 
     def __call__(
-        self, latents: torch.Tensor, step: Step, texts: Texts, held: dict[Step, Any] | None = None, /
+        self, latents: torch.Tensor, step: Step, texts: Texts, outputs: dict[Step, Any] | None = None, /
     ) -> torch.Tensor:
-        """With `held`, the ControlNet runs once at each step, and `held` stores its latest output."""
+        """With `outputs`, the ControlNet runs once at each step, and its latest output is stored there."""
 
 
 @dataclass(frozen=True)
 class Texts:
-    """Texts as a network reads them, one a row."""
+    """Encoded texts, one per row."""
 
     states: torch.Tensor
     """(n, tokens, width)."""
@@ -70,7 +70,7 @@ class Texts:
     """(n, width), which SDXL reads too."""
 
     def rows(self, count: int) -> Texts:
-        """Return `count` rows of the only text."""
+        """Repeat the only text in `count` rows."""
         pooled = None if self.pooled is None else self.pooled.expand(count, -1)
         return Texts(self.states.expand(count, -1, -1), pooled)
 
@@ -159,14 +159,14 @@ def ddim_of(scheduler: Any) -> Any:
     config = scheduler.config
     if hindrance := Scheduler(name=type(scheduler).__name__, options=dict(config)).cannot_invert:
         raise UserError(hindrance)
-    # "linspace" has no room for the step to the picture in the arithmetic of DDIM.
+    # With "linspace" DDIM's arithmetic has no step left to reach the picture.
     spacing = {"timestep_spacing": "trailing"} if config.get("timestep_spacing") == "linspace" else {}
     return DDIMScheduler.from_config(config, clip_sample=False, thresholding=False, **spacing)
 
 
 def ddim_steps(scheduler: Any, count: int) -> tuple[Step, ...]:
-    """Return the steps of the scheduler that `ddim_of` returns, in the order of drawing. Raises UserError as it does,
-    and if the model predicts something that cannot be inverted.
+    """Return the steps of `ddim_of(scheduler)` in the order of drawing. Raises its UserError, and another one if the
+    model predicts something that cannot be inverted.
     """
     ddim = ddim_of(scheduler)
     ddim.set_timesteps(count)
@@ -193,39 +193,39 @@ def ddim_steps(scheduler: Any, count: int) -> tuple[Step, ...]:
 def invert(clean: torch.Tensor, steps: Sequence[Step], predict: Predict, settings: InversionSettings) -> torch.Tensor:
     """Return the latents at every level above the clean ones, in the order of inversion: (steps, n, c, h, w).
 
-    `steps` are in the order of drawing. Each begins with the answer of the step before it, which is close to its own,
-    and is solved by at most as many evaluations of the network as the settings say. Rows share their number.
+    `steps` are in the order of drawing. Each starts from the previous step's answer, which is close to its own, and
+    evaluates the network at most `settings.evaluations` times, equally often for all rows.
     """
     import torch
 
-    latents, answer, found, left = clean, torch.zeros_like(clean), list[torch.Tensor](), 1.0
+    latents, answer, path, left = clean, torch.zeros_like(clean), list[torch.Tensor](), 1.0
     for step in reversed(steps):
-        guess, last, before = (latents - step.add * answer) / step.keep if found else latents, None, 0.0
+        guess, last, before = (latents - step.add * answer) / step.keep if path else latents, None, 0.0
         for _ in range(settings.evaluations):
             answer = predict(guess, step)
             better = (latents - step.add * answer) / step.keep
             change = better - guess
             guess = better if last is None else _mixed(last, (better, change))
             size = float(change.std() / latents.std())
-            if before:  # how much of a change the next one is hangs on the model and alters little between steps
+            if before:  # the ratio of successive changes depends on the model and varies little between steps
                 left = min(1.0, size / before)
             last, before = (better, change), size
             if left * size < settings.close_enough:
                 break
         latents = guess
-        found.append(latents)
-    return torch.stack(found)
+        path.append(latents)
+    return torch.stack(path)
 
 
 def _mixed(last: tuple[torch.Tensor, torch.Tensor], now: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
     """Return the mixture of the last two results whose changes cancel best (Anderson's method of depth 1), row by row.
-    A result is given with its change from the guess that led to it.
+    Each result comes with its change from the guess before it.
     """
     (before, old_change), (better, change) = last, now
     turn = change - old_change
     products = (change * turn).double().sum(dim=(1, 2, 3), keepdim=True)
     squares = (turn * turn).double().sum(dim=(1, 2, 3), keepdim=True)
-    # Where nothing changes any more the guess is right, and 0 leaves it as it is.
+    # If nothing changes any more, the guess is right. The factor is then 0 and keeps it.
     mixed: torch.Tensor = better - (products / squares.clamp_min(1e-20)).to(better.dtype) * (better - before)
     return mixed
 
@@ -240,9 +240,9 @@ def redraw(
     """Return the clean latents (n, c, h, w) that are drawn from noise of that shape.
 
     With a `path` from noise to clean, of one row each, the first row is the source. It is put back on its path after
-    each step, and all rows are moved by as much. A row that equals the first one ends on the path to the bit. `allowed`
-    returns the share (n, 1, h, w) of the rows' changes from the path that is kept, or None for all of them. It is given
-    the changes, and the share of the steps that are done.
+    each step, and all rows are moved by as much. A row that equals the first one ends exactly on the path. `allowed`
+    takes the rows' changes from the path and the share of the steps that are done. It returns the share (n, 1, h, w) of
+    the changes to keep, or None for all of them.
     """
     latents = noise
     for number, step in enumerate(steps, 1):
@@ -261,8 +261,8 @@ def guided(ask: Ask, texts: Texts, negatives: Callable[[Step], Texts], guidance:
     def predict(latents: torch.Tensor, step: Step) -> torch.Tensor:
         if max(guidance) <= 1:
             return ask(latents, step, texts)
-        unwanted, wanted = ask(torch.cat([latents, latents]), step, negatives(step) + texts).chunk(2)
-        return unwanted + latents.new_tensor(guidance).view(-1, 1, 1, 1) * (wanted - unwanted)
+        negative, positive = ask(torch.cat([latents, latents]), step, negatives(step) + texts).chunk(2)
+        return negative + latents.new_tensor(guidance).view(-1, 1, 1, 1) * (positive - negative)
 
     return predict
 
@@ -281,32 +281,32 @@ def optimise_null_texts(
     """
     import torch
 
-    found, latents, states = [], path[0], empty.states
+    null_texts, latents, states = [], path[0], empty.states
     for number, (step, goal) in enumerate(zip(steps, path[1:], strict=True)):
         with torch.no_grad():
-            wanted = ask(latents, step, caption)
+            with_caption = ask(latents, step, caption)
         states = states.detach().clone().requires_grad_()
         rate, enough = NULL_TEXT_RATE * (1 - number / (2 * len(steps))), NULL_TEXT_LOSS * (1 + 2 * number)
         optimiser = torch.optim.Adam([states], lr=rate)
         for _ in range(settings.null_text_updates):
             with torch.enable_grad():
-                unwanted = ask(latents, step, Texts(states, empty.pooled))
-                drawn = step.keep * latents + step.add * (unwanted + settings.guidance * (wanted - unwanted))
+                with_empty = ask(latents, step, Texts(states, empty.pooled))
+                drawn = step.keep * latents + step.add * (with_empty + settings.guidance * (with_caption - with_empty))
                 loss = (drawn - goal).square().mean()
                 (states.grad,) = torch.autograd.grad(loss, [states])  # none for the weights
             optimiser.step()
             if loss < enough:
                 break
         states = states.detach()
-        found.append(states)
+        null_texts.append(states)
         with torch.no_grad():
-            unwanted = ask(latents, step, Texts(states, empty.pooled))
-            latents = step.keep * latents + step.add * (unwanted + settings.guidance * (wanted - unwanted))
-    return torch.cat(found)
+            with_empty = ask(latents, step, Texts(states, empty.pooled))
+            latents = step.keep * latents + step.add * (with_empty + settings.guidance * (with_caption - with_empty))
+    return torch.cat(null_texts)
 
 
 def steps_of(share: float, count: int) -> int:
-    """Return the number of steps that a share of `count` steps is. Halves are rounded up."""
+    """Return a share of `count` steps as a number of steps. Halves are rounded up."""
     return int(share * count + 0.5)
 
 
@@ -326,9 +326,9 @@ class Inverter:
     steps: tuple[Step, ...]
     ask: Ask
     read: Callable[[Sequence[str]], Texts]
-    """Read texts in as many windows as the longest of them needs."""
+    """Encodes texts in as many windows as the longest of them needs."""
     windows: Callable[[str], list[list[int]]]
-    """Return the token ids of a text in windows."""
+    """Returns the token ids of a text in windows."""
     pipe: Any
     """The pipeline of diffusers that has the networks."""
     device: str
@@ -343,9 +343,9 @@ class Inverter:
         settings, updates = self.settings, self.settings.null_text_updates
         total, done = len(self.steps) * (settings.evaluations + 1 + (updates + 2 if updates else 0)), 0
 
-        def ask(latents: torch.Tensor, step: Step, texts: Texts, held: dict[Step, Any] | None = None) -> torch.Tensor:
+        def ask(latents: torch.Tensor, step: Step, texts: Texts, known: dict[Step, Any] | None = None) -> torch.Tensor:
             nonlocal done
-            answer = self.ask(latents, step, texts, held)
+            answer = self.ask(latents, step, texts, known)
             done += 1
             on_step(done, total)
             return answer
@@ -353,10 +353,10 @@ class Inverter:
         clean, text = self.encode(image), self.read([caption])
         if updates and text.states.dtype != torch.float32:
             raise UserError("Null-text optimisation needs full precision: set dtype to float32 in the profile.")
-        # Within a step latents move so little that the ControlNet's first answer serves all evaluations of it. Where
-        # the inversion has to be exact, it does not.
-        held: dict[Step, Any] | None = {} if settings.close_enough else None
-        trajectory = invert(clean, self.steps, lambda latents, step: ask(latents, step, text, held), settings)
+        # Latents change so little within a step that the ControlNet's first output serves all its evaluations, unless
+        # the inversion has to be exact.
+        outputs: dict[Step, Any] | None = {} if settings.close_enough else None
+        trajectory = invert(clean, self.steps, lambda latents, step: ask(latents, step, text, outputs), settings)
         # In half precision, as it is stored, so that a stored inversion draws the same pixels as a fresh one.
         trajectory = trajectory.half().cpu()
         if not trajectory.isfinite().all():
@@ -383,9 +383,9 @@ class Inverter:
         """Return the latents (n, c, h, w) that are drawn for prompts from the noise of an inversion.
 
         The caption of the source is the negative prompt (negative-prompt inversion), unless there are null texts. With
-        `corrected` the source is drawn beside them and held to its stored path, and they are moved by as much. The
-        caption itself then gives the end of that path: on a GPU equal rows of a batch may differ in their last bits.
-        A `control` of the attention needs the source beside the prompts.
+        `corrected` the source is drawn in the same batch and put back on its stored path, and all rows are moved by as
+        much. A prompt that equals the caption gets the end of that path, since equal rows of a batch may differ in
+        their last bits on a GPU. A `control` of the attention needs `corrected`.
         """
         import torch
 
@@ -407,9 +407,9 @@ class Inverter:
                 on_step(number + 1, len(self.steps))
             return answer
 
-        noise, held = path[0].expand(len(rows), -1, -1, -1), path if corrected else None
+        noise, own_path = path[0].expand(len(rows), -1, -1, -1), path if corrected else None
         with nullcontext() if control is None else control.on(self.pipe.unet, noise):
-            drawn = redraw(noise, self.steps, predict_step, held, None if control is None else control.allowed)
+            drawn = redraw(noise, self.steps, predict_step, own_path, None if control is None else control.allowed)
         if corrected:
             drawn = drawn[1:]
             drawn[torch.tensor(same)] = path[-1]
@@ -423,7 +423,7 @@ class Inverter:
         self_replace: Sequence[float],
         region: Image.Image | None = None,
     ) -> AttentionControl:
-        """Return the control of prompts beside their source, each with its own share of self-replacement."""
+        """Return the attention control of prompts drawn with their source, each with its own share `self_replace`."""
         import numpy as np
         import torch
 
@@ -446,10 +446,10 @@ class Inverter:
     def images(self, latents: torch.Tensor) -> tuple[list[Image.Image], list[bool] | None]:
         """Return the pictures of latents, and which of them the safety checker flags. None without one."""
         pixels, pipe = self.pixels(latents), self.pipe
-        found: list[Image.Image] = pipe.image_processor.postprocess(pixels, "pil", [False] * len(pixels))
+        images: list[Image.Image] = pipe.image_processor.postprocess(pixels, "pil", [False] * len(pixels))
         if getattr(pipe, "safety_checker", None) is None:
-            return found, None
-        return found, pipe.run_safety_checker(2 * pixels - 1, self.device, pipe.safety_checker.dtype)[1]
+            return images, None
+        return images, pipe.run_safety_checker(2 * pixels - 1, self.device, pipe.safety_checker.dtype)[1]
 
     def encode(self, image: Image.Image) -> torch.Tensor:
         """Return the latents of a picture (1, c, h, w), float32."""
@@ -468,7 +468,7 @@ class Inverter:
         return (decoded.float() / 2 + 0.5).clamp(0, 1)
 
     def _negatives(self, inversion: Inversion, read: Texts, rows: int) -> Callable[[Step], Texts]:
-        """`read` holds the empty text and the caption, in as many windows as what is drawn."""
+        """Return the negative texts by step. `read` has the empty text and the caption, in the prompts' windows."""
         null_texts = inversion.null_texts
         if null_texts is None:
             negatives = read[1:].rows(rows)
@@ -506,7 +506,7 @@ def inversion_of(
     store: InversionStore | None,
     on_step: OnStep,
 ) -> Inversion:
-    """Return the inversion of a picture from the store, or make it as `Inverter.invert` and save it there."""
+    """Return the inversion of a picture from the store, or make it with `Inverter.invert` and store it."""
     key = "" if store is None else generator.inversion_key(image, caption, settings, control)
     if store is not None and (stored := store.read(key)) is not None:
         return stored_inversion(stored)

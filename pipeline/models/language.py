@@ -1,7 +1,7 @@
 """A LLaMA in a GGUF file, run by ctransformers in its own process (see `language_process`).
 
-Two calls at once on one such model kill the process, a prompt over the context length gives garbage, and the library's
-own tokenize() writes past its buffer when a text has more tokens than letters: all three are prevented here.
+Three faults of the library are prevented here. Two calls at once on one model kill the process, a prompt over the
+context length gives garbage, and its tokenize() writes past its buffer if a text has more tokens than letters.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class GgufModel:
     """A GGUF model that runs one call at a time."""
 
     def __init__(self, section: GgufLanguage, file: str, build: str | None) -> None:
-        """`file` is where the weights are, `build` that of the library which fits (`which_build`)."""
+        """`file` is the path of the weights, `build` the library's build for this processor (`which_build`)."""
         from ctransformers import LLM, Config
 
         if section.gpu_layers and sys.platform == "linux":
@@ -56,11 +56,11 @@ class GgufModel:
             raise cannot_run(section, Path(file), error) from error
 
     def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
-        """The continuation of a prompt in the profile's chat template, up to a stop, an end token or the longest reply.
+        """Continue a prompt in the profile's chat template, up to a stop, an end token or the longest reply.
 
-        One that fits its schema by itself is what it would be without one: of the tokens drawn only those that do not
-        fit are drawn again, from those that do. Raises UserError when the prompt and the longest reply together do not
-        fit the context.
+        A drawn token that does not fit the schema is drawn again from those that fit. So a reply that fits anyway is
+        the same with and without the schema. Raises UserError if the prompt and the longest reply together do not fit
+        the context.
         """
         text = Template(self._section.chat_template).substitute(prompt=request.prompt, system=self._section.system)
         stops = [s.encode() for s in (*self._section.stop, *request.stop) if s]
@@ -105,10 +105,10 @@ class GgufModel:
             pieces = [llm.detokenize([token], decode=False) for token in range(llm.vocab_size)]
 
             def tokenize(text: bytes) -> list[int]:
-                # At its start a text gets a space of the tokenizer's own; behind a line break it stays as it is.
-                found = self._tokenize_bytes(b"\n" + text)
-                starts = (i for i in range(len(found)) if b"".join(pieces[token] for token in found[i:]) == text)
-                return found[next(starts, len(found)) :]
+                # The tokenizer puts a space before a text, but not after a line break.
+                tokens = self._tokenize_bytes(b"\n" + text)
+                starts = (i for i in range(len(tokens)) if b"".join(pieces[token] for token in tokens[i:]) == text)
+                return tokens[next(starts, len(tokens)) :]
 
             self._forms = Forms.of_pieces(pieces, llm.eos_token_id, tokenize)
         return self._forms
@@ -144,9 +144,9 @@ class GgufModel:
             piece: bytes = llm.detokenize([token], decode=False)
             reply += piece
             tail = max(0, len(reply) - len(piece) - longest)
-            found = [at for s in stops if (at := reply.find(s, tail)) >= 0]
-            if found:
-                return reply[: min(found)]
+            ends = [at for s in stops if (at := reply.find(s, tail)) >= 0]
+            if ends:
+                return reply[: min(ends)]
             if form is not None:
                 form.add(token)
                 if form.is_over():
@@ -159,7 +159,7 @@ class GgufModel:
         logits[~form.allowed(len(logits))] = -np.inf
 
     def _logits(self) -> NDArray[np.float32]:
-        """The library's own numbers, which the next token is drawn by."""
+        """Return the logits of the next token in the library's own memory. Changes affect what is drawn."""
         size = self._llm.ctransformers_llm_logits_size()
         return np.ctypeslib.as_array(self._llm.ctransformers_llm_logits_data(), (size,))
 
@@ -190,9 +190,9 @@ def open_cuda(layers: int) -> None:
     folders = list(nvidia.submodule_search_locations or ()) if nvidia is not None else []
     for package, name in CUDA_12:
         places = [Path(folder) / package / "lib" / name for folder in folders]
-        found = next((str(place) for place in places if place.is_file()), name)  # by its name: the system may have it
+        library = next((str(place) for place in places if place.is_file()), name)  # by name, if only the system has it
         try:
-            ctypes.CDLL(found, mode=ctypes.RTLD_GLOBAL)
+            ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
         except OSError as error:
             raise CannotLoad(
                 f"The profile puts {layers} layers of the language model on a GPU, for which ctransformers needs "
@@ -235,8 +235,8 @@ def which_build(gpu_layers: int) -> str | None:
 
     The library would start several processes to inspect the processor, which takes a second.
     """
-    told = Path("/proc/cpuinfo")
-    if gpu_layers or not told.is_file():
+    cpu_facts = Path("/proc/cpuinfo")
+    if gpu_layers or not cpu_facts.is_file():
         return None
-    flags = next((line for line in told.read_text().splitlines() if line.startswith("flags")), "").split()
+    flags = next((line for line in cpu_facts.read_text().splitlines() if line.startswith("flags")), "").split()
     return "avx2" if {"avx2", "fma", "f16c"} <= set(flags) else None

@@ -29,11 +29,11 @@ THOUGHT, THOUGHT_OVER = "<think>", "</think>"
 
 
 ON_GPU, ON_CPU = 16, 4
-"""Replies that are written at once where the profile does not say: more gain little, and a person sees them later."""
+"""Default numbers of replies that are written at once. More gain little, and a person sees them later."""
 
 
 class ChatLanguageModel:
-    """One model, one batch of replies at a time. The model says by its chat template what it reads, and how it ends."""
+    """One model, which writes one batch of replies at a time. Its files define the chat template and the end tokens."""
 
     def __init__(self, section: ChatLanguage) -> None:
         from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -68,15 +68,15 @@ class ChatLanguageModel:
         from transformers import PreTrainedTokenizerFast
 
         if not isinstance(self._tokenizer, PreTrainedTokenizerFast):
-            return None  # an old kind that says too little of its tokens: the reply is asked for and not held
+            return None  # an old kind that tells too little about its tokens, so replies are not constrained
         size = self._model.get_output_embeddings().weight.shape[0]
         return Forms(from_tokenizer(self._tokenizer, n_vocab=size, eos_token=self._ends))
 
     def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
-        """The reply behind its thoughts, up to a stop, an end token or the longest reply; held to its schema.
+        """Return the reply after its thoughts, up to a stop, an end token or the longest reply. It fits the schema.
 
-        Raises UserError when the prompt, the longest thought and the longest reply do not fit the context,
-        UnreadableReply when the model spent its whole reply on thoughts, and Cancelled within a reply.
+        Raises UserError if the prompt, the longest thought and the longest reply do not fit the context,
+        UnreadableReply if the model spent its whole reply on thoughts, and Cancelled within a reply.
         """
         (reply,) = self.complete_many([request], settings)
         if isinstance(reply, UserError):
@@ -109,7 +109,7 @@ class ChatLanguageModel:
             text = self.chat(request.prompt)
             if thinks and not text.rstrip().endswith(THOUGHT):
                 text += f"{THOUGHT}\n"
-            elif not thinks and text.rstrip().endswith(THOUGHT):  # a template that leaves no choice
+            elif not thinks and text.rstrip().endswith(THOUGHT):  # a template that always begins a thought
                 text += f"\n{THOUGHT_OVER}\n\n"
             tokens = self._encode(text)
             try:
@@ -122,8 +122,8 @@ class ChatLanguageModel:
             self._think(list(rows.values()), settings)
         for place, row in rows.items():
             request = requests[place]
-            held = request.schema is not None and self._forms is not None
-            row.form = self._forms.start(request.schema) if held else None  # type: ignore[union-attr, arg-type]
+            constrained = request.schema is not None and self._forms is not None
+            row.form = self._forms.start(request.schema) if constrained else None  # type: ignore[union-attr, arg-type]
             row.stops = tuple(s for s in (*section.stop, *request.stop) if s)
         if rows:
             self._write(list(rows.values()), settings.max_new_tokens, settings, lambda n: on_reply(len(refused) + n))
@@ -133,11 +133,11 @@ class ChatLanguageModel:
         ]
 
     def _reply(self, request: LanguageRequest, row: _Row, settings: LanguageSettings) -> str | UserError:
-        said = str(self._tokenizer.decode(row.said, skip_special_tokens=True)).strip()
-        answer, thoughts = said, ""
+        text = str(self._tokenizer.decode(row.said, skip_special_tokens=True)).strip()
+        answer, thoughts = text, ""
         if row.form is None:
-            answer, thoughts = astuple(read_reply(said))
-            if thoughts:  # unasked: they are part of the reply, and of its length
+            answer, thoughts = astuple(read_reply(text))
+            if thoughts:  # unrequested ones are part of the reply, and of its length
                 spent = max(1, len(row.said) - len(self._encode(answer)))
                 self.thought += spent
                 log.info("%s spent %d tokens on thoughts.", self.name, spent)
@@ -146,32 +146,32 @@ class ChatLanguageModel:
                     f"The language model spent its longest reply ({settings.max_new_tokens} tokens) on thoughts and "
                     "said nothing: raise that setting, or set thinking in the profile, which counts them apart.",
                     request.prompt,
-                    said,
+                    text,
                     attempts=1,
                 )
         if ends := [at for s in row.stops if (at := answer.find(s)) >= 0]:
-            said = with_thoughts(thoughts, answer[: min(ends)].strip())
-        return with_thoughts(row.thoughts, said)
+            text = with_thoughts(thoughts, answer[: min(ends)].strip())
+        return with_thoughts(row.thoughts, text)
 
     def chat(self, prompt: str) -> str:
         """Return the model's input: its chat template with the system text and the prompt."""
         import jinja2
 
         system = self._section.system
-        asked = {"role": "user", "content": prompt}
+        message = {"role": "user", "content": prompt}
         if system:
             try:
-                text = self._in_template([{"role": "system", "content": system}, asked])
-            except jinja2.TemplateError:  # some refuse a system message, others pass over it
+                text = self._in_template([{"role": "system", "content": system}, message])
+            except jinja2.TemplateError:  # some templates refuse a system message, others ignore it
                 text = ""
             if system in text:
                 return text
-            asked["content"] = f"{system}\n\n{prompt}"
-        return self._in_template([asked])
+            message["content"] = f"{system}\n\n{prompt}"
+        return self._in_template([message])
 
     def _in_template(self, messages: list[dict[str, str]]) -> str:
-        told = {"enable_thinking": self._section.thinking > 0}  # a template that does not know the word passes over it
-        return str(self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **told))
+        options = {"enable_thinking": self._section.thinking > 0}  # a template that does not know the word ignores it
+        return str(self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **options))
 
     def score(self, text: str) -> float:
         """See `ScoringLanguageModel.score`."""
@@ -179,7 +179,7 @@ class ChatLanguageModel:
 
         with self._lock, torch.inference_mode():
             tokens = self._tokenizer(text, return_tensors="pt").input_ids[:, : self._context].to(self._device)
-            # One token alone says nothing of any other.
+            # A single token predicts no other.
             return float(self._model(input_ids=tokens, labels=tokens).loss) if tokens.shape[1] > 1 else 0.0
 
     def _encode(self, text: str) -> list[int]:
@@ -207,7 +207,7 @@ class ChatLanguageModel:
     def _write(
         self, rows: Sequence[_Row], longest: int, settings: LanguageSettings, on_over: Callable[[int], None]
     ) -> None:
-        """Write on in all rows, side by side. What they have read is filled up on the left to one length."""
+        """Continue all rows at once. Their inputs are padded on the left to one length."""
         import torch
         from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
 
@@ -216,7 +216,7 @@ class ChatLanguageModel:
             max_new_tokens=longest,
             eos_token_id=self._ends or None,
             pad_token_id=pad,
-            # Each token is drawn here, by the row's own draws; nothing of the model's own wishes comes in between.
+            # `draw` below draws each token with the row's own generator, so the model's own sampling is switched off.
             do_sample=False,
             temperature=1.0,
             top_p=1.0,
@@ -270,9 +270,8 @@ class ChatLanguageModel:
             warpers.append(TemperatureLogitsWarper(settings.temperature))
         warpers.append(TopKLogitsWarper(self._section.top_k))
         warpers.append(TopPLogitsWarper(settings.top_p))
-        if share := getattr(
-            self._model.generation_config, "min_p", None
-        ):  # of the model's own advice, what we have not
+        # The profile has no setting for min-p, so the model's own value applies.
+        if share := getattr(self._model.generation_config, "min_p", None):
             warpers.append(MinPLogitsWarper(share))
         return warpers
 
@@ -301,7 +300,7 @@ class ChatLanguageModel:
             return token
         if row.form is not None:
             row.form.add(token)
-        # A stop may begin in the middle of a token; no token is less than one letter of it.
+        # A stop may begin within a token, and each of its characters may take up to four tokens, one per byte.
         longest_stop = 1 + 4 * max(map(len, row.stops), default=0)
         tail = str(self._tokenizer.decode(row.said[-longest_stop:])) if row.stops else ""
         row.over = len(row.said) >= longest or any(s in tail for s in row.stops)

@@ -1,6 +1,6 @@
-"""Holds replies of a model whose logits are available to a schema, by llguidance, as JSON or lines.
+"""Constrains replies to a schema with llguidance, as JSON or lines, for models whose logits are available.
 
-Knows nothing of how a model computes: it takes the tokens as they come, and returns those that may come next.
+Knows nothing of how a model computes: it takes the tokens so far, and returns those that may come next.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ log = logging.getLogger(__name__)
 SPACES: Any = {"whitespace_pattern": r"[ \n]{0,8}"}
 """Limit on spaces between the parts of JSON: without one, a small model writes only spaces."""
 KEPT = 32
-"""Grammars that are kept ready: one takes as long as a few tokens of a small model."""
+"""Number of cached grammars. Making one takes as long as a few tokens of a small model."""
 
 
 class Forms:
-    """The forms of replies for one vocabulary. Not for two threads at once."""
+    """Forms of replies for one vocabulary. Not thread-safe."""
 
     def __init__(self, tokenizer: Any) -> None:
         """`tokenizer` is an LLTokenizer of llguidance."""
@@ -36,7 +36,7 @@ class Forms:
         """Create forms from the bytes of each token. Tokens without bytes are never allowed."""
         from llguidance import LLTokenizer, TokenizerWrapper
 
-        # What begins with 0xff is special to the library, and no text.
+        # The library takes a token that begins with 0xff as a special one without text.
         tokens = [piece or b"\xff<%d>" % number for number, piece in enumerate(pieces)]
 
         class Vocabulary:
@@ -52,7 +52,7 @@ class Forms:
         return cls(LLTokenizer(TokenizerWrapper(vocabulary)))
 
     def start(self, schema: Mapping[str, Any]) -> Form | None:
-        """The form of one reply, at its beginning; None for a schema that the library cannot hold."""
+        """Return the form of a new reply, or None for a schema that the library cannot enforce."""
         from llguidance import LLMatcher
 
         lines = grammar(schema)

@@ -44,7 +44,7 @@ class GgufProcess:
 
     @property
     def pid(self) -> int:
-        """The number of the process that would take the next call."""
+        """ID of the process that would take the next call."""
         return self._process.pid
 
     def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
@@ -116,19 +116,19 @@ def _ask(process: subprocess.Popen[bytes], name: str, *arguments: Any) -> Any:
         raise EOFError from error
     if not line.endswith(b"\n"):
         raise EOFError
-    outcome, said = json.loads(line)
+    outcome, reply = json.loads(line)
     if outcome == "done":
-        return said
+        return reply
     if outcome == "failed":
-        raise RuntimeError(said)
-    raise CannotLoad(said) if outcome == "cannot load" else UserError(said)
+        raise RuntimeError(reply)
+    raise CannotLoad(reply) if outcome == "cannot load" else UserError(reply)
 
 
 def _died(process: subprocess.Popen[bytes]) -> UserError:
     _end(process)
     if process.returncode == -signal.SIGKILL:
         return UserError(
-            "The process of the language model was killed in the middle of a reply, most likely for want of memory: "
+            "The process of the language model was killed in the middle of a reply, most likely for lack of memory: "
             "end other programs that use it, and run the stage again."
         )
     return UserError(
@@ -159,10 +159,10 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def main() -> None:
-    """Answer what comes down the pipe until it is shut."""
+    """Answer the requests from the pipe until it closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, whose end closes the pipe
     replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what the library prints is no reply
+    os.dup2(2, 1)  # the library's prints go to stderr, so that they do not mix with replies
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(requests,), daemon=True).start()
     model: GgufModel | None = None
@@ -171,20 +171,20 @@ def main() -> None:
         try:
             if name == "load":
                 section, file, build = arguments
-                model, said = GgufModel(GgufLanguage.model_validate(section), file, build), None
+                model, reply = GgufModel(GgufLanguage.model_validate(section), file, build), None
             else:
                 assert model is not None
-                said = _done(model, name, arguments)
+                reply = _done(model, name, arguments)
             outcome = "done"
         except UserError as error:
-            outcome, said = "cannot load" if isinstance(error, CannotLoad) else "refused", str(error)
-        except (RuntimeError, OSError, MemoryError, ValueError) as error:  # any other ends it
+            outcome, reply = "cannot load" if isinstance(error, CannotLoad) else "refused", str(error)
+        except (RuntimeError, OSError, MemoryError, ValueError) as error:  # any other error ends the process
             if out_of_memory(error):
-                outcome, said = "refused", str(no_room("what the language model needs for this reply"))
+                outcome, reply = "refused", str(no_room("what the language model needs for this reply"))
             else:
                 traceback.print_exc()
-                outcome, said = "failed", f"{type(error).__name__}: {error}"
-        replies.write(json.dumps([outcome, said]).encode() + b"\n")
+                outcome, reply = "failed", f"{type(error).__name__}: {error}"
+        replies.write(json.dumps([outcome, reply]).encode() + b"\n")
         replies.flush()
 
 
@@ -199,7 +199,7 @@ def _listen(requests: queue.SimpleQueue[bytes]) -> None:
     """Read in a thread, so that the end of the pipe is seen during a reply too."""
     for line in sys.stdin.buffer:
         requests.put(line)
-    os._exit(0)
+    os._exit(0)  # sys.exit would end this thread alone, and the main one may be within the library
 
 
 if __name__ == "__main__":

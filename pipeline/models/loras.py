@@ -1,7 +1,7 @@
 """LoRAs, such as those that let a model draw in few steps: added to the weights once, when the model is loaded.
 
-Files are read and their names mapped by diffusers, in every format that it knows. The sum itself takes no further
-package: W + weight * alpha / rank * (B A), as `load_lora_weights` and `fuse_lora` of diffusers do it through peft.
+diffusers reads the files and maps their names, in every format that it knows. The sum W + weight * alpha / rank * (B A)
+is computed here, as `load_lora_weights` and `fuse_lora` of diffusers do with a further package, peft.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def fuse(pipe: Any, lora: Lora) -> None:
     network = pipe.unet_name
     model = getattr(pipe, network)
     try:
-        # Blocks are numbered otherwise in files for Stable Diffusion XL: its own configuration tells.
+        # Files for Stable Diffusion XL number blocks differently, which the network's configuration resolves.
         read = pipe.lora_state_dict(
             str(file.parent), weight_name=file.name, local_files_only=True, unet_config=model.config
         )
@@ -41,7 +41,7 @@ def fuse(pipe: Any, lora: Lora) -> None:
         raise CannotLoad(f"The LoRA {lora.title} {what}: take one for the {network} alone.")
     for name, down in pairs.items():
         up = state[f"{name}.lora_B.weight"]
-        # What belongs to an attention layer is named after its weights, else after the layer.
+        # The alpha of an attention layer is named after its weights, that of others after the layer.
         alpha = float(scales.get(f"{name}.lora_A.weight.alpha", scales.get(f"{name}.alpha", len(down))))
         try:
             layer = model.get_submodule(name.removeprefix(f"{network}."))
@@ -53,9 +53,7 @@ def fuse(pipe: Any, lora: Lora) -> None:
 
 
 def add(weights: torch.Tensor, down: torch.Tensor, up: torch.Tensor, factor: float) -> None:
-    """Adds `factor` times the product of the two to the weights of a layer, whose shape says how: a linear one, or a
-    convolution.
-    """
+    """Add `factor` times the product of `up` and `down` to the weights of a layer, a linear one or a convolution."""
     import torch
 
     with torch.no_grad():

@@ -14,10 +14,10 @@ from pipeline.profiles.image_sections import EDITOR
 from pipeline.profiles.profile import Profile
 
 SLOW_FROM = 2_000_000_000
-"""Bytes of weights from which a model on a CPU lets people wait."""
+"""Bytes of weights from which a model is called slow on a CPU."""
 
 FOR_A_GPU = 10_000_000_000
-"""Bytes of weights of one stage, at full precision, from which a profile is one for a GPU."""
+"""Bytes of weights of one stage, at full precision, from which a profile counts as one for a GPU."""
 
 
 @dataclass(frozen=True)
@@ -45,16 +45,17 @@ class Machine:
 
 
 def share_cores(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Before torch is imported: its threads sleep while they wait for each other, unless a person says otherwise.
+    """Let torch's threads sleep while they wait for each other, unless the `environment` says otherwise. To be called
+    before torch is imported.
 
-    By themselves they wait busily, which is a tenth faster on an idle machine. Where other programs use the cores as
-    well, it keeps the cores from those that work: two sources of the demo took 100 to 175 s in the place of 18 to 30 s.
+    By default they wait busily, which is a tenth faster on an idle machine. If other programs use the cores as well,
+    waiting threads take them from working ones: two sources of the demo took 100 to 175 s instead of 18 to 30 s.
     """
     environment.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 def this_machine() -> Machine:
-    """Return this machine. Takes a second or two, in which torch finds out whether there is a GPU."""
+    """Measure this machine. Takes a second or two, in which torch looks for a GPU."""
     import torch
     from huggingface_hub import constants
 
@@ -90,19 +91,19 @@ def memory_in_use(anew: bool = False) -> tuple[int, int]:
 
 
 def needs(weights: Weights, on_gpu: bool, on_disk: int = 0) -> int:
-    """Bytes of memory that a model takes, on the GPU or the CPU; where the profile does not say, what its files take on
-    the disk.
+    """Return the bytes of memory that a model takes on the GPU or the CPU, or `on_disk`, the size of its files, if the
+    profile does not say.
     """
     return memory_of(weights, on_gpu) or on_disk
 
 
 def runs_on_gpu(weights: Weights, machine: Machine) -> bool:
-    """Return True if the model goes to the GPU there."""
+    """Return True if a model runs on the machine's GPU."""
     return bool(machine.gpu) and getattr(weights, "gpu_layers", 1) != 0
 
 
 def model_fits(weights: Weights, machine: Machine, on_disk: int = 0) -> str:
-    """In words, whether a machine can hold a model."""
+    """Return in words whether a machine has the memory for a model."""
     gpu = runs_on_gpu(weights, machine)
     needed = needs(weights, gpu, on_disk)
     if not needed:
@@ -110,18 +111,18 @@ def model_fits(weights: Weights, machine: Machine, on_disk: int = 0) -> str:
     if gpu:
         if needed <= machine.gpu_memory:
             return "fits" + _free_now(needed, machine.gpu_free)
-        there = f"does not fit the GPU: needs {in_bytes(needed)}, there are {_there(machine.gpu_memory)}"
+        problem = f"does not fit the GPU: needs {in_bytes(needed)}, there are {_there(machine.gpu_memory)}"
         on_cpu = needs(weights, False, on_disk) <= machine.memory
-        return there + ("; on the CPU (CUDA_VISIBLE_DEVICES=) it would, slowly" if on_cpu else "")
+        return problem + ("; on the CPU (CUDA_VISIBLE_DEVICES=) it would, slowly" if on_cpu else "")
     if needed <= machine.memory:
         return f"fits on the CPU{', slowly' if needed >= SLOW_FROM else ''}" + _free_now(needed, machine.memory_free)
     return f"does not fit: needs {in_bytes(needed)}, there are {_there(machine.memory)}"
 
 
 def profile_fits(profile: Profile, machine: Machine, on_disk: Mapping[str, int]) -> str:
-    """In words, whether a machine can hold what a profile needs: all at once, or as much as one stage needs at a time.
+    """Return in words whether a machine has the memory for a profile: for all models, or for one stage at a time.
 
-    `on_disk` has the bytes that are here, by role.
+    `on_disk` has the bytes of the files on this machine, by role.
     """
     models = profile.weights()
     together = _most(models, machine, on_disk)
@@ -131,16 +132,16 @@ def profile_fits(profile: Profile, machine: Machine, on_disk: Mapping[str, int])
     room = (machine.gpu_memory, machine.memory)
     slowly = ", slowly" if max(sum(stage) for stage in stages) >= SLOW_FROM else ""
     where = "fits" if machine.gpu else f"fits on the CPU{slowly}"
-    if all(need <= there for need, there in zip(together, room, strict=True)):
+    if all(need <= available for need, available in zip(together, room, strict=True)):
         part = ", the language model on the CPU, slowly" if machine.gpu and together[1] >= SLOW_FROM else ""
         return where + part
-    if all(need <= there for stage in stages for need, there in zip(stage, room, strict=True)):
+    if all(need <= available for stage in stages for need, available in zip(stage, room, strict=True)):
         return f"{where}, one stage at a time: what the last stage needed is freed for the next"
     worst = next(
-        (need, there, kind)
+        (need, available, kind)
         for stage in stages
-        for need, there, kind in zip(stage, room, ("GPU memory", "memory"), strict=True)
-        if need > there
+        for need, available, kind in zip(stage, room, ("GPU memory", "memory"), strict=True)
+        if need > available
     )
     return f"does not fit: one stage needs {in_bytes(worst[0])} of {worst[2]}, there are {_there(worst[1])}"
 
@@ -157,10 +158,10 @@ def without_gpu(profile: Profile, machine: Callable[[], Machine] | None = None) 
     )
     if needed < FOR_A_GPU:
         return ""
-    there = (machine or this_machine)()
-    if there.gpu:
+    host = (machine or this_machine)()
+    if host.gpu:
         return ""
-    room = f"this machine has {'' if there.memory >= needed else 'only '}{in_bytes(there.memory)}"
+    room = f"this machine has {'' if host.memory >= needed else 'only '}{in_bytes(host.memory)}"
     return (
         f"No GPU was found: on the CPU the profile {profile.name} takes up to {in_bytes(needed)} of memory at a time "
         f"({room}), and an image takes minutes; the profile cpu is the one for machines without a GPU."
@@ -174,7 +175,7 @@ def _stages(models: Mapping[str, Weights]) -> list[list[str]]:
 
 
 def _most(models: Mapping[str, Weights], machine: Machine, on_disk: Mapping[str, int]) -> tuple[int, int]:
-    """Bytes of GPU memory and of memory: of ControlNets, and of detectors, there is one at work at a time."""
+    """Return the bytes of GPU memory and of memory. One ControlNet and one detector count, as one works at a time."""
     gpu = memory = 0
     alternatives: dict[str, int] = {}
     for role, weights in models.items():

@@ -12,7 +12,7 @@ from pathlib import Path
 from core.model_sections import Weights
 
 WORK = 1_500_000_000
-"""Bytes that are allowed beside the weights, for what a model computes."""
+"""Bytes allowed in addition to the weights, for what a model computes."""
 
 
 def memory_of(weights: Weights, on_gpu: bool) -> int:
@@ -25,36 +25,36 @@ def memory_of(weights: Weights, on_gpu: bool) -> int:
 def to_release(needed: int, free: int, loaded: Mapping[str, int]) -> list[str]:
     """Return loaded models to release, in their order, to make room for one that needs `needed` bytes.
 
-    Empty if it fits with its working memory. If even all of them are not enough, all: it is worth a try.
+    Empty if it fits with its working memory. All, if even that is not enough, since loading may still succeed.
     """
     chosen = list[str]()
     for role, size in loaded.items():
         if needed + WORK <= free:
             break
-        if size:  # what is not known to take anything, frees nothing
+        if size:  # releasing a model of unknown size may free nothing
             chosen.append(role)
             free += size
     return chosen
 
 
 def free_memory(place: str) -> int:
-    """Bytes that are free on "cuda", or in memory for "cpu"."""
+    """Return the free bytes on "cuda", or in memory for "cpu"."""
     if place == "cuda":
         import torch
 
         # Memory that torch keeps cached after models were freed is available to the next model.
-        kept = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-        return int(torch.cuda.mem_get_info()[0]) + int(kept)
+        cached = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+        return int(torch.cuda.mem_get_info()[0]) + int(cached)
     return memory()[1]
 
 
 def give_back_memory() -> None:
-    """After the last reference to a model is gone: what it had goes back to the machine, not only to this process."""
+    """Give the memory of models without references back to the machine, not only to this process."""
     gc.collect()
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         torch.cuda.empty_cache()
-    with suppress(OSError, AttributeError):  # glibc keeps what is freed in small pieces
+    with suppress(OSError, AttributeError):  # glibc keeps memory that was freed in small pieces
         ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
@@ -62,12 +62,12 @@ def memory() -> tuple[int, int]:
     """Return the bytes of total and of free memory."""
     import psutil
 
-    found = psutil.virtual_memory()
-    return _within_limit(found.total, found.available)
+    usage = psutil.virtual_memory()
+    return _within_limit(usage.total, usage.available)
 
 
 def _within_limit(total: int, free: int, limits: Path = Path("/sys/fs/cgroup")) -> tuple[int, int]:
-    """A container may be given less than the machine has."""
+    """Return total and free memory within the limits of a container, which may have less than the machine."""
     try:
         limit = int((limits / "memory.max").read_text())
         return min(total, limit), max(0, min(free, limit - int((limits / "memory.current").read_text())))

@@ -1,8 +1,8 @@
 """Finds the vectors nearest to another one by comparing all of them. Knows no model and no file.
 
 The vectors are float16 and may be mapped into memory. torch multiplies them as they are (a million of 512 dimensions in
-0.06 s on a core, where numpy takes 0.9 s), and widens them in parts where figures have to be exact: there is never a
-second copy of them, no index to build, and nothing that an index would miss.
+0.06 s on a core, where numpy takes 0.9 s), and widens them in parts where figures have to be exact. So there is never a
+second copy of them, no index to build, and no vector that an index would miss.
 """
 
 from __future__ import annotations
@@ -15,55 +15,55 @@ AT_ONCE = 1024
 FEW = 8
 """If less than one in this many rows counts, only those are compared."""
 SPARE = 1000
-"""Rows that are compared exactly beyond twice as many as are wanted."""
+"""Number of rows that are compared exactly in addition to twice the requested number."""
 Halves = NDArray[np.float16]
 Floats = NDArray[np.float32]
 Places = NDArray[np.int64]
 
 
 def products(rows: Halves, directions: Floats, places: Places | None = None) -> Floats:
-    """The products (rows, k) of vectors (rows, n) with `directions` (k, n): the cosines, where all have the length 1.
+    """Return the products (rows, k) of vectors (rows, n) with `directions` (k, n), the cosines if all have length 1.
 
-    `places`: only of these rows, in this order. `rows` must be writable for torch, and is not written to.
+    With `places`, only those of these rows, in this order. `rows` must be writable for torch, and is not written to.
     """
     import torch
 
-    table, wanted = torch.from_numpy(rows), torch.from_numpy(np.ascontiguousarray(directions, np.float32))
+    table, matrix = torch.from_numpy(rows), torch.from_numpy(np.ascontiguousarray(directions, np.float32))
     chosen = torch.from_numpy(places) if places is not None else None
     number = len(rows) if places is None else len(places)
-    found = np.empty((number, len(directions)), np.float32)
-    out, part = torch.from_numpy(found), torch.empty((min(AT_ONCE, max(number, 1)), rows.shape[1]))
+    result = np.empty((number, len(directions)), np.float32)
+    out, part = torch.from_numpy(result), torch.empty((min(AT_ONCE, max(number, 1)), rows.shape[1]))
     with torch.inference_mode():
         for first in range(0, number, AT_ONCE):
             last = min(first + AT_ONCE, number)
             widened = part[: last - first]
             widened.copy_(table[first:last] if chosen is None else table[chosen[first:last]])
             if len(directions) == 1:
-                torch.mv(widened, wanted[0], out=out[first:last, 0])
+                torch.mv(widened, matrix[0], out=out[first:last, 0])
             else:
-                torch.mm(widened, wanted.T, out=out[first:last])
-    return found
+                torch.mm(widened, matrix.T, out=out[first:last])
+    return result
 
 
 def nearest(rows: Halves, vector: Floats, most: int, inside: NDArray[np.bool_]) -> tuple[Places, Floats]:
-    """The rows of length 1 whose cosines with `vector` are largest, the largest first, at most `most`; and the cosines.
-    Only rows that are `inside` (one for each row) count.
+    """Return the places of at most `most` rows with the largest cosines with `vector`, largest first, and the cosines.
+    Rows and vector have length 1. Only rows whose flag in `inside` is True count.
 
-    All are compared with float16 numbers, whose products are off by a few ten-thousandths, and more than twice as many
-    as are wanted with float32 numbers once more. Of a million vectors and 2,000 wanted, none was missed by that.
+    All are compared in float16, whose products are off by a few ten-thousandths. More than twice the requested number
+    are then compared again in float32. Of a million vectors, with 2,000 requested, none was missed by that.
     """
     import torch
 
-    held = int(np.count_nonzero(inside))
-    if not held:  # also where there is no row at all, and nobody knows how long one is
+    candidates = int(np.count_nonzero(inside))
+    if not candidates:  # also if there are no rows at all, so that their length is unknown
         return np.zeros(0, np.int64), np.zeros(0, np.float32)
-    if held < len(rows) // FEW:
+    if candidates < len(rows) // FEW:
         places = np.flatnonzero(inside)
     else:
         with torch.inference_mode():
             rough = torch.mv(torch.from_numpy(rows), torch.from_numpy(vector.astype(np.float16))).float()
-            rough[torch.from_numpy(~inside)] = -2.0
-            places = np.sort(torch.topk(rough, min(held, 2 * most + SPARE)).indices.numpy())
+            rough[torch.from_numpy(~inside)] = -2.0  # below every cosine
+            places = np.sort(torch.topk(rough, min(candidates, 2 * most + SPARE)).indices.numpy())
     cosines = products(rows, vector[None], places)[:, 0]
     chosen = largest(cosines, most)
     return places[chosen], cosines[chosen]
@@ -82,23 +82,23 @@ def largest(figures: Floats, most: int) -> Places:
 
 
 def close_pairs(rows: Floats, least: float, most: int) -> list[tuple[int, int, float]]:
-    """The pairs of vectors (n, dimensions) of length 1 whose cosine is above `least`, each as (place, later place,
-    cosine), at most `most`.
+    """Return at most `most` pairs of vectors (n, dimensions) of length 1 whose cosine is above `least`, each as (place,
+    later place, cosine).
 
     Takes n² / 2 products: 3 seconds for 20,000 of 512 dimensions on a core.
     """
-    found: list[tuple[int, int, float]] = []
+    pairs: list[tuple[int, int, float]] = []
     for first in range(0, len(rows), AT_ONCE):
         last = min(first + AT_ONCE, len(rows))
         cosines = rows[first:last] @ rows[first:].T
         close = cosines > least
         close &= np.arange(close.shape[1]) > np.arange(len(close))[:, None]
-        # Where thousands are alike, their pairs are millions: no more rows are taken apart than it takes.
-        room = most - len(found)
+        # Thousands of similar rows have millions of pairs, so only the rows that are needed for `most` are unpacked.
+        room = most - len(pairs)
         enough = int(np.searchsorted(np.cumsum(np.count_nonzero(close, axis=1)), room)) + 1
         one, other = (places[:room] for places in np.nonzero(close[:enough]))
         figures = cosines[one, other]
-        found += zip((one + first).tolist(), (other + first).tolist(), figures.tolist(), strict=True)
-        if len(found) >= most:
+        pairs += zip((one + first).tolist(), (other + first).tolist(), figures.tolist(), strict=True)
+        if len(pairs) >= most:
             break
-    return found
+    return pairs

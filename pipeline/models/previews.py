@@ -1,4 +1,4 @@
-"""Previews while a pipeline denoises: the image as it would be if it were finished now. Only reads; changes no pixel.
+"""Previews while a pipeline denoises: the finished image as predicted at the present step. They change no pixel of it.
 
 A scheduler gets the network's prediction and the noisy latents at every step. From the two follow the clean latents
 predicted now. They become a picture through the profile's tiny VAE, or the model's VAE if it is small; else through a
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     import torch
 
 SMALL_VAE = 4_000_000
-"""Parameters up to which a VAE decodes a preview: the tiny ones have one or two million, that of SD 1.5 has 83."""
+"""Maximum parameters of a VAE that decodes previews: tiny ones have one or two million, that of SD 1.5 has 83."""
 # Stable Diffusion 1.5's latent channels as RGB, each from -1 to 1: the factors that ComfyUI ships (latent_formats.py),
 # found by least squares on many images.
 SD15_RGB = ((0.3512, 0.2297, 0.3227), (0.3250, 0.4974, 0.2350), (-0.2829, 0.1762, 0.2721), (-0.2120, -0.2616, -0.7177))
 SIDE = 512
-"""Pixels of a preview's long side at most."""
+"""Maximum long side of a preview, in pixels."""
 
 
 class StepWatch:
@@ -36,15 +36,15 @@ class StepWatch:
         self._told: tuple[Any, Any, Any, Any] | None = None
 
     def tell(self, prediction: Any, time: Any, latents: Any) -> None:
-        """The network's prediction for the noisy `latents` at a time, before the scheduler uses it."""
+        """Record the network's prediction for the noisy `latents` at a time, before the scheduler uses it."""
         self._told = (prediction, time, latents, getattr(self._scheduler, "step_index", None))
 
     def clean(self) -> torch.Tensor | None:
-        """The clean latents (1, c, h, w) that follow from it; None before the first step."""
+        """Return the clean latents that follow from the last inputs, or None before the first step."""
         if self._told is None:
             return None
         prediction, time, latents, index = self._told
-        if not hasattr(self._scheduler, "alphas_cumprod"):  # a flow: it predicts the way from the clean to the noise
+        if not hasattr(self._scheduler, "alphas_cumprod"):  # a flow model predicts noise minus clean latents
             return latents - float(self._scheduler.sigmas[index or 0]) * prediction
         signal, noise = self._shares(time, index)
         # `signal` and `noise` are the factors in latents = signal * clean + noise * epsilon.
@@ -54,15 +54,15 @@ class StepWatch:
         if kind == "v_prediction":
             length = (signal**2 + noise**2) ** 0.5
             return (signal * latents / length - noise * prediction) / length
-        return (latents - noise * prediction) / max(signal, 1e-4)
+        return (latents - noise * prediction) / max(signal, 1e-4)  # at the first step there may be no signal at all
 
     def _shares(self, time: Any, index: int | None) -> tuple[float, float]:
         scheduler = self._scheduler
-        if float(getattr(scheduler, "init_noise_sigma", 1.0)) > 1.001:  # Euler and its kin: noise is added on top
+        if float(getattr(scheduler, "init_noise_sigma", 1.0)) > 1.001:  # schedulers like Euler add the noise on top
             place = index if index is not None else 0
             return 1.0, float(scheduler.sigmas[min(place, len(scheduler.sigmas) - 1)])
-        kept = float(scheduler.alphas_cumprod[int(time)])
-        return kept**0.5, (1 - kept) ** 0.5
+        signal_share = float(scheduler.alphas_cumprod[int(time)])
+        return signal_share**0.5, (1 - signal_share) ** 0.5
 
 
 @contextmanager
@@ -105,11 +105,11 @@ class Looks:
         with torch.no_grad():
             if self._small:
                 scaled = latents / self._vae.config.scaling_factor + (self._vae.config.get("shift_factor") or 0.0)
-                found = self._vae.decode(scaled.to(self._vae.dtype), return_dict=False)[0]
+                pixels = self._vae.decode(scaled.to(self._vae.dtype), return_dict=False)[0]
             else:
                 factors = torch.tensor(SD15_RGB, dtype=latents.dtype, device=latents.device)
-                found = torch.einsum("bchw,cr->brhw", latents, factors)
-        return as_pictures(found)
+                pixels = torch.einsum("bchw,cr->brhw", latents, factors)
+        return as_pictures(pixels)
 
 
 def is_small(vae: Any) -> bool:
@@ -118,7 +118,7 @@ def is_small(vae: Any) -> bool:
 
 
 def as_pictures(found: torch.Tensor) -> list[Image.Image]:
-    """Pixels (n, 3, height, width) from -1 to 1 as RGB pictures, up to `SIDE`."""
+    """Return pixels (n, 3, height, width), from -1 to 1, as RGB pictures, up to `SIDE`."""
     pixels = ((found.float() / 2 + 0.5).clamp(0, 1) * 255).round().byte().permute(0, 2, 3, 1).cpu().numpy()
     images = [Image.fromarray(np.ascontiguousarray(one, np.uint8)) for one in pixels]
     for image in images:

@@ -12,15 +12,15 @@ from core.model_sections import SentenceModel
 from pipeline.models.weights import NO_CODE, loaded_from, locate, pick_device, pick_dtype
 
 KEPT = 4000
-"""Vectors that are remembered: a page asks for the same few words again and again."""
+"""Number of cached vectors, since a page asks for the same few words again and again."""
 LONGEST = 128
-"""Tokens that are read of a text."""
+"""Maximum tokens that are read of a text."""
 
 
 class SentenceEmbedder:
     """A model of transformers in the layout of sentence-transformers. One call at a time.
 
-    That library is not imported: it takes longer to do so than to load the model, and only the mean is needed.
+    That library is not imported: the import takes longer than loading the model, and only the mean is needed.
     """
 
     def __init__(self, section: SentenceModel) -> None:
@@ -57,11 +57,11 @@ class SentenceEmbedder:
         with torch.inference_mode():
             states = self._model(**encoded).last_hidden_state.float()  # (texts, tokens, width)
         if self._first_token:
-            found = states[:, 0]
+            pooled = states[:, 0]
         else:
             mask = encoded["attention_mask"].unsqueeze(-1).float()
-            found = (states * mask).sum(1) / mask.sum(1)
-        unit = torch.nn.functional.normalize(found, dim=1)
+            pooled = (states * mask).sum(1) / mask.sum(1)
+        unit = torch.nn.functional.normalize(pooled, dim=1)
         return [[float(x) for x in row] for row in unit]
 
 

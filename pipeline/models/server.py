@@ -1,7 +1,7 @@
 """A client of an OpenAI-compatible server: chat completions, several at once. Knows no stage and no captioner.
 
-A fault that may pass is tried again; every other answer that is no reply becomes one sentence, with what the server
-said beside it.
+A temporary fault is tried again. Any other answer without a reply becomes an error of one sentence that quotes the
+server.
 """
 
 from __future__ import annotations
@@ -31,45 +31,46 @@ log = logging.getLogger(__name__)
 FIRST_WAIT, LONGEST_WAIT = 0.5, 60.0
 """Seconds between two tries: the first pause, which doubles, and the longest one that a server may ask for."""
 CONNECT_SECONDS = 10.0
+"""Maximum seconds for connecting, so that a server that is down is noticed before the timeout of a whole answer."""
 MOST_BYTES = 8 << 20
-"""No answer to one request is longer."""
+"""Maximum bytes of one answer."""
 SHOWN = 4_000
 """Maximum letters of an answer that are kept with an error."""
 MOST_STOPS = 4
-"""OpenAI's own server takes no more; what it leaves is cut here."""
+"""Maximum number of stops that OpenAI's own server takes. Replies are cut at further stops here."""
 
 Q = TypeVar("Q")
 A = TypeVar("A")
 
 _TOO_LONG = re.compile(r"context[ _](length|size|window)|prompt is too long", re.IGNORECASE)
-"""In the words of vLLM, SGLang, llama-server, LM Studio and OpenAI."""
+"""Complaint about a prompt that is too long, in the words of vLLM, SGLang, llama-server, LM Studio and OpenAI."""
 
 
 class ServerFault(UnreadableReply):
-    """The server gave no reply to one request. The raw reply is what it answered instead."""
+    """The server gave no reply to one request. The raw reply is its answer instead."""
 
     def __init__(self, message: str, prompt: str = "", raw_reply: str = "") -> None:
         super().__init__(message, prompt, raw_reply, attempts=0)  # no seed is spent: it may work with the same one
 
 
 class NoServer(ServerFault, CannotLoad):
-    """The server answers no request as it is: every other one would end in the same way."""
+    """The server can answer no request, so that every other one would fail in the same way."""
 
 
 class NothingSaid(ServerFault):
-    """The model answered, but with no reply in it."""
+    """The model's answer contains no reply."""
 
 
 class Refused(ServerFault):
-    """The server does not take the request as it is."""
+    """The server rejects this request."""
 
 
 class _Passing(Exception):
-    """A fault that may be over at the next try. `told` is the error to report if it is not."""
+    """A fault that may be over at the next try. `told` has the error to report if it is not."""
 
-    def __init__(self, told: ServerFault, wait: float | None = None, most: int = 10) -> None:
-        super().__init__(str(told))
-        self.told, self.wait, self.most = told, wait, most
+    def __init__(self, fault: ServerFault, wait: float | None = None, most: int = 10) -> None:
+        super().__init__(str(fault))
+        self.told, self.wait, self.most = fault, wait, most
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class ServerReply:
     cut: bool
     """True if the reply ended because the longest length was reached."""
     thought: int
-    """Tokens that were spent on thoughts; an estimate where the server does not tell."""
+    """Tokens that were spent on thoughts, estimated if the server does not report them."""
 
 
 @dataclass(frozen=True)
@@ -103,16 +104,16 @@ class _Answer:
     @property
     def said(self) -> str:
         """Return the server's message about a fault, in one line; "" if it has none. It may contain the key."""
-        found = self.json()
-        found = _error_in(found) or found
-        behind = found.get("metadata") if isinstance(found, dict) else None
+        content = self.json()
+        content = _error_in(content) or content
+        behind = content.get("metadata") if isinstance(content, dict) else None
         for key in ("message", "detail"):
-            if isinstance(found, dict) and found.get(key):
-                found = found[key]
-        if self.is_page or found is None:
-            found = "" if self.is_page else self.text
-        words = found if isinstance(found, str) else json.dumps(found)
-        if isinstance(behind, dict) and isinstance(raw := behind.get("raw"), str):  # of the provider behind a router
+            if isinstance(content, dict) and content.get(key):
+                content = content[key]
+        if self.is_page or content is None:
+            content = "" if self.is_page else self.text
+        words = content if isinstance(content, str) else json.dumps(content)
+        if isinstance(behind, dict) and isinstance(raw := behind.get("raw"), str):  # a router quotes its provider
             words = f"{words}: {raw}"
         return " ".join(whole_letters(words).split())
 
@@ -121,14 +122,14 @@ class ChatServer:
     """One model of one server. Every method may be called from any thread, and by several at once."""
 
     def __init__(self, section: Server, role: str) -> None:
-        """`role` is what the model is for, as in "language model". Raises CannotLoad when the key is not there."""
+        """`role` names the purpose of the model, such as "language model". Raises CannotLoad if the key is missing."""
         import httpx
 
         self._section, self._role = section, role
         self._address = section.address
         secure = self._address.startswith("https:")
         self._tls: ssl.SSLContext | bool = httpx.create_ssl_context() if secure else False
-        # A proxy of the surroundings is for the world outside, never for this machine.
+        # A proxy from the environment serves other machines, never this one.
         self._local = urlsplit(self._address).hostname in ("localhost", "127.0.0.1", "::1")
         self._key = self._find_key()
         self._without: set[str] = set()
@@ -138,8 +139,8 @@ class ChatServer:
         self.thought = 0
         """Tokens that were spent on thoughts so far."""
         self.told_not_to_think = False
-        """True if the model thought although its chat template was asked to prevent it. Later requests then use the way
-        of Ollama and of OpenAI itself."""
+        """True if the model thought although its chat template was asked to prevent it. Later requests then also set
+        `reasoning_effort`, which Ollama and OpenAI read."""
 
     def _find_key(self) -> str:
         variable = self._section.key_variable
@@ -171,8 +172,8 @@ class ChatServer:
         """Return the model's answer to `messages`, up to a stop or `longest` tokens. The server gets the `schema`, if
         any.
 
-        Raises ServerFault with the server's message, NoServer if no request would be answered, and Cancelled within a
-        moment when the person asks to stop.
+        Raises ServerFault with the server's message, NoServer if no request would be answered, and Cancelled shortly
+        after the person asks to stop.
         """
         body: dict[str, Any] = {
             "model": self._section.model,
@@ -186,8 +187,8 @@ class ChatServer:
         if stop:
             body["stop"] = list(stop[:MOST_STOPS])
         if schema is not None:
-            held = {"name": "reply", "strict": True, "schema": dict(schema)}
-            body["response_format"] = {"type": "json_schema", "json_schema": held}
+            named_schema = {"name": "reply", "strict": True, "schema": dict(schema)}
+            body["response_format"] = {"type": "json_schema", "json_schema": named_schema}
         if not self._section.thinking:
             body["chat_template_kwargs"] = {"enable_thinking": False, **body.get("chat_template_kwargs", {})}
             if self.told_not_to_think:
@@ -211,8 +212,8 @@ class ChatServer:
 
         def pause(state: tenacity.RetryCallState) -> float:
             error = state.outcome.exception() if state.outcome is not None else None
-            asked = error.wait if isinstance(error, _Passing) else None
-            return doubling(state) if asked is None else asked
+            wait = error.wait if isinstance(error, _Passing) else None
+            return doubling(state) if wait is None else wait
 
         def sleep(seconds: float) -> None:
             stopped = stop_signal()
@@ -241,20 +242,20 @@ class ChatServer:
             body = left
             answer = self._send("POST", "/chat/completions", body, prompt)
         if answer.status == 200 and (error := _error_in(answer.json())) is not None:
-            # Some say by 200 that something failed.
+            # Some servers report a failure with status 200.
             code = error.get("code") if isinstance(error, dict) else None
             answer = replace(answer, status=code if isinstance(code, int) and 400 <= code < 600 else 400)
         if answer.status != 200:
             raise self._fault(answer, prompt)
         return self._read(answer, prompt)
 
-    def _left_out(self, body: dict[str, Any], said: str) -> dict[str, Any] | None:
-        """The request without a field that this server says it does not know, for this time and from now on."""
-        if "max_completion_tokens" in said and "max_tokens" in body:
+    def _left_out(self, body: dict[str, Any], message: str) -> dict[str, Any] | None:
+        """Return the request without a field that the server's message rejects, or None. Later requests omit it too."""
+        if "max_completion_tokens" in message and "max_tokens" in body:
             self._longest_field = "max_completion_tokens"
             return {("max_completion_tokens" if name == "max_tokens" else name): body[name] for name in body}
         for name in ("chat_template_kwargs", "reasoning_effort", "seed", "top_p", "temperature"):
-            if name in body and name not in self._section.more and re.search(rf"\b{name}\b", said):
+            if name in body and name not in self._section.more and re.search(rf"\b{name}\b", message):
                 if name in ("seed", "top_p", "temperature"):
                     log.warning("The server at %s does not take %s: its replies go without.", self._address, name)
                 self._without.add(name)
@@ -262,26 +263,26 @@ class ChatServer:
         return None
 
     def _read(self, answer: _Answer, prompt: str) -> ServerReply:
-        found = answer.json()
+        data = answer.json()
         who = f"The server at {self._address}"
-        if found is None and answer.is_page:
+        if data is None and answer.is_page:
             message = (
                 f"{who} answered with a web page and not with a reply: correct the address in the profile, which "
                 "mostly ends in /v1."
             )
             raise NoServer(message, prompt, self._shown(answer.text))
         try:
-            choice = found["choices"][0]
+            choice = data["choices"][0]
             message = choice["message"]
             content, thoughts = _texts(message.get("content"))
             field = next((name for name in ("reasoning_content", "reasoning") if message.get(name)), "")
             thoughts += message[field] if field else ""
-            usage = found.get("usage") or {}
+            usage = data.get("usage") or {}
             if not isinstance(usage, dict):
                 raise TypeError("counts of another kind")
         except (TypeError, KeyError, IndexError, AttributeError) as error:
-            told = f"{who} answered with something that is no chat completion ({self._masked(answer.said)[:120]})"
-            message = f"{told}: correct the address in the profile, or look at what runs there."
+            problem = f"{who} answered with something that is no chat completion ({self._masked(answer.said)[:120]})"
+            message = f"{problem}: correct the address in the profile, or look at what runs there."
             raise NoServer(message, prompt, self._shown(answer.text)) from error
         text = with_thoughts(thoughts, content)
         read = read_reply(text)
@@ -301,10 +302,10 @@ class ChatServer:
             raise _Passing(NothingSaid(nothing, prompt, raw), most=2)
         return ServerReply(text, end == "length", thought)
 
-    def _why_nothing(self, message: Mapping[str, Any], end: object, thought: int, alone: str) -> str:
-        """Say what came instead of an answer, and what to do. "" if another try may help.
+    def _why_nothing(self, message: Mapping[str, Any], end: object, thought: int, thoughts_field: str) -> str:
+        """Return what came instead of an answer and what to do, or "" if another try may help.
 
-        `alone` is the name of the field for thoughts if nothing but that is filled.
+        `thoughts_field` is the name of the field for thoughts if only that field is filled, else "".
         """
         if refusal := message.get("refusal"):
             words = self._masked(" ".join(whole_letters(str(refusal)).split()))[:200]
@@ -316,17 +317,17 @@ class ChatServer:
         if end == "length":
             todo = "switch thinking off in the profile, or raise that setting" if thought else "raise that setting"
             return f"spent its longest reply{' on thoughts' if thought else ''} and said nothing: {todo}"
-        if alone:
+        if thoughts_field:
             return (
-                f"put its whole reply into {alone}, where thoughts belong, and none into content: correct the "
+                f"put its whole reply into {thoughts_field}, where thoughts belong, and none into content: correct the "
                 "reasoning parser of the server, or take another model"
             )
         return ""
 
     def _fault(self, answer: _Answer, prompt: str) -> Exception:
         status, who = answer.status, f"The server at {self._address}"
-        said = self._masked(answer.said)[:300].rstrip(". ")
-        words = f" ({status}: {said})" if said else f" ({status})"
+        quoted = self._masked(answer.said)[:300].rstrip(". ")
+        words = f" ({status}: {quoted})" if quoted else f" ({status})"
         raw = self._shown(answer.text)
         if status in (400, 413, 422, 500) and _TOO_LONG.search(answer.said):
             return ServerFault(
@@ -356,22 +357,22 @@ class ChatServer:
             to = self._masked(answer.headers.get("location", "elsewhere"))[:200]
             return NoServer(f"{who} sends on to {to}: put the address that is meant into the profile.", prompt, raw)
         if status == 429:
-            told = ServerFault(
+            fault = ServerFault(
                 f"{who} takes no more requests for now{words}: wait a while and run it again.", prompt, raw
             )
-            return self._later(told, answer)
+            return self._later(fault, answer)
         if status >= 500 or status in (408, 409, 425):
-            told = ServerFault(f"{who} failed{words}: look at its log, and run it again.", prompt, raw)
-            return self._later(told, answer)
+            fault = ServerFault(f"{who} failed{words}: look at its log, and run it again.", prompt, raw)
+            return self._later(fault, answer)
         return Refused(f"{who} refuses the request{words}: correct the profile or the settings.", prompt, raw)
 
-    def _later(self, told: ServerFault, answer: _Answer) -> Exception:
-        """Another try, when the server says so; not at all where it asks for more patience than a person has."""
+    def _later(self, fault: ServerFault, answer: _Answer) -> Exception:
+        """Return an error that leads to another try after the server's pause, or `fault` if the pause is too long."""
         try:
             wait = max(0.0, float(answer.headers.get("retry-after", "")))
         except ValueError:
-            return _Passing(told)
-        return _Passing(told, wait) if wait <= LONGEST_WAIT else told
+            return _Passing(fault)
+        return _Passing(fault, wait) if wait <= LONGEST_WAIT else fault
 
     def _shown(self, raw: str) -> str:
         return self._masked(raw)[:SHOWN]
@@ -380,15 +381,15 @@ class ChatServer:
         """Mask the key, which some servers repeat, in a text. Cut the text only afterwards, or half a key may stay."""
         return text.replace(self._key, "…") if self._key else text
 
-    # What the server says of itself
+    # Facts about the server
 
     def models(self) -> dict[str, Mapping[str, Any]]:
         """Return the server's models by id; empty if it does not list them."""
         try:
-            found = self._send("GET", "/models", None, "").json()
+            data = self._send("GET", "/models", None, "").json()
         except (_Passing, ServerFault):
             return {}
-        rows = found.get("data") if isinstance(found, dict) else None
+        rows = data.get("data") if isinstance(data, dict) else None
         return {str(row["id"]): row for row in rows or () if isinstance(row, dict) and "id" in row}
 
     def context_length(self) -> int:
@@ -397,9 +398,9 @@ class ChatServer:
             return self._section.context_length
         row = self.models().get(self._section.model, {})
         meta = row.get("meta")
-        told = [row.get(name) for name in ("max_model_len", "loaded_context_length", "context_length")]
-        told.append(meta.get("n_ctx") if isinstance(meta, dict) else None)
-        return next((value for value in told if isinstance(value, int) and value > 0), 0)
+        lengths = [row.get(name) for name in ("max_model_len", "loaded_context_length", "context_length")]
+        lengths.append(meta.get("n_ctx") if isinstance(meta, dict) else None)
+        return next((value for value in lengths if isinstance(value, int) and value > 0), 0)
 
     def count(self, text: str) -> int | None:
         """Count the tokens of a prompt if the server can (vLLM, SGLang and llama-server do), else return None."""
@@ -411,16 +412,16 @@ class ChatServer:
                 answer = self._send("POST", "/tokenize", {"model": model, **fields}, text, root=True)
             except (_Passing, ServerFault):
                 break
-            found = answer.json()
-            if answer.status == 200 and isinstance(found, dict):
-                pieces = found.get("tokens")
-                count = found.get("count") or (len(pieces) if isinstance(pieces, list) else 0)
+            data = answer.json()
+            if answer.status == 200 and isinstance(data, dict):
+                pieces = data.get("tokens")
+                count = data.get("count") or (len(pieces) if isinstance(pieces, list) else 0)
                 if isinstance(count, int) and count > 0:
                     return count
         self._counts = False
         return None
 
-    # The wire
+    # HTTP
 
     def _send(self, method: str, path: str, body: Mapping[str, Any] | None, prompt: str, root: bool = False) -> _Answer:
         import httpx
@@ -446,8 +447,8 @@ class ChatServer:
             raise NoServer(f"{who} answers without an end: look at what runs there.", prompt) from error
 
     async def _exchange(self, method: str, url: str, body: Mapping[str, Any] | None) -> _Answer:
-        """In a task of its own, so that neither a slow server nor one that says nothing keeps anybody from stopping;
-        the connection is closed then, and a server that looks stops working on it.
+        """Send a request in a task of its own, so that a slow or silent server cannot delay a stop. The connection is
+        then closed, and a server that notices this stops working on the request.
         """
         import httpx
 
@@ -470,7 +471,7 @@ class ChatServer:
         try:
             async with asyncio.timeout(self._section.timeout):
                 while not reading.done():
-                    await asyncio.wait({reading}, timeout=0.1)
+                    await asyncio.wait({reading}, timeout=0.1)  # seconds until a request to stop is noticed
                     stop_if(stopped)
             return reading.result()
         finally:
@@ -480,7 +481,7 @@ class ChatServer:
 
 
 class _TooMuch(Exception):
-    """The answer is longer than any reply."""
+    """The answer has more than `MOST_BYTES`."""
 
 
 def side_by_side(
@@ -540,9 +541,9 @@ def _texts(content: Any) -> tuple[str, str]:
 
 def _count_thoughts(usage: Mapping[str, Any], thoughts: str, reply: str) -> int:
     details = usage.get("completion_tokens_details")
-    told = details.get("reasoning_tokens") if isinstance(details, dict) else None
-    if isinstance(told, int) and told > 0:
-        return told
+    reported = details.get("reasoning_tokens") if isinstance(details, dict) else None
+    if isinstance(reported, int) and reported > 0:
+        return reported
     if not thoughts:
         return 0
     spent = usage.get("completion_tokens")

@@ -1,6 +1,6 @@
 """A language model on an OpenAI-compatible server.
 
-What the server promises is not believed: it is asked at the start whether it holds a reply to a JSON schema.
+A test request at the start shows whether the server enforces a JSON schema, whatever it claims.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ PROBE_SCHEMA: dict[str, Any] = {
     "additionalProperties": False,
 }
 PROBE_PROMPT = "Say hello."
-"""Asks for no JSON: a reply that fits the schema nevertheless was held to it."""
+"""Prompt that asks for no JSON, so that a reply that fits the schema shows that the server enforces it."""
 
 
 class ServedLanguage:
     """A language model on a server."""
 
     def __init__(self, section: ServerLanguage) -> None:
-        """Asks the server to see what it does with a schema. Raises ServerFault when it gives no reply at all."""
+        """Test what the server does with a schema. Raises ServerFault if it gives no reply at all."""
         self._section = section
         self.server = ChatServer(section, "language model")
         self.holds: Holding = self._probe()
@@ -48,9 +48,10 @@ class ServedLanguage:
         self.name = f"{section.title} by a server, schema {self.holds}"
 
     def _probe(self) -> Holding:
+        # Enough for the short reply, and for thoughts before it.
         settings = LanguageSettings(temperature=0, max_new_tokens=1000 if self._section.thinking else 60)
         thinks = True
-        while thinks:  # a second time if it thought; from then on it is asked not to
+        while thinks:  # a second time if the model thought, since it is then asked not to
             before = self.server.told_not_to_think
             try:
                 if fits_probe(self._say(LanguageRequest(PROBE_PROMPT, 0, schema=PROBE_SCHEMA), settings).text):
@@ -109,7 +110,7 @@ class ServedLanguage:
         )
 
     def _require_room(self, prompt: str, settings: LanguageSettings) -> None:
-        """Counts tokens only if the text may not fit: no text has more tokens than bytes."""
+        """Raise UserError if prompt and reply exceed the context. A text with fewer bytes needs no count of tokens."""
         text = f"{self._section.system}\n{prompt}" if self._section.system else prompt
         longest = settings.max_new_tokens
         if not self._context or len(text.encode(errors="replace")) + longest + TEMPLATE_ROOM <= self._context:
@@ -123,7 +124,7 @@ class ServedLanguage:
 
 
 def _whole(reply: ServerReply, prompt: str, settings: LanguageSettings) -> str:
-    """A reply that has to fit a schema: half of one never does."""
+    """Return the text of a reply that has to fit a schema. Raises UnreadableReply if it was cut off."""
     if reply.cut:
         raise UnreadableReply(
             f"The reply was cut off after {settings.max_new_tokens} tokens: raise the longest reply, or run it again.",
@@ -135,7 +136,7 @@ def _whole(reply: ServerReply, prompt: str, settings: LanguageSettings) -> str:
 
 
 def in_words(prompt: str, schema: Mapping[str, Any]) -> str:
-    """The prompt with a schema at its end, for a server that holds none."""
+    """Return the prompt with a schema at its end, for a server that enforces none."""
     return (
         f"{prompt}\n\nReply with one JSON value that fits the following JSON schema, and with nothing else:\n"
         f"{json.dumps(schema, ensure_ascii=False)}"
@@ -146,12 +147,12 @@ def fits_probe(text: str) -> bool:
     """Return True if a reply fits the schema of the probe, also inside the fence that models put around code."""
     fenced = re.fullmatch(r"```\w*\n(.*?)\n?```", answer := read_reply(text).answer, re.DOTALL)
     try:
-        found = json.loads(fenced[1] if fenced else answer)
+        data = json.loads(fenced[1] if fenced else answer)
     except ValueError:
         return False
     return (
-        isinstance(found, dict)
-        and set(found) == set(PROBE_SCHEMA["required"])
-        and found["colour"] in ("red", "blue")
-        and isinstance(found["empty"], bool)
+        isinstance(data, dict)
+        and set(data) == set(PROBE_SCHEMA["required"])
+        and data["colour"] in ("red", "blue")
+        and isinstance(data["empty"], bool)
     )

@@ -1,5 +1,5 @@
-"""One file that a library fetches from a URL, such as torchvision's weights, put where that library looks for it. As
-with the hub's files, progress is reported, downloads resume, and a file is kept only if its hash is right.
+"""Fetches one file from a URL, such as torchvision's weights, to the place where its library looks for it. As with the
+hub's files, progress is reported, downloads resume, and a file is kept only if its hash is right.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from core.model_sections import WebFile
 from pipeline.models.hub import Download, Told, bring, part_of, refused
 
 _HASH = re.compile(r"-([0-9a-f]{8,64})\.")
-"""The beginning of a file's sha256 in its name, as torch has it."""
+"""The beginning of a file's sha256 in its name, as torch writes it."""
 
 
 @dataclass(frozen=True)
 class FileListing:
-    """A file, and whether it is still to come."""
+    """A file, and whether it has yet to be fetched."""
 
     weights: WebFile
     bytes: int
-    """0 where its server does not say."""
+    """Size in bytes, or 0 if the server does not tell."""
     missing: bool
 
     @property
@@ -51,6 +51,7 @@ def listing(role: str, weights: WebFile) -> FileListing:
     if place.is_file():
         return FileListing(weights, place.stat().st_size, False)
     with refused(role, weights):
+        # Uncompressed, so that the length is that of the file.
         answer = get_session().head(weights.url, follow_redirects=True, headers={"Accept-Encoding": "identity"})
         hf_raise_for_status(answer)
     return FileListing(weights, int(answer.headers.get("Content-Length", 0)), True)
@@ -64,7 +65,7 @@ def damaged(role: str, found: FileListing) -> FileListing:
     return listing(role, found.weights)
 
 
-def download(role: str, found: FileListing, told: Told, cancelled: threading.Event | None = None) -> Path:
+def download(role: str, found: FileListing, on_bytes: Told, cancelled: threading.Event | None = None) -> Path:
     """Return the file, fetched if it is missing. Raises CannotLoad if that fails, and Cancelled."""
     from huggingface_hub.utils import WeakFileLock
 
@@ -74,12 +75,12 @@ def download(role: str, found: FileListing, told: Told, cancelled: threading.Eve
         lock.parent.mkdir(parents=True, exist_ok=True)
         with WeakFileLock(lock):
             if place.exists():  # another role has the same, or another process was faster
-                told(found.bytes)
+                on_bytes(found.bytes)
                 return place
             part, what = part_of(place), f"{place.name} of the {role} {found.weights.title}"
             bring(
                 Download(found.weights.url, part, found.bytes, what, lambda came: _right(came, place.name)),
-                told,
+                on_bytes,
                 cancelled,
             )
             os.replace(part, place)
@@ -88,8 +89,8 @@ def download(role: str, found: FileListing, told: Told, cancelled: threading.Eve
 
 def _right(file: Path, name: str) -> bool:
     """Return True if a file has the hash that its name contains, or if the name has none."""
-    said = _HASH.search(name)
-    if said is None:
+    match = _HASH.search(name)
+    if match is None:
         return True
     with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest().startswith(said[1])
+        return hashlib.file_digest(opened, "sha256").hexdigest().startswith(match[1])

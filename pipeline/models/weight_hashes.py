@@ -58,5 +58,6 @@ def _file(weights: Weights, name: str) -> Path | None:
 
 @lru_cache(maxsize=64)
 def _of_file(path: Path, _changed: int, _size: int) -> str:
+    # The time of change and the size are part of the cache's key, so that a changed file is read again.
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

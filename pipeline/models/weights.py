@@ -1,4 +1,4 @@
-"""Finds a model's weights and says on which device and in which precision they run. Loads nothing itself."""
+"""Finds a model's weights, and chooses the device and the precision for them. Loads nothing itself."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ terminal whether to run code that came with the weights."""
 
 
 def check_local(role: str, weights: Weights) -> None:
-    """Raises CannotLoad when `weights` should be on this machine and are not. Touches no network."""
+    """Raise CannotLoad if `weights` should be on this machine and are not. Does not use the network."""
     place = weights.local()
     if place is None:
         return
     file = getattr(weights, "file", "")
-    wanted = place / file if file else place
+    path = place / file if file else place
     package = getattr(weights, "package", "")
-    if package and not wanted.exists():
+    if package and not path.exists():
         raise CannotLoad(
             f"The {role} comes with the Python package {package}, which is not installed: "
             "install what requirements.txt names (`make run` does), or correct the profile."
         )
-    if not wanted.exists() or (wanted.is_dir() and not any(wanted.iterdir())):
+    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         raise CannotLoad(
-            f"The weights of the {role} are missing: there is nothing at {wanted}. "
+            f"The weights of the {role} are missing: there is nothing at {path}. "
             "Get the repository again with all its files, or correct the path in the profile."
         )
 
 
 def locate(role: str, weights: Weights) -> Path:
-    """The folder (or file, for GGUF) with the weights, fetched from the hub first when they live there.
+    """Return the folder (or file, for GGUF) with the weights, fetched from the hub if they belong there.
 
-    `role` is what the weights are for, as in "captioner". Raises CannotLoad when they are not there or not to be had.
+    `role` names their purpose, such as "captioner". Raises CannotLoad if they are missing and cannot be fetched.
     """
     check_local(role, weights)
     file: str = getattr(weights, "file", "")
@@ -57,23 +57,23 @@ def locate(role: str, weights: Weights) -> Path:
 
 
 def _fetch(role: str, weights: Weights) -> Path:
-    """The hub's files in the local cache; those that are missing are downloaded with a progress bar.
+    """Return the folder of the hub's files in the local cache. Missing ones are downloaded with a progress bar.
 
-    What is complete is taken as it is. Where nobody can tell and there is no network, what is there is taken.
+    A complete folder is taken as it is. If the hub cannot be asked, so is one whose completeness is unknown.
     """
     from tqdm import tqdm
 
-    there = hub.held(weights)
-    if there.complete and there.folder is not None:
-        return there.folder
+    local = hub.held(weights)
+    if local.complete and local.folder is not None:
+        return local.folder
     try:
-        found = hub.listing(role, weights)
+        listing = hub.listing(role, weights)
     except CannotLoad:
-        if there.complete is None and there.folder is not None:
-            return there.folder
+        if local.complete is None and local.folder is not None:
+            return local.folder
         raise
-    if found.missing:
-        needed = found.bytes_missing
+    if listing.missing:
+        needed = listing.bytes_missing
         log.warning(
             "Fetching the %s from huggingface.co: %s (%s; licence: %s)",
             role,
@@ -87,35 +87,35 @@ def _fetch(role: str, weights: Weights) -> Path:
             def told(count: int) -> None:
                 bar.update(count)
 
-            return hub.download(role, found, told)
-    return hub.download(role, found, lambda count: None)
+            return hub.download(role, listing, told)
+    return hub.download(role, listing, lambda count: None)
 
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """While it holds, no other thread loads a model. The libraries show no bars for reading files (a second's work),
-    and no remarks on how the files were written; those of downloads come back.
+    """Within the context no other thread loads a model. The libraries show no bars for reading files (a second's work)
+    and no remarks about how they were written. Afterwards bars, as for downloads, and remarks are shown again.
     """
     import diffusers.utils.logging
     import transformers.utils.logging
 
     libraries: tuple[Any, ...] = (transformers.utils.logging, diffusers.utils.logging)
     with LOADING:
-        told = [library.get_verbosity() for library in libraries]
+        levels = [library.get_verbosity() for library in libraries]
         for library in libraries:
             library.disable_progress_bar()
             library.set_verbosity_error()
         try:
             yield
         finally:
-            for library, level in zip(libraries, told, strict=True):
+            for library, level in zip(libraries, levels, strict=True):
                 library.enable_progress_bar()
                 library.set_verbosity(level)
 
 
 @contextmanager
 def loaded_from(role: str, weights: Weights, also: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Like `loading`, but raise CannotLoad if the weights give no model; `also` are further errors that mean so."""
+    """Like `loading`, but raise CannotLoad if the weights cannot be loaded, as by the further errors `also`."""
     errors: tuple[type[Exception], ...] = (*LOAD_ERRORS, *also)
     try:
         with loading():
@@ -125,7 +125,7 @@ def loaded_from(role: str, weights: Weights, also: tuple[type[Exception], ...] =
 
 
 def pick_device() -> str:
-    """ "cuda" when there is a usable GPU, else "cpu"."""
+    """Return "cuda" if there is a usable GPU, else "cpu"."""
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"
@@ -141,9 +141,9 @@ def pick_dtype(dtype: DType, device: str, chats: bool = False) -> torch.dtype:
     if dtype == "auto":
         half = torch.bfloat16 if chats and device == "cuda" and torch.cuda.is_bf16_supported() else torch.float16
         return half if device == "cuda" else torch.float32
-    wanted = getattr(torch, dtype)
-    assert isinstance(wanted, torch.dtype)
-    return wanted
+    chosen = getattr(torch, dtype)
+    assert isinstance(chosen, torch.dtype)
+    return chosen
 
 
 def unreadable(role: str, weights: Weights, error: Exception) -> UserError:
@@ -151,7 +151,7 @@ def unreadable(role: str, weights: Weights, error: Exception) -> UserError:
     if out_of_memory(error):
         return no_room(f"the {role} at {weights.title}")
     first = (str(error).strip() or type(error).__name__).splitlines()[0]
-    if isinstance(error, ImportError):  # some models want a package that few do, and say which
+    if isinstance(error, ImportError):  # some models need a rare package, which the message names
         return CannotLoad(f"The {role} at {weights.title} needs more than is installed here: {first}")
     if "trust_remote_code" in str(error):
         return CannotLoad(

@@ -1,4 +1,4 @@
-"""The sections of a profile that say which models draw: the generator, with its ControlNets, detectors and LoRAs, and
+"""Sections of a profile that choose the models that draw: the generator, with its ControlNets, detectors and LoRAs, and
 the editor.
 """
 
@@ -31,11 +31,11 @@ INVERTIBLE = (
     "DPMSolverMultistepScheduler",
     "DPMSolverSinglestepScheduler",
 )
-"""Schedulers that follow one and the same path without drawing noise on the way. DDIM follows it too."""
+"""Schedulers that follow the same path as DDIM and draw no noise on the way."""
 
 
 class Scheduler(Data):
-    """A scheduler of diffusers by its class name, and what it changes in the shipped scheduler's configuration."""
+    """A scheduler of diffusers by its class name, and its changes to the shipped scheduler's configuration."""
 
     name: str
     options: dict[str, Any] = Field(default_factory=dict)
@@ -79,16 +79,16 @@ class DrawingModel(Weights):
 
     dtype: DType = "auto"
     scheduler: Scheduler | None = None
-    """The shipped one when missing."""
+    """The scheduler to use, or None for the shipped one."""
     batch: int = Field(0, ge=0, le=MOST_AT_ONCE)
-    """Images drawn at once where a run's settings do not say; 0 leaves it to the machine."""
+    """Default number of images drawn at once. 0 leaves it to the machine."""
     compile: bool = False
-    """Whether the blocks that its networks repeat are compiled (torch.compile): the first image waits, those after it
-    are faster. Pixels may differ in their last bits, so it is recorded. Needs a C++ compiler; without one it says so
-    and draws as it would have."""
+    """True to compile the blocks that its networks repeat (torch.compile). The first image waits, later ones are
+    faster. Pixels may differ in their last bits, so it is recorded. It needs a C++ compiler; without one the studio
+    says so and draws uncompiled."""
     preview_vae: Weights | None = None
-    """A tiny VAE (AutoencoderTiny of diffusers) for the latents of this model, through which an image is shown while it
-    is drawn. The result never goes through it."""
+    """A tiny VAE (AutoencoderTiny of diffusers) for the latents of this model, which shows an image while it is drawn.
+    It never affects the result."""
 
 
 class ControlledGenerator(DrawingModel):
@@ -104,7 +104,7 @@ class ControlledGenerator(DrawingModel):
 
     @abstractmethod
     def by_kind(self) -> dict[ControlKind, ControlNet]:
-        """The ControlNets by the kind of control image."""
+        """Return the ControlNets by the kind of control image."""
 
     def net_of(self, kind: ControlKind) -> tuple[str, Weights]:
         """Return the name among the `parts` and the weights of the ControlNet of a kind."""
@@ -117,19 +117,19 @@ class ControlledGenerator(DrawingModel):
 
     def parts(self) -> dict[str, Weights]:
         """Return every set of weights by its purpose."""
-        found: dict[str, Weights] = {"image generator": self}
+        parts: dict[str, Weights] = {"image generator": self}
         for kind, net in self.by_kind().items():
-            found[f"ControlNet for {kind}"] = net
+            parts[f"ControlNet for {kind}"] = net
             if net.detector is not None:
-                found[f"detector of {kind}"] = net.detector
-        return found | self._more()
+                parts[f"detector of {kind}"] = net.detector
+        return parts | self._more()
 
     def _more(self) -> dict[str, Weights]:
         numbered = enumerate(self.loras, 1)
-        found: dict[str, Weights] = {
+        loras: dict[str, Weights] = {
             "LoRA" if len(self.loras) == 1 else f"LoRA {number}": lora for number, lora in numbered
         }
-        return found | ({PREVIEW_VAE: self.preview_vae} if self.preview_vae is not None else {})
+        return loras | ({PREVIEW_VAE: self.preview_vae} if self.preview_vae is not None else {})
 
 
 def _need_detectors(controlnets: dict[ControlKind, ControlNet]) -> None:
@@ -189,7 +189,7 @@ class _SharedControlNet(ControlledGenerator):
         return self.by_kind()
 
     def by_kind(self) -> dict[ControlKind, ControlNet]:
-        """The one for each kind, with the model that draws such control images."""
+        """Return the shared ControlNet for each kind, with the model that draws such control images."""
         union = self.union.model_dump(include=set(Weights.model_fields))
         return {kind: ControlNet(**union, detector=self.detectors.get(kind)) for kind in self.kinds}
 
@@ -197,9 +197,9 @@ class _SharedControlNet(ControlledGenerator):
         return "ControlNet union", self.union
 
     def parts(self) -> dict[str, Weights]:
-        found: dict[str, Weights] = {"image generator": self, "ControlNet union": self.union}
-        found |= {f"detector of {kind}": detector for kind, detector in self.detectors.items()}
-        return found | self._more()
+        parts: dict[str, Weights] = {"image generator": self, "ControlNet union": self.union}
+        parts |= {f"detector of {kind}": detector for kind, detector in self.detectors.items()}
+        return parts | self._more()
 
 
 class UnionGenerator(_SharedControlNet):
@@ -216,7 +216,7 @@ class UnionGenerator(_SharedControlNet):
 
 
 class SingleFile(Weights):
-    """Weights that are one file, and where their configuration is."""
+    """Weights in a single file, and the place of their configuration."""
 
     file: str
     """Name of the file, on the hub or in the folder `path`."""

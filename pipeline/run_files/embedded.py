@@ -1,8 +1,8 @@
-"""The run that an image file has inside: embedded when the file leaves, read when it comes back anywhere.
+"""The run inside an image file: embedded when the file is saved, and read when a studio anywhere opens it.
 
-The record is JSON under the keyword `dillema-studio`; the pictures that the run needs (its source, its mask, the
-artifacts of the image) lie beside it as PNG in base64. Everything that comes back is untrusted: sizes are bounded,
-every field is validated, and pictures are checked against the hashes in the record. Knows no workspace.
+The record is JSON under the keyword `dillema-studio`. The pictures that the run needs (its source, its mask, the
+artifacts of the image) are stored next to it as PNG in base64. A file is untrusted: sizes are bounded, every field is
+validated, and pictures are checked against the hashes in the record. Knows no workspace.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from pipeline.run_files.webui import MadeWith
 
 KEYWORD = "dillema-studio"
 LARGEST_PICTURE = 4_000_000
-"""Bytes of a picture's PNG that still travels inside another one."""
+"""Maximum bytes of a PNG that is embedded in another one."""
 LARGEST_RECORD = 1_000_000
-"""Characters of the JSON; real ones have some thousands."""
+"""Maximum characters of the JSON. Real ones have some thousands."""
 MOST_ARTIFACTS = 8
-"""Artifacts of an image that travel with it; each lies under a keyword with its number."""
+"""Maximum artifacts that are embedded in an image, each under a keyword with its number."""
 LONGEST_NAME = 60
-"""Characters in the name of an artifact."""
+"""Maximum characters in the name of an artifact."""
 _NO_RUN = "There is no run in this file."
 _CHANGED = "The run in this file is damaged or was changed by hand: it cannot be restored."
 FORMAT = 2
 MOST_ATTEMPTS = 2**63 - 1
-"""A column of a table holds no more."""
+"""Largest number that a column of the database holds."""
 
 
 @dataclass(frozen=True)
@@ -52,16 +52,16 @@ class EmbeddedRun:
 
     run: RunRecord
     source_sha: str
-    """`image_sha` of the source image, also where the picture itself is not in the file."""
+    """`image_sha` of the source image, even if the picture itself is not in the file."""
     source: Image.Image | None
-    """RGB; None when it was too large to travel."""
+    """RGB, or None if it was too large to embed."""
     mask: Image.Image | None
     """Mode L, the source's size."""
     case: TestCase | None
-    """The image with its lineage; None, for the reason `lost`, when it cannot be taken."""
+    """The image with its lineage, or None if it cannot be restored. `lost` then has the reason."""
     lost: str = ""
     review: ReviewDecision | None = None
-    """A person's decision about the image, or None; also None if the image cannot be taken."""
+    """A person's decision about the image, or None; also None if the image cannot be restored."""
 
 
 def with_run(
@@ -73,10 +73,10 @@ def with_run(
     made_with: MadeWith | None = None,
     review: ReviewDecision | None = None,
 ) -> bytes:
-    """The PNG `image` of a test case with all that is known of it inside: the record with its pictures, the
-    `parameters` text and the XMP packet. Its pixels are not touched. The same arguments give the same bytes.
+    """Return the PNG `image` of a test case with its run embedded: the record with its pictures, the `parameters` text
+    and the XMP packet. Its pixels are unchanged. The same arguments give the same bytes.
 
-    Raises ValueError for more artifacts than travel.
+    Raises ValueError for more than `MOST_ARTIFACTS` artifacts.
     """
     if len(case.artifacts) > MOST_ARTIFACTS:
         raise ValueError(f"{len(case.artifacts)} artifacts do not travel with an image, at most {MOST_ARTIFACTS} do")
@@ -135,11 +135,11 @@ def require_run_in(data: bytes) -> EmbeddedRun:
     """Return the run in a file's bytes. Raises UserError for errors of `read_run_in` and data that is not an image, and
     NoRun for an image without a run.
     """
-    held = read_run_in(data)
-    if held is None:
+    run = read_run_in(data)
+    if run is None:
         opened(data)
         raise NoRun(f"{_NO_RUN} Images that this studio saved carry theirs, unless another program took it out.")
-    return held
+    return run
 
 
 def _embedded(plain: Any, texts: Mapping[str, str], data: bytes) -> EmbeddedRun:
@@ -159,31 +159,31 @@ def _embedded(plain: Any, texts: Mapping[str, str], data: bytes) -> EmbeddedRun:
 
 
 def _artifacts(pictures: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, Image.Image | None]:
-    """The artifacts that the record names, by name; None for one that did not travel."""
+    """Return the artifacts that the record names, by name, None for one that is not embedded."""
     declared = pictures["artifacts"]
     if len(declared) > MOST_ARTIFACTS or any(not 0 < len(name) <= LONGEST_NAME for name in declared):
         raise ValueError("these are no artifacts")
-    return {name: _unpacked(texts, f"artifact-{place}", held) for place, (name, held) in enumerate(declared.items())}
+    return {name: _unpacked(texts, f"artifact-{place}", entry) for place, (name, entry) in enumerate(declared.items())}
 
 
 def _case(
     plain: Any, artifacts: Mapping[str, Image.Image | None], data: bytes, task: Task
 ) -> tuple[TestCase | None, str]:
-    """The image of the file, or why it cannot be taken; the run can be restored without it."""
+    """Return the image of the file, or None and the reason why it cannot be restored, which the run still can be."""
     image = _decoded(data).convert("RGB")
     if image_sha(image) != plain["sha256"]:
         return None, "The picture was changed after it was saved, so the run was restored without it."
     record = read_image(plain, {}, task)
     method = method_of(record.lineage.method)
-    found: dict[str, Image.Image] = {}
+    pictures: dict[str, Image.Image] = {}
     for name in dict.fromkeys([*(artifact.name for artifact in method.artifacts), *artifacts]):
-        held = artifacts.get(name)
-        if held is None or held.size != image.size:
+        picture = artifacts.get(name)
+        if picture is None or picture.size != image.size:
             return None, f"The file does not carry the picture's {name}, so the run was restored without the picture."
-        found[name] = held.convert("L") if held.mode == "L" else held.convert("RGB")
+        pictures[name] = picture.convert("L") if picture.mode == "L" else picture.convert("RGB")
     if method.known and isinstance(record.lineage.settings, UnreadSettings):
         return None, "The picture was made with settings that are not known here: the run was restored without it."
-    return record.with_pictures(image, found), ""
+    return record.with_pictures(image, pictures), ""
 
 
 def _review(plain: Any) -> ReviewDecision | None:
@@ -214,7 +214,7 @@ def _unpacked(texts: Mapping[str, str], name: str, declared: Any) -> Image.Image
 
 
 def _decoded(data: bytes) -> Image.Image:
-    """The pixels of a PNG. Raises UserError for anything else, or one that is larger than this program makes them."""
+    """Return the image of a PNG. Raises UserError for anything else, or for one larger than this program makes."""
     image = opened(data)
     if image.format != "PNG" or max(image.size) > MAX_SIDE:
         raise UserError(_CHANGED)
@@ -243,8 +243,8 @@ def read_run(plain: Mapping[str, Any]) -> RunRecord:
 
 
 def read_image(plain: Mapping[str, Any], artifacts: Mapping[str, str], task: Task) -> ImageRecord:
-    """The image of plain data; `artifacts` are the hashes of its artifacts, and `task` is that of its run, for records
-    that do not say theirs. Raises as `read_run` does.
+    """Read the record of an image from plain data. `artifacts` has the hashes of its artifacts, `task` is that of its
+    run, for records without their own. Raises errors as `read_run` does.
     """
     lineage = read_lineage(plain["lineage"])
     if lineage.task is None:

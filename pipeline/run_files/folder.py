@@ -26,29 +26,29 @@ from pipeline.run_files.run_file import RunFile, RunImageFiles
 
 
 class FolderStore(MemoryStore):
-    """The folder of one request, new or begun earlier; it takes what is made and writes it down.
+    """The folder of one request, new or begun earlier, to which values and images are saved.
 
-    Raises UserError when the folder cannot be made or written, or holds another request.
+    Raises UserError if the folder cannot be made or written, or holds another request.
     """
 
     def __init__(
         self,
         folder: Path,
-        asked: RunFile,
+        requested: RunFile,
         source: Image.Image,
         mask: Image.Image | None,
         saving: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """`asked` is the run without values and images yet. `saving` delays signals that would end the program while
+        """`requested` is the run without values and images. `saving` delays signals that would end the program while
         something is saved.
         """
-        held = _open(folder, asked)
-        super().__init__(source, held.run.values, named_mask(mask, asked))
-        self._saving, self._folder, self._asked, self._picture = saving, folder, asked, mask
-        self._images = list(held.images)
-        self._failures = list(held.failures)
+        stored = _open(folder, requested)
+        super().__init__(source, stored.run.values, named_mask(mask, requested))
+        self._saving, self._folder, self._asked, self._picture = saving, folder, requested, mask
+        self._images = list(stored.images)
+        self._failures = list(stored.failures)
         for image in self._images:
-            run_file.load_case(image, folder)  # a file that is missing or was changed is found now
+            run_file.load_case(image, folder)  # raises an error now for a missing or changed file
         run_file.save_png(source, folder / run_file.SOURCE)
         if mask is not None:
             run_file.save_png(mask, folder / run_file.MASK)
@@ -92,13 +92,13 @@ class FolderStore(MemoryStore):
         """Path of `run.json`."""
         return self._folder / run_file.FILE
 
-    def finish(self, wanted: Collection[Lineage], complete: bool = True) -> None:
-        """All was tried: `run.json` has the `wanted` images, and is complete when none of them failed. Raises UserError
-        when it cannot be written.
+    def finish(self, lineages: Collection[Lineage], complete: bool = True) -> None:
+        """Write `run.json` with the `lineages` images only, after all were tried. `complete` is True if none failed.
+        Raises UserError if it cannot be written.
         """
-        order = list(wanted)
-        kept = [image for image in self._images if image.record.lineage in order]
-        self._images = sorted(kept, key=lambda image: order.index(image.record.lineage))
+        order = list(lineages)
+        images = [image for image in self._images if image.record.lineage in order]
+        self._images = sorted(images, key=lambda image: order.index(image.record.lineage))
         with self._saving():
             self._write(complete)
 
@@ -120,7 +120,7 @@ class RepeatStore(MemoryStore):
 
     def __init__(
         self,
-        held: RunFile,
+        record: RunFile,
         images: Collection[RunImageFiles],
         source: Image.Image,
         mask: Image.Image | None,
@@ -128,8 +128,8 @@ class RepeatStore(MemoryStore):
         compared: Callable[[Path, bool], None],
     ) -> None:
         """`compared` is called with the new file, and whether it has the same pixels."""
-        super().__init__(source, held.run.values, named_mask(mask, held))
-        self._run, self._picture, self._folder = held, mask, folder
+        super().__init__(source, record.run.values, named_mask(mask, record))
+        self._run, self._picture, self._folder = record, mask, folder
         self._images: dict[tuple[CounterfactualCaption, int], RunImageFiles] = {
             (image.record.lineage.counterfactual, image.record.lineage.seed): image for image in images
         }
@@ -142,15 +142,15 @@ class RepeatStore(MemoryStore):
         lineage = case.lineage
         image = self._images[lineage.counterfactual, lineage.seed]
         record, file = image.record, self._folder / image.file
-        # With what was noted then: the same pixels are then the same file, byte for byte.
+        # With the recorded time and checks, so that equal pixels give an equal file, byte for byte.
         noted = replace(case, lineage=replace(lineage, seconds=record.lineage.seconds), checks=record.checks)
         run_file.save_image(noted, file, self._run, self._source, self._picture)
         self._compared(file, image_sha(case.image) == record.sha256)
 
 
-def named_mask(mask: Image.Image | None, held: RunFile) -> NamedMask | None:
+def named_mask(mask: Image.Image | None, record: RunFile) -> NamedMask | None:
     """Return the mask of a run with the names of its classes."""
-    return NamedMask(mask, held.run.mask_classes) if mask is not None else None
+    return NamedMask(mask, record.run.mask_classes) if mask is not None else None
 
 
 def make_folder(folder: Path) -> Path:
@@ -164,26 +164,26 @@ def make_folder(folder: Path) -> Path:
     return folder
 
 
-def _open(folder: Path, asked: RunFile) -> RunFile:
-    """Return the folder's run of the same request, or `asked` if the folder is new. Raises UserError otherwise."""
+def _open(folder: Path, requested: RunFile) -> RunFile:
+    """Return the folder's run of the same request, or `requested` if the folder is new. Raises UserError otherwise."""
     make_folder(folder)
     if not (folder / run_file.FILE).exists():
-        return asked
-    held = run_file.read(folder / run_file.FILE)
-    unsent = asked.recipe.unsent(asked.settings)
+        return requested
+    stored = run_file.read(folder / run_file.FILE)
+    unsent = requested.recipe.unsent(requested.settings)
     for what, then, now in (
-        ("image", held.source_sha256, asked.source_sha256),
-        ("recipe", held.run.recipe, asked.run.recipe),
-        ("task", held.run.task, asked.run.task),
-        ("profile", _of_a_run(held.profile), _of_a_run(asked.profile)),
-        ("prompts", _sent(held.prompts, unsent), _sent(asked.prompts, unsent)),
-        ("settings", held.settings, asked.settings),
-        ("seed", held.seed, asked.seed),
-        ("mask", (held.mask_sha256, held.run.mask_classes), (asked.mask_sha256, asked.run.mask_classes)),
+        ("image", stored.source_sha256, requested.source_sha256),
+        ("recipe", stored.run.recipe, requested.run.recipe),
+        ("task", stored.run.task, requested.run.task),
+        ("profile", _of_a_run(stored.profile), _of_a_run(requested.profile)),
+        ("prompts", _sent(stored.prompts, unsent), _sent(requested.prompts, unsent)),
+        ("settings", stored.settings, requested.settings),
+        ("seed", stored.seed, requested.seed),
+        ("mask", (stored.mask_sha256, stored.run.mask_classes), (requested.mask_sha256, requested.run.mask_classes)),
     ):
         if then != now:
             raise UserError(f"The folder {folder} holds a run with another {what}: choose another --out.")
-    return held
+    return stored
 
 
 _NO_OTHER_RUN = {
@@ -198,11 +198,11 @@ _NO_OTHER_RUN = {
     "recipes",
     "presets",
 }
-"""Parts of a profile that are only shown or tried on the images, and defaults of settings, which a run holds itself."""
+"""Parts of a profile that are only shown or tested on the images, and defaults of settings, as a run has its own."""
 
 
 def _of_a_run(profile: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a profile that makes a run another one."""
+    """Return the parts of a profile that must stay the same throughout a run."""
     return {name: value for name, value in profile.items() if name not in _NO_OTHER_RUN}
 
 

@@ -1,4 +1,4 @@
-"""Data on its origin that an image file has for other programs: `parameters` text and IPTC digital source type."""
+"""Data on an image's origin in its file, for other programs: `parameters` text and IPTC digital source type."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def parameters(
     made_with: MadeWith | None = None,
     made_by: str = "DILLEMA Studio",
 ) -> str:
-    """The settings of an image in AUTOMATIC1111's words. `size` is the image's own (width, height).
+    """Return the settings of an image in the words of AUTOMATIC1111's web UI. `size` is the image's (width, height).
 
-    "Size" is the size that was generated, as there; the image may have been brought to another one since. Models are
-    called what a file of them would be called, with the first digits of their hash: the denoising network's, since
-    there is no checkpoint file here whose hash could be given.
+    "Size" is the size that was generated, as in the web UI. The image may have been resized since. Models have the
+    names of their files, with the first digits of a hash: that of the denoising network, since there is no checkpoint
+    file here.
     """
     fields = method_of(lineage.method).parameters(lineage, size, made_with or MadeWith())
     lines = [lineage.prompt.strip()]
@@ -35,7 +35,7 @@ def parameters(
 
 
 def xmp(method: str, made_by: str = "DILLEMA Studio") -> str:
-    """The XMP packet that says, in IPTC's words, that a machine drew the image."""
+    """Return the XMP packet that says, in IPTC's words, that a machine drew the image."""
     return (
         '<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>'
         '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">'
@@ -66,7 +66,7 @@ def made_with(profile: Profile, method: str, settings: MethodSettings) -> MadeWi
 
 
 def _scheduler(model: DrawingModel) -> str:
-    """The class of the scheduler that a model draws with; "" where only its weights, on the hub, say so."""
+    """Return the class name of a model's scheduler, or "" if only its weights on the hub tell it."""
     if model.scheduler is not None:
         return model.scheduler.name
     folder = model.local()

@@ -1,7 +1,7 @@
 """The folder of a run without a browser: its images as PNG, and `run.json`, enough to make each of them again.
 
-Every image also has its run inside, as those that the page saves do; a run with a mask has one beside each image.
-`run.json` is written after its images, and whole or not at all: what it names is there, finished. Knows no models.
+Every image also has its run embedded, as those that the page saves do. A run with a mask has one beside each image.
+`run.json` is written after its images, whole or not at all, so that the files it names are complete. Knows no models.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ PACKAGES = ("torch", "diffusers", "transformers", "ctransformers", "opencv-pytho
 
 @dataclass(frozen=True)
 class RunImageFiles:
-    """An image of the run and the files beside `run.json` in which it is."""
+    """An image of the run, and its files beside `run.json`."""
 
     record: ImageRecord
     file: str
@@ -70,7 +70,7 @@ class RunFile:
     """`image_sha` of the source image."""
     images: tuple[RunImageFiles, ...] = ()
     complete: bool = False
-    """False when the run was stopped before all images were made, and when one could not be made."""
+    """False if the run was stopped before all images were made, or if one could not be made."""
     versions: Mapping[str, str] = field(default_factory=dict)
     mask_sha256: str = ""
     """`image_sha` of the mask in `MASK`; "" for a run without one."""
@@ -100,8 +100,8 @@ def asked_run(
     notes: tuple[str, ...] = (),
     mask: NamedMask | None = None,
 ) -> RunFile:
-    """The `run.json` of a request, before anything is made. The same request has the same id, so that all its images
-    come back to one run.
+    """Return the `run.json` of a request, before anything is made. The same request has the same id, so that all its
+    images belong to one run.
     """
     source_sha, mask_sha = image_sha(source), image_sha(mask.image) if mask else ""
     plain = settings.model_dump(mode="json")
@@ -130,36 +130,36 @@ def asked_run(
 
 def versions() -> dict[str, str]:
     """Return the versions of the studio, Python, the machine and the packages that draw."""
-    found = {"studio": version(), "python": platform.python_version(), "machine": platform.platform()}
+    known = {"studio": version(), "python": platform.python_version(), "machine": platform.platform()}
     for name in PACKAGES:
         try:
-            found[name] = package_version(name)
+            known[name] = package_version(name)
         except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+            known[name] = "not installed"
+    return known
 
 
 # Images
 
 
 def save_png(image: Image.Image, path: Path) -> None:
-    """The pixels as PNG, without metadata; the file appears whole or not at all. Raises UserError."""
+    """Save the pixels as PNG, without metadata. The file appears whole or not at all. Raises UserError."""
     _write_whole(_png(image), path)
 
 
-def save_image(case: TestCase, path: Path, held: RunFile, source: Image.Image, mask: Image.Image | None) -> None:
-    """The image of a test case as PNG with its run inside. Raises UserError."""
+def save_image(case: TestCase, path: Path, contents: RunFile, source: Image.Image, mask: Image.Image | None) -> None:
+    """Save the image of a test case as PNG with its run embedded. Raises UserError."""
     try:
-        weights = made_with(Profile.model_validate(held.profile), case.lineage.method, case.lineage.settings)
-    except ValidationError:  # of another version; the weights are not needed to open the file
+        weights = made_with(Profile.model_validate(contents.profile), case.lineage.method, case.lineage.settings)
+    except ValidationError:  # a profile of another version; the file can be opened without the weights' hashes
         weights = None
-    _write_whole(with_run(_png(case.image), held.run, case, source, mask, weights), path)
+    _write_whole(with_run(_png(case.image), contents.run, case, source, mask, weights), path)
 
 
 def save_case(
-    case: TestCase, folder: Path, number: int, held: RunFile, source: Image.Image, mask: Image.Image | None
+    case: TestCase, folder: Path, number: int, contents: RunFile, source: Image.Image, mask: Image.Image | None
 ) -> RunImageFiles:
-    """Saves a test case as number `number` of the folder: its image, its artifacts, and the mask at their size."""
+    """Save a test case as number `number` of the folder: its image, its artifacts, and the mask at their size."""
     stem = f"image-{number:03d}"
     artifact_files, mask_file = {name: f"{stem}-{_slug(name)}.png" for name in case.artifacts}, ""
     for name, image in case.artifacts.items():
@@ -167,27 +167,27 @@ def save_case(
     if mask is not None:
         mask_file = f"{stem}-mask.png"
         save_png(resized(mask, case.image.size), folder / mask_file)
-    save_image(case, folder / f"{stem}.png", held, source, mask)
+    save_image(case, folder / f"{stem}.png", contents, source, mask)
     return RunImageFiles(image_record(case), f"{stem}.png", artifact_files, mask_file)
 
 
-def load_case(kept: RunImageFiles, folder: Path) -> TestCase:
-    """The test case of a record, its images read from the folder. Raises UserError when they are not as they were."""
+def load_case(image: RunImageFiles, folder: Path) -> TestCase:
+    """Return the test case of a record, its images read from the folder. Raises UserError if one is lost or changed."""
     artifacts = {
-        name: load_png(folder / file, kept.record.artifacts[name]) for name, file in kept.artifact_files.items()
+        name: load_png(folder / file, image.record.artifacts[name]) for name, file in image.artifact_files.items()
     }
-    return kept.record.with_pictures(load_png(folder / kept.file, kept.record.sha256), artifacts)
+    return image.record.with_pictures(load_png(folder / image.file, image.record.sha256), artifacts)
 
 
-def load_mask(held: RunFile, folder: Path) -> Image.Image | None:
-    """The mask of a run, checked like its images; None for a run without one. Raises UserError."""
-    if not held.mask_sha256:
+def load_mask(contents: RunFile, folder: Path) -> Image.Image | None:
+    """Return the mask of a run, checked like its images, or None for a run without one. Raises UserError."""
+    if not contents.mask_sha256:
         return None
-    return load_png(folder / MASK, held.mask_sha256).getchannel(0)
+    return load_png(folder / MASK, contents.mask_sha256).getchannel(0)
 
 
 def load_png(path: Path, sha: str) -> Image.Image:
-    """The image of a file, its pixels checked against `image_sha`. Raises UserError when it is missing or changed."""
+    """Return the image of a file, its pixels checked by `image_sha`. Raises UserError if it is missing or changed."""
     try:
         with Image.open(path) as file:
             image = file.convert("RGB")
@@ -201,28 +201,28 @@ def load_png(path: Path, sha: str) -> Image.Image:
 # run.json
 
 
-def write(held: RunFile, folder: Path) -> None:
-    """Writes `run.json`. Raises UserError when the folder refuses it."""
+def write(contents: RunFile, folder: Path) -> None:
+    """Write `run.json`. Raises UserError if the folder cannot be written."""
     data = {
         "format": FORMAT,
         "made_by": "DILLEMA Studio",
-        "complete": held.complete,
-        "run": held.run.plain(),
-        "profile": held.profile,
-        "seed": held.seed,
-        "source": {"file": SOURCE, "name": held.source_name, "sha256": held.source_sha256},
-        "mask": {"file": MASK, "sha256": held.mask_sha256} if held.mask_sha256 else None,
-        "images": [_plain_image(image) for image in held.images],
-        "failures": [to_plain(failure) for failure in held.failures],
-        "prompts": prompts_to_plain(held.prompts),
-        "versions": held.versions,
+        "complete": contents.complete,
+        "run": contents.run.plain(),
+        "profile": contents.profile,
+        "seed": contents.seed,
+        "source": {"file": SOURCE, "name": contents.source_name, "sha256": contents.source_sha256},
+        "mask": {"file": MASK, "sha256": contents.mask_sha256} if contents.mask_sha256 else None,
+        "images": [_plain_image(image) for image in contents.images],
+        "failures": [to_plain(failure) for failure in contents.failures],
+        "prompts": prompts_to_plain(contents.prompts),
+        "versions": contents.versions,
     }
     path, part = folder / FILE, folder / f".{FILE}.part"
     try:
         with open(part, "w", encoding="utf-8") as file:
             json.dump(data, file, indent=2, ensure_ascii=False)
             file.flush()
-            os.fsync(file.fileno())
+            os.fsync(file.fileno())  # on the disk before it replaces the old file
         os.replace(part, path)
     except OSError as error:
         raise _unwritable(folder, error) from error
@@ -240,7 +240,7 @@ def read(path: Path) -> RunFile:
         raise UserError(f"The file {path} is no {FILE} of this program, or of another version of it.")
     try:
         run = read_run(data["run"])
-        held = RunFile(
+        contents = RunFile(
             run=run,
             profile=data["profile"],
             prompts=prompts_from_plain(data["prompts"], recipe_of(run.recipe).prompt_slots),
@@ -253,7 +253,7 @@ def read(path: Path) -> RunFile:
             mask_sha256=str((data.get("mask") or {"sha256": ""})["sha256"]),
             failures=from_plain(tuple[Failure, ...], data["failures"]),
         )
-        return replace(held, run=replace(run, settings=held.settings.model_dump(mode="json")))
+        return replace(contents, run=replace(run, settings=contents.settings.model_dump(mode="json")))
     except (KeyError, TypeError, ValueError, AttributeError, ValidationError) as error:
         raise UserError(f"The file {path} is damaged or was changed by hand: it cannot be used.") from error
 
@@ -261,8 +261,8 @@ def read(path: Path) -> RunFile:
 def _id(
     source_sha: str, task: Task, profile: str, seed: int, settings: Mapping[str, Any], mask_sha: str, recipe: str
 ) -> str:
-    asked = [source_sha, to_plain(task), profile, seed, settings, mask_sha, recipe]
-    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]
+    request = [source_sha, to_plain(task), profile, seed, settings, mask_sha, recipe]
+    return hashlib.sha256(json.dumps(request).encode()).hexdigest()[:16]
 
 
 def _name(source_name: str) -> str:
@@ -283,14 +283,14 @@ def _plain_image(image: RunImageFiles) -> dict[str, Any]:
 
 def _read_image(data: Mapping[str, Any], task: Task) -> RunImageFiles:
     artifacts = data["artifacts"]
-    record = read_image(data, {name: held["sha256"] for name, held in artifacts.items()}, task)
-    files = {name: _file_name(held["file"]) for name, held in artifacts.items()}
+    record = read_image(data, {name: entry["sha256"] for name, entry in artifacts.items()}, task)
+    files = {name: _file_name(entry["file"]) for name, entry in artifacts.items()}
     mask_file = str(data["mask_file"])
     return RunImageFiles(record, _file_name(data["file"]), files, _file_name(mask_file) if mask_file else "")
 
 
 def _file_name(name: Any) -> str:
-    """The name of a file beside `run.json`. Raises ValueError for anything else, such as a path to another folder."""
+    """Return the name of a file beside `run.json`. Raises ValueError for others, such as a path to another folder."""
     if not re.fullmatch(r"\w[\w .-]*", str(name)):
         raise ValueError("this is no name of a file")
     return str(name)

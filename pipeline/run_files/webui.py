@@ -34,7 +34,7 @@ class MadeWith:
 
     @property
     def sampler(self) -> str:
-        """The scheduler, as the web UI calls it."""
+        """Name of the scheduler in the web UI."""
         return _SAMPLERS.get(self.scheduler, self.scheduler)
 
     def model_hash(self, title: str) -> str:
@@ -42,19 +42,19 @@ class MadeWith:
         return self.hashes.get(title, "")[:MODEL_DIGITS]
 
     def unit_model(self, title: str) -> str:
-        """A ControlNet as the extension names it, such as control_canny [d14c016b]."""
+        """Return a ControlNet's name as the extension writes it, such as control_canny [d14c016b]."""
         sha = self.hashes.get(title, "")
         return f"{file_name(title)} [{sha[:UNIT_DIGITS]}]" if sha else file_name(title)
 
 
 def file_name(title: str) -> str:
-    """The last part of a path or of an id on the hub: other programs know a model by its file alone."""
+    """Return the last part of a path or hub id, without extension: other programs know a model by its file alone."""
     name = re.split(r"[\\/]", title.rstrip("/"))[-1]
     return re.sub(r"\.(safetensors|ckpt|pt|bin)$", "", name)
 
 
 def joined(fields: Mapping[str, Any]) -> str:
-    """Fields as one line; those that are None or "" are left out."""
+    """Return fields as one line, without those that are None or ""."""
     return ", ".join(f"{name}: {_quoted(str(value))}" for name, value in fields.items() if value not in (None, ""))
 
 

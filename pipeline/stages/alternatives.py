@@ -1,4 +1,4 @@
-"""Stage 3, keywords to alternatives: what each keyword that is used may become."""
+"""Stage 3, keywords to alternatives: the words that may replace each used keyword."""
 
 from __future__ import annotations
 
@@ -36,23 +36,22 @@ MORE_TEMPERATURE = 0.9
 """Minimum temperature for a request for more: below it the model repeats itself."""
 
 
-def run(given: StageInputs) -> StageValue[Alternatives]:
-    """One entry for every keyword that is used, each with at most `settings.per_keyword` alternatives.
+def run(inputs: StageInputs) -> StageValue[Alternatives]:
+    """Return an entry for every used keyword, each with at most `settings.per_keyword` alternatives.
 
-    `given.said` are those that the request of the keywords gave, by keyword: then only those keywords are asked for
-    that they leave without one, and the trace has a note of that.
+    `inputs.said` holds alternatives by keyword, if the request for keywords returned any. Only keywords without one are
+    then asked for, and the trace has a note of that.
 
-    An alternative that drops or adds a protected word is kept but not used, so that a person sees it; so is one that
-    comes closer to its keyword, or to what the task protects, than `settings.too_close`, as the sentence model measures
-    it. A reply that leaves a keyword without one is asked for again; what is missing in the end stays empty.
-    Raises UserError when no keyword is used, or one of them cannot be; UnreadableReply when every attempt is spent;
-    Cancelled between two replies.
+    An alternative that drops or adds a protected word is kept but not used, so that a person sees it. So is one whose
+    similarity to its keyword, or to what the task protects, reaches `settings.too_close`. A reply that leaves a keyword
+    without an alternative is asked for again. A keyword that never gets one stays empty. Raises UserError if no keyword
+    is used or one of them cannot be, UnreadableReply if every attempt fails, and Cancelled between two replies.
     """
-    caption: Caption = given.values["caption"]
-    keywords: Keywords = given.values["keywords"]
-    settings: AlternativeSettings = given.settings
-    task, prompt, seed, said = given.task, given.prompt, given.seed, given.said
-    language_model, sentences = given.models.language, given.models.sentences
+    caption: Caption = inputs.values["caption"]
+    keywords: Keywords = inputs.values["keywords"]
+    settings: AlternativeSettings = inputs.settings
+    task, prompt, seed, early = inputs.task, inputs.prompt, inputs.seed, inputs.said
+    language_model, sentences = inputs.models.language, inputs.models.sentences
     assert prompt is not None
     require(task_checks(task))
     require(caption_checks(caption.text, task)[:1])
@@ -72,17 +71,17 @@ def run(given: StageInputs) -> StageValue[Alternatives]:
             _options(keyword, named.get(tuple(tokens(keyword.text)), ()), task, settings) for keyword in keywords
         )
 
-    there = {item.keyword: item for item in from_texts(said.part.items(), used) if _has_one(item)} if said else {}
-    open_ones = [keyword for keyword in used if keyword.text not in there]
+    ready = {item.keyword: item for item in from_texts(early.part.items(), used) if _has_one(item)} if early else {}
+    open_ones = [keyword for keyword in used if keyword.text not in ready]
 
     def complete(items: Sequence[KeywordAlternatives]) -> Alternatives:
-        found = there | {item.keyword: item for item in items}
-        value = Alternatives(tuple(found[keyword.text] for keyword in used))
+        by_keyword = ready | {item.keyword: item for item in items}
+        value = Alternatives(tuple(by_keyword[keyword.text] for keyword in used))
         return unticked_where_close(value, task, sentences, settings.too_close)
 
-    if said is not None and not open_ones:
+    if early is not None and not open_ones:
         plain = settings.model_dump(mode="json")
-        trace = Trace("model", language_model.name, said.prompt, said.raw_reply, plain, said.seed)
+        trace = Trace("model", language_model.name, early.prompt, early.raw_reply, plain, early.seed)
         return StageValue(complete(()), trace)
 
     def read(reply: str) -> tuple[KeywordAlternatives, ...]:
@@ -104,23 +103,23 @@ def run(given: StageInputs) -> StageValue[Alternatives]:
                 schema=alternatives_schema([keyword.text for keyword in open_ones], settings.per_keyword),
             ),
             settings,
-            given.cancelled,
+            inputs.cancelled,
         )
     except UnreadableReply as error:
-        if not (there and error.attempts):
+        if not (ready and error.attempts):
             raise
         none = tuple(_options(keyword, (), task, settings) for keyword in open_ones)
         answer = Answer(none, error.prompt, error.raw_reply, seed, error.attempts, 0.0)
     trace = answer.trace(language_model, settings)
-    if said is not None:
+    if early is not None:
         note = (
-            f"The request for all three stages gave alternatives for {len(there)} of {len(used)} keywords: "
+            f"The request for all three stages gave alternatives for {len(ready)} of {len(used)} keywords: "
             "the others were asked for by themselves."
         )
         trace = replace(
             trace,
-            prompt=BETWEEN.join((said.prompt, answer.prompt)),
-            raw_reply=BETWEEN.join((said.raw_reply, answer.raw_reply)),
+            prompt=BETWEEN.join((early.prompt, answer.prompt)),
+            raw_reply=BETWEEN.join((early.raw_reply, answer.raw_reply)),
             notes=(note, *trace.notes),
         )
     return StageValue(complete(answer.value), trace)
@@ -138,26 +137,26 @@ def more(
     sentences: Sentences | None = None,
     cancelled: threading.Event | None = None,
 ) -> tuple[Alternatives, Trace]:
-    """`value` with further alternatives of one keyword, at most `settings.per_keyword`; those that are there stay.
+    """Return `value` with at most `settings.per_keyword` further alternatives of one keyword, after those it has.
 
-    Asks more freely than `settings` may say. Raises UnreadableReply when the model has no new one, Cancelled between
-    two replies.
+    The temperature is at least `MORE_TEMPERATURE`. Raises UnreadableReply if the model has no new alternative, and
+    Cancelled between two replies.
     """
     require(task_checks(task))
     require(keyword_checks(keyword.text, caption.text, task, keyword.forced))
-    held = next((item for item in value.items if item.keyword == keyword.text), None)
-    item = held or KeywordAlternatives(keyword.text, keyword.edit_type, (), keyword.forced)
+    existing = next((item for item in value.items if item.keyword == keyword.text), None)
+    item = existing or KeywordAlternatives(keyword.text, keyword.edit_type, (), keyword.forced)
     known = {tuple(tokens(option.text)) for option in item.options}
     freely = settings.model_copy(update={"temperature": max(settings.temperature, MORE_TEMPERATURE)})
 
     def read(reply: str) -> tuple[KeywordAlternatives, ...]:
         named = {tuple(tokens(name)): options for name, options in read_alternatives(reply)}
-        said = named.get(tuple(tokens(keyword.text)), ())
-        new = tuple(text for text in said if tuple(tokens(text)) not in known)
-        found = _options(keyword, new, task, settings)
-        if not found.options:
+        options = named.get(tuple(tokens(keyword.text)), ())
+        new = tuple(text for text in options if tuple(tokens(text)) not in known)
+        added = _options(keyword, new, task, settings)
+        if not added.options:
             raise Unreadable("it knows no other than those that are there")
-        return (found,)
+        return (added,)
 
     count = min(10, len(item.options) + settings.per_keyword)
     answer = ask(
@@ -170,9 +169,9 @@ def more(
         freely,
         cancelled,
     )
-    found = unticked_where_close(Alternatives(answer.value), task, sentences, settings.too_close).items[0]
-    grown = replace(item, options=(*item.options, *found.options))
-    items = value.items if held is not None else (*value.items, item)
+    added = unticked_where_close(Alternatives(answer.value), task, sentences, settings.too_close).items[0]
+    grown = replace(item, options=(*item.options, *added.options))
+    items = value.items if existing is not None else (*value.items, item)
     together = tuple(grown if each.keyword == keyword.text else each for each in items)
     return Alternatives(together), answer.trace(language_model, freely)
 
@@ -180,7 +179,9 @@ def more(
 def unticked_where_close(
     value: Alternatives, task: Task, sentences: Sentences | None, too_close: float
 ) -> Alternatives:
-    """Return the alternatives, measured, unticking those as close as `too_close`. Unchanged without a model."""
+    """Return the alternatives with measured similarities, none ticked that reaches `too_close`. Needs `sentences`;
+    without a model the alternatives are unchanged.
+    """
     if sentences is None:
         return value
     items = []

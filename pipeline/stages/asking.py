@@ -26,7 +26,7 @@ BETWEEN = "\n\n----\n\n"
 
 @dataclass(frozen=True)
 class Answer(Generic[V]):
-    """The value read from a reply, and how it came about."""
+    """A value read from a reply, with the prompt, the seed and the number of attempts."""
 
     value: V
     prompt: str
@@ -58,7 +58,7 @@ class Inquiry(Generic[V]):
     """Seed of the first attempt. Later attempts take the next ones."""
     shortcomings: Callable[[V], int] = lambda _value: 0
     schema: Schema | None = None
-    """Schema that the model is held to where possible. The reply may be JSON that fits it, or lines, or neither."""
+    """Schema that constrains the model if possible. The reply may be JSON that fits it, or lines, or neither."""
 
 
 def ask(
@@ -69,9 +69,9 @@ def ask(
     settings: LanguageSettings,
     cancelled: threading.Event | None = None,
 ) -> Answer[V]:
-    """Return the first reply without shortcomings, asked for with the seed of `inquiry` and those after it, at most
-    `settings.attempts` times, else the readable one with the fewest. `what` is what is asked for, in words. Raises
-    UnreadableReply with the last reply if none is readable, and Cancelled between two replies.
+    """Return the first reply without shortcomings, or the readable one with the fewest after `settings.attempts`
+    attempts. Each attempt takes the next seed, beginning with that of `inquiry`. `what` names the requested thing in
+    messages. Raises UnreadableReply with the last reply if none is readable, and Cancelled between two replies.
     """
     attempts = _Attempts(what, prompt, inquiry, settings)
     while attempts.wanted:
@@ -90,8 +90,8 @@ def ask_all(
     on_done: Callable[[int], None] = lambda _done: None,
     cancelled: threading.Event | None = None,
 ) -> list[Answer[V]]:
-    """Return an answer to each inquiry as `ask` gives it, asked together if the model takes several. `on_done` gets the
-    number of answers so far, beginning with none. Raises as `ask` does: the first error in order.
+    """Return the answer of `ask` to each inquiry, asked together if the model takes several. `on_done` gets the number
+    of answers so far, beginning with 0. Raises the errors of `ask`, the first in order.
     """
     if not isinstance(language_model, BatchLanguageModel):
         answers: list[Answer[V]] = []
@@ -107,16 +107,16 @@ def ask_all(
     def told(replies: int) -> None:
         nonlocal most
         stop_if(cancelled)
-        if settled + replies > most:  # one that is asked for again was counted already
+        if settled + replies > most:  # repeated requests were counted already
             most = settled + replies
             on_done(min(most, len(every) - 1))
 
     stop_if(cancelled)
     on_done(0)
-    while wanted := [attempts for attempts in every if attempts.wanted]:
-        settled = len(every) - len(wanted)
-        replies = language_model.complete_many([attempts.request() for attempts in wanted], settings, told)
-        for attempts, reply in zip(wanted, replies, strict=True):
+    while unfinished := [attempts for attempts in every if attempts.wanted]:
+        settled = len(every) - len(unfinished)
+        replies = language_model.complete_many([attempts.request() for attempts in unfinished], settings, told)
+        for attempts, reply in zip(unfinished, replies, strict=True):
             if isinstance(reply, UserError):
                 raise reply
             attempts.take(reply)
@@ -134,7 +134,7 @@ class _Attempts(Generic[V]):
         self._text, self._stop = prompt.evaluate(**inquiry.values), prompt.stop
         self._start, self._made, self._reply, self._reason = time.monotonic(), 0, "", ""
         self.best: tuple[int, V, str, int, tuple[str, ...]] | None = None
-        """Shortcomings, value, reply, seed and notes; None as long as none could be read."""
+        """Shortcomings, value, reply, seed and notes of the best reply, or None before one could be read."""
         self._seconds = 0.0
 
     @property
@@ -147,20 +147,20 @@ class _Attempts(Generic[V]):
     def take(self, reply: str) -> None:
         seed = self._inquiry.seed + self._made
         self._made, self._reply, self._seconds = self._made + 1, whole_letters(reply), time.monotonic() - self._start
-        said, schema = read_reply(reply), self._inquiry.schema
-        answer = with_json_repaired(said.answer, (schema or {}).get("properties", ()))
+        parsed, schema = read_reply(reply), self._inquiry.schema
+        answer = with_json_repaired(parsed.answer, (schema or {}).get("properties", ()))
         try:
             value = self._inquiry.read(as_lines(answer, schema))
         except Unreadable as error:
-            thoughts_alone = said.thoughts and not said.answer
+            thoughts_alone = parsed.thoughts and not parsed.answer
             self._reason = "it replied with thoughts alone" if thoughts_alone else str(error)
-            if is_refusal(said.answer):
+            if is_refusal(parsed.answer):
                 self._reason = f"it refused ({self._reason})"
             return
-        found = self._inquiry.shortcomings(value)
-        if self.best is None or found < self.best[0]:
-            notes = (REPAIRED,) if answer != said.answer else ()
-            self.best = (found, value, self._reply, seed, notes)
+        shortcomings = self._inquiry.shortcomings(value)
+        if self.best is None or shortcomings < self.best[0]:
+            notes = (REPAIRED,) if answer != parsed.answer else ()
+            self.best = (shortcomings, value, self._reply, seed, notes)
 
     def answer(self) -> Answer[V]:
         if self.best is None:

@@ -31,7 +31,7 @@ class EarlyReply:
     """The whole reply, for all stages."""
     seed: int
     part: Any
-    """This stage's part of the reply: plain data in a form that both stages know."""
+    """Part of the reply for this stage: plain data in a form that both stages know."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class StageInputs:
     prompt: Prompt | None
     seed: int
     before: Any = None
-    """The model's last value from the same inputs, which should change. None at the first try."""
+    """The model's last value from the same inputs. The new one should differ from it. None at the first try."""
     progress: OnProgress | None = None
     cancelled: threading.Event | None = None
     others: Mapping[str, Prompt] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class StageInputs:
     not run next.
     """
     said: EarlyReply | None = None
-    """This stage's part of an earlier reply, checked like any reply."""
+    """Part of an earlier reply for this stage. It is checked like any reply."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Stage:
         return (*((self.prompt,) if self.prompt is not None else ()), *self.other_prompts)
 
     def others_sent(self, settings: Any) -> tuple[PromptSlot, ...]:
-        """Return the other prompts that it sends under these settings, which are those of all stages."""
+        """Return the other prompts that it sends, given the settings of all stages."""
         if self.sends is None:
             return self.other_prompts
         sent = self.sends(getattr(settings, self.settings) if self.settings else None)
@@ -141,5 +141,5 @@ class Stage:
 
     @property
     def comes_first(self) -> str:
-        """Sentence that this stage has to be run first."""
+        """Sentence that asks the user to run this stage first."""
         return f"{self.title} come first." if self.plural else f"The {self.noun} comes first."

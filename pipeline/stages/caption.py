@@ -1,4 +1,4 @@
-"""Stage 1, image to caption: what the source image shows, in several sentences."""
+"""Stage 1, image to caption: describes the source image in several sentences."""
 
 from __future__ import annotations
 
@@ -29,46 +29,45 @@ class _Said:
     settings: CaptionSettings
 
 
-def run(given: StageInputs) -> StageValue[Caption]:
-    """The caption of the source. Raises UnreadableReply when the captioner says nothing, Cancelled between two tries.
+def run(inputs: StageInputs) -> StageValue[Caption]:
+    """Caption the source. Raises UnreadableReply if the captioner returns no caption, and Cancelled between two tries.
 
-    Asked again after another caption, it samples, with the seed and the seeds after it, until it says something else
-    that names the label, or a protected class, if the other does; a captioner that has nothing else to say is taken at
-    its word.
+    To replace an earlier caption, it samples with consecutive seeds until a caption has other words and fails no more
+    checks than the earlier one. If none does, the earlier caption stays if it came again, else the first one is taken.
     """
-    settings: CaptionSettings = given.settings
-    task, captioner = given.task, given.models.captioner
-    unlike: str = given.before.text if given.before is not None else ""
+    settings: CaptionSettings = inputs.settings
+    task, captioner = inputs.task, inputs.models.captioner
+    unlike: str = inputs.before.text if inputs.before is not None else ""
     require(task_checks(task))
     start = time.monotonic()
     attempts: list[_Said] = []
     for number, temperature in enumerate(AGAIN_TEMPERATURES if unlike else (settings.temperature,)):
-        stop_if(given.cancelled)
-        asked = settings
+        stop_if(inputs.cancelled)
+        tried_settings = settings
         if unlike and settings.temperature == 0:
-            asked = settings.model_copy(update={"temperature": temperature, "beams": 1})
-        raw, prompt = captioner.caption(given.source, task, asked, given.seed + number)
-        attempts.append(_said(raw, prompt, given.seed + number, asked))
+            tried_settings = settings.model_copy(update={"temperature": temperature, "beams": 1})
+        raw, prompt = captioner.caption(inputs.source, task, tried_settings, inputs.seed + number)
+        attempts.append(_said(raw, prompt, inputs.seed + number, tried_settings))
         if _is_other(attempts[-1].text, unlike, task):
             break
-    spoken = [said for said in attempts if said.text]
+    spoken = [attempt for attempt in attempts if attempt.text]
     if not spoken:
-        stop_if(given.cancelled)
+        stop_if(inputs.cancelled)
         message = f"The captioner {attempts[-1].why}: run it again, or write the caption yourself."
         raise UnreadableReply(message, attempts[-1].prompt, attempts[-1].raw, len(attempts))
-    same = next((said for said in spoken if tokens(said.text) == tokens(unlike)), spoken[0])
-    said = next((said for said in spoken if _is_other(said.text, unlike, task)), same)
+    same = next((attempt for attempt in spoken if tokens(attempt.text) == tokens(unlike)), spoken[0])
+    chosen = next((attempt for attempt in spoken if _is_other(attempt.text, unlike, task)), same)
     trace = Trace(
         author="model",
         model=captioner.name,
-        prompt=said.prompt,
-        raw_reply=said.raw,
-        settings=said.settings.model_dump(mode="json"),
-        seed=said.seed,
+        prompt=chosen.prompt,
+        raw_reply=chosen.raw,
+        settings=chosen.settings.model_dump(mode="json"),
+        seed=chosen.seed,
         attempts=len(attempts),
         seconds=time.monotonic() - start,
     )
-    return StageValue(Caption(said.text), trace)
+    return StageValue(Caption(chosen.text), trace)
 
 
 def _said(raw: str, prompt: str, seed: int, settings: CaptionSettings) -> _Said:
@@ -88,8 +87,8 @@ def _is_other(text: str, unlike: str, task: Task) -> bool:
 
 def caption_text(values: Values) -> str:
     """Return the source image's caption from the values by stage, or "" if there is none."""
-    held = values.get("caption")
-    return held.text if isinstance(held, Caption) else ""
+    caption = values.get("caption")
+    return caption.text if isinstance(caption, Caption) else ""
 
 
 def _remarks(value: Caption, _values: Values, task: Task) -> list[str]:

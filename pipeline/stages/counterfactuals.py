@@ -1,4 +1,4 @@
-"""Stage 4, alternatives to counterfactual captions: chooses which edits go together and has each caption written."""
+"""Stage 4, alternatives to counterfactual captions: combines edits and asks for a caption with each combination."""
 
 from __future__ import annotations
 
@@ -45,29 +45,29 @@ from pipeline.stages.parsing import Unreadable, read_caption, read_edits
 from pipeline.stages.reply_schema import caption_schema, edit_text
 
 _LOOKED_AT = 20_000
-"""Number of combinations, the first in order, among which random ones are drawn."""
+"""Random combinations are drawn from this number of combinations, the first in order."""
 
 
-def run(given: StageInputs) -> StageValue[CounterfactualCaptions]:
-    """Write counterfactual captions, a prompt each, with the edits of `choose_edits`, or with edits that the model
-    chooses first, by the prompt of `EDITS_PROMPT`. If that gives no choice, the trace has a note.
+def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
+    """Write counterfactual captions, each with a prompt of its own. `choose_edits` chooses their edits, or the model
+    does, asked with `EDITS_PROMPT`. The trace has a note if the model makes no choice.
 
-    A caption that misses an edit or loses a protected word is asked for again; one that still fails after every attempt
+    A caption that misses an edit or loses a protected word is asked for again. One that still fails after every attempt
     is kept but not used. Caption k takes `derive_seed(seed, k)` and the seeds after it, whether or not the model takes
-    all prompts together. The choice takes `seed`. The trace holds it, the prompts and replies of all calls, and as
-    attempts the most that any caption needed. Captions with the same words are merged.
+    all prompts together. The choice takes `seed`. The trace holds it, the prompts and replies of all calls, and the
+    largest number of attempts that a request needed. Captions with the same words are merged.
 
-    `given.said` holds edits and captions from the reply to the request for keywords. Those that pass are used. The
-    others are asked for one by one, with a note in the trace. Edits that this stage would choose (by turns, by chance
-    or by the model) are taken from that reply where it has some that may be made. Raises UserError when no alternative
-    is used or one of them cannot be, UnreadableReply when a caption never came, Cancelled between two replies.
+    `inputs.said` holds edits and captions from the reply to the request for keywords. Those that pass are used. The
+    others are asked for one by one, with a note in the trace. If this stage may choose the edits (evenly, at random or
+    by the model), it prefers possible edits of that reply. Raises UserError if no alternative is used or one of them
+    cannot be, UnreadableReply if a caption's replies are all unreadable, and Cancelled between two replies.
     """
-    caption: Caption = given.values["caption"]
-    alternatives: Alternatives = given.values["alternatives"]
-    settings: CounterfactualSettings = given.settings
-    task, prompt, seed, said = given.task, given.prompt, given.seed, given.said
-    cancelled = given.cancelled
-    language_model, choosing = given.models.language, given.others.get(EDITS_PROMPT.name)
+    caption: Caption = inputs.values["caption"]
+    alternatives: Alternatives = inputs.values["alternatives"]
+    settings: CounterfactualSettings = inputs.settings
+    task, prompt, seed, early = inputs.task, inputs.prompt, inputs.seed, inputs.said
+    cancelled = inputs.cancelled
+    language_model, choosing = inputs.models.language, inputs.others.get(EDITS_PROMPT.name)
     assert prompt is not None
     require(task_checks(task))
     require(caption_checks(caption.text, task)[:1])
@@ -75,19 +75,19 @@ def run(given: StageInputs) -> StageValue[CounterfactualCaptions]:
         for option in item.options:
             if option.used:
                 require(keyword_checks(item.keyword, caption.text, task, item.forced))
-                # That it changes something; whether it takes a protected word along shows in the caption.
+                # Only the first check, that it changes something: a lost protected word shows in the caption.
                 require(alternative_checks(item.keyword, option.text, task)[:1])
     pools, at_once = edit_pools(caption, alternatives, settings)
     if not pools:
         raise UserError("No alternative is chosen: tick at least one, or add one.")
     start, choice = time.monotonic(), Choice()
-    offered = _offered(said, pools, at_once, settings.captions) if said is not None else {}
+    offered = _offered(early, pools, at_once, settings.captions) if early is not None else {}
     asks = int(settings.combinations == "model" and choosing is not None and not offered)
     pace = Pace(asks + settings.captions)
     if settings.combinations == "model" and not offered:
-        tell(given.progress, pace, 0, asks)
+        tell(inputs.progress, pace, 0, asks)
         choice = choose_by_model(
-            caption, pools, at_once, task, language_model, choosing, settings, seed, given.cancelled
+            caption, pools, at_once, task, language_model, choosing, settings, seed, inputs.cancelled
         )
     chosen = choice.edits or choose_edits(caption, alternatives, settings, seed)
     if settings.combinations in ("spread", "at random", "model"):
@@ -97,36 +97,38 @@ def run(given: StageInputs) -> StageValue[CounterfactualCaptions]:
     ready = {
         number: answer
         for number, (edits, inquiry) in enumerate(zip(chosen, inquiries, strict=True))
-        if said is not None and edits in offered and (answer := _taken(inquiry, said, offered[edits])) is not None
+        if early is not None and edits in offered and (answer := _taken(inquiry, early, offered[edits])) is not None
     }
     pace.total = asks + len(chosen)
-    asked = ask_all(
+    new_answers = ask_all(
         "a counterfactual caption",
         language_model,
         prompt,
         [inquiry for number, inquiry in enumerate(inquiries) if number not in ready],
         settings,
-        lambda done: tell(given.progress, pace, asks + len(ready) + done, asks),
+        lambda done: tell(inputs.progress, pace, asks + len(ready) + done, asks),
         cancelled,
     )
-    still = iter(asked)
+    still = iter(new_answers)
     answers = [ready[number] if number in ready else next(still) for number in range(len(chosen))]
     drafts = [CounterfactualCaption(answer.value, edits) for answer, edits in zip(answers, chosen, strict=True)]
     items = [replace(draft, used=not failed(counterfactual_checks(caption.text, draft, task))) for draft in drafts]
     notes = [choice.note] if choice.note else []
-    if said is not None and asked:
+    if early is not None and new_answers:
         notes.append(
             f"The request for all three stages gave {len(ready)} of {len(chosen)} captions: the others were asked for "
             "by themselves."
         )
-    notes += [note for answer in asked for note in answer.notes]
-    first = (said,) if said is not None else ()
+    notes += [note for answer in new_answers for note in answer.notes]
+    first = (early,) if early is not None else ()
     trace = Trace(
         author="model",
         model=language_model.name,
-        prompt=BETWEEN.join((*(each.prompt for each in first), *choice.prompts, *(each.prompt for each in asked))),
+        prompt=BETWEEN.join(
+            (*(each.prompt for each in first), *choice.prompts, *(each.prompt for each in new_answers))
+        ),
         raw_reply=BETWEEN.join(
-            (*(each.raw_reply for each in first), *choice.replies, *(each.raw_reply for each in asked))
+            (*(each.raw_reply for each in first), *choice.replies, *(each.raw_reply for each in new_answers))
         ),
         settings=settings.model_dump(mode="json"),
         seed=seed,
@@ -138,28 +140,28 @@ def run(given: StageInputs) -> StageValue[CounterfactualCaptions]:
 
 
 def _offered(
-    said: EarlyReply, pools: Sequence[Sequence[Edit]], at_once: int, captions: int
+    early: EarlyReply, pools: Sequence[Sequence[Edit]], at_once: int, captions: int
 ) -> dict[tuple[Edit, ...], str]:
     known = {(edit.keyword, edit.alternative): edit for pool in pools for edit in pool}
     places = {edit: place for place, edit in enumerate(known.values())}
-    found: dict[tuple[Edit, ...], str] = {}
-    for texts, text in said.part:
+    offered: dict[tuple[Edit, ...], str] = {}
+    for texts, text in early.part:
         try:
             (pairs,) = read_edits("; ".join(texts), list(known))
         except ValueError:  # an edit that was not offered, or a line break in one
             continue
         edits = tuple(sorted((known[pair] for pair in pairs), key=lambda edit: places[edit]))
-        if len({edit.keyword for edit in edits}) == len(edits) <= at_once and len(found) < captions:
-            found.setdefault(edits, text)
-    return found
+        if len({edit.keyword for edit in edits}) == len(edits) <= at_once and len(offered) < captions:
+            offered.setdefault(edits, text)
+    return offered
 
 
-def _taken(inquiry: Inquiry[str], said: EarlyReply, text: str) -> Answer[str] | None:
+def _taken(inquiry: Inquiry[str], early: EarlyReply, text: str) -> Answer[str] | None:
     try:
         value = inquiry.read(text)
     except Unreadable:
         return None
-    return None if inquiry.shortcomings(value) else Answer(value, said.prompt, said.raw_reply, said.seed, 1, 0.0)
+    return None if inquiry.shortcomings(value) else Answer(value, early.prompt, early.raw_reply, early.seed, 1, 0.0)
 
 
 def merged(value: CounterfactualCaptions, source: str) -> CounterfactualCaptions:
@@ -184,19 +186,19 @@ def choose_edits(
 ) -> tuple[tuple[Edit, ...], ...]:
     """Return the edits of each counterfactual caption, no two alike, each in caption order (see `all_combinations`).
 
-    `settings.combinations` decides which. Edits chosen by a person that no longer exist are left out. If none is left,
-    or a model should choose and does not, combinations are spread evenly. Raises UserError for more than
-    `MOST_COMBINATIONS`.
+    `settings.combinations` decides which. A combination that a person chose is left out if one of its edits no longer
+    exists. If none is left, or a model should choose and does not, combinations are spread evenly. Raises UserError for
+    more than `MOST_COMBINATIONS`.
     """
     pools = _pools(caption, alternatives)
     if settings.combinations == "chosen":
         known = {(edit.keyword, edit.alternative): edit for pool in pools for edit in pool}
-        wanted = [tuple(known[pair] for pair in pairs if pair in known) for pairs in settings.chosen]
-        kept = [
-            edits for edits, pairs in zip(wanted, settings.chosen, strict=True) if edits and len(edits) == len(pairs)
+        remaining = [tuple(known[pair] for pair in pairs if pair in known) for pairs in settings.chosen]
+        complete = [
+            edits for edits, pairs in zip(remaining, settings.chosen, strict=True) if edits and len(edits) == len(pairs)
         ]
-        if kept:
-            return tuple(dict.fromkeys(kept))
+        if complete:
+            return tuple(dict.fromkeys(complete))
     rng = random.Random(seed)
     at_once = _at_once(pools, settings)
     if settings.combinations == "all":
@@ -211,9 +213,9 @@ def choose_edits(
         groups = math.comb(len(pools), at_once) if pools else 0
         return _spread(pools, at_once, min(groups, MOST_COMBINATIONS), rng, once=True)
     if settings.combinations == "at random":
-        held = list(islice(all_combinations(caption, alternatives, settings), _LOOKED_AT))
-        drawn = sorted(rng.sample(range(len(held)), min(settings.captions, len(held))))
-        return tuple(held[place] for place in drawn)
+        first_ones = list(islice(all_combinations(caption, alternatives, settings), _LOOKED_AT))
+        drawn = sorted(rng.sample(range(len(first_ones)), min(settings.captions, len(first_ones))))
+        return tuple(first_ones[place] for place in drawn)
     return _spread(pools, at_once, settings.captions, rng)
 
 
@@ -231,7 +233,7 @@ def all_combinations(
 
 def count_combinations(pools: Sequence[Sequence[Edit]], at_once: int) -> int:
     """Count the combinations without enumerating them."""
-    ways = [1] + [0] * at_once  # ways[k]: with k of the keywords so far
+    ways = [1] + [0] * at_once  # ways[k]: combinations of k of the keywords so far
     for pool in pools:
         for k in range(at_once, 0, -1):
             ways[k] += ways[k - 1] * len(pool)
@@ -241,7 +243,7 @@ def count_combinations(pools: Sequence[Sequence[Edit]], at_once: int) -> int:
 def edit_pools(
     caption: Caption, alternatives: Alternatives, settings: CounterfactualSettings
 ) -> tuple[tuple[tuple[Edit, ...], ...], int]:
-    """The edits that may be made, by keyword in caption order, and how many keywords a caption changes."""
+    """Return the possible edits, by keyword in caption order, and the number of keywords that a caption changes."""
     pools = _pools(caption, alternatives)
     return pools, _at_once(pools, settings)
 
@@ -271,8 +273,8 @@ def _spread(
     seen: set[frozenset[Edit]] = set()
     groups: set[frozenset[int]] = set()
     while pools and len(chosen) < number:
-        # Those whose turn it is come first, so the first choice that is new is the evenest. The ways are walked through
-        # lazily: no more of them are looked at than were chosen before.
+        # The least used come first, so the first new combination is the most even one. The generator is lazy: it skips
+        # no more combinations than were chosen before.
         order = sorted(range(len(pools)), key=lambda i: (keyword_turns[i], rng.random()))
         ranked = [sorted(pool, key=lambda edit: (edit_turns[edit], rng.random())) for pool in pools]
         ways = (
@@ -321,14 +323,14 @@ def tell(on_progress: OnProgress | None, pace: Pace, done: int, before: int = 0)
 
 
 def captions_line(value: CounterfactualCaptions) -> str:
-    """One line about captions: how many are ticked, and their edits."""
+    """Return one line about captions: the number of ticked ones, and the edits of all."""
     ticked = sum(item.used for item in value.items)
     edits = "; ".join(", ".join(edit.alternative for edit in item.edits) or "by hand" for item in value.items)
     return f"{ticked} of {len(value.items)} ticked: {edits}"
 
 
 def captions_remarks(value: CounterfactualCaptions, values: Values, task: Task) -> list[str]:
-    """A line for each check that a caption fails."""
+    """Return a line for each check that a caption fails."""
     return [
         f"{'used all the same' if item.used else 'not used'}: {item.text} {check.note}"
         for item in value.items

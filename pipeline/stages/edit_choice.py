@@ -1,7 +1,7 @@
 """Lets the language model choose which edits go together, in one question before the captions of stage 4 are written.
 
-Knows which edits are offered and which may share a caption. If no choice comes, the stage decides what to do; the note
-about it is written here.
+It knows which edits are offered and which may share a caption. If the model makes no choice, this module writes the
+note about it, and the stage decides what to do.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ EDITS_PROMPT = PromptSlot(
     needed=False,
     title="which edits go together",
 )
-"""`$alternatives`: those that are ticked, by keyword. `$captions`: captions at most. `$most`: edits of one at most."""
+"""`$alternatives`: the ticked ones, by keyword. `$captions`: maximum captions. `$most`: maximum edits of a caption."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The result of the question."""
+    """The edits that the model chose, with its prompts and replies."""
 
     edits: tuple[tuple[Edit, ...], ...] = ()
     """Edits of each caption, in caption order. Empty if none could be used; `note` then has the reason."""
@@ -69,11 +69,11 @@ def choose_by_model(
     places = {edit: place for place, edit in enumerate(offered.values())}
 
     def read(reply: str) -> tuple[tuple[Edit, ...], ...]:
-        found = [
+        combinations = [
             tuple(sorted((offered[pair] for pair in pairs), key=lambda edit: places[edit]))
             for pairs in read_edits(reply, list(offered))
         ]
-        fit = (edits for edits in found if len({edit.keyword for edit in edits}) == len(edits) <= at_once)
+        fit = (edits for edits in combinations if len({edit.keyword for edit in edits}) == len(edits) <= at_once)
         chosen = tuple(dict.fromkeys(fit))[: settings.captions]
         if not chosen:
             raise Unreadable(f"no line held at most {at_once} of the edits, each of another keyword")
@@ -91,7 +91,7 @@ def choose_by_model(
         inquiry = Inquiry(values, read, seed, schema=schema)
         answer = ask("the edits that go together", language_model, prompt, inquiry, settings, cancelled)
     except UnreadableReply as error:
-        if not error.attempts:  # the model was not heard at all: it would write no caption either
+        if not error.attempts:  # the model gave no reply at all: it would write no caption either
             raise
         return Choice((), f"The edits were spread evenly. {error}", (error.prompt,), (error.raw_reply,), error.attempts)
     return Choice(answer.value, " ".join(answer.notes), (answer.prompt,), (answer.raw_reply,), answer.attempts)

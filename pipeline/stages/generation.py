@@ -1,4 +1,4 @@
-"""Stage 5, counterfactual captions to test cases: the plan behind the gate, and drawing image by image."""
+"""Stage 5, counterfactual captions to test cases: the plan behind the gate, the images' seeds, and drawing errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from core.words import tokens
 from pipeline.checks.texts import require, task_checks
 
 FORGOTTEN_TRIES = 5
-"""Number of further tries that count as the same image if its failures are forgotten."""
+"""Number of further tries whose seeds are searched for an image if no failure of it is recorded."""
 
 
 @dataclass(frozen=True)
@@ -94,12 +94,12 @@ def seed_of(settings: GenerationSettings, seed: int, place: int, number: int) ->
     the same noise. Otherwise each image has its own seed, derived from the run's `seed`.
     """
     if settings.seed_mode == "fixed":
-        return (settings.seed + number) & LARGEST
+        return (settings.seed + number) & LARGEST  # begins again at 0 after the largest seed
     return derive_seed(seed, place, number)
 
 
 def explained(error: Exception) -> Exception:
-    """Return an image's error, as a UserError if its meaning is known. Raises CannotLoad, as it stops all images."""
+    """Return an image's error, as a UserError if its cause is known. Raises CannotLoad, which stops all images."""
     if isinstance(error, CannotLoad):
         raise error
     if not isinstance(error, UserError) and out_of_memory(error):

@@ -1,7 +1,7 @@
 """Stage 2, caption to keywords: the elements of the caption that may change without changing the ground truth.
 
-Where the settings say so, the same request asks for the alternatives and the captions of the two stages after it; what
-the reply says of those is handed on to them as it is, and they judge it as they judge any reply.
+The settings may let one request cover the alternatives and captions of the next two stages too. Their parts of the
+reply are passed on unchanged, and those stages check them like any reply.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TOGETHER_PROMPT = PromptSlot(
     needed=False,
     title="all three stages in one request",
 )
-"""`$count`: alternatives of a keyword at most. `$captions`: captions at most. `$most`: edits of one at most."""
+"""Maximum numbers. `$count`: alternatives of a keyword. `$captions`: captions. `$most`: edits of a caption."""
 
 
 def run(
@@ -41,11 +41,11 @@ def run(
     seed: int,
     cancelled: threading.Event | None = None,
 ) -> StageValue[Keywords]:
-    """The keywords in caption order, all of them used whose edit type the settings tick.
+    """Return the keywords in caption order. Those of an edit type that the settings tick are used.
 
-    Leaves out what is not in the caption and what the task protects; a reply with nothing else counts as unreadable.
-    One that has no keyword of a type that is ticked is asked for again; where none ever has, none is used.
-    Raises UserError for an empty caption, UnreadableReply when every attempt is spent, Cancelled between two replies.
+    Words that are not in the caption or that the task protects are left out. A reply with no others is unreadable. One
+    without a keyword of a ticked type is asked for again; if all attempts lack one, no keyword is used. Raises
+    UserError for an empty caption, UnreadableReply if every attempt fails, and Cancelled between two replies.
     """
     require(task_checks(task))
     require(caption_checks(caption.text, task)[:1])
@@ -76,31 +76,31 @@ def ask_together(
     language_model: LanguageModel,
     prompt: Prompt,
     settings: KeywordSettings,
-    wanted: AlternativeSettings,
+    alternatives: AlternativeSettings,
     captions: CounterfactualSettings,
     seed: int,
     cancelled: threading.Event | None = None,
 ) -> StageMade:
-    """The keywords as by `run`, from one request that asks for the alternatives and the captions as well. What it says
-    of those is handed on: of "alternatives" the texts by keyword, of "counterfactuals" the edits and text of each.
+    """Return the keywords as `run` does, from one request that also asks for the alternatives and the captions. These
+    are passed on: for "alternatives" the texts by keyword, for "counterfactuals" the edits and text of each caption.
 
-    The longest reply is as long as those of all the requests whose place it takes, within the bounds of that setting.
-    Raises what `run` does.
+    The reply may be as long as those of all the requests that it replaces, but at most `LONGEST_REPLY` tokens. Raises
+    the errors of `run`.
     """
     require(task_checks(task))
     require(caption_checks(caption.text, task)[:1])
     at_once = captions.edits_at_once or MOST_EDITS
-    longest = settings.max_new_tokens + wanted.max_new_tokens + captions.captions * captions.max_new_tokens
-    asked = settings.model_copy(update={"max_new_tokens": min(longest, LONGEST_REPLY)})
+    longest = settings.max_new_tokens + alternatives.max_new_tokens + captions.captions * captions.max_new_tokens
+    longer = settings.model_copy(update={"max_new_tokens": min(longest, LONGEST_REPLY)})
 
     def read(reply: str) -> tuple[tuple[Keyword, ...], CombinedReply]:
-        said = read_together(reply)
-        return _fitting([(text, edit_type) for text, edit_type, _ in said.keywords], caption, task, settings), said
+        parts = read_together(reply)
+        return _fitting([(text, edit_type) for text, edit_type, _ in parts.keywords], caption, task, settings), parts
 
     values: dict[str, str | int] = {
         "task": task.describe(),
         "caption": caption.text,
-        "count": wanted.per_keyword,
+        "count": alternatives.per_keyword,
         "captions": captions.captions,
         "most": at_once,
     }
@@ -109,13 +109,13 @@ def ask_together(
         read,
         seed,
         lambda value: _without_any(value[0]),
-        together_schema(caption.text, task, wanted.per_keyword, captions.captions, at_once),
+        together_schema(caption.text, task, alternatives.per_keyword, captions.captions, at_once),
     )
-    answer = ask("keywords, alternatives and captions together", language_model, prompt, inquiry, asked, cancelled)
-    keywords, said = answer.value
+    answer = ask("keywords, alternatives and captions together", language_model, prompt, inquiry, longer, cancelled)
+    keywords, combined = answer.value
     parts = {
-        "alternatives": {text: options for text, _, options in said.keywords},
-        "counterfactuals": said.captions,
+        "alternatives": {text: options for text, _, options in combined.keywords},
+        "counterfactuals": combined.captions,
     }
     value = StageValue(Keywords(keywords), _noted(answer.trace(language_model, settings), settings))
     return StageMade(
@@ -128,7 +128,7 @@ def _fitting(
 ) -> tuple[Keyword, ...]:
     """Return the keywords in the caption that may change, in caption order. Raises Unreadable if there are none.
 
-    The model is not held to the edit types that are ticked: it would give other keywords their names.
+    The model may reply with every edit type. If only the ticked ones were allowed, it would misuse their names.
     """
     fit = [
         Keyword(text, edit_type, used=settings.ticks(edit_type))
@@ -156,33 +156,33 @@ def if_forced(forced: bool) -> list[str]:
     return ["forced"] if forced else []
 
 
-def _produce(given: StageInputs) -> StageValue[Keywords] | StageMade:
-    language, prompt, note = given.models.language, given.prompt, ""
+def _produce(inputs: StageInputs) -> StageValue[Keywords] | StageMade:
+    language, prompt, note = inputs.models.language, inputs.prompt, ""
     in_vain: list[tuple[str, str]] = []
     assert prompt is not None
-    about, rest = (given.values["caption"], given.task, language), (given.seed, given.cancelled)
-    together = given.others.get(TOGETHER_PROMPT.name)
-    if given.settings.together and together is None:
+    about, rest = (inputs.values["caption"], inputs.task, language), (inputs.seed, inputs.cancelled)
+    together = inputs.others.get(TOGETHER_PROMPT.name)
+    if inputs.settings.together and together is None:
         note = (
             "The stages are asked one by one: one request for all three was wanted, but the prompts of this profile do "
             f"not ask it ({TOGETHER_PROMPT.name}.toml is missing)."
         )
-    if given.settings.together and together is not None and given.next:
-        later = (given.next["alternatives"], given.next["counterfactuals"])
+    if inputs.settings.together and together is not None and inputs.next:
+        later = (inputs.next["alternatives"], inputs.next["counterfactuals"])
         try:
-            return ask_together(*about, together, given.settings, *later, *rest)
+            return ask_together(*about, together, inputs.settings, *later, *rest)
         except UnreadableReply as error:
-            if not error.attempts:  # the model was not heard at all: it would say nothing to less either
+            if not error.attempts:  # the model gave no reply at all: a shorter request would get none either
                 raise
             note = f"The stages are asked one by one. {error}"
             in_vain.append((error.prompt, error.raw_reply))
-    made = run(*about, prompt, given.settings, *rest)
+    value = run(*about, prompt, inputs.settings, *rest)
     if not note:
-        return made
-    prompts, replies = zip(*in_vain, (made.trace.prompt, made.trace.raw_reply), strict=True)
-    notes = (note, *made.trace.notes)
-    trace = replace(made.trace, prompt=BETWEEN.join(prompts), raw_reply=BETWEEN.join(replies), notes=notes)
-    return replace(made, trace=trace)
+        return value
+    prompts, replies = zip(*in_vain, (value.trace.prompt, value.trace.raw_reply), strict=True)
+    notes = (note, *value.trace.notes)
+    trace = replace(value.trace, prompt=BETWEEN.join(prompts), raw_reply=BETWEEN.join(replies), notes=notes)
+    return replace(value, trace=trace)
 
 
 KEYWORDS = Stage(

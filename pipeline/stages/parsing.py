@@ -1,7 +1,7 @@
-"""Reads what a language model replied. Forgives bullets, numbers, quotes, code fences and chatter; invents nothing.
+"""Reads replies of language models. Ignores bullets, numbers, quotes, code fences and chatter; invents nothing.
 
-Pure functions of the reply: whether a keyword is in the caption or protected is the stage's business. Each raises
-`Unreadable` when a reply holds nothing to use.
+Pure functions of the reply. The stages check that a keyword is in the caption and not protected. Each raises
+`Unreadable` for a reply without usable content.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _BEFORE_EDITS = re.compile(
 
 
 class Unreadable(ValueError):
-    """A reply without usable content. The message says what was looked for."""
+    """A reply without usable content. The message names the form that was expected, or the fault."""
 
 
 @dataclass(frozen=True)
@@ -66,22 +66,22 @@ class CombinedReply:
 
 
 def read_keywords(reply: str) -> tuple[tuple[str, EditType], ...]:
-    """`keyword | edit type`, one a line, in the order of the reply. A line without a known edit type is chatter."""
-    found: dict[str, tuple[str, EditType]] = {}
+    """Read lines of `keyword | edit type`, in the order of the reply. Lines without a known edit type are skipped."""
+    keywords: dict[str, tuple[str, EditType]] = {}
     for line in _lines(reply):
         for left, right in _splits(_unbullet(line)):
             keyword, edit_type = _clean(left), _edit_type(right)
             if keyword and edit_type:
-                found.setdefault(keyword.lower(), (keyword, edit_type))
+                keywords.setdefault(keyword.lower(), (keyword, edit_type))
                 break
-    if not found:
+    if not keywords:
         raise Unreadable("no line of the form “keyword | edit type” was found")
-    return tuple(found.values())
+    return tuple(keywords.values())
 
 
 def read_alternatives(reply: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """`keyword: alternative, alternative`, one keyword a line; or the keyword alone and its alternatives below."""
-    found: dict[str, tuple[str, list[str]]] = {}
+    """Read lines of `keyword: alternative, alternative`. The alternatives may also be a list below their keyword."""
+    by_keyword: dict[str, tuple[str, list[str]]] = {}
     open_list: list[str] | None = None
     for line in _lines(reply):
         bulleted, text = bool(_BULLET.match(line)), _unbullet(line).strip("{}[] ,")
@@ -93,33 +93,33 @@ def read_alternatives(reply: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
         keyword, items = _clean(left), _items(right)
         if not keyword or (items and _CHATTER.match(keyword) and len(keyword.split()) > 3):
             continue
-        open_list = found.setdefault(keyword.lower(), (keyword, []))[1]
+        open_list = by_keyword.setdefault(keyword.lower(), (keyword, []))[1]
         open_list += items
-    usable = tuple((keyword, tuple(dict.fromkeys(items))) for keyword, items in found.values() if items)
+    usable = tuple((keyword, tuple(dict.fromkeys(items))) for keyword, items in by_keyword.values() if items)
     if not usable:
         raise Unreadable("no line of the form “keyword: alternative, alternative” was found")
     return usable
 
 
 def read_edits(reply: str, offered: Sequence[tuple[str, str]]) -> tuple[tuple[tuple[str, str], ...], ...]:
-    """`keyword -> alternative; keyword -> alternative`, the edits of one caption a line, in the order of the reply.
+    """Read lines of `keyword -> alternative; keyword -> alternative`, each the edits of one caption, in reply order.
 
-    A line that holds anything but edits that were `offered` (keyword and alternative) is dropped whole.
+    A line with anything but `offered` edits (keyword and alternative) is dropped.
     """
     longest_first = sorted(offered, key=lambda edit: (len(edit[0]), len(edit[1])), reverse=True)
     ways = "|".join(f"({_plain(keyword)}{_EDIT_ARROW}{_plain(other)})" for keyword, other in longest_first)
     edit = re.compile(rf"(?:{ways})(?!\w)", re.IGNORECASE)
-    found: list[tuple[tuple[str, str], ...]] = []
+    captions: list[tuple[tuple[str, str], ...]] = []
     for line in _lines(re.sub(r"\]\s*,\s*\[", "\n", reply)):
         text = _unquoted(_unbullet(line))
         label = _BEFORE_EDITS.match(text)
         starts = dict.fromkeys((0, label.end() if label else 0))  # a keyword may look like a label
-        edits = next((held for start in starts if (held := _edits_from(text, start, edit, longest_first))), ())
+        edits = next((complete for start in starts if (complete := _edits_from(text, start, edit, longest_first))), ())
         if edits:
-            found.append(edits)
-    if not found:
+            captions.append(edits)
+    if not captions:
         raise Unreadable("no line of the form “keyword -> alternative; keyword -> alternative” was found")
-    return tuple(found)
+    return tuple(captions)
 
 
 def _edits_from(
@@ -162,11 +162,11 @@ def _first_object(reply: str) -> dict[str, Any]:
     start = reply.find("{")
     while start >= 0:
         try:
-            found, _end = json.JSONDecoder().raw_decode(reply, start)
+            data, _end = json.JSONDecoder().raw_decode(reply, start)
         except (ValueError, RecursionError):
-            found = None
-        if isinstance(found, dict) and "keywords" in found:
-            return found
+            data = None
+        if isinstance(data, dict) and "keywords" in data:
+            return data
         start = reply.find("{", start + 1)
     if re.search(r"\{\s*[\"']keywords", reply):
         raise Unreadable("its JSON is broken, or ends in the middle because the longest reply is too short")
@@ -183,13 +183,13 @@ def _texts(value: Any) -> list[str]:
 
 
 def read_caption(reply: str) -> str:
-    """The caption, which is one line of its own; chatter around it is left out."""
+    """Return the caption, which is one line of the reply, without the chatter around it."""
     for line in _lines(reply):
         text = _unbullet(line).replace("**", "")
         if is_refusal(text):
             break
         if _CHATTER.match(text):
-            # "Sure, here is the caption: A road ..." carries it behind the colon; "Sure! Here it is:" does not.
+            # "Sure, here is the caption: A road ..." has the caption after the colon. "Sure! Here it is:" has none.
             text = text.partition(":")[2]
         text = _LABEL.sub("", text.strip())
         quoted = re.match(r'^["“](.+?)["”](?=\s|$)', text)
@@ -206,17 +206,17 @@ def read_perturbation(reply: str) -> str:
     """
     lines = _lines(reply)
     for line in lines:
-        *said, text = (part.strip() for part in _unbullet(line).split("|"))
-        if _NOTHING.fullmatch(said[-1] if said else _clean(text)):
+        *before, text = (part.strip() for part in _unbullet(line).split("|"))
+        if _NOTHING.fullmatch(before[-1] if before else _clean(text)):
             return ""
-        if said and text:
+        if before and text:
             return read_caption(text)
     return read_caption("\n".join(line for line in lines if not re.search(r"-+>|→", line)))
 
 
 def _lines(reply: str) -> list[str]:
     lines = [line.strip() for line in reply.replace("\r", "\n").split("\n")]
-    lines = [line[1:-1].strip() if line[:1] == line[-1:] == "|" else line for line in lines]  # of a table of Markdown
+    lines = [line[1:-1].strip() if line[:1] == line[-1:] == "|" else line for line in lines]  # rows of Markdown tables
     return [line for line in lines if line and not line.startswith("```") and line not in ("{", "}", "[", "]")]
 
 
@@ -225,12 +225,12 @@ def _unbullet(line: str) -> str:
 
 
 def _clean(text: str) -> str:
-    """Without quotes, stars and other wrapping at both ends. An apostrophe inside stays."""
+    """Strip quotes, stars and other wrapping from both ends. An apostrophe inside stays."""
     return text.strip().strip(_QUOTES).strip().rstrip(",;").strip(_QUOTES).strip()
 
 
 def _splits(line: str) -> list[tuple[str, str]]:
-    """The ways to part a line into keyword and edit type, likeliest first."""
+    """Return the ways to split a line into keyword and edit type, likeliest first."""
     ways = [line.rsplit(separator, 1) for separator in ("|", "->", "→", ":", " - ", " – ") if separator in line]
     bracketed = re.match(r"^(.*?)\s*[(\[]([^()\[\]]+)[)\]]\W*$", line)
     return [(way[0], way[1]) for way in ways] + ([(bracketed[1], bracketed[2])] if bracketed else [])

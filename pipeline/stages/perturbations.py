@@ -1,7 +1,7 @@
-"""Caption to perturbations: counterfactual captions with one edit each, of a type that is asked for.
+"""Caption to perturbations: counterfactual captions with one edit each, of a requested type.
 
-Nothing that a reply says of its edit is believed. The edit is what differs between the two captions, and it is checked:
-that it is at one place, of the asked type, and unlike what it replaces and what the task protects.
+The edit is the difference between the two captions, whatever the reply calls it. It is checked to be at one place, of
+the requested type, and unlike both the words that it replaces and those that the task protects.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ from pipeline.stages.reply_schema import perturbation_schema
 Typed = tuple[EditType, CounterfactualCaption]
 
 
-def run(given: StageInputs) -> StageValue[CounterfactualCaptions]:
-    """Counterfactual captions with one edit each, `settings.per_type` asked for of each edit type.
+def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
+    """Return counterfactual captions with one edit each, from `settings.per_type` requests for each edit type.
 
     A caption that fails a check is asked for again. One that fails after every attempt is kept but not used, with its
-    findings. Captions that came out alike are kept once. Caption k is asked for with `derive_seed(seed, k)` and the
-    seeds after it. The trace says of how many captions each type and each check kept how many.
+    findings. Captions with the same words are kept once. Caption k takes `derive_seed(seed, k)` and the seeds after it.
+    The trace counts the captions kept of each type, and those rejected by each check.
 
-    Raises UnreadableReply when a caption never came, and Cancelled between two replies.
+    Raises UnreadableReply if a caption's replies are all unreadable, and Cancelled between two replies.
     """
-    caption: Caption = given.values["caption"]
-    settings: PerturbationSettings = given.settings
-    task, prompt, language_model = given.task, given.prompt, given.models.language
+    caption: Caption = inputs.values["caption"]
+    settings: PerturbationSettings = inputs.settings
+    task, prompt, language_model = inputs.task, inputs.prompt, inputs.models.language
     assert prompt is not None
     require(task_checks(task))
     require(caption_checks(caption.text, task)[:1])
@@ -62,12 +62,12 @@ def run(given: StageInputs) -> StageValue[CounterfactualCaptions]:
 
     @cache
     def perturbed(text: str, edit_type: EditType) -> CounterfactualCaption:
-        return _checked(caption.text, text, edit_type, task, settings, given.models.sentences)
+        return _checked(caption.text, text, edit_type, task, settings, inputs.models.sentences)
 
     def inquiry(edit_type: EditType, seed: int) -> Inquiry[str]:
         def shortcomings(text: str) -> int:
-            found = perturbed(text, edit_type) if text else None
-            return len(_failed(caption.text, found, task)) if found is not None else 0
+            counterfactual = perturbed(text, edit_type) if text else None
+            return len(_failed(caption.text, counterfactual, task)) if counterfactual is not None else 0
 
         values = {"task": task.describe(), "type": edit_type, "caption": caption.text}
         schema = perturbation_schema(caption.text, task, edit_type)
@@ -77,29 +77,29 @@ def run(given: StageInputs) -> StageValue[CounterfactualCaptions]:
         "a caption with one edit",
         language_model,
         prompt,
-        [inquiry(edit_type, derive_seed(given.seed, number)) for number, edit_type in enumerate(settings.asked)],
+        [inquiry(edit_type, derive_seed(inputs.seed, number)) for number, edit_type in enumerate(settings.asked)],
         settings,
-        lambda done: tell(given.progress, pace, done),
-        given.cancelled,
+        lambda done: tell(inputs.progress, pace, done),
+        inputs.cancelled,
     )
-    made = [
+    typed = [
         (edit_type, perturbed(answer.value, edit_type))
         for edit_type, answer in zip(settings.asked, answers, strict=True)
         if answer.value
     ]
-    notes = (*_kept(caption.text, made, task), *_left_out(settings, made), *(n for a in answers for n in a.notes))
+    notes = (*_kept(caption.text, typed, task), *_left_out(settings, typed), *(n for a in answers for n in a.notes))
     trace = Trace(
         author="model",
         model=language_model.name,
         prompt=BETWEEN.join(answer.prompt for answer in answers),
         raw_reply=BETWEEN.join(answer.raw_reply for answer in answers),
         settings=settings.model_dump(mode="json"),
-        seed=given.seed,
+        seed=inputs.seed,
         attempts=max(answer.attempts for answer in answers),
         seconds=time.monotonic() - start,
         notes=tuple(dict.fromkeys(notes)),
     )
-    return StageValue(CounterfactualCaptions(_each_once(made)), trace)
+    return StageValue(CounterfactualCaptions(_each_once(typed)), trace)
 
 
 def _checked(
@@ -110,15 +110,15 @@ def _checked(
     settings: PerturbationSettings,
     sentences: Sentences,
 ) -> CounterfactualCaption:
-    found = changes(source, text)
-    edits = tuple(Edit(change.keyword, change.alternative, edit_type) for change in found[:MOST_EDITS])
-    told = f"{len(found)} places of the caption were changed" if found else "Nothing was changed"
-    checks = [_check("one change", len(found) == 1, f"{told}: one edit was asked for.")]
-    if len(found) == 1:
-        checks.append(_of_its_type(found[0], edit_type, sentences))
-        checks.append(_meaning(found[0], edit_type, task, settings, sentences))
-    made = CounterfactualCaption(text, edits, checks=tuple(checks))
-    return replace(made, used=not _failed(source, made, task))
+    differences = changes(source, text)
+    edits = tuple(Edit(change.keyword, change.alternative, edit_type) for change in differences[:MOST_EDITS])
+    counted = f"{len(differences)} places of the caption were changed" if differences else "Nothing was changed"
+    checks = [_check("one change", len(differences) == 1, f"{counted}: one edit was asked for.")]
+    if len(differences) == 1:
+        checks.append(_of_its_type(differences[0], edit_type, sentences))
+        checks.append(_meaning(differences[0], edit_type, task, settings, sentences))
+    perturbed = CounterfactualCaption(text, edits, checks=tuple(checks))
+    return replace(perturbed, used=not _failed(source, perturbed, task))
 
 
 def _of_its_type(change: Change, edit_type: EditType, sentences: Sentences) -> Check:
@@ -157,14 +157,14 @@ def _each_once(made: Sequence[Typed]) -> tuple[CounterfactualCaption, ...]:
 
 def _kept(source: str, made: Sequence[Typed], task: Task) -> list[str]:
     """Report how many were kept of each type and how many each check rejected. Empty if all were kept."""
-    asked, kept = Counter(kind for kind, _ in made), Counter(kind for kind, item in made if item.used)
-    if asked == kept:
+    requested, used = Counter(kind for kind, _ in made), Counter(kind for kind, item in made if item.used)
+    if requested == used:
         return []
-    by_type = ", ".join(f"{kind} {kept[kind]} of {number}" for kind, number in asked.items())
+    by_type = ", ".join(f"{kind} {used[kind]} of {number}" for kind, number in requested.items())
     rejected = Counter(check.name for _, item in made for check in _failed(source, item, task))
     by_check = ", ".join(f"“{name}” {number}" for name, number in rejected.most_common())
-    told = f"Kept {kept.total()} of {len(made)}: {by_type}."
-    return [f"{told} Rejected by check: {by_check}." if by_check else told]
+    summary = f"Kept {used.total()} of {len(made)}: {by_type}."
+    return [f"{summary} Rejected by check: {by_check}." if by_check else summary]
 
 
 def _left_out(settings: PerturbationSettings, made: Sequence[Typed]) -> list[str]:

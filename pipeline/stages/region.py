@@ -7,15 +7,15 @@ from core.types import StageValue, Trace, Values
 from pipeline.stages.base import Stage, StageInputs
 
 
-def run(given: StageInputs) -> StageValue[Region]:
+def run(inputs: StageInputs) -> StageValue[Region]:
     """Return the whole picture."""
     return StageValue(WHOLE, Trace("model"))
 
 
 def painted_region(values: Values) -> Region:
     """Return the region among the values by stage, or the whole picture if it has none."""
-    held = values.get("region")
-    return held if isinstance(held, Region) else WHOLE
+    region = values.get("region")
+    return region if isinstance(region, Region) else WHOLE
 
 
 REGION = Stage(

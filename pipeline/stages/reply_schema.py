@@ -1,15 +1,15 @@
-"""The reply that a stage expects: a JSON schema, and how a reply that fits it is written in lines.
+"""The reply that a stage expects: a JSON schema, and the same content in lines.
 
-The prompts ask for lines, which small models write better than JSON; a server holds its replies to JSON. So a schema of
-one of five forms also describes lines:
+The prompts ask for lines, which small models write better than JSON; servers constrain their replies to JSON. So a
+schema of one of five forms also describes lines:
 
 - an object with one text: that text, in one line;
 - an object with one edit (type, from, to, caption): `from -> to | caption`, in one line;
-- an object with one list of objects: a line for each of them, its texts with " | " between;
-- an object with one list of lists of texts: a line for each of them, its texts with "; " between;
-- an object of lists of texts: a line for each, its name, a colon, its texts with commas between.
+- an object with one list of objects: a line for each object, its texts joined by " | ";
+- an object with one list of lists of texts: a line for each list, its texts joined by "; ";
+- an object of lists of texts: a line for each list, its name, a colon, and its texts joined by commas.
 
-Pure functions. Code that holds a model to a grammar uses `grammar`; code that reads a reply calls `as_lines` first.
+Pure functions. Code that constrains a model uses `grammar`; code that reads a reply calls `as_lines` first.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Schema = Mapping[str, Any]
 
 MOST_KEYWORDS = 16
 LONGEST_KEYWORD = 6
-"""In words."""
+"""Maximum number of words of a keyword."""
 LONGEST_ALTERNATIVE = 60
-"""In letters."""
+"""Maximum number of characters of an alternative."""
 NO_EDIT = "none"
 """Reply of a model if there is no edit of the requested type."""
 _WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
@@ -41,7 +41,7 @@ _OPENINGS = (
 
 
 def keywords_schema(caption: str, task: Task) -> Schema | None:
-    """Return the schema of keywords: free words of the caption, each with its edit type. None if no word is free."""
+    """Return the schema of keywords: phrases of the caption that may change, each with its edit type. None for none."""
     free = [text for text in _phrases(caption) if may_change(text, caption, task)]
     if not free:
         return None
@@ -64,7 +64,7 @@ def edits_schema(edits: Sequence[tuple[str, str]], captions: int, at_once: int) 
 
 
 def edit_text(keyword: str, alternative: str) -> str:
-    """An edit as prompts and replies write it."""
+    """Return an edit in the form that prompts and replies use."""
     return " ".join(f"{keyword} -> {alternative}".split())
 
 
@@ -90,10 +90,10 @@ def together_schema(caption: str, task: Task, count: int, captions: int, at_once
     """Return the schema of keywords, each with its edit type and at most `count` alternatives, and of at most
     `captions` captions with at most `at_once` edits. It has no form in lines. None if no word of the caption is free.
     """
-    alone = keywords_schema(caption, task)
-    if alone is None:
+    keywords_alone = keywords_schema(caption, task)
+    if keywords_alone is None:
         return None
-    keywords = alone["properties"]["keywords"]
+    keywords = keywords_alone["properties"]["keywords"]
     keyword = _object({**keywords["items"]["properties"], "alternatives": _alternatives(count)})
     edit = _text(6, 2 * LONGEST_ALTERNATIVE)
     new = _object({"edits": _array(edit, at_once), **caption_schema(caption)["properties"]})
@@ -117,26 +117,28 @@ def as_lines(reply: str, schema: Schema | None) -> str:
         old, new, text = (" ".join(str(data.get(name, "")).split()) for name in ("from", "to", "caption"))
         return NO_EDIT if old == NO_EDIT else f"{old} -> {new} | {text}" if text else reply
     for name, section in parts.items():
-        found = data.get(name)
-        if section["type"] == "string" and isinstance(found, str):
-            lines.append(" ".join(found.split()))
-        elif section["type"] == "array" and isinstance(found, list):
+        content = data.get(name)
+        if section["type"] == "string" and isinstance(content, str):
+            lines.append(" ".join(content.split()))
+        elif section["type"] == "array" and isinstance(content, list):
             items = section["items"]
             if items["type"] == "object":
                 fields = list(items["properties"])
-                lines += [" | ".join(str(one.get(key, "")) for key in fields) for one in found if isinstance(one, dict)]
+                lines += [
+                    " | ".join(str(one.get(key, "")) for key in fields) for one in content if isinstance(one, dict)
+                ]
             elif items["type"] == "array":
-                lines += ["; ".join(map(str, one)) for one in found if isinstance(one, list)]
+                lines += ["; ".join(map(str, one)) for one in content if isinstance(one, list)]
             else:
-                lines.append(f"{name}: {', '.join(str(one) for one in found)}")
+                lines.append(f"{name}: {', '.join(str(one) for one in content)}")
     return "\n".join(lines) or reply
 
 
 def grammar(schema: Schema) -> str | None:
-    """The lines of a schema as a grammar of llguidance, in its dialect of Lark; None for a schema of another form.
+    """Return a grammar of a schema's lines, in the dialect of Lark that llguidance reads. None if it has no such form.
 
-    A text in one line does not begin as talk about it, and no list begins with its own name. Later items are free: who
-    reads them drops what repeats the name, while a model that is stopped after it would make something up around it.
+    A single text may not begin with talk about itself, and a list may not begin with its own name. Later items are not
+    restricted: stages drop those that repeat the name, while a model stopped at the name would make up words around it.
     """
     parts = _parts(schema)
     if parts is None:
@@ -193,23 +195,23 @@ def _parts(schema: Schema | None) -> dict[str, Any] | None:
 
 
 def _phrases(caption: str) -> list[str]:
-    """Words and runs of words of a caption, none across a comma or a full stop; also as they are written elsewhere
-    than at the start of a sentence.
+    """Return the words and runs of words of a caption, none across punctuation. Each also comes with a small first
+    letter, as it is written within a sentence.
     """
-    found: dict[str, None] = {}
+    phrases: dict[str, None] = {}
     words = list(_WORD.finditer(caption))
     for i, first in enumerate(words):
         for before, last in zip([first, *words[i:]], words[i : i + LONGEST_KEYWORD], strict=False):
             if last is not first and caption[before.end() : last.start()].strip():
                 break
             text = " ".join(caption[first.start() : last.end()].split())
-            found.setdefault(text)
-            found.setdefault(text[:1].lower() + text[1:])
-    return list(found)
+            phrases.setdefault(text)
+            phrases.setdefault(text[:1].lower() + text[1:])
+    return list(phrases)
 
 
 def _one_text() -> str:
-    # How long it is at most is left to the longest reply: counted letters make the grammar slow.
+    # No limit on the length, since counting letters makes the grammar slow. The longest reply limits it.
     return "\n".join(
         (
             "start: TEXT",
@@ -229,7 +231,7 @@ def _one_edit(parts: Mapping[str, Any]) -> str:
 
 def _talk() -> str:
     label = r"([\p{L}]+ ){0,4}(caption|answer|output|reply) *:[^\n]*"
-    # Not the first word alone: after it, the grammar would only allow a longer word that makes no sense.
+    # Up to the end of the line: if only the first word were excluded, the model would write a longer, senseless one.
     return rf"(?i:({_OPENINGS})[^\n]*|{label})"
 
 
@@ -262,9 +264,9 @@ def _lists(parts: Mapping[str, Any]) -> str:
     for number, (name, section) in enumerate(parts.items()):
         longest, more = section["items"].get("maxLength", 200), section.get("maxItems", 100) - 1
         lead = r"/[ \n]{0,4}/" if number == 0 else r"/\n {0,2}/"
-        own = rf"(?i:((or|and) +)?({_escaped(name)}|none|n\/a)[^\n]*)"
+        own_name = rf"(?i:((or|and) +)?({_escaped(name)}|none|n\/a)[^\n]*)"
         item = rf"[\p{{L}}\p{{N}}][^\n,;|:=\[\]\(\)\{{\}}\"<>]{{0,{longest - 1}}}"
-        rules += [rf"FIRST_{number}: /{item}/ & ~/{own}/", f"ITEM_{number}: /{item}/"]
+        rules += [rf"FIRST_{number}: /{item}/ & ~/{own_name}/", f"ITEM_{number}: /{item}/"]
         line = f"{lead} {_literal(name)} /: ?/ FIRST_{number} (/, ?/ ITEM_{number}){{0,{more}}}"
         rules.append(f"LINE_{number}: {line}")
         names.append(f"LINE_{number}")

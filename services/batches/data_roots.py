@@ -5,7 +5,7 @@ not, as it is a string that can get lost. So a script's plan is accepted only if
 folders, and only if all paths in it lie in one of them, with links resolved. Nothing that such a plan names is opened
 before that check, and a refusal is the same whether the file exists or not.
 
-Links within an allowed data set are followed for everybody: whoever can put one there can put a copy there.
+Links within an allowed data set are followed for everybody: a person who can put one there can put a copy there.
 """
 
 from __future__ import annotations
@@ -104,5 +104,5 @@ class DataRoots:
         return ", ".join(map(str, self._folders))
 
 
-def _refusal(said: str) -> UserError:
-    return UserError(said, field="plan")
+def _refusal(message: str) -> UserError:
+    return UserError(message, field="plan")

@@ -46,7 +46,7 @@ THREADS = 8
 """Files that a worker without helpers reads or writes at a time."""
 
 _GPUS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
-"""Devices of which at least one exists if torch may find a GPU: NVIDIA, AMD, in Windows."""
+"""Devices, at least one of which exists if torch may find a GPU: NVIDIA, AMD, in Windows."""
 
 
 @dataclass(frozen=True)

@@ -232,8 +232,8 @@ class BatchPlan(_Part):
 
     @property
     def digest(self) -> str:
-        """Return a SHA-256, in hexadecimal, of what the plan makes. Names, notes, cost and workers are left out, and
-        keys at their defaults, so that a new key changes it only in plans that use it.
+        """Return a SHA-256, in hexadecimal, of the images that the plan makes. Names, notes, cost and workers are left
+        out, and keys at their defaults, so that a new key changes it only in plans that use it.
         """
         plain = self.model_dump(mode="json", exclude=_TRIFLES, exclude_defaults=True)
         return hashlib.sha256(json.dumps(plain, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
@@ -493,8 +493,8 @@ def _needed(section: Any) -> str:
     return f" with {' and '.join(names)}"
 
 
-def _in_toml_words(said: str) -> str:
-    return said.replace("yes or no", "true or false").replace("an object", "a table")
+def _in_toml_words(message: str) -> str:
+    return message.replace("yes or no", "true or false").replace("an object", "a table")
 
 
 def _toml_table(name: str, part: Mapping[str, Any]) -> list[str]:

@@ -1,7 +1,7 @@
 """Plans the work of a batch, pass by pass, in its ledger before any of it is done.
 
 Lots depend on the order of the sources alone, and each image records its place and the size of the batch it is drawn
-in. So the same plan gives the same images, whoever does which lot, however often and after any number of deaths.
+in. So the same plan gives the same images, with any workers, retries and deaths.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _Shapes = defaultdict[Hashable, list[NewWork]]
 
 
 def _in_lots(shapes: _Shapes, first: int, at_once: int) -> tuple[list[NewWork], int]:
-    """Return each image with its place in a lot of one shape, the first of which is `first`, and the next lot."""
+    """Return each image with its place in a lot of one shape, beginning with lot `first`, and the next lot."""
     lot, work = first, list[NewWork]()
     for same in shapes.values():
         for at, one in enumerate(same):

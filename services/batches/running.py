@@ -142,7 +142,7 @@ class BatchRuns:
         commands.add(ApproveBatch, lambda sent: self._done(sent, self.approve))
         commands.add(RetryBatch, self._retry)
         commands.add(ListBatches, lambda _: {"batches": [dict(facts_of(status)) for status in self.all()]})
-        commands.add(ShowBatch, lambda asked: dict(details_facts(self.details(asked.batch))))
+        commands.add(ShowBatch, lambda command: dict(details_facts(self.details(command.batch))))
 
     # Queries
 
@@ -168,7 +168,7 @@ class BatchRuns:
     @does
     def plan(self, sent: PlanBatch) -> WorkView:
         """Begin to choose the items of a plan; `planning` shows progress. An existing plan returns its batch, and one
-        being chosen goes on. Raises UserError for an unusable plan, and for a script's plan that names a forbidden
+        being chosen continues. Raises UserError for an unusable plan, and for a script's plan that names a forbidden
         path.
         """
         if isinstance(sent, PlanByScript):
@@ -226,7 +226,7 @@ class BatchRuns:
         self.begin(number)
 
     def retry(self, number: int, reason: str = "") -> int:
-        """Retry failed work, all or for one reason, and return how much. Raises UserError if there is none."""
+        """Retry failed work, all or for one reason, and return how much. Raises UserError without any."""
         status = self.status(number)
         if status.at_work and not status.here:
             raise UserError(f"Another process works on “{status.batch.name}”: try again when it has stopped.")

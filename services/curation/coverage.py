@@ -67,7 +67,7 @@ class Gap:
     place: Head
     lacks: Literal["images", "accepted images"]
     cell: Cell | None
-    """None if it has no image."""
+    """The cell, or None if it has no image."""
 
 
 def facets_of(grid: CoverageGrid) -> tuple[Facet, Facet]:

@@ -205,17 +205,17 @@ class CurationDecisions:
         return Decided(back.decision, back.changed, back.left, " ".join(sentences), entry=back.entry)
 
     @does
-    def listed(self, asked: ListDecisions) -> Plain:
-        decisions = self._decisions.all(asked.limit, asked.after, asked.by)
+    def listed(self, command: ListDecisions) -> Plain:
+        decisions = self._decisions.all(command.limit, command.after, command.by)
         names = "kind author what undoes undone created"
         rows = [facts(one, names, decision=one.id, count=one.entries) for one in decisions]
-        return {"decisions": rows, "next": decisions[-1].id if len(decisions) == asked.limit else 0}
+        return {"decisions": rows, "next": decisions[-1].id if len(decisions) == command.limit else 0}
 
     @does
-    def history(self, asked: DecisionHistory) -> Plain:
+    def history(self, command: DecisionHistory) -> Plain:
         """Raise UserError for an unknown image."""
         names = "kind what reason author decision restored created"
-        return {"history": [facts(entry, names) for entry in self._decisions.of_entry(asked.entry)]}
+        return {"history": [facts(entry, names) for entry in self._decisions.of_entry(command.entry)]}
 
     @does
     def answer_repeat(self, sent: AnswerRepeat) -> dict[str, bool]:
@@ -223,9 +223,9 @@ class CurationDecisions:
         return {"agrees": self._decisions.answer_repeat(sent.session, sent.entry, sent.verdict, sent.reason)}
 
     @does
-    def figures(self, asked: ReviewFigures) -> Plain:
+    def figures(self, command: ReviewFigures) -> Plain:
         """Raise UserError for an unknown session."""
-        session = self._decisions.session(asked.session)
+        session = self._decisions.session(command.session)
         seconds = (session.last - session.first).total_seconds() if session.first and session.last else 0.0
         share = wilson(session.agreed, session.repeated, nothing="no image was shown once more yet")
         return {

@@ -66,7 +66,7 @@ class Detail:
 
     entry: CatalogueEntry
     case: StoredTestCase | None
-    """None for an imported image."""
+    """The test case, or None for an imported image."""
     facts: CaseFacts | None
     """Outcomes of votes and models under test; None for an imported image."""
     source_size: tuple[int, int] | None
@@ -109,10 +109,10 @@ class Gallery:
         meaning: Meaning,
         near_duplicates: NearDuplicates,
         image_map: ImageMap,
-        asked: Callable[[], None] = lambda: None,
+        on_request: Callable[[], None] = lambda: None,
     ) -> None:
-        """`asked` is called at each request, so that background work pauses."""
-        self._workspace, self._meaning, self._asked = workspace, meaning, asked
+        """`on_request` is called at each request, so that background work pauses."""
+        self._workspace, self._meaning, self._asked = workspace, meaning, on_request
         self._near_duplicates, self._map = near_duplicates, image_map
         self.entry = workspace.catalogue.get
         """Returns one image. Raises UserError for an unknown one."""
@@ -123,20 +123,20 @@ class Gallery:
         """Count the images of each cell of a grid, of the lines that have `find` in their name."""
         return coverage_table(self._workspace.catalogue, grid, find)
 
-    def page(self, view: View, at: int = 0, limit: int = PAGE, held: str = "") -> CataloguePage:
-        """Return images of a view from position `at` (0: the first), at most `limit`. `held` is a name from `hold`; if
-        it is forgotten, the view is evaluated anew. Raises UserError as `Meaning.ranked` and `NearDuplicates.groups`.
+    def page(self, view: View, at: int = 0, limit: int = PAGE, held_name: str = "") -> CataloguePage:
+        """Return images of a view from position `at` (0: the first), at most `limit`. `held_name` comes from `hold`;
+        a forgotten name means the view as it is now. Raises UserError as `Meaning.ranked` and `NearDuplicates.groups`.
         """
         self._asked()
-        known = self._held.get(held) or self._known(view)
+        known = self._held.get(held_name) or self._known(view)
         if not isinstance(known, _Listed):
             return self._workspace.catalogue.page(view.filter, view.order, limit, at=at, held=known)
         some = known.entries[at : at + limit]
         return CataloguePage(self._workspace.catalogue.listed(some), at + limit < len(known.entries))
 
-    def holds(self, held: str) -> bool:
+    def holds(self, held_name: str) -> bool:
         """Return True if a set from `hold` is still known. The least recently used ones are forgotten."""
-        return self._held.get(held) is not None
+        return self._held.get(held_name) is not None
 
     def hold(self, view: View) -> str:
         """Fix the images that a view has now, so that decisions move none. Return a name for `page`."""
@@ -151,9 +151,9 @@ class Gallery:
         image.thumbnail((LARGEST_PICTURE, LARGEST_PICTURE))
         return self._workspace.images.add(image)
 
-    def place(self, view: View, entry_id: int, held: str = "") -> int | None:
+    def place(self, view: View, entry_id: int, held_name: str = "") -> int | None:
         """Return the position of an image in a view, or among its held images; None if absent."""
-        known = self._held.get(held) or self._known(view)
+        known = self._held.get(held_name) or self._known(view)
         if isinstance(known, _Listed):
             return known.entries.index(entry_id) if entry_id in known.entries else None
         return self._workspace.catalogue.place(view.filter, view.order, entry_id, known)
@@ -162,9 +162,9 @@ class Gallery:
         """Return the WebP files of their thumbnails, b"" for missing ones."""
         return [self._workspace.thumbnails.ready(entry.image_sha) for entry in entries]
 
-    def count(self, view: View, held: str = "") -> Count:
+    def count(self, view: View, held_name: str = "") -> Count:
         """Count the images of a view, or those that were held for it."""
-        known = self._held.get(held) or self._known(view)
+        known = self._held.get(held_name) or self._known(view)
         if isinstance(known, _Listed):
             return Count(len(known.entries))
         return Count(entry_sets.size(known.bits)) if known else self._workspace.catalogue.count(view.filter)
@@ -174,10 +174,10 @@ class Gallery:
         batches = set(view.filter.facets.get("batch", ()))
         return any(batch.running for batch in self._workspace.batches.all() if batch.facet in batches)
 
-    def totals(self, view: View, histograms: Sequence[str] = (), held: str = "") -> Totals:
-        """Return counts for the filters beside a view; with `held`, for its images that match the filter now."""
-        catalogue, known = self._workspace.catalogue, self._held.get(held) or self._known(view)
-        within = None if known is None else self.ids(view, held)
+    def totals(self, view: View, histograms: Sequence[str] = (), held_name: str = "") -> Totals:
+        """Return counts for the filters beside a view; with `held_name`, for its images that match the filter now."""
+        catalogue, known = self._workspace.catalogue, self._held.get(held_name) or self._known(view)
+        within = None if known is None else self.ids(view, held_name)
         counted = view.filter if within is None else view.filter.among(within)
         runs = self._workspace.scores.latest()
         return Totals(
@@ -196,9 +196,9 @@ class Gallery:
             known.waiting if isinstance(known, _Listed | _Alike) else 0,
         )
 
-    def ids(self, view: View, held: str = "") -> tuple[int, ...]:
+    def ids(self, view: View, held_name: str = "") -> tuple[int, ...]:
         """Return all images of a view. Of a held view, only those that still fit its filter."""
-        catalogue, held_images = self._workspace.catalogue, self._held.get(held)
+        catalogue, held_images = self._workspace.catalogue, self._held.get(held_name)
         known = held_images or self._known(view)
         if known is None:
             return catalogue.ids(view.filter)

@@ -149,9 +149,9 @@ class _Batches:
     """Takes examples from the reader, and saves them in groups."""
 
     def __init__(
-        self, workspace: Workspace, report: Report, begin: Callable[[], int], held: frozenset[str], at_once: int
+        self, workspace: Workspace, report: Report, begin: Callable[[], int], present: frozenset[str], at_once: int
     ) -> None:
-        self._workspace, self._report, self._begin, self._held = workspace, report, begin, held
+        self._workspace, self._report, self._begin, self._held = workspace, report, begin, present
         self._at_once = at_once
         self._waiting: list[Example] = []
 
@@ -236,10 +236,10 @@ def _new_image(example: Example, image: StoredImage, mask: StoredImage | None) -
     )
 
 
-def _checks(told: Any) -> tuple[Check, ...]:
+def _checks(value: Any) -> tuple[Check, ...]:
     """Return the checks of an image exported by a studio; () for anything else under that name."""
     try:
-        checks: tuple[Check, ...] = from_plain(tuple[Check, ...], told)  # type: ignore[arg-type]
+        checks: tuple[Check, ...] = from_plain(tuple[Check, ...], value)  # type: ignore[arg-type]
     except ValidationError:
         return ()
     return checks

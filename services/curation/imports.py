@@ -195,20 +195,20 @@ class ImportService:
         """Return the imports as plain data, with the progress of a running one and of the latest upload."""
         state = self.state()
         return {
-            "imports": [import_facts(held) for held in self._workspace.imports.all()],
+            "imports": [import_facts(import_record) for import_record in self._workspace.imports.all()],
             "going_on": asdict(state) if state is not None and state.state == "running" else None,
             "latest_upload": asdict(state) if state is not None else None,
         }
 
     @does
-    def show(self, asked: ShowImport) -> dict[str, Any]:
+    def show(self, command: ShowImport) -> dict[str, Any]:
         """Raise UserError for an unknown number."""
         imports, state = self._workspace.imports, self.state()
-        page = imports.rows(asked.number, asked.after, asked.limit + 1)
-        shown = page[: asked.limit]
+        page = imports.rows(command.number, command.after, command.limit + 1)
+        shown = page[: command.limit]
         return {
-            **import_facts(imports.get(asked.number)),
-            "upload": asdict(state) if state is not None and state.number == asked.number else None,
+            **import_facts(imports.get(command.number)),
+            "upload": asdict(state) if state is not None and state.number == command.number else None,
             "report": [facts(row, "file reason kind") for _, row in shown],
             "next": shown[-1][0] if len(page) > len(shown) else 0,
         }
@@ -228,7 +228,7 @@ class ImportService:
             state, message = "stopped", "The import was stopped: start the same import again to resume it."
         except UserError as error:
             state, message = "failed", str(error)
-        except Exception as error:  # the waiting person must be told
+        except Exception as error:  # the waiting person must see it
             log.exception("an import failed")
             words = f"The studio itself failed ({type(error).__name__}: {error}); the terminal says more. Try again."
             state, message = "failed", words
@@ -280,13 +280,13 @@ def entry_of(image: ImportedImage, import_name: str) -> SetEntry:
     )
 
 
-def import_facts(held: Import) -> dict[str, Any]:
+def import_facts(import_record: Import) -> dict[str, Any]:
     """Return an import as plain data, without its images and rows."""
     return {
-        **facts(held, "name source state created images sources rows"),
-        "number": held.id,
-        "format": held.layout,
-        "finished": held.finished.isoformat() if held.finished is not None else "",
-        "new": held.made,
-        "test_set": str(held.header.get("name", "")),
+        **facts(import_record, "name source state created images sources rows"),
+        "number": import_record.id,
+        "format": import_record.layout,
+        "finished": import_record.finished.isoformat() if import_record.finished is not None else "",
+        "new": import_record.made,
+        "test_set": str(import_record.header.get("name", "")),
     }

@@ -173,7 +173,7 @@ class ImageMap:
             entries = entries[np.array(shown)[has]]
         return allowed & entry_sets.of_entries(entries, len(allowed) // entry_sets.BYTES)
 
-    def points(self, name: MapName, wanted: ImageFilter, colour: str) -> MapPoints:
+    def points(self, name: MapName, image_filter: ImageFilter, colour: str) -> MapPoints:
         """Return the points of a map that match a filter. `colour`: a facet, or "model:" and a model's name.
 
         Raises UserError for UMAP before it is made.
@@ -181,17 +181,17 @@ class ImageMap:
         layout = self.layout(name)
         if layout is None:
             raise UserError("There is no UMAP map yet: make it first.", field="map")
-        allowed = self._workspace.catalogue.bits(wanted)
+        allowed = self._workspace.catalogue.bits(image_filter)
         shown = np.flatnonzero(entry_sets.has(allowed, layout.entries))
         entries, places = layout.entries[shown], layout.places[shown]
         left = UMAP_RIGHT if name == "umap" else 0.0
         scaled = np.round((places - np.array([left, 0], np.float32)) * 65535).astype(np.uint16)
-        categories, legend = self._coloured(entries, wanted, colour)
+        categories, legend = self._coloured(entries, image_filter, colour)
         missing = entry_sets.size(allowed) - len(entries)
         return MapPoints(entries.astype(np.uint32), scaled, categories, legend, missing)
 
     def _coloured(
-        self, entries: Numbers, wanted: ImageFilter, colour: str
+        self, entries: Numbers, image_filter: ImageFilter, colour: str
     ) -> tuple[NDArray[np.uint8], tuple[Category, ...]]:
         catalogue = self._workspace.catalogue
         if colour.startswith(_MODEL):
@@ -199,7 +199,7 @@ class ImageMap:
         else:
             facet: Facet = colour  # type: ignore[assignment]
             same: dict[bytes, list[str]] = {}
-            for value in catalogue.facets(wanted, (facet,), 3 * COLOURED)[facet]:
+            for value in catalogue.facets(image_filter, (facet,), 3 * COLOURED)[facet]:
                 has = entry_sets.has(catalogue.bits(_having(colour, value)), entries)
                 if has.any():
                     same.setdefault(np.packbits(has).tobytes(), []).append(value)
@@ -311,9 +311,9 @@ _STEPS: Mapping[str, str] = {
 }
 
 
-def _note(said: str) -> str:
-    _, step = max((said.rfind(mark), words) for mark, words in _STEPS.items())
-    shares = re.findall(r"(\d+)%\|", said)
+def _note(output: str) -> str:
+    _, step = max((output.rfind(mark), words) for mark, words in _STEPS.items())
+    shares = re.findall(r"(\d+)%\|", output)
     return f"{step}, {shares[-1]} %" if shares and step == "placing images" else step
 
 

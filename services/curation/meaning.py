@@ -130,21 +130,21 @@ class Meaning:
         """Return the vectors of entries, NaN for missing ones."""
         return _rows(self.table(), entries)
 
-    def placed(self, wanted: Sequence[str | Picture]) -> NDArray[np.float64]:
+    def placed(self, targets: Sequence[str | Picture]) -> NDArray[np.float64]:
         """Return the vectors of texts, and of pictures that are no entries such as sources; NaN for those not yet
         placed. They are stored apart from the vectors of entries.
         """
-        keys = np.array([_key(one) for one in wanted], np.int64)
+        keys = np.array([_key(one) for one in targets], np.int64)
         return _rows(self._workspace.vectors.of(f"{self.embedder} (beside)"), keys)
 
-    def place(self, wanted: Sequence[str | Picture]) -> None:
+    def place(self, targets: Sequence[str | Picture]) -> None:
         """Compute and store the vectors of texts and pictures, skipping unreadable pictures.
 
         Raises UserError if the embedder cannot be loaded.
         """
-        texts, embedder, images = [one for one in wanted if isinstance(one, str)], self._models.embedder, {}
+        texts, embedder, images = [one for one in targets if isinstance(one, str)], self._models.embedder, {}
         read = embedder.texts(texts) if isinstance(embedder, BatchEmbedder) and texts else map(embedder.text, texts)
-        for one in (one for one in wanted if isinstance(one, Picture)):
+        for one in (one for one in targets if isinstance(one, Picture)):
             try:
                 images[one] = self._workspace.images.load(one.sha).convert("RGB")
             except (UserError, OSError, ValueError):
@@ -272,11 +272,11 @@ class Meaning:
     # Looking for images
 
     @does
-    def search(self, asked: SearchImages) -> Plain:
-        if bool(asked.meaning.strip()) == bool(asked.like):
+    def search(self, command: SearchImages) -> Plain:
+        if bool(command.meaning.strip()) == bool(command.like):
             raise UserError("Say what the images should show, or which one they should look like.", field="meaning")
-        target = asked.meaning if asked.meaning.strip() else asked.like
-        ranked = self.ranked(target, self._workspace.catalogue.bits(asked.filter), asked.limit)
+        target = command.meaning if command.meaning.strip() else command.like
+        ranked = self.ranked(target, self._workspace.catalogue.bits(command.filter), command.limit)
         listed = self._workspace.catalogue.listed(ranked.entries)
         rows = [
             {**entry_facts(entry), "similarity": round(similarity, 4)}
@@ -284,20 +284,20 @@ class Meaning:
         ]
         return {"test_cases": rows, "searched": ranked.searched, "waiting": ranked.waiting}
 
-    def ranked(self, wanted: Wanted, allowed: Bits, most: int = MOST_FOUND) -> Found:
+    def ranked(self, target: Wanted, allowed: Bits, most: int = MOST_FOUND) -> Found:
         """Return the `allowed` entries nearest to the target, at most `most`; an entry does not match itself. Images
         not embedded yet are left out, and will be embedded.
 
         Raises UserError for a text without a word, for a missing entry or picture, and if the embedder cannot be
         loaded.
         """
-        vector = self.vector_of(wanted)
+        vector = self.vector_of(target)
         table = self.table()
         inside = entry_sets.has(allowed, table.entries)
-        if isinstance(wanted, int):
-            inside &= table.entries != wanted
+        if isinstance(target, int):
+            inside &= table.entries != target
         searched, total = int(np.count_nonzero(inside)), entry_sets.size(allowed)
-        waiting = total - searched - (isinstance(wanted, int) and bool(entry_sets.has(allowed, np.array([wanted]))[0]))
+        waiting = total - searched - (isinstance(target, int) and bool(entry_sets.has(allowed, np.array([target]))[0]))
         if waiting > 0:
             self.begin()
         if not searched:
@@ -306,18 +306,18 @@ class Meaning:
         entries = table.entries[rows]
         return Found(tuple(entries.tolist()), tuple(figures.tolist()), searched, max(waiting, 0))
 
-    def vector_of(self, wanted: Wanted) -> Floats:
+    def vector_of(self, target: Wanted) -> Floats:
         """Return the unit vector of a target. Vectors of texts and pictures are cached."""
-        if isinstance(wanted, str):
-            return self._text_vector(" ".join(wanted.split()))
-        if isinstance(wanted, Picture):
-            return self._wanted.once((self.embedder, wanted), lambda: self._picture_vector(wanted.sha))
+        if isinstance(target, str):
+            return self._text_vector(" ".join(target.split()))
+        if isinstance(target, Picture):
+            return self._wanted.once((self.embedder, target), lambda: self._picture_vector(target.sha))
         table = self.table()
-        row = table.row_of(wanted)
+        row = table.row_of(target)
         if row is None:
-            sha = self._workspace.vectors.images_of([wanted]).get(wanted)
+            sha = self._workspace.vectors.images_of([target]).get(target)
             if sha is None:
-                raise UserError(f"The catalogue has no image {wanted}; pick one from a list of it.", field="like")
+                raise UserError(f"The catalogue has no image {target}; pick one from a list of it.", field="like")
             return _unit(self._vectors([self._workspace.images.load(sha).convert("RGB")])[0])
         return _unit(table.rows[row])
 
@@ -332,9 +332,9 @@ class Meaning:
         return _unit(self._vectors([self._workspace.images.load(sha).convert("RGB")])[0])
 
 
-def _key(wanted: str | Picture) -> int:
+def _key(target: str | Picture) -> int:
     """Return the number under which the vector of a text or a picture is stored."""
-    sha = wanted.sha if isinstance(wanted, Picture) else hashlib.sha256(wanted.encode()).hexdigest()
+    sha = target.sha if isinstance(target, Picture) else hashlib.sha256(target.encode()).hexdigest()
     return int(sha[:15], 16)
 
 

@@ -96,8 +96,8 @@ class NearDuplicates:
         self._workspace, self._meaning = workspace, meaning
 
     @does
-    def list_of(self, asked: NearDuplicatesOf) -> Plain:
-        near = self.of(asked.entry)
+    def list_of(self, command: NearDuplicatesOf) -> Plain:
+        near = self.of(command.entry)
         listed = self._workspace.catalogue.listed([one.entry for one in near])
         rows = [
             entry_facts(entry) | facts(one, "distance same_source", similarity=round(one.similarity, 4))
@@ -106,9 +106,9 @@ class NearDuplicates:
         return {"test_cases": rows}
 
     @does
-    def list_groups(self, asked: NearDuplicateGroups) -> Plain:
+    def list_groups(self, command: NearDuplicateGroups) -> Plain:
         return facts(
-            self.groups(self._workspace.catalogue.bits(asked.filter)), "groups compared waiting complete unreadable"
+            self.groups(self._workspace.catalogue.bits(command.filter)), "groups compared waiting complete unreadable"
         )
 
     def of(self, entry: int) -> tuple[Alike, ...]:
@@ -159,7 +159,7 @@ class NearDuplicates:
         for entry in entries:
             members[groups.of(entry)].append(entry)
         alike_groups = sorted(
-            (tuple(sorted(held)) for held in members.values() if len(held) > 1), key=lambda g: (-len(g), g)
+            (tuple(sorted(group)) for group in members.values() if len(group) > 1), key=lambda g: (-len(g), g)
         )
         waiting = entry_sets.size(allowed) - len(entries) + len(without) - unreadable
         return AlikeGroups(tuple(alike_groups), len(entries), waiting, len(pairs) < MOST_PAIRS, unreadable)

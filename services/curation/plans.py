@@ -149,32 +149,32 @@ class CellPlans:
             raise UserError(_nothing(command), field="line")
         return self._told(begins, len(latest_runs) - unfit), tuple(begins)
 
-    def _sources(self, command: CellCommand, wanted: Mapping[EditType, str]) -> tuple[LatestRun, ...]:
+    def _sources(self, command: CellCommand, edits: Mapping[EditType, str]) -> tuple[LatestRun, ...]:
         recipes = [recipe.name for recipe in recipes_for(self._runs.profile) if _edits_words(recipe)]
         if command.grid == GRIDS[0]:
             return self._workspace.runs.by_source(recipes, command.line, begun_for=command.place)
-        return self._workspace.runs.by_source(recipes, keywords=tuple(wanted))
+        return self._workspace.runs.by_source(recipes, keywords=tuple(edits))
 
     def _begin(
-        self, latest: LatestRun, wanted: Mapping[EditType, str], command: CellCommand, images: int
+        self, latest: LatestRun, edits: Mapping[EditType, str], command: CellCommand, images: int
     ) -> _Begin | None:
         """Return None for a run that cannot make the edits."""
         run = self._workspace.runs.get(latest.run)
         if task_problem(run.task):
             return None
-        settings = _limited(self._runs.settings(run), wanted)
+        settings = _limited(self._runs.settings(run), edits)
         values: Values = {name: run.values[name].value for name in _before_keywords(run)}
-        if any(wanted.values()):
-            edited = self._edited(run, settings, wanted, values)
+        if any(edits.values()):
+            edited = self._edited(run, settings, edits, values)
             if edited is None:
                 return None
             values = edited
         plain = {**run.settings, **settings.model_dump(mode="json")}
-        ending = ", ".join(words or edit_type for edit_type, words in wanted.items())
+        ending = ", ".join(words or edit_type for edit_type, words in edits.items())
         source = PlannedSource(run.id, run.name, run.source_sha, images, latest.waiting)
         return _Begin(source, Branch(run.id, ending, plain, values), run, settings)
 
-    def _edited(self, run: Run, settings: Settings, wanted: Mapping[EditType, str], values: Values) -> Values | None:
+    def _edited(self, run: Run, settings: Settings, edits: Mapping[EditType, str], values: Values) -> Values | None:
         """Tick only keywords of the wanted types, with the wanted words; None if the caption has none to change."""
         if "caption" not in values or "keywords" not in run.values:
             return None
@@ -182,15 +182,15 @@ class CellPlans:
         keywords_found: Sequence[Keyword] = run.values["keywords"].value.value.items
         chosen: dict[EditType, Keyword] = {}
         for keyword in keywords_found:
-            fits = keyword.edit_type in wanted and not failed(
+            fits = keyword.edit_type in edits and not failed(
                 (
                     *keyword_checks(keyword.text, caption, run.task, keyword.forced),
-                    *alternative_checks(keyword.text, wanted[keyword.edit_type], run.task),
+                    *alternative_checks(keyword.text, edits[keyword.edit_type], run.task),
                 )
             )
             if fits:
                 chosen.setdefault(keyword.edit_type, keyword)
-        if len(chosen) < len(wanted):
+        if len(chosen) < len(edits):
             return None
         ticked = {keyword.text for keyword in chosen.values()}
         keywords = Keywords(
@@ -198,7 +198,7 @@ class CellPlans:
         )
         alternatives = Alternatives(
             tuple(
-                KeywordAlternatives(one.text, one.edit_type, (Alternative(wanted[one.edit_type]),), one.forced)
+                KeywordAlternatives(one.text, one.edit_type, (Alternative(edits[one.edit_type]),), one.forced)
                 for one in keywords.items
                 if one.used
             )
@@ -212,7 +212,7 @@ class CellPlans:
             self._runs.pixels(run.source_sha),
             self._runs.stale(run, settings),
         )
-        plain = {name: held.value for name, held in values.items()}
+        plain = {name: stage_value.value for name, stage_value in values.items()}
         by_person = {name: value for name, value in plain.items() if name in stale} | dict(edited)
         keys = {name: inputs_key(recipe, name, run.task, pixels, plain | by_person, settings) for name in by_person}
         person = Trace(author="person")
@@ -284,7 +284,7 @@ def _before_keywords(run: Run) -> tuple[StageName, ...]:
     return tuple(name for name in names[: names.index("keywords")] if name in run.values)
 
 
-def _limited(settings: Settings, wanted: Mapping[EditType, str]) -> Settings:
+def _limited(settings: Settings, edits: Mapping[EditType, str]) -> Settings:
     """Return the settings of a run that makes only these edits; given words are all applied at once.
 
     Its seeds are random: the next seeds would draw an earlier run's images of this source again.
@@ -292,11 +292,11 @@ def _limited(settings: Settings, wanted: Mapping[EditType, str]) -> Settings:
     captions: dict[str, Any] = {}
     if settings.counterfactuals.combinations == "chosen":  # these were chosen among edits that are not made here
         captions = {"combinations": "spread", "chosen": ()}
-    if any(wanted.values()):
-        captions = {"combinations": "spread", "chosen": (), "edits_at_once": len(wanted)}
+    if any(edits.values()):
+        captions = {"combinations": "spread", "chosen": (), "edits_at_once": len(edits)}
     return settings.model_copy(
         update={
-            "keywords": settings.keywords.model_copy(update={"edit_types": ", ".join(wanted)}),
+            "keywords": settings.keywords.model_copy(update={"edit_types": ", ".join(edits)}),
             "counterfactuals": settings.counterfactuals.model_copy(update=captions),
             "generation": settings.generation.model_copy(update={"seed_mode": "random"}),
         }

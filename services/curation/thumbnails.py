@@ -42,8 +42,8 @@ class ThumbnailFill:
     It is not idle work of the job queue: after each such piece the pages check for news, and a million pieces would
     keep them busy. It rests while `idle` returns False, and while somebody uses the gallery (`give_way`); `saved`
     returns another number after every commit. Its priority is normal: a thread that rarely gets a core may hold
-    Python's lock meanwhile, and then every request waits for it. Decoding and encoding, nearly all of its time, hold no
-    lock.
+    Python's lock all that time, and then every request waits for it. Decoding and encoding, nearly all of its work,
+    hold no lock.
     """
 
     def __init__(self, thumbnails: Thumbnails, saved: Callable[[], int], idle: Callable[[], bool]) -> None:

@@ -165,18 +165,18 @@ class View:
         return urlencode(self.pairs)
 
 
-def filter_of(given: Any) -> Any:
+def filter_of(query: Any) -> Any:
     """Return the filter in an address, or in names with a value or a list of values each; ignores an order.
 
     Raises UserError if it is no filter. An address of the gallery can be used unchanged.
     """
-    if isinstance(given, Mapping):
-        listed = {str(name): value if isinstance(value, list | tuple) else [value] for name, value in given.items()}
+    if isinstance(query, Mapping):
+        listed = {str(name): value if isinstance(value, list | tuple) else [value] for name, value in query.items()}
         view = View.of((name, str(value)) for name, values in listed.items() for value in values)
-    elif isinstance(given, str):
-        view = View.read(given)
+    elif isinstance(query, str):
+        view = View.read(query)
     else:
-        return given
+        return query
     if not view.is_filter:
         raise UserError(
             "What looks alike, or lies in a region of the map, is no filter: leave it out, or put these images into a "

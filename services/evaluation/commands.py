@@ -145,7 +145,7 @@ class BeginRetraining(OnModel, name="begin-retraining"):
     """
 
     preset: Literal["short", "paper"] = Field(
-        "short", description="A short fine-tuning, or the paper's 90 epochs from weights of chance"
+        "short", description="A short fine-tuning, or the paper's 90 epochs from random weights"
     )
     arms: Annotated[tuple[ArmKey, ...], BeforeValidator(_known_arms)] = Field(
         ARM_KEYS, description="What is learnt from beside the originals, as a list or with commas between"
@@ -155,15 +155,15 @@ class BeginRetraining(OnModel, name="begin-retraining"):
     unseen: str = Field(
         "", max_length=40, description="An edit type that no arm learns from; empty: the rarest; none: none"
     )
-    split_seed: int = Field(0, ge=0, le=LARGEST_ID, description="Another one parts the sources in another way")
+    split_seed: int = Field(0, ge=0, le=LARGEST_ID, description="Another seed divides the sources differently")
     updates: int = Field(0, ge=0, le=1_000_000, description="Of the optimiser, for each arm; 0: those of the preset")
-    batch: int = Field(0, ge=0, le=1_024, description="Images of an update; 0: those of the preset")
+    batch: int = Field(0, ge=0, le=1_024, description="Images per update; 0: those of the preset")
     rate: float = Field(0.0, ge=0, le=10, allow_inf_nan=False, description="The learning rate; 0: that of the preset")
     shift: int | None = Field(
         None,
         ge=1,
         le=LARGEST_ID,
-        description="The number of a version of a test set that is measured with too, as a natural shift",
+        description="The number of a version of a test set that is also measured on, as a natural shift",
     )
 
 

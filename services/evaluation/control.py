@@ -67,7 +67,7 @@ class ControlSets:
         """Queue of drawing work; `of(about)` finds a piece. Each result is a `ControlsDrawn`."""
 
     def make(self, subject: Subject, about: str, read: Callable[[OnCount], Read] | None = None) -> WorkView:
-        """Begin to draw missing reconstructions, then `read` them; work in progress goes on. Raises UserError if none
+        """Begin to draw missing reconstructions, then `read` them; work in progress continues. Raises UserError if none
         can be drawn.
         """
         if self.work.going_on(DRAWING, about) is None:
@@ -143,7 +143,7 @@ class ControlSets:
         lineages = (case.lineage for case in run.test_cases)
         if any(one.recipe == control.name and one.method == lineage.method for one in lineages):
             return False
-        text = recipe_of(lineage.recipe).source_caption({name: held.value.value for name, held in run.values.items()})
+        text = recipe_of(lineage.recipe).source_caption({name: saved.value.value for name, saved in run.values.items()})
         if not text:
             raise UserError("Its run has no caption: run the first stage there, or write one.")
         image = PlannedImage(CounterfactualCaption(text, ()), lineage.seed)

@@ -62,8 +62,8 @@ def likeness_facts(likeness: LikenessFigures) -> dict[str, Any]:
     return {**facts(likeness, "missing notes"), "figures": rows, "groups": groups}
 
 
-def facts_of(found: Evaluated, beside: ModelComparison | None = None) -> dict[str, Any]:
-    """Return everything shown, JSON-ready; `beside` compares with a second model on the same test cases."""
+def facts_of(found: Evaluated, comparison: ModelComparison | None = None) -> dict[str, Any]:
+    """Return everything shown, JSON-ready; `comparison` compares with a second model on the same test cases."""
     shown, identity, effect = found.subject, found.identity, found.effectiveness or found.segmentation
     return {
         **facts(found, "model kind answer notes"),
@@ -82,7 +82,7 @@ def facts_of(found: Evaluated, beside: ModelComparison | None = None) -> dict[st
         "figures": list(_plain_rows(found)),
         "confusion": _confusion(found),
         "validity_score": found.score and asdict(found.score),
-        "beside": beside and asdict(beside),
+        "beside": comparison and asdict(comparison),
     }
 
 

@@ -73,7 +73,7 @@ class _Needs:
             stored = workspace.test_cases.get(test_case) if test_case >= 0 else None
             recipe = known.get(stored.lineage.recipe) if stored is not None else None
             if stored is not None and recipe is not None:
-                values = {name: held.value.value for name, held in workspace.runs.get(stored.run_id).values.items()}
+                values = {name: saved.value.value for name, saved in workspace.runs.get(stored.run_id).values.items()}
                 caption = recipe.source_caption(values)
                 self.captions += [(caption, stored.lineage.counterfactual.text)] if caption else []
 
@@ -96,19 +96,19 @@ class Likeness:
         self._found = Latest[LikenessFigures](4)
 
     def register(self, commands: Commands) -> None:
-        asked = self._evaluations.asked
-        commands.add(acts.ShowLikeness, lambda sent: likeness_facts(self.figures(asked(sent))))
-        commands.add(acts.BeginLikeness, lambda sent: work_facts(self.begin(asked(sent))))
+        question_of = self._evaluations.asked
+        commands.add(acts.ShowLikeness, lambda sent: likeness_facts(self.figures(question_of(sent))))
+        commands.add(acts.BeginLikeness, lambda sent: work_facts(self.begin(question_of(sent))))
         commands.add(acts.CancelLikeness, lambda sent: cancelled(self.work, sent.work))
 
-    def begin(self, asked: EvaluationQuestion) -> WorkView:
+    def begin(self, question: EvaluationQuestion) -> WorkView:
         """Begin to compute what is missing, or return the work in progress. Raises UserError as `evaluate`."""
-        needs = _Needs(self._evaluations.result(asked), self._workspace)
-        return self.work.begin("working out vectors", about(asked), partial(self._work_out, needs))
+        needs = _Needs(self._evaluations.result(question), self._workspace)
+        return self.work.begin("working out vectors", about(question), partial(self._work_out, needs))
 
-    def figures(self, asked: EvaluationQuestion) -> LikenessFigures:
+    def figures(self, question: EvaluationQuestion) -> LikenessFigures:
         """Return the figures computed so far; takes seconds for a large test set. Raises UserError as `evaluate`."""
-        result, key = self._evaluations.result(asked), (repr(asked), self._workspace.saved(), len(self._scores))
+        result, key = self._evaluations.result(question), (repr(question), self._workspace.saved(), len(self._scores))
         return self._found.once((*key, self._no_score), lambda: self._made(result, _Needs(result, self._workspace)))
 
     def _missing(self, needs: _Needs) -> tuple[Sequence[Any], ...]:

@@ -47,10 +47,10 @@ def keep_upload(workspace: Workspace, file: Path, name: str) -> dict[str, str]:
     return {"source": source, "file": str(_kept(workspace, digest, plain, lambda to: shutil.copyfile(file, to)))}
 
 
-def found_here(workspace: Workspace, wanted: UnderTestSettings) -> UnderTestSettings:
+def found_here(workspace: Workspace, settings: UnderTestSettings) -> UnderTestSettings:
     """Return the settings with the current path of a model file of this workspace that was moved."""
-    file = workspace.model_file(wanted.file)
-    return wanted if file == wanted.file else wanted.model_copy(update={"file": file})
+    file = workspace.model_file(settings.file)
+    return settings if file == settings.file else settings.model_copy(update={"file": file})
 
 
 def keep_weights(workspace: Workspace, weights: Path, name: str, model_folder: Path | None) -> Path:

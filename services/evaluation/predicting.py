@@ -78,30 +78,30 @@ class Predicting:
         self._broken: dict[str, str] = {}
         self._loaded_since: dict[str, ModelIdentity] = {}
 
-    def stored(self, wanted: UnderTestSettings) -> StoredModel | None:
+    def stored(self, settings: UnderTestSettings) -> StoredModel | None:
         """Return the stored model of these settings, or None if it was never loaded."""
-        stored_model = self._workspace.models_under_test.asked_for(model_key(wanted))
+        stored_model = self._workspace.models_under_test.asked_for(model_key(settings))
         return None if stored_model is None else self._with_assumptions(stored_model)
 
     def _with_assumptions(self, stored: StoredModel) -> StoredModel:
         """Return the model with its assumptions, also if version 0.1 stored it without them."""
         return replace(stored, identity=self._loaded_since.get(stored.identity.digest, stored.identity))
 
-    def identify(self, wanted: UnderTestSettings, on_wait: OnWait = list) -> StoredModel:
-        """Load the model of these settings, record and return it. Raises UserError if that fails, and whatever
-        `on_wait` raises, which is called repeatedly while it waits.
+    def identify(self, settings: UnderTestSettings, on_wait: OnWait = list) -> StoredModel:
+        """Load the model of these settings, record and return it. Raises UserError if that fails, and what `on_wait`
+        raises, which is called repeatedly while it waits.
         """
-        self._require_known(wanted)
+        self._require_known(settings)
         with self._lock:
-            return self._loaded(wanted, on_wait)[1]
+            return self._loaded(settings, on_wait)[1]
 
-    def input_picture(self, wanted: UnderTestSettings, sha: str) -> Image.Image:
+    def input_picture(self, settings: UnderTestSettings, sha: str) -> Image.Image:
         """Return an image as the model gets it. Raises UserError while the model works, or if it cannot be shown."""
-        self._require_known(wanted)
+        self._require_known(settings)
         if not self._lock.acquire(timeout=PATIENCE):
             raise UserError("A model is at work: its picture is shown when it is done.")
         try:
-            return self._loaded(wanted)[0].input_picture(self._workspace.images.load(sha))
+            return self._loaded(settings)[0].input_picture(self._workspace.images.load(sha))
         finally:
             self._lock.release()
 
@@ -109,17 +109,17 @@ class Predicting:
         """Return the error sentence by image, for those of these that could not be read the last time."""
         return {sha: self._broken[sha] for sha in shas if sha in self._broken} if self._broken else {}
 
-    def read(self, wanted: UnderTestSettings, cases: Cases, on_count: OnCount) -> Read:
+    def read(self, settings: UnderTestSettings, cases: Cases, on_count: OnCount) -> Read:
         """Have the model read all unread images of a subject, and count the pixels of masks.
 
         `on_count` gets the number done and the total. What it raises stops the work; finished work stays. Raises
         UserError for what the model cannot do.
         """
-        self._require_known(wanted)
+        self._require_known(settings)
         pictures = cases.pictures
         on_count(0, len(pictures))
         with self._lock:
-            model, stored = self._loaded(wanted, lambda: on_count(0, len(pictures)))
+            model, stored = self._loaded(settings, lambda: on_count(0, len(pictures)))
             known = self._workspace.models_under_test.latest(stored.key)
             waiting = [sha for sha in pictures if sha not in known]
             for sha in waiting:  # a file may have been repaired since
@@ -218,18 +218,18 @@ class Predicting:
 
         return opened
 
-    def _load(self, wanted: UnderTestSettings, on_wait: OnWait) -> Predictor:
-        return self._loading.load(model_key(wanted), wanted.title, lambda: self.load(wanted), on_wait)
+    def _load(self, settings: UnderTestSettings, on_wait: OnWait) -> Predictor:
+        return self._loading.load(model_key(settings), settings.title, lambda: self.load(settings), on_wait)
 
-    def _loaded(self, wanted: UnderTestSettings, on_wait: OnWait = list) -> tuple[Predictor, StoredModel]:
-        key = model_key(wanted)
+    def _loaded(self, settings: UnderTestSettings, on_wait: OnWait = list) -> tuple[Predictor, StoredModel]:
+        key = model_key(settings)
         # A server may have changed its model, which only it knows: ask it each time.
-        if self._held is None or self._held[0] != key or wanted.source == "http":
+        if self._held is None or self._held[0] != key or settings.source == "http":
             self._held = None
-            self._held = (key, self._load(wanted, on_wait))
+            self._held = (key, self._load(settings, on_wait))
         model = self._held[1]
         record = self._workspace.models_under_test.record
-        stored = record(key, model.identity, wanted.title, wanted.model_dump(mode="json"))
+        stored = record(key, model.identity, settings.title, settings.model_dump(mode="json"))
         self._loaded_since[model.identity.digest] = model.identity
         return model, self._with_assumptions(stored)
 

@@ -64,7 +64,7 @@ class Standing:
     said: Numbers
     """Number of the answer among the possible ones; for a segmenter the class it loses most of. -1 for none."""
     before: NDArray[np.int8]
-    """As `right`, for the original of each source: a segmenter is right if it finds all protected classes."""
+    """Like `right`, for the original of each source: a segmenter is right if it finds all protected classes."""
     before_said: Numbers
     compared: Flags
     """True for each source that counts: the original and a test case can be compared."""
@@ -287,10 +287,10 @@ class Evaluation:
 
     # Control sets
 
-    def _with_way(self, held: _HasWay, place: Numbers, control: bool = False) -> _HasWay:
+    def _with_way(self, cells: _HasWay, place: Numbers, control: bool = False) -> _HasWay:
         """Return the values of the images in these places, with numbers of their control sets if those differ."""
         way = self.cases.control_way if control else self.cases.way
-        return replace(held, way=way[place]) if self.cases.mixed else held
+        return replace(cells, way=way[place]) if self.cases.mixed else cells
 
     def _of_control(self, values: Floats, place: Numbers) -> Floats:
         """Return for each test case the mean over the reconstructions of its source in its own control set; NaN for
@@ -435,17 +435,17 @@ def strata_of(cases: Cases, wrong: Flags) -> tuple[Numbers, tuple[str, ...]]:
 
 def _standing_of(cases: Cases, after: _Answers, before: _Answers) -> Standing:
     def spread(answers: _Answers, images: int) -> tuple[NDArray[np.int8], Numbers]:
-        right, said = np.full(images, UNKNOWN, np.int8), np.full(images, -1)
-        right[answers[0]], said[answers[0]] = answers[1:]
-        return right, said
+        right, classes = np.full(images, UNKNOWN, np.int8), np.full(images, -1)
+        right[answers[0]], classes[answers[0]] = answers[1:]
+        return right, classes
 
-    right, said = spread(after, len(cases.generated))
+    right, classes = spread(after, len(cases.generated))
     first, first_said = spread(before, len(cases.originals))
     has_case, read = np.zeros(len(first), bool), np.zeros(len(right), bool)
     has_case[cases.generated.source[right != UNKNOWN]] = True
     read[after[0]] = True
     compared = (first != UNKNOWN) & has_case
-    return Standing(right=right, said=said, before=first, before_said=first_said, compared=compared, read=read)
+    return Standing(right=right, said=classes, before=first, before_said=first_said, compared=compared, read=read)
 
 
 def _means_of(values: Floats, source: Numbers, sources: int) -> Floats:

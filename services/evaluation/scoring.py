@@ -69,14 +69,14 @@ class _Votes:
     study: Numbers
     source: Numbers
 
-    def where(self, wanted: Flags) -> _Votes:
-        return _Votes(self.row[wanted], self.valid[wanted], self.study[wanted], self.source[wanted])
+    def where(self, flags: Flags) -> _Votes:
+        return _Votes(self.row[flags], self.valid[flags], self.study[flags], self.source[flags])
 
 
 def score_images(
     table: CaseTable, checks: Mapping[str, tuple[Numbers, Floats]], outcomes: Sequence[Outcome], task: TaskKind
 ) -> Scored | str:
-    """Return the score of all images of a task, or a sentence on why there is none. `checks` maps each check to its
+    """Return the score of all images of a task, or a sentence on why it is missing. `checks` maps each check to its
     entries and figures; `outcomes` are those of studies, oldest first.
     """
     of_task = _of_task(table, task)
@@ -205,17 +205,17 @@ def _votes(table: CaseTable, of_task: Flags, outcomes: Sequence[Outcome]) -> tup
     return _Votes(row_numbers, np.array(valid, bool), np.array(study, np.int64), source), titles
 
 
-def _last(held: _Votes) -> _Votes:
-    _, at = np.unique(held.row[::-1], return_index=True)
-    is_last = np.zeros(len(held.row), bool)
-    is_last[len(held.row) - 1 - at] = True
-    return held.where(is_last)
+def _last(votes: _Votes) -> _Votes:
+    _, at = np.unique(votes.row[::-1], return_index=True)
+    is_last = np.zeros(len(votes.row), bool)
+    is_last[len(votes.row) - 1 - at] = True
+    return votes.where(is_last)
 
 
-def _shown(names: Sequence[str], figures: Floats, held: _Votes, study: int, title: str) -> StudyShown | None:
+def _shown(names: Sequence[str], figures: Floats, votes: _Votes, study: int, title: str) -> StudyShown | None:
     """Return how scores from other studies and other sources agree with this one's votes; None if too few."""
-    judged = held.where(held.study == study)
-    others = held.where((held.study != study) & ~np.isin(held.source, judged.source))
+    judged = votes.where(votes.study == study)
+    others = votes.where((votes.study != study) & ~np.isin(votes.source, judged.source))
     both = judged.valid.any() and not judged.valid.all()
     if len(judged.row) < FEWEST_SHOWN or not both or min(int(others.valid.sum()), int((~others.valid).sum())) < FEWEST:
         return None

@@ -65,7 +65,7 @@ class PixelCells:
     large as in the whole set. The last column is for none of the classes of masks.
     """
     said_before: NDArray[np.uint8]
-    """As `said`, for the original of each source."""
+    """Like `said`, for the original of each source."""
 
     def where(self, cell: Cell, source: Numbers) -> Flags:
         """Return the test cases behind a number; `source` has the source of each."""
@@ -83,9 +83,9 @@ class PixelCells:
             return self.counts & self._bit(self.said, row, column)
         return self.counts & self._bit(self.said_before, row, column)[source]
 
-    def _bit(self, held: NDArray[np.uint8], row: int, column: int) -> Flags:
+    def _bit(self, packed: NDArray[np.uint8], row: int, column: int) -> Flags:
         byte, bit = divmod(row * (len(self.names) + 1) + column, 8)
-        return (held[:, byte] >> (7 - bit)) & 1 > 0
+        return (packed[:, byte] >> (7 - bit)) & 1 > 0
 
 
 @dataclass(frozen=True)
@@ -158,11 +158,11 @@ def cells_of(
     first: SegmenterCounts,
     cased: SegmenterCounts,
     lost: SegmentedLosses,
-    kept: Flags,
+    mask_holds: Flags,
     shares: tuple[Floats, Floats],
 ) -> PixelCells:
-    """Return the images behind the figures. `kept` marks test cases whose masks demonstrably hold; `shares` are the two
-    confusion matrices shown, of originals and of generated images.
+    """Return the images behind the figures. `mask_holds` marks test cases whose masks demonstrably hold;
+    `shares` are the two confusion matrices shown, of originals and of generated images.
     """
     size, sources = len(cases.generated), len(cases.originals)
     protected = tuple(dict.fromkeys(lost.names))
@@ -174,7 +174,7 @@ def cells_of(
     counts[cased.place] = np.isin(cased.pixels.source, first.pixels.source)
     absent = np.isnan(shares[1][:, 0])
     return PixelCells(
-        *(tuple(names), counts, kept, has_class, protected, is_lost),
+        *(tuple(names), counts, mask_holds, has_class, protected, is_lost),
         _packed(cased, size, shares[1], absent),
         _packed(first, sources, shares[0], absent),
     )
@@ -184,8 +184,8 @@ def _packed(counted: SegmenterCounts, size: int, shares: Floats, absent: Flags) 
     """Return bits as in `PixelCells.said`; `absent` are the groups that no mask has."""
     columns = np.append(absent, True)
 
-    def together(held: Floats) -> Floats:
-        whole: Floats = np.concatenate([held[..., :-1], held[..., columns].sum(axis=-1, keepdims=True)], axis=-1)
+    def together(cells: Floats) -> Floats:
+        whole: Floats = np.concatenate([cells[..., :-1], cells[..., columns].sum(axis=-1, keepdims=True)], axis=-1)
         return whole
 
     counts, place, whole = counted.pixels.counts, counted.place, together(shares)
@@ -219,7 +219,7 @@ class MaskChecks:
         self._ways: dict[tuple[str, str], int] = {}
         self._known = np.zeros((0, 3), np.int64)
         """For each row of its predictions: row of the original and way it was last compared with, and whether it holds.
-        So each mask is checked once, whatever is evaluated.
+        So each mask is checked once for all evaluations.
         """
 
     @property

@@ -65,7 +65,7 @@ LOOKING = "looking at the model"
 HELD = 8
 """Evaluations, and subjects, that are cached until something is saved."""
 NO_MODEL = "There is no such model any more: take one from the list."
-NOT_LOADED = "Nobody has loaded this model yet: begin, and it says what classes it knows."
+NOT_LOADED = "This model is not loaded. Press Begin to load it and list its classes."
 
 
 class EvaluationService:
@@ -100,14 +100,14 @@ class EvaluationService:
         )
         commands.add(acts.BeginPredictions, lambda sent: work_facts(self.begin(self.asked(sent))))
         commands.add(acts.CancelPredictions, lambda sent: cancelled(self.work, sent.work))
-        commands.add(acts.ShowPredictions, lambda asked: work_facts(self.work.view(asked.work)))
+        commands.add(acts.ShowPredictions, lambda sent: work_facts(self.work.view(sent.work)))
         commands.add(acts.MakeControlSet, lambda sent: work_facts(self.make_control(sent.subject, sent.key)))
         commands.add(acts.CancelControlSet, lambda sent: cancelled(self._controls.work, sent.work))
-        commands.add(acts.ShowControlSet, lambda asked: work_facts(self._controls.work.view(asked.work)))
+        commands.add(acts.ShowControlSet, lambda sent: work_facts(self._controls.work.view(sent.work)))
         commands.add(acts.DraftEvaluationStudy, lambda sent: {"study": self.draft_study(self.asked(sent), sent.judged)})
-        commands.add(acts.RankTestCases, lambda asked: ranking_facts(self.rank(self.asked(asked), asked.most)))
+        commands.add(acts.RankTestCases, lambda sent: ranking_facts(self.rank(self.asked(sent), sent.most)))
         commands.add(
-            acts.ForetellFaults, lambda asked: caption_ranking_facts(self.rank_captions(self.asked(asked), asked.runs))
+            acts.ForetellFaults, lambda sent: caption_ranking_facts(self.rank_captions(self.asked(sent), sent.runs))
         )
 
     def close(self) -> None:
@@ -141,15 +141,15 @@ class EvaluationService:
             choices.setdefault(model, choice)
         return tuple(choices.values())
 
-    def title(self, wanted: UnderTestSettings) -> str:
+    def title(self, settings: UnderTestSettings) -> str:
         """Return the name of a model for pages and reports. Settings follow if other models have the same name."""
-        title, stored = title_of(wanted), self.predicting.stored(wanted)
+        title, stored = title_of(settings), self.predicting.stored(settings)
         others = [
             UnderTestSettings.model_validate(known.settings)
             for known in self._workspace.models_under_test.all()
             if stored is None or known.model.key != stored.key
         ]
-        differing = settings_words(wanted, [one for one in others if title_of(one) == title])
+        differing = settings_words(settings, [one for one in others if title_of(one) == title])
         return f"{title} ({differing})" if differing else title
 
     def choice(self, key: str, subject: Subject | None = None) -> ModelChoice:
@@ -172,70 +172,70 @@ class EvaluationService:
         subject = sent.subject
         return EvaluationQuestion(subject, self._wanted(sent, subject), sent.mapping, sent.weighing)
 
-    def mapping(self, asked: EvaluationQuestion) -> ClassMapping | None:
+    def mapping(self, question: EvaluationQuestion) -> ClassMapping | None:
         """Map labels to classes; None if the model was never loaded. Raises UserError for an unreadable mapping."""
-        stored = self.predicting.stored(asked.model)
+        stored = self.predicting.stored(question.model)
         if stored is None:
             return None
-        cases = self.cases(asked.subject)
-        mapping, problem = self.class_map(asked, cases, stored), self.misfit(cases, stored)
+        cases = self.cases(question.subject)
+        mapping, problem = self.class_map(question, cases, stored), self.misfit(cases, stored)
         if not problem and not any(one.classes for one in mapping.labels):
             problem = "None of the labels is a class of the model: map them by a file of your own."
         return ClassMapping(stored.identity, report_of(mapping), problem, next(iter(cases.pictures), ""))
 
-    def input_picture(self, asked: EvaluationQuestion) -> bytes:
+    def input_picture(self, question: EvaluationQuestion) -> bytes:
         """Return a PNG of the subject's first image as the model gets it. Raises UserError if it cannot be shown."""
-        cases = self.cases(asked.subject)
+        cases = self.cases(question.subject)
         self._require(cases)
-        key = (model_key(asked.model), cases.pictures[0])
-        return self._inputs.once(key, lambda: png_of(self.predicting.input_picture(asked.model, cases.pictures[0])))
+        key = (model_key(question.model), cases.pictures[0])
+        return self._inputs.once(key, lambda: png_of(self.predicting.input_picture(question.model, cases.pictures[0])))
 
     def keep_model_file(self, file: Path, name: str) -> dict[str, str]:
         """Keep an uploaded model called `name`. Return its source and file. Raises UserError if it is no model."""
         return keep_upload(self._workspace, file, name)
 
-    def look(self, asked: EvaluationQuestion) -> WorkView:
+    def look(self, question: EvaluationQuestion) -> WorkView:
         """Begin to load the model, which `mapping` needs."""
 
         def work(on_count: OnCount) -> str:
             on_count(0, 0)
-            return self.predicting.identify(asked.model, lambda: on_count(0, 0)).identity.digest
+            return self.predicting.identify(question.model, lambda: on_count(0, 0)).identity.digest
 
-        return self.work.begin(LOOKING, about(asked), work)
+        return self.work.begin(LOOKING, about(question), work)
 
-    def begin(self, asked: EvaluationQuestion) -> WorkView:
+    def begin(self, question: EvaluationQuestion) -> WorkView:
         """Begin to read, or return the reading in progress. The result is a `Read`. Raises UserError if it cannot."""
-        self._require(self.cases(asked.subject))
+        self._require(self.cases(question.subject))
 
         def work(on_count: OnCount) -> Any:
-            cases = self.cases(asked.subject)
-            model = self.predicting.identify(asked.model, lambda: on_count(0, len(cases.pictures)))
+            cases = self.cases(question.subject)
+            model = self.predicting.identify(question.model, lambda: on_count(0, len(cases.pictures)))
             misfit = self.misfit(cases, model)
             if misfit:
                 raise UserError(misfit)
-            return self.read(asked.model, cases, on_count)
+            return self.read(question.model, cases, on_count)
 
-        return self.work.begin(READING, about(asked), work)
+        return self.work.begin(READING, about(question), work)
 
-    def read(self, wanted: UnderTestSettings, cases: Cases, on_count: OnCount) -> Read:
+    def read(self, settings: UnderTestSettings, cases: Cases, on_count: OnCount) -> Read:
         """Have a model read the unread images of a subject; for a segmentation also the segmenter of the checks, which
-        decides whether each mask holds. If that one fails, the result says why, and all else goes on. `on_count` and
+        decides whether each mask holds. If that one fails, the result says why, and all else continues. `on_count` and
         errors as in `Predicting.read`.
         """
         checker = self._masks.checker if cases.view.kind == "segmentation" else None
-        if checker is None or model_key(checker) == model_key(wanted):
-            return self.predicting.read(wanted, cases, on_count)
+        if checker is None or model_key(checker) == model_key(settings):
+            return self.predicting.read(settings, cases, on_count)
         pictures = len(cases.pictures)
-        read = self.predicting.read(wanted, cases, lambda done, total: on_count(done, total + pictures))
+        read = self.predicting.read(settings, cases, lambda done, total: on_count(done, total + pictures))
         try:
             self.predicting.check_masks(checker, cases, lambda done, total: on_count(pictures + done, pictures + total))
         except UserError as error:
             return replace(read, unchecked=str(error))
         return read
 
-    def pending(self, asked: EvaluationQuestion) -> Pending:
+    def pending(self, question: EvaluationQuestion) -> Pending:
         """Count the images of a subject that the model has read and has still to read."""
-        cases, stored = self.cases(asked.subject), self.predicting.stored(asked.model)
+        cases, stored = self.cases(question.subject), self.predicting.stored(question.model)
         broken = self.predicting.broken(cases.pictures)
         if stored is None:
             return Pending(len(cases.pictures), 0)
@@ -263,9 +263,9 @@ class EvaluationService:
 
     # Figures
 
-    def evaluate(self, asked: EvaluationQuestion) -> Evaluated:
-        """Return all figures of what the model has read. Raises UserError if subject or model give none."""
-        return self.result(asked).evaluated
+    def evaluate(self, question: EvaluationQuestion) -> Evaluated:
+        """Return all figures on the images that the model has read. Raises UserError if subject or model give none."""
+        return self.result(question).evaluated
 
     def compare(self, first: EvaluationQuestion, second: EvaluationQuestion) -> ModelComparison | None:
         """Compare two models on the same test cases. Return None if their subjects differ."""
@@ -273,81 +273,83 @@ class EvaluationService:
             return None
         return compared(self.result(first), self.result(second), first.weighing)
 
-    def entries(self, asked: EvaluationQuestion, cell: Cell) -> tuple[int, ...]:
+    def entries(self, question: EvaluationQuestion, cell: Cell) -> tuple[int, ...]:
         """Return the sorted catalogue entries behind a number of `evaluate`."""
-        return entries_of(self.result(asked), cell)
+        return entries_of(self.result(question), cell)
 
-    def rank(self, asked: EvaluationQuestion, most: int = 100) -> Ranking:
+    def rank(self, question: EvaluationQuestion, most: int = 100) -> Ranking:
         """Rank the test cases; returns the first `most`. Raises UserError as `evaluate`."""
-        result, votes = self.result(asked), self._workspace.case_columns.outcomes()
-        return self._ranking(asked, result, self._scored(result.cases, votes), votes, most)
+        result, votes = self.result(question), self._workspace.case_columns.outcomes()
+        return self._ranking(question, result, self._scored(result.cases, votes), votes, most)
 
-    def ranked(self, asked: EvaluationQuestion, entries: Numbers, votes: Sequence[Outcome]) -> tuple[int, ...]:
+    def ranked(self, question: EvaluationQuestion, entries: Numbers, votes: Sequence[Outcome]) -> tuple[int, ...]:
         """Return entries of some test cases in the order of `rank`, learnt from these cases and votes alone."""
-        result = self.result(asked)
+        result = self.result(question)
         table = result.cases.table
         part = part_of(result, np.flatnonzero(np.isin(table.entry[result.cases.generated.row], entries)))
         score: Scored | str = NOT_JUDGED
         if votes:
             score = score_images(table, self._workspace.case_columns.checks(), votes, result.cases.task)
-        return tuple(one.entry for one in self._ranking(asked, part, score, votes, len(entries)).first)
+        return tuple(one.entry for one in self._ranking(question, part, score, votes, len(entries)).first)
 
     def _ranking(
         self,
-        asked: EvaluationQuestion,
+        question: EvaluationQuestion,
         found: EvaluationResult,
         score: Scored | str,
         votes: Sequence[Outcome],
         most: int,
     ) -> Ranking:
-        cases, stored = found.cases, self._stored(asked.model)
+        cases, stored = found.cases, self._stored(question.model)
         entropy, gini = self._answers.doubts(stored, cases, cases.generated)
         passed = self._workspace.case_columns.passed(cases.table.entry[cases.generated.row])
         if cases.view.kind == "segmentation" and not np.isfinite(entropy).any():  # it gives no uncertainty
             return rank(found, None, None, score, passed, votes, most)
         return rank(found, entropy, gini, score, passed, votes, most)
 
-    def rank_captions(self, asked: EvaluationQuestion, runs: Sequence[str]) -> CaptionRanking:
+    def rank_captions(self, question: EvaluationQuestion, runs: Sequence[str]) -> CaptionRanking:
         """Rank the undrawn captions of runs. Raises UserError as `rank`, and for an unknown run."""
-        result = self.result(asked)
+        result = self.result(question)
         waiting = [self._workspace.runs.get(run) for run in dict.fromkeys(runs)]
         return rank_captions(result, self._workspace.case_columns.outcomes(), waiting)
 
     # A study of validity
 
-    def study_plan(self, asked: EvaluationQuestion, judged: int = acts.STUDY_IMAGES) -> StudyPlan:
+    def study_plan(self, question: EvaluationQuestion, judged: int = acts.STUDY_IMAGES) -> StudyPlan:
         """Plan a study of this many images. Raises UserError if none can be drafted."""
-        return plan_study(self.result(asked), judged)
+        return plan_study(self.result(question), judged)
 
     def draft_study(
-        self, asked: EvaluationQuestion, judged: int = acts.STUDY_IMAGES, create: Create | None = None
+        self, question: EvaluationQuestion, judged: int = acts.STUDY_IMAGES, create: Create | None = None
     ) -> str:
         """Draft a study with that sample, saved by `create`, and return its id. Raises UserError as `study_plan`."""
-        result = self.result(asked)
-        return draft_study(self._workspace, result, plan_study(result, judged), self._stored(asked.model).key, create)
+        result = self.result(question)
+        return draft_study(
+            self._workspace, result, plan_study(result, judged), self._stored(question.model).key, create
+        )
 
     # Implementation
 
-    def result(self, asked: EvaluationQuestion) -> EvaluationResult:
+    def result(self, question: EvaluationQuestion) -> EvaluationResult:
         """Return the figures with the columns behind them. Raises UserError as `evaluate`."""
-        return self._found.once((repr(asked), self._workspace.saved()), lambda: self._evaluated(asked))
+        return self._found.once((repr(question), self._workspace.saved()), lambda: self._evaluated(question))
 
-    def _evaluated(self, asked: EvaluationQuestion) -> EvaluationResult:
-        cases = self.cases(asked.subject)
+    def _evaluated(self, question: EvaluationQuestion) -> EvaluationResult:
+        cases = self.cases(question.subject)
         self._require(cases)
-        stored = self._stored(asked.model)
+        stored = self._stored(question.model)
         misfit = self.misfit(cases, stored)
         if misfit:
             raise UserError(misfit)
         masks = MaskValidity(np.zeros(0, bool))
         if cases.view.kind == "segmentation":
             masks = self._masks.of(cases, stored, self.predicting.broken(cases.pictures))
-        mapping, title = self.class_map(asked, cases, stored), self.title(asked.model)
-        votes, pending = self._workspace.case_columns.outcomes(), self.pending(asked)
+        mapping, title = self.class_map(question, cases, stored), self.title(question.model)
+        votes, pending = self._workspace.case_columns.outcomes(), self.pending(question)
         score = partial(self._scored, cases, votes)
         studies = self._study_votes.of(votes, cases.table.test_case[cases.generated.row])
         return Evaluation(
-            stored, title, cases, mapping, self._answers, pending, votes, studies, score, masks, asked.weighing
+            stored, title, cases, mapping, self._answers, pending, votes, studies, score, masks, question.weighing
         ).result()
 
     def _scored(self, cases: Cases, votes: list[Outcome]) -> Scored | str:
@@ -371,12 +373,12 @@ class EvaluationService:
             raise UserError(NOT_LOADED)
         return stored
 
-    def class_map(self, asked: EvaluationQuestion, cases: Cases, stored: StoredModel) -> ClassMap:
+    def class_map(self, question: EvaluationQuestion, cases: Cases, stored: StoredModel) -> ClassMap:
         """Map the labels to classes of the model. Raises UserError for a mapping file that cannot be read."""
         own_mapping = None
-        if asked.mapping.strip():
-            is_table = re.search(r"(?m)^\s*\[labels\]\s*$", asked.mapping)
-            own_mapping = read_mapping(asked.mapping.encode(), "mapping.toml" if is_table else "mapping.csv")
+        if question.mapping.strip():
+            is_table = re.search(r"(?m)^\s*\[labels\]\s*$", question.mapping)
+            own_mapping = read_mapping(question.mapping.encode(), "mapping.toml" if is_table else "mapping.csv")
         everywhere = [name for name in {*cases.table.labels.values, *cases.table.task_labels.values} if name]
         kind = cases.view.kind or stored.identity.kind
         return map_classes(cases.labels, stored.identity.classes, kind, own_mapping, everywhere)
@@ -406,29 +408,29 @@ class EvaluationService:
                 self._masks.warm(cases)
 
         def choice(
-            wanted: UnderTestSettings, kind: TaskKind, from_profile: bool, stored: StoredModel | None
+            settings: UnderTestSettings, kind: TaskKind, from_profile: bool, stored: StoredModel | None
         ) -> tuple[str, ModelChoice]:
             read = self._answers.read_of(stored, cases) if stored is not None and cases is not None else 0
-            key = model_choice_key(wanted)
-            shown = ModelChoice(key, self.title(wanted), kind, wanted, from_profile, read)
+            key = model_choice_key(settings)
+            shown = ModelChoice(key, self.title(settings), kind, settings, from_profile, read)
             return (key if stored is None else stored.key), shown
 
         for kind in kinds:
-            wanted = self._profile.model_under_test.of(kind)
-            if wanted is not None:
-                stored = self.predicting.stored(wanted)
-                yield choice(wanted, kind if stored is None else stored.identity.kind, True, stored)
+            settings = self._profile.model_under_test.of(kind)
+            if settings is not None:
+                stored = self.predicting.stored(settings)
+                yield choice(settings, kind if stored is None else stored.identity.kind, True, stored)
         for known in self._workspace.models_under_test.all():
             kind = known.model.identity.kind
             if kind in kinds:
-                wanted = found_here(self._workspace, UnderTestSettings.model_validate(known.settings))
-                yield choice(wanted, kind, False, known.model)
+                settings = found_here(self._workspace, UnderTestSettings.model_validate(known.settings))
+                yield choice(settings, kind, False, known.model)
 
     @does
     def show(self, sent: ShowEvaluation) -> dict[str, Any]:
         question = self.asked(sent)
-        beside = self.asked(sent.model_copy(update={"key": sent.beside})) if sent.beside else None
-        return facts_of(self.evaluate(question), self.compare(question, beside) if beside else None)
+        second = self.asked(sent.model_copy(update={"key": sent.beside})) if sent.beside else None
+        return facts_of(self.evaluate(question), self.compare(question, second) if second else None)
 
     def _wanted(self, sent: acts.OnModel, subject: Subject) -> UnderTestSettings:
         if sent.key:
@@ -458,9 +460,9 @@ def cancelled(queue: WorkQueue, number: int) -> dict[str, Any]:
     return work_facts(queue.view(number))
 
 
-def about(asked: EvaluationQuestion) -> str:
+def about(question: EvaluationQuestion) -> str:
     """Return the key that finds the work on a question."""
-    return hashlib.sha256(repr((asked.subject, asked.model)).encode()).hexdigest()[:24]
+    return hashlib.sha256(repr((question.subject, question.model)).encode()).hexdigest()[:24]
 
 
 def about_control(subject: Subject) -> str:
@@ -468,29 +470,31 @@ def about_control(subject: Subject) -> str:
     return hashlib.sha256(repr(subject).encode()).hexdigest()[:24]
 
 
-def model_choice_key(wanted: UnderTestSettings) -> str:
+def model_choice_key(settings: UnderTestSettings) -> str:
     """Return `ModelChoice.key` of settings. A model in the workspace keeps its key when the workspace moves."""
-    place = kept_model(wanted.file)
+    place = kept_model(settings.file)
     if place is not None:
-        wanted = wanted.model_copy(update={"file": "/".join(place)})
-    return f"{wanted.source}-{hashlib.sha256(wanted.model_dump_json().encode()).hexdigest()[:12]}"
+        settings = settings.model_copy(update={"file": "/".join(place)})
+    return f"{settings.source}-{hashlib.sha256(settings.model_dump_json().encode()).hexdigest()[:12]}"
 
 
-def title_of(wanted: UnderTestSettings) -> str:
+def title_of(settings: UnderTestSettings) -> str:
     """Return the name of a model for pages and reports: of a file its bare name, in any folder."""
-    if wanted.source in ("file", "onnx") or (wanted.source == "transformers" and not wanted.name):
-        return f"{wanted.name} {Path(wanted.file).name}".strip()
-    return wanted.title
+    if settings.source in ("file", "onnx") or (settings.source == "transformers" and not settings.name):
+        return f"{settings.name} {Path(settings.file).name}".strip()
+    return settings.title
 
 
-def settings_words(wanted: UnderTestSettings, others: Sequence[UnderTestSettings]) -> str:
+def settings_words(settings: UnderTestSettings, others: Sequence[UnderTestSettings]) -> str:
     """Return the settings that differ from `others`, such as "mean 0.5, std of the file"; "" for none."""
     words = list[str]()
     for name in ("size", "mean", "std", "layout", "classes"):
-        value = getattr(wanted, name)
+        value = getattr(settings, name)
         if any(getattr(one, name) != value for one in others):
             words.append(f"{name} {few_names(value.split(', ')) or 'of the file'}")
-    folder, *folders = (Path(one.file).parent.name for one in (wanted, *others))  # for an upload, the hash of its bytes
+    folder, *folders = (
+        Path(one.file).parent.name for one in (settings, *others)
+    )  # of an upload: the hash of its bytes
     if any(one != folder for one in folders):
         words.append(f"file in {folder[:12]}")
     return ", ".join(words)

@@ -139,7 +139,7 @@ class _PixelCounts:
         self.keys, self._numbers = keys[self.order], None
 
     def rows_of(self, cases: Cases, images: Images) -> Numbers:
-        """Return the latest row of each image with its mask; -1 if there is none."""
+        """Return the latest row of each image with its mask; -1 without one."""
         image, mask = self.images.of(cases, images), self._masks_of(images)
         keys = self._keys(image, mask)
         at = np.searchsorted(self.keys, keys, side="right") - 1
@@ -313,5 +313,5 @@ def _not_read(stored: _Probabilities, cases: Cases) -> set[str]:
     return _shas((images, stored.images.of(cases, images) < 0) for images in cases.all_images)
 
 
-def _shas(wanted: Iterable[tuple[Images, Flags]]) -> set[str]:
-    return {images.shas[place] for images, flags in wanted for place in np.flatnonzero(flags).tolist()}
+def _shas(flagged: Iterable[tuple[Images, Flags]]) -> set[str]:
+    return {images.shas[place] for images, flags in flagged for place in np.flatnonzero(flags).tolist()}

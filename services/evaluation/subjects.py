@@ -71,10 +71,10 @@ class Masks:
         return Texts(self.classes.values, np.append(self.classes.numbers, -1)[self.numbers])
 
 
-def masks_of(held: Sequence[MaskOf]) -> Masks:
+def masks_of(masks: Sequence[MaskOf]) -> Masks:
     """Return the masks of images, one for each; `NO_MASK` for none."""
     number = {NO_MASK: -1}
-    numbers = [number.setdefault(mask if mask[0] else NO_MASK, len(number) - 1) for mask in held]
+    numbers = [number.setdefault(mask if mask[0] else NO_MASK, len(number) - 1) for mask in masks]
     known = list(number)[1:]
     return Masks([sha for sha, _ in known], texts_of([names for _, names in known]), np.array(numbers, np.int64))
 
@@ -346,8 +346,8 @@ class _Reading:
         return lacking
 
     def _reconstructed(self, rows: Numbers, of_source: Numbers, segments: bool) -> Numbers:
-        """Return all reconstructions of the sources of these rows by the recipes of their control sets, however drawn
-        and whatever their verdict.
+        """Return all reconstructions of the sources of these rows by the recipes of their control sets, with any method
+        and any verdict.
         """
         table = self._table
         fits = self._is_control & table.there & (table.segmentation == segments)
@@ -375,11 +375,11 @@ class _Reading:
         places = np.concatenate([first, rows, controls])
         masks, names = (Texts(one.values, one.numbers[places]) for one in (self._masks, self._mask_classes))
         known_sources = [(place, self._originals[sha]) for place, sha in enumerate(shas) if sha in self._originals]
-        with_mask = [(place, held) for place, held in known_sources if held.mask]
+        with_mask = [(place, source) for place, source in known_sources if source.mask]
         if with_mask:
             where = np.array([place for place, _ in with_mask], np.int64)
-            masks = _with(masks, where, [held.mask for _, held in with_mask])
-            names = _with(names, where, [held.mask_classes for _, held in with_mask])
+            masks = _with(masks, where, [source.mask for _, source in with_mask])
+            names = _with(names, where, [source.mask_classes for _, source in with_mask])
         pairs = np.where(masks.numbers < 0, -1, masks.numbers * (len(names.values) + 1) + names.numbers + 1)
         used_pairs, row, number = np.unique(pairs, return_index=True, return_inverse=True)
         none = int(np.count_nonzero(used_pairs < 0))  # none comes first, if there is one

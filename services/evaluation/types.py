@@ -55,7 +55,7 @@ class SubjectView:
     subject: Subject
     title: str
     kind: TaskKind | None
-    """None if there is no image."""
+    """Task of the images, or None without images."""
     sources: int
     cases: int
     """Number of generated images, without reconstructions."""
@@ -77,7 +77,7 @@ class ModelChoice:
     """Stable key for URLs: letters, digits and hyphens."""
     title: str
     kind: TaskKind | None
-    """None if it was never loaded."""
+    """Task of the model, or None if it was never loaded."""
     settings: UnderTestSettings
     from_profile: bool
     predicted: int
@@ -150,7 +150,7 @@ class ClassMapping:
     problem: str = ""
     """Why nothing can be compared, in one sentence; "" if something can."""
     sample: str = ""
-    """SHA-256 of an image of the subject that shows how the model gets it; "" if there is none."""
+    """SHA-256 of an image of the subject that shows how the model gets it; "" without one."""
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ class Evaluated:
     model: str
     kind: TaskKind
     identity: ModelIdentity | None
-    """None for predictions stored without one."""
+    """The stored identity, or None for predictions without one."""
     mapping: results.MappingReport
     pending: Pending
     """Figures cover what was read; `pending.left` is what is missing."""

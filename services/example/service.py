@@ -132,7 +132,7 @@ class ExampleView:
     """Parts that the last removal kept, and why; "" for none."""
     sets: tuple[ExampleSet, ...] = ()
     study: str = ""
-    """Id of its study; "" if there is none yet."""
+    """Id of its study; "" before it exists."""
 
     @property
     def active(self) -> bool:
@@ -379,7 +379,7 @@ class ExampleWorkspace:
         self._until(is_over, look, stop)
         status = self._batches.status(number)
         if status.state != "done":
-            raise UserError(status.problem or f"The batch “{status.batch.name}” was stopped: go on with the example.")
+            raise UserError(status.problem or f"The batch “{status.batch.name}” was stopped: continue the example.")
 
     # Reviews and test sets
 
@@ -530,13 +530,13 @@ class ExampleWorkspace:
     # Waiting for other work
 
     def _until_over(self, queue: WorkQueue, number: int, look: Callable[[WorkView], None]) -> WorkView:
-        """Wait until work is over, calling `look` meanwhile. Raises UserError if it failed or was cancelled."""
+        """Wait until work is over, calling `look` repeatedly. Raises UserError if it failed or was cancelled."""
         self._until(
             lambda: not queue.view(number).active, lambda: look(queue.view(number)), lambda: queue.cancel(number)
         )
         view = queue.view(number)
         if view.state != "done":
-            raise UserError(view.error or "It was stopped: go on with the example.")
+            raise UserError(view.error or "It was stopped: continue the example.")
         return view
 
     def _until(self, is_over: Callable[[], bool], look: Callable[[], None], stop: Callable[[], object]) -> None:
@@ -553,15 +553,15 @@ class ExampleWorkspace:
             time.sleep(LOOK_SECONDS)
 
 
-def kept_in_words(kept: Kept) -> str:
+def kept_in_words(stays: Kept) -> str:
     """Return what a removal kept, and why, in a sentence or two; "" for nothing."""
     sentences = []
-    if kept.test_sets:
-        names = few_names([f"“{name}”" for name in kept.test_sets])
-        sentences.append(f"{count_of(len(kept.test_sets), 'test set', 'stays')}, since you worked on it: {names}.")
-    if kept.study:
-        sentences.append(f"The study “{kept.study}” stays, since you worked on it.")
-    for reason, number in sorted(kept.runs.items()):
+    if stays.test_sets:
+        names = few_names([f"“{name}”" for name in stays.test_sets])
+        sentences.append(f"{count_of(len(stays.test_sets), 'test set', 'stays')}, since you worked on it: {names}.")
+    if stays.study:
+        sentences.append(f"The study “{stays.study}” stays, since you worked on it.")
+    for reason, number in sorted(stays.runs.items()):
         sentences.append(f"{count_of(number, 'picture', 'stays')}: {_WHY[reason]}.")
     return " ".join(sentences)
 

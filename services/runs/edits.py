@@ -215,7 +215,7 @@ def keyword_of(run: Run, text: str) -> Keyword:
     for keyword in value_of(run, "keywords").items:
         if keyword.text == text:
             return Keyword(keyword.text, keyword.edit_type, forced=keyword.forced)
-    raise UserError(f"The keyword “{text}” is no longer there: the list was changed meanwhile.")
+    raise UserError(f"The keyword “{text}” is no longer there: the list has changed since.")
 
 
 def caption_of(run: Run) -> str:
@@ -256,7 +256,7 @@ def _held(value: Keywords, text: str) -> Keyword:
     for item in value.items:
         if item.text == text:
             return item
-    raise UserError(f"The keyword “{text}” is no longer there: the list was changed meanwhile.")
+    raise UserError(f"The keyword “{text}” is no longer there: the list has changed since.")
 
 
 def _of(value: Alternatives, run: Run, text: str) -> KeywordAlternatives:
@@ -271,7 +271,7 @@ def _option(item: KeywordAlternatives, text: str) -> Alternative:
     for option in item.options:
         if option.text == text:
             return option
-    raise UserError(f"The alternative “{text}” is no longer there: the list was changed meanwhile.")
+    raise UserError(f"The alternative “{text}” is no longer there: the list has changed since.")
 
 
 def _fit_alternative(item: KeywordAlternatives, text: str, task: Task) -> str:
@@ -290,6 +290,6 @@ def _with(value: Alternatives, item: KeywordAlternatives) -> Alternatives:
 
 def _at(value: CounterfactualCaptions, place: int, was: str, **changes: object) -> CounterfactualCaptions:
     if not 0 <= place < len(value.items) or value.items[place].text != was:
-        raise UserError("This caption is no longer there: the list was changed meanwhile.")
+        raise UserError("This caption is no longer there: the list has changed since.")
     new = replace(value.items[place], **changes)  # type: ignore[arg-type]
     return CounterfactualCaptions((*value.items[:place], new, *value.items[place + 1 :]))

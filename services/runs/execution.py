@@ -249,7 +249,7 @@ class Execution:
         return all(version.author == "person" or version.value.value != stored.value.value for version in versions)
 
     def start(self, run_id: str, stages: tuple[StageName, ...], anew: StageName = "") -> None:
-        """Queue text stages of a run; `anew` is run even if it is fresh."""
+        """Queue text stages of a run; the stage `anew` runs even if it is fresh."""
         for stage in stages:
             _require_text_stage(stage)
         run = self.workspace.runs.get(run_id)
@@ -399,7 +399,7 @@ class Execution:
         handle: JobHandle,
         at: StageName,
         job_id: int | None = None,
-        wanted: _Wanted | None = None,
+        requested: _Wanted | None = None,
     ) -> None:
         """Run the driver and report to pages. A problem is noted at its stage, or at `at` before any begins."""
         failed: list[Exception] = []
@@ -429,7 +429,7 @@ class Execution:
         written = {stage for stage in request.stages or () if stage != request.anew and self._holds_edit(run, stage)}
         try:
             store = RunStore(self.runs, run, self.notes, job_id)
-            self.driver.run(request, store, tell, handle.cancelled, wanted)
+            self.driver.run(request, store, tell, handle.cancelled, requested)
             if failed:
                 raise _of_all(failed, len(request.images or ()))
         except UserError as error:

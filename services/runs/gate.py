@@ -76,11 +76,11 @@ def gate_of(
     warmed: bool = False,
     outdated: Collection[int] = (),
     failures: Collection[Failure] = (),
-    held: InMask = NO_MASK,
+    in_mask: InMask = NO_MASK,
 ) -> Gate:
     """Return the gate of a run. `prompts` are the run's, `size` is that of the source. `warmed`: the speed is being
     measured. `outdated` are test cases that would get another control image now, with the same settings. `failures` are
-    failed attempts so far, `held` describes the protected classes in the mask.
+    failed attempts so far, `in_mask` describes the protected classes in the mask.
     """
     recipe, values = recipe_of(run.recipe), {name: stored.value.value for name, stored in run.values.items()}
     captions = recipe.captions(values)
@@ -100,12 +100,12 @@ def gate_of(
         return Gate(closed=hindrance)
     drawing, source_caption = method.planning(settings), recipe.source_caption(values)
     drawn = (case.lineage for case in run.test_cases if case.id not in outdated)
-    existing = driver.made(recipe, drawn, drawn_with, run.task, prompts, held)
+    existing = driver.made(recipe, drawn, drawn_with, run.task, prompts, in_mask)
     for seed in _seeds(run, drawing, len(existing)):
         plan = driver.plan(recipe, values, settings, seed, existing, size, failures)
         if plan.images:
             before = used * drawing.images_per_caption - len(plan.images)
-            texts = [method.prompt(prompts, image.counterfactual, run.task, held) for image in plan.images]
+            texts = [method.prompt(prompts, image.counterfactual, run.task, in_mask) for image in plan.images]
             effort = method.effort(drawn_with, size)  # only the generator's speed is measured while idle
             measuring = warmed and plan.seconds is None and effort is not None and not effort.by
             name = _name_of(plan, run, settings, texts)

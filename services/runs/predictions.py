@@ -62,7 +62,7 @@ class _Loaded:
     model: Predictor
     key: str
     stored: StoredModel | None
-    """None for a model that only checks masks: it is no model under test."""
+    """The model under test, or None for a model that only checks masks."""
 
 
 MaskChecks = tuple[Check, ...] | str
@@ -193,13 +193,13 @@ class PredictionService:
     def _masks_kept(
         self,
         run: Run,
-        wanted: UnderTestSettings | None,
+        under_test: UnderTestSettings | None,
         problem: str,
         source: Prediction | None,
         figures: Mapping[int, tuple[ClassFigures, ...]],
     ) -> tuple[dict[int, MaskChecks], bool]:
         """Return, by test case of a segmentation, the checks of its mask or words on why there are none; and whether
-        some are still measured. They come from the profile's segmenter, else from the model under test (`wanted`):
+        some are still measured. They come from the profile's segmenter, else from the model under test (`under_test`):
         `problem` is why that cannot be asked, and `figures` how well it finds the mask.
         """
         checker = self._profile.checks.own_segmenter()
@@ -208,7 +208,7 @@ class PredictionService:
             why = ""
             if run.mask_sha is None:
                 why = "n/a, there is no mask"
-            elif wanted is None:
+            elif under_test is None:
                 why = "n/a, there is no model under test"
             elif problem:
                 why = "n/a, the model under test cannot be asked"
@@ -222,11 +222,11 @@ class PredictionService:
         missing = [case.image_sha for case in reversed(cases) if checks_by_case[case.id] is None]
         if missing:
             self._ask(checker, [run.source_sha, *missing])
-        kept: dict[int, MaskChecks] = {}
+        mask_checks: dict[int, MaskChecks] = {}
         for case, checks in checks_by_case.items():
             unknown = "n/a, the checking model knows no protected class of the mask"
-            kept[case] = MASK_WAITS if checks is None else checks or unknown
-        return kept, bool(missing)
+            mask_checks[case] = MASK_WAITS if checks is None else checks or unknown
+        return mask_checks, bool(missing)
 
     def _kept_by(self, key: str, run: Run, case: StoredTestCase) -> tuple[Check, ...] | None:
         """Return the checks by the profile's segmenter, stored under `key`; None if it was not asked yet."""

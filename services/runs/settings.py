@@ -134,7 +134,7 @@ class RunSettings:
     def change(self, command: edit_conflicts.StateEdit, change: Callable[[Plain], None]) -> None:
         """Save the result of `change` on the latest settings; the lock keeps a second page from saving in between.
 
-        The second of two people is told what the first one changed, at the card of the second change. Raises UserError,
+        The second of two people sees what the first one changed, at the card of the second change. Raises UserError,
         and saves nothing, for settings that are not allowed.
         """
         with self._runs.changing:
@@ -193,7 +193,7 @@ class RunSettings:
         self._set_prompt(command, "")
 
     def _set_prompt(self, command: SavePrompt | PutPromptBack, template: str) -> None:
-        """Save a template ("" for the profile's). The second of two people is told, and both templates are kept."""
+        """Save a template ("" for the profile's). The second of two people sees a message; both templates are kept."""
         with self._runs.changing:
             run = self._workspace.runs.get(command.run)
             name = _prompt_name(recipe_of(run.recipe), command)

@@ -47,7 +47,7 @@ class Problem:
     raw_reply: str = ""
     """The model's reply, if there was one."""
     insist: RunCommand | None = None
-    """The command that does it anyway; None if there is none."""
+    """The command that does it anyway, or None."""
     of: str = ""
     """State of the run at the refusal: after a change it is no longer shown. "": shown in any state."""
 

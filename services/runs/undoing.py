@@ -1,4 +1,4 @@
-"""Undo and redo of the last step of a run, whatever it was.
+"""Undo and redo of the last step of a run, of any kind.
 
 Nothing is deleted: the earlier value is saved once more, and everything stays in the history.
 """

@@ -105,10 +105,10 @@ class Analyses:
             self._keep(study_id, replace(cached, report=replace(cached.report, disagreements=cases), shown={}))
 
     @staticmethod
-    def _still_good(kept: Analysis, stamp: Stamp) -> bool:
-        age = time.monotonic() - kept.at
-        slow = kept.seconds > QUICK_SECONDS
-        return slow and kept.stamp[0] == stamp[0] and age < min(kept.seconds / SHARE, LONGEST_SECONDS)
+    def _still_good(analysis: Analysis, stamp: Stamp) -> bool:
+        age = time.monotonic() - analysis.at
+        slow = analysis.seconds > QUICK_SECONDS
+        return slow and analysis.stamp[0] == stamp[0] and age < min(analysis.seconds / SHARE, LONGEST_SECONDS)
 
     def _analysed(self, study_id: str, stamp: Stamp) -> Analysis:
         wilson(1, 2)  # its first call ever loads scipy, which must not count as time of the analysis

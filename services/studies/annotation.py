@@ -149,7 +149,7 @@ class WorkerCommand(Command):
 
 
 class NextItem(WorkerCommand, name="next"):
-    """Request the next item, leased to this worker, or why there is none."""
+    """Request the next item, leased to this worker, or the reason for none."""
 
     study: Name = Field(description="The id of the study")
 
@@ -241,7 +241,7 @@ class AnnotationService:
         return commands
 
     def next(self, study_id: str, worker: str) -> AnnotationStep:
-        """Return the next step: an item, leased to this worker, or why there is none. Raises NotYours."""
+        """Return the next step: an item, leased to this worker, or the reason for none. Raises NotYours."""
         study, enrolment = self._judged(*self._of(study_id, worker))
         now = self._standing(study, worker, enrolment)
         if study.state == "closed":
@@ -352,7 +352,7 @@ class AnnotationService:
         return self._with(self._of(study_id, worker), worker, assignment)
 
     def pause(self, study_id: str, worker: str) -> None:
-        """Release the worker's items, so that nobody waits for them. They come first when the worker returns."""
+        """Release the worker's items for other workers. They come first when the worker returns."""
         self._of(study_id, worker)
         self._studies.assignments.release(study_id, worker)
 
@@ -417,7 +417,7 @@ class AnnotationService:
         if assignment is not None and assignment.item.kind == kind:
             return self._with((study, enrolment), worker, assignment, now.text)
         log.warning("study %s has fewer %s items than its rules ask for", study.id, kind)
-        text = f"Its {kind} has no further question for you. Please tell whoever invited you."
+        text = f"Its {kind} has no further question for you. Please tell the person who invited you."
         return self._without(study, worker, enrolment, "not eligible", text)
 
     def _item(self, study: Study, worker: str, enrolment: Enrolment) -> AnnotationStep:
@@ -482,8 +482,8 @@ class AnnotationService:
             of, seen = _training(study), enrolment.training_seen
             if assignment.state != "submitted":
                 return AnnotationStep("training", text, study, seen, max(1, of - seen), assignment, ahead=ahead)
-            told = feedback(assignment.item, assignment.answers, study.rules.questions)
-            return AnnotationStep("feedback", "", study, seen - 1, of - seen + 1, assignment, told, ahead)
+            result = feedback(assignment.item, assignment.answers, study.rules.questions)
+            return AnnotationStep("feedback", "", study, seen - 1, of - seen + 1, assignment, result, ahead)
         undo = self._studies.assignments.can_undo(study.id, worker)
         if assignment.item.kind == "quiz":
             done, of = enrolment.quiz_seen, study.rules.eligibility.quiz

@@ -129,7 +129,7 @@ class AnnotatorSessions:
         return session.worker if session is not None and session.role == "worker" else ""
 
     def require(self, token: str) -> str:
-        """Return the worker of a session. Raises NotSignedIn if there is none."""
+        """Return the worker of a session. Raises NotSignedIn without a session."""
         worker = self.worker(token)
         if not worker:
             raise NotSignedIn("Please sign in with your code, or open the link of your invitation.")
@@ -183,8 +183,8 @@ class AnnotatorSessions:
         return Joined(study_id, worker.id, code, token, earlier)
 
     def _of_panel(self, sent: Join, key: str, browser: str) -> Joined | None:
-        """Join as the worker of a panel's participant, whoever is signed in. Return None if the link's study takes no
-        people of a panel. Raises NotSignedIn for a link that names nobody, TooMany like `join`.
+        """Join as the worker of a panel's participant, also if another one is signed in. Return None if the link's
+        study takes no people of a panel. Raises NotSignedIn for a link that names nobody, TooMany like `join`.
         """
         study = next((one for one in self._studies.all() if one.state in _OPEN and _same(one.link, sent.link)), None)
         panel = self._studies.panels.get(study.id) if study is not None else Panel()
@@ -211,11 +211,11 @@ class AnnotatorSessions:
             if study.state in _OPEN and _same(study.link, link):
                 return study.id
         self._links.failed(key, link)
-        raise NotSignedIn("This invitation is not open; please ask whoever sent it for another one.")
+        raise NotSignedIn("This invitation is not open; please ask the person who sent it for another one.")
 
 
-def _same(link: str, given: str) -> bool:
-    return bool(link) and hmac.compare_digest(link.encode(), given.encode())
+def _same(link: str, presented: str) -> bool:
+    return bool(link) and hmac.compare_digest(link.encode(), presented.encode())
 
 
 class PictureTokens:

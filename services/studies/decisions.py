@@ -92,7 +92,7 @@ def undecided(report: StudyReport) -> tuple[Disagreement, ...]:
 
 
 def disagreements(report: StudyReport) -> tuple[Disagreement, ...]:
-    """Return the disagreements, the most divided first: 4 against 5 on a scale is none; scales come last."""
+    """Return the disagreements, the most divided first: 4 against 5 on a scale does not count; scales come last."""
     scales = _scales(report)
     others = [case for case in report.disagreements if case.question not in scales]
     far = [case for case in report.disagreements if case.question in scales and _spread(case) >= FAR]
@@ -114,7 +114,7 @@ def chosen(found: Sequence[Disagreement], item: int | None, question: str) -> in
 
 
 def following(found: Sequence[Disagreement], place: int) -> int | None:
-    """Return the next undecided case, wrapping at the end; None if there is none."""
+    """Return the next undecided case, wrapping at the end, or None."""
     around = [*range(place + 1, len(found)), *range(place)]
     return next((n for n in around if found[n].adjudication is None), None)
 
@@ -127,7 +127,7 @@ class StudyDecisions:
 
     @does
     def decide(self, sent: DecideAssignments) -> None:
-        """Decide assignments. A rejection needs a reason, which the worker is told."""
+        """Decide assignments. A rejection needs a reason, which the worker sees."""
         worker = self._worker(sent)
         reason = _reason(sent) if sent.verdict == "rejected" else sent.reason
         self._studies.workers.decide(sent.study, worker.id, sent.verdict, reason)

@@ -412,25 +412,25 @@ class StudyDrafts:
         draft = self.change(sent, of_items=add)
         return DrawnItems(draft, f"{words[:1].upper()}{words[1:]}." if words else "")
 
-    def drawn(self, study: Study, asked: ItemDraw) -> tuple[tuple[NewItem, ...], str]:
+    def drawn(self, study: Study, request: ItemDraw) -> tuple[tuple[NewItem, ...], str]:
         """Return new items of a draw, and a description of it. Saves nothing. Raises UserError if there are none."""
         catalogue = self._workspace.catalogue
-        pool = pool_of(catalogue, asked, study.id)
+        pool = pool_of(catalogue, request, study.id)
         if pool.unmeasured and measure(self._workspace, self._masks, pool.model):
-            pool = pool_of(catalogue, asked, study.id)
+            pool = pool_of(catalogue, request, study.id)
         with in_words():
-            candidates = draw(self._workspace, pool, asked, study.rules.seed)
+            candidates = draw(self._workspace, pool, request, study.rules.seed)
         classes = [question.only_with for question in study.rules.questions]
         known = self._workspace.models_under_test.known_classes(pool.model)
-        new = items_of(candidates, asked.sample, pool.model, self._masks, classes, known)
+        new = items_of(candidates, request.sample, pool.model, self._masks, classes, known)
         way = {"random": "at random", "label": "equally of each class", "edit type": "equally of each edit type"}
-        short = f" ({asked.count} were asked for)" if len(new) < asked.count else ""
-        models = {model_name(name or pool.model): values for name, values in asked.filter.models.items()}
-        filter_words = replace(asked.filter, models=models).words
+        short = f" ({request.count} were asked for)" if len(new) < request.count else ""
+        models = {model_name(name or pool.model): values for name, values in request.filter.models.items()}
+        filter_words = replace(request.filter, models=models).words
         fitted = f"from {pool.free} that fitted{f' ({filter_words})' if filter_words else ''}, seed {study.rules.seed}"
         if pool.reconstructions:
             fitted += f", without {count_of(pool.reconstructions, 'reconstruction')}"
-        return new, f"{count_of(len(new), 'image')} drawn {way[asked.how]}{short}, {fitted}"
+        return new, f"{count_of(len(new), 'image')} drawn {way[request.how]}{short}, {fitted}"
 
     @does
     def describe_filter(self, sent: DescribeFilter) -> FilterNote:

@@ -91,9 +91,12 @@ class Pool:
     """Number of images by class or edit type, if drawn by that."""
 
 
-def pool_of(catalogue: Catalogue, asked: ItemDraw, study: str = "") -> Pool:
+def pool_of(catalogue: Catalogue, request: ItemDraw, study: str = "") -> Pool:
     """Return the pool of a draw from the catalogue, without the items of `study`. Reads only counts."""
-    rest, standings = replace(_without_reconstructions(asked.filter), models={}, test_cases=True), asked.filter.models
+    rest, standings = (
+        replace(_without_reconstructions(request.filter), models={}, test_cases=True),
+        request.filter.models,
+    )
     model = next(filter(None, standings), "") or catalogue.most_read(rest)
     fitting = replace(rest, models={name or model: values for name, values in standings.items()})
 
@@ -105,55 +108,55 @@ def pool_of(catalogue: Catalogue, asked: ItemDraw, study: str = "") -> Pool:
     )
     selection = replace(fitting, not_in_study=study)
     free = count(selection)
-    left_out = _reconstructions(replace(asked.filter, models=fitting.models, test_cases=True))
+    left_out = _reconstructions(replace(request.filter, models=fitting.models, test_cases=True))
     reconstructions = count(left_out) if left_out is not None else 0
     strata = {}
-    if asked.how == "label":
+    if request.how == "label":
         labels = catalogue.facets(_labelled(selection), ("class",), most=MOST_STRATA)["class"]
         strata = {**labels, NO_LABEL: free - sum(labels.values())}
-    elif asked.how == "edit type":
+    elif request.how == "edit type":
         strata = {**catalogue.facets(selection, ("edit type",))["edit type"], NO_EDIT: count(_unedited(selection))}
     strata = {name: number for name, number in strata.items() if number}
     return Pool(selection, free, count(fitting), unread, unmeasured, model, reconstructions, strata)
 
 
-def draw(workspace: Workspace, pool: Pool, asked: ItemDraw, seed: int) -> tuple[Candidate, ...]:
+def draw(workspace: Workspace, pool: Pool, request: ItemDraw, seed: int) -> tuple[Candidate, ...]:
     """Draw candidates of the pool, all if there are fewer than requested. Raises UserError if it is empty."""
     catalogue, selection = workspace.catalogue, pool.selection
     everything = catalogue.ids(selection)
     if not everything:
         left_out = _left_out(pool.reconstructions)
         raise UserError(f"No image is left that fits: choose otherwise, or generate more.{left_out}")
-    if asked.how in ("label", "edit type"):
-        facet: Facet = "class" if asked.how == "label" else "edit type"
-        within = _labelled(selection) if asked.how == "label" else selection
+    if request.how in ("label", "edit type"):
+        facet: Facet = "class" if request.how == "label" else "edit type"
+        within = _labelled(selection) if request.how == "label" else selection
         strata: dict[str, Sequence[int]] = {
             name: catalogue.ids(replace(within, facets={**within.facets, facet: (name,)}))
             for name in pool.strata
             if name not in (NO_LABEL, NO_EDIT)
         }
         if left := sorted(set(everything).difference(*strata.values())):
-            strata[NO_LABEL if asked.how == "label" else NO_EDIT] = left
-        entries = stratified(strata, asked.count, seed)
+            strata[NO_LABEL if request.how == "label" else NO_EDIT] = left
+        entries = stratified(strata, request.count, seed)
     else:
-        entries = at_random(everything, asked.count, seed)
+        entries = at_random(everything, request.count, seed)
     return workspace.test_cases.candidates(catalogue.test_cases(entries))
 
 
-def _without_reconstructions(wanted: ImageFilter) -> ImageFilter:
+def _without_reconstructions(selection: ImageFilter) -> ImageFilter:
     """Return the filter without reconstructions, unless it names their recipe."""
     controls = [recipe.name for recipe in control_recipes()]
-    if not {*controls}.isdisjoint(wanted.facets.get("recipe", ())):
-        return wanted
-    others = dict.fromkeys((*wanted.without.get("recipe", ()), *controls))
-    return replace(wanted, without={**wanted.without, "recipe": tuple(others)})
+    if not {*controls}.isdisjoint(selection.facets.get("recipe", ())):
+        return selection
+    others = dict.fromkeys((*selection.without.get("recipe", ()), *controls))
+    return replace(selection, without={**selection.without, "recipe": tuple(others)})
 
 
-def _reconstructions(wanted: ImageFilter) -> ImageFilter | None:
-    """Return the filter of what `_without_reconstructions` removes; None if the filter names recipes itself."""
-    if "recipe" in wanted.facets or "recipe" in wanted.without:
+def _reconstructions(selection: ImageFilter) -> ImageFilter | None:
+    """Return the filter of images that `_without_reconstructions` removes; None if the filter names recipes itself."""
+    if "recipe" in selection.facets or "recipe" in selection.without:
         return None
-    return replace(wanted, facets={**wanted.facets, "recipe": tuple(recipe.name for recipe in control_recipes())})
+    return replace(selection, facets={**selection.facets, "recipe": tuple(recipe.name for recipe in control_recipes())})
 
 
 def _labelled(selection: ImageFilter) -> ImageFilter:
@@ -182,21 +185,21 @@ def items_of(
     return tuple(_item(candidate, sample, model, masks, shown[candidate.run_id], known) for candidate in candidates)
 
 
-def note_of(pool: Pool, asked: ItemDraw) -> str:
+def note_of(pool: Pool, request: ItemDraw) -> str:
     """Describe a pool in a sentence or two."""
     left_out = _left_out(pool.reconstructions)
     if not pool.fitting and not pool.unread and not pool.unmeasured:
         return f"No test case of this workspace fits.{left_out}"
     free, in_study = pool.free, pool.fitting - pool.free
     words = f"{free:,} fit"
-    if standings := [standing for values in asked.filter.models.values() for standing in values]:
+    if standings := [standing for values in request.filter.models.values() for standing in values]:
         words += f": {model_name(pool.model) or 'the model under test'} is {' or '.join(standings)}"
     words += f", besides {in_study:,} that are in the study already." if in_study else "."
     if pool.strata:
         sizes = sorted((number, name) for name, number in pool.strata.items())
         words += f" {len(sizes)} groups, from {sizes[0][0]} ({sizes[0][1]}) to {sizes[-1][0]} ({sizes[-1][1]})."
-    if free and asked.count > free:
-        words += f" You ask for {asked.count:,}: all {free:,} would be taken."
+    if free and request.count > free:
+        words += f" You ask for {request.count:,}: all {free:,} would be taken."
     if pool.unread:
         words += f" {pool.unread:,} were not read by it yet."
     if pool.unmeasured:

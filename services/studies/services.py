@@ -29,7 +29,7 @@ class StudyServices:
         self.life_cycle = StudyLifeCycle(studies, self.drafts)
         for service in (self.drafts, self.life_cycle, StudyDecisions(studies, self.analyses)):
             commands.take_on(service)
-        commands.add(PreviewStep, lambda asked: preview_step(studies, asked))
+        commands.add(PreviewStep, lambda command: preview_step(studies, command))
         self.picture_sizes = workspace.images.sizes
         """Returns width and height of pictures by hash."""
         self.import_items = partial(import_items, workspace)

@@ -459,7 +459,7 @@ class TestSetDrafts:
 
 def two_tasks(tasks: Mapping[TaskKind, Sequence[str]]) -> str:
     """Return images by task in words, such as "40 images of classification and 2 of segmentation"."""
-    (first, images), (second, others) = sorted(tasks.items(), key=lambda held: (-len(held[1]), held[0]))
+    (first, images), (second, others) = sorted(tasks.items(), key=lambda item: (-len(item[1]), item[0]))
     return f"{count_of(len(images), 'image')} of {first} and {len(others):,} of {second}"
 
 
@@ -500,22 +500,22 @@ def _check_thresholds(thresholds: Mapping[str, float]) -> None:
 
 
 def _not_accepted(
-    entries: Sequence[SetEntry], cases: Mapping[int, str], brought: Mapping[str, str]
+    entries: Sequence[SetEntry], cases: Mapping[int, str], imported: Mapping[str, str]
 ) -> Iterator[Obstacle]:
     """Yield an obstacle for unaccepted images, given with their verdicts by test case and by imported image."""
-    verdicts = [*cases.values(), *brought.values()]
+    verdicts = [*cases.values(), *imported.values()]
     if not verdicts:
         return
     rejected = sum(verdict == "rejected" for verdict in verdicts)
     parts = [f"{rejected} rejected"] * bool(rejected)
     parts += [f"{len(verdicts) - rejected} that nobody reviewed"] * (rejected < len(verdicts))
     names = [f"test cases {few_names([str(case) for case in cases])}"] * bool(cases)
-    names += [f"images {few_names([image[:8] for image in brought])}, which were brought in"] * bool(brought)
+    names += [f"images {few_names([image[:8] for image in imported])}, which were brought in"] * bool(imported)
     yield Obstacle(
         "not accepted",
         f"The draft has images that are not accepted: {' and '.join(parts)} ({'; '.join(names)}). "
         "Accept them, take them out, or release with “unreviewed”.",
-        tuple(entry.image for entry in entries if entry.test_case in cases or entry.image in brought),
+        tuple(entry.image for entry in entries if entry.test_case in cases or entry.image in imported),
     )
 
 

@@ -68,9 +68,9 @@ def _from_lineage(facts: Mapping[str, Any], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _licences(models: Sequence[str], given: Mapping[str, str]) -> dict[str, str]:
+def _licences(models: Sequence[str], licences: Mapping[str, str]) -> dict[str, str]:
     """Return the licence of each model, "" if unknown."""
-    known = dict(given)
+    known = dict(licences)
     for name in profile_names() if set(models) - known.keys() else ():
         known = {**load_profile(name).drawing_licences(), **known}
     return {model: known.get(model, "") for model in models}
@@ -125,14 +125,14 @@ _packet = lru_cache(maxsize=64)(xmp)
 """The XMP packet of a method, shared by all its images."""
 
 
-def _is_drawn(entry: SetEntry, said: Mapping[str, Any]) -> bool:
+def _is_drawn(entry: SetEntry, facts: Mapping[str, Any]) -> bool:
     """Return True if a machine seems to have drawn the image: it has a test case, or an imported one has an original,
     edits or a lineage. An imported photograph has none of these.
     """
     if entry.role == "source":
         return False
     drawn_from = entry.test_case is not None or entry.source != entry.image
-    return drawn_from or bool(said["new_caption"] or said["edits"] or _from_lineage(said["facts"], "method"))
+    return drawn_from or bool(facts["new_caption"] or facts["edits"] or _from_lineage(facts["facts"], "method"))
 
 
 def origin_of(image: ImportedImage, import_name: str) -> dict[str, Any]:

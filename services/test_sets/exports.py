@@ -95,13 +95,13 @@ class SetExports:
                 self._waited[number] = 1
             return self._queue.view(number)
 
-    def leave(self, number: int, wanted: bool = False) -> None:
-        """Stop waiting for an export. It is cancelled if nobody else wants it, unless it is `wanted` later."""
+    def leave(self, number: int, needed: bool = False) -> None:
+        """Stop waiting for an export. It is cancelled if nobody else wants it, unless it is `needed` later."""
         with self._lock:
             left = self._waited.pop(number, 0) - 1
-            if left > 0 and not wanted:
+            if left > 0 and not needed:
                 self._waited[number] = left
-            elif left == 0 and not wanted:
+            elif left == 0 and not needed:
                 with suppress(Missing):  # a page has removed it
                     if self._queue.view(number).active:
                         self._queue.cancel(number)
@@ -163,9 +163,9 @@ class _Halves:
     def __init__(self, on_count: OnCount) -> None:
         self._on_count, self._total = on_count, 1
 
-    def images(self, told: Progress) -> None:
-        self._total = told.total
-        self._on_count(told.done, 2 * told.total)
+    def images(self, state: Progress) -> None:
+        self._total = state.total
+        self._on_count(state.done, 2 * state.total)
 
     def files(self, done: int, total: int) -> None:
         self._on_count(self._total + self._total * done // total, 2 * self._total)
@@ -176,11 +176,11 @@ def packed(folder: Path, file: Path, name: str, on_count: OnCount) -> None:
     so at most one exists twice.
     """
     files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
-    files.sort(key=lambda held: held == MANIFEST)
+    files.sort(key=lambda file: file == MANIFEST)
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        for number, held in enumerate(files, start=1):
-            path = folder / held
-            entry = zipfile.ZipInfo(f"{name}/{held}", _TIME)
+        for number, file_name in enumerate(files, start=1):
+            path = folder / file_name
+            entry = zipfile.ZipInfo(f"{name}/{file_name}", _TIME)
             entry.create_system, entry.external_attr = 3, 0o644 << 16  # as on Unix, on every system
             entry.file_size = path.stat().st_size
             with path.open("rb") as source, archive.open(entry, "w") as into:

@@ -93,8 +93,8 @@ def proposed(units: Sequence[Unit], shares: Mapping[Split, float], seed: int, ke
     return split_of
 
 
-def _need(lacking: Mapping[str, float], held: Mapping[str, int], labels: Mapping[str, int]) -> tuple[float, float]:
-    return sum(number * lacking[label] / labels[label] for label, number in held.items()), sum(lacking.values())
+def _need(lacking: Mapping[str, float], counts: Mapping[str, int], labels: Mapping[str, int]) -> tuple[float, float]:
+    return sum(number * lacking[label] / labels[label] for label, number in counts.items()), sum(lacking.values())
 
 
 def _drawn(seed: int, unit: Unit) -> str:

@@ -106,7 +106,7 @@ class ImageOfSet:
 
     shown: ShownEntry
     known: CaseFacts | None
-    """How it was made and judged; None if it is no test case."""
+    """Facts on its making and judging, or None if it is no test case."""
     sizes: Mapping[str, tuple[int, int]]
     """Width and height of the image, its source and its mask, by hash."""
 
@@ -119,21 +119,21 @@ class Versions:
 
     def register(self, commands: Commands) -> None:
         commands.add(ListTestSets, lambda _: {"test_sets": [set_facts(one) for one in self._workspace.test_sets.all()]})
-        commands.add(CompareTestSets, lambda asked: difference_facts(self.compare(asked.old, asked.new)))
+        commands.add(CompareTestSets, lambda command: difference_facts(self.compare(command.old, command.new)))
         commands.add(
             VerifyTestSet,
-            lambda asked: {
-                **verified_facts(self.verify(version_of(self._workspace, asked.version))),
+            lambda command: {
+                **verified_facts(self.verify(version_of(self._workspace, command.version))),
                 "orphans": list(self._workspace.images.orphans()[:MOST_LISTED]),
             },
         )
 
     @does
-    def show(self, asked: ShowTestSet) -> dict[str, Any]:
+    def show(self, command: ShowTestSet) -> dict[str, Any]:
         """Raise Missing for an unknown version."""
-        version = version_of(self._workspace, asked.version)
-        page = self._workspace.test_sets.page(version.number, asked.after, asked.limit + 1)
-        shown = page[: asked.limit]
+        version = version_of(self._workspace, command.version)
+        page = self._workspace.test_sets.page(version.number, command.after, command.limit + 1)
+        shown = page[: command.limit]
         return {
             **version_facts(version),
             "images": [{**entry_facts(entry), "origin": dict(entry.origin)} for _, entry in shown],
@@ -219,13 +219,13 @@ def draft_of(workspace: Workspace, reference: str) -> SetVersion:
     return test_set.draft
 
 
-def _of_set(held: TestSet, which: str) -> SetVersion:
-    for version in held.versions:
+def _of_set(test_set: TestSet, which: str) -> SetVersion:
+    for version in test_set.versions:
         if (version.is_draft and which == DRAFT) or (not version.is_draft and which == str(version.place)):
             return version
     if which == DRAFT:
-        raise Missing(f"“{held.name}” has no draft: begin one of its next version.", field="version")
-    raise Missing(f"“{held.name}” has no released version {which[:20]}.", field="version")
+        raise Missing(f"“{test_set.name}” has no draft: begin one of its next version.", field="version")
+    raise Missing(f"“{test_set.name}” has no released version {which[:20]}.", field="version")
 
 
 def difference(old: Iterable[SetEntry], new: Iterable[SetEntry]) -> Difference:
@@ -241,10 +241,10 @@ def difference(old: Iterable[SetEntry], new: Iterable[SetEntry]) -> Difference:
     )
 
 
-def set_facts(held: TestSet) -> dict[str, Any]:
+def set_facts(test_set: TestSet) -> dict[str, Any]:
     """Return a test set as plain data."""
-    versions = [version_facts(version) for version in held.versions]
-    return facts(held, "name created", test_set=held.id, versions=versions)
+    versions = [version_facts(version) for version in test_set.versions]
+    return facts(test_set, "name created", test_set=test_set.id, versions=versions)
 
 
 def version_facts(version: SetVersion) -> dict[str, Any]:

@@ -302,12 +302,12 @@ class Batches(Repository):
         )
 
     @write
-    def lease(self, db: Db, batch: int, wanted: Mapping[int, int]) -> frozenset[int]:
-        """Lease those planned pieces whose number of tries equals that in `wanted`, and return them."""
+    def lease(self, db: Db, batch: int, expected: Mapping[int, int]) -> frozenset[int]:
+        """Lease those planned pieces whose number of tries equals that in `expected`, and return them."""
         query = "SELECT id, tries FROM batch_work WHERE batch = ? AND state = 'planned' "
         query += "AND id IN (SELECT value FROM json_each(?))"
-        rows = db.execute(query, [batch, pack(list(wanted))]).fetchall()
-        leased, time = [one for one, tries in rows if tries == wanted[one]], now()
+        rows = db.execute(query, [batch, pack(list(expected))]).fetchall()
+        leased, time = [one for one, tries in rows if tries == expected[one]], now()
         query = "UPDATE batch_work SET state = 'leased', changed = ? WHERE id = ?"
         db.conn.executemany(query, [(time, one) for one in leased])
         return frozenset(leased)

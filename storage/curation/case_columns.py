@@ -65,7 +65,7 @@ class CaseTable:
     images: Texts
     """SHA-256."""
     sources: Texts
-    """SHA-256 of the source image; -1 if there is none in the workspace."""
+    """SHA-256 of the source image; -1 if the workspace has none."""
     runs: Texts
     segmentation: NDArray[np.bool_]
     recipes: Texts
@@ -156,9 +156,9 @@ class CaseColumns(Repository):
         return self._held
 
     @read
-    def entries(self, db: Db, wanted: ImageFilter) -> Numbers:
+    def entries(self, db: Db, image_filter: ImageFilter) -> Numbers:
         """Return the catalogue numbers of the images that match, ascending."""
-        return entry_sets.entries_of(Selection(db, wanted).whole)
+        return entry_sets.entries_of(Selection(db, image_filter).whole)
 
     @read
     def set_rows(self, db: Db, version: int) -> list[SetRow]:

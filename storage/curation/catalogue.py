@@ -42,7 +42,7 @@ from storage.engine.rows import Row, record_of, unpack_value, when
 from storage.images import Images, file_name
 
 COUNTED = 10_000
-"""Maximum exact count for a filter with words. Beyond it the count only says that there are more."""
+"""Maximum exact count for a filter with words. Beyond it the count is only a lower bound."""
 MOST_VALUES = 100
 """Values of a facet that are counted, the most common ones: a facet may have thousands."""
 EVERYTHING = ImageFilter()
@@ -89,7 +89,7 @@ class Catalogue(Repository):
     def page(
         self,
         db: Db,
-        wanted: ImageFilter = EVERYTHING,
+        image_filter: ImageFilter = EVERYTHING,
         order: Order = NEWEST,
         limit: int = 100,
         after: PageKey | None = None,
@@ -101,9 +101,9 @@ class Catalogue(Repository):
         `before`, or from the zero-based place `at`, to which a scroll bar jumps.
 
         A key keeps its position when images are added, and when its own image no longer matches. `held` are the images
-        that `hold` returned for the same filter and order, whatever was decided since.
+        that `hold` returned for the same filter and order, also if decisions changed since.
         """
-        way = walk(db, wanted, order, held)
+        way = walk(db, image_filter, order, held)
         if before is not None:
             keys = list(islice(way.from_key(before, backwards=True), limit + 1))
             return CataloguePage(self._entries(db, keys[:limit][::-1]), len(keys) > limit)
@@ -117,17 +117,19 @@ class Catalogue(Repository):
         return CataloguePage(self._entries(db, keys[:limit]), len(keys) > limit)
 
     @read
-    def hold(self, db: Db, wanted: ImageFilter = EVERYTHING, order: Order = NEWEST) -> Held:
+    def hold(self, db: Db, image_filter: ImageFilter = EVERYTHING, order: Order = NEWEST) -> Held:
         """Return the images that match now, to review while decisions change them: 125 kB for a million, and by
         information, whose order is held too, seven times that. Other orders keep following decisions: "reviewed"
         moves an image that gets a verdict.
         """
-        return hold(db, wanted, order)
+        return hold(db, image_filter, order)
 
     @read
-    def place(self, db: Db, wanted: ImageFilter, order: Order, entry: int, held: Held | None = None) -> int | None:
+    def place(
+        self, db: Db, image_filter: ImageFilter, order: Order, entry: int, held: Held | None = None
+    ) -> int | None:
         """Return the zero-based place of an image; None if it does not match."""
-        return walk(db, wanted, order, held).place(entry)
+        return walk(db, image_filter, order, held).place(entry)
 
     @read
     def get(self, db: Db, entry: int) -> CatalogueEntry:
@@ -142,49 +144,49 @@ class Catalogue(Repository):
         return self._entries(db, [PageKey(entry) for entry in entries])
 
     @read
-    def count(self, db: Db, wanted: ImageFilter = EVERYTHING, most: int = COUNTED) -> Count:
+    def count(self, db: Db, image_filter: ImageFilter = EVERYTHING, most: int = COUNTED) -> Count:
         """Return the number of images that match: exact without words, with words up to `most`."""
-        selection = Selection(db, wanted)
+        selection = Selection(db, image_filter)
         number = selection.counted(most)
         return Count(number) if not selection.has_words or number <= most else Count(most, exact=False)
 
     @read
-    def ids(self, db: Db, wanted: ImageFilter = EVERYTHING) -> tuple[int, ...]:
+    def ids(self, db: Db, image_filter: ImageFilter = EVERYTHING) -> tuple[int, ...]:
         """Return the numbers of all images that match, in order."""
-        return tuple(entry_sets.entries_of(Selection(db, wanted).whole).tolist())
+        return tuple(entry_sets.entries_of(Selection(db, image_filter).whole).tolist())
 
     @read
-    def bits(self, db: Db, wanted: ImageFilter = EVERYTHING) -> entry_sets.Bits:
+    def bits(self, db: Db, image_filter: ImageFilter = EVERYTHING) -> entry_sets.Bits:
         """Return the set of all images that match (`storage.curation.entry_sets`)."""
-        return Selection(db, wanted).whole
+        return Selection(db, image_filter).whole
 
     @read
     def facets(
-        self, db: Db, wanted: ImageFilter = EVERYTHING, names: Sequence[Facet] = FACETS, most: int = MOST_VALUES
+        self, db: Db, image_filter: ImageFilter = EVERYTHING, names: Sequence[Facet] = FACETS, most: int = MOST_VALUES
     ) -> Mapping[Facet, Mapping[str, int]]:
         """Count the images that match by facet and value. A facet ignores its own part of the filter."""
-        free = [name for name in names if name not in wanted.facets]
-        counts_by_facet: dict[Any, Any] = counts(Selection(db, wanted), dict.fromkeys(free, most))
+        free = [name for name in names if name not in image_filter.facets]
+        counts_by_facet: dict[Any, Any] = counts(Selection(db, image_filter), dict.fromkeys(free, most))
         for name in names:
-            if name in wanted.facets:
-                others = {facet: values for facet, values in wanted.facets.items() if facet != name}
-                counts_by_facet |= counts(Selection(db, replace(wanted, facets=others)), {name: most})
+            if name in image_filter.facets:
+                others = {facet: values for facet, values in image_filter.facets.items() if facet != name}
+                counts_by_facet |= counts(Selection(db, replace(image_filter, facets=others)), {name: most})
         return {name: counts_by_facet[name] for name in names}
 
     @read
-    def checks(self, db: Db, wanted: ImageFilter = EVERYTHING) -> Mapping[str, Mapping[str, int]]:
+    def checks(self, db: Db, image_filter: ImageFilter = EVERYTHING) -> Mapping[str, Mapping[str, int]]:
         """Count the images that match by check and outcome."""
-        return self._named(db, wanted, "check:")
+        return self._named(db, image_filter, "check:")
 
     @read
-    def models(self, db: Db, wanted: ImageFilter = EVERYTHING) -> Mapping[str, Mapping[str, int]]:
+    def models(self, db: Db, image_filter: ImageFilter = EVERYTHING) -> Mapping[str, Mapping[str, int]]:
         """Count the images that match by model under test with predictions and by standing."""
-        return self._named(db, wanted, "model:")
+        return self._named(db, image_filter, "model:")
 
     @read
-    def most_read(self, db: Db, wanted: ImageFilter = EVERYTHING) -> str:
+    def most_read(self, db: Db, image_filter: ImageFilter = EVERYTHING) -> str:
         """Return the model under test with most predictions for the images that match, or ""."""
-        selection = Selection(db, wanted)
+        selection = Selection(db, image_filter)
         return selection.most_read(selection.whole)
 
     @read
@@ -225,23 +227,23 @@ class Catalogue(Repository):
         )
 
     @read
-    def histogram(self, db: Db, check: str, wanted: ImageFilter = EVERYTHING) -> tuple[Bar, ...]:
+    def histogram(self, db: Db, check: str, image_filter: ImageFilter = EVERYTHING) -> tuple[Bar, ...]:
         """Return the histogram of a check over the images that match: bars of 0.02, lowest first, none empty."""
-        return _bars(Selection(db, wanted), f"check:{check}")
+        return _bars(Selection(db, image_filter), f"check:{check}")
 
     @read
-    def scores(self, db: Db, wanted: ImageFilter, threshold: float) -> ScoreCounts:
+    def scores(self, db: Db, image_filter: ImageFilter, threshold: float) -> ScoreCounts:
         """Count the images that match by validity score, ignoring scores in the filter."""
-        selection = Selection(db, replace(wanted, scores=()))
+        selection = Selection(db, replace(image_filter, scores=()))
         whole, scored = selection.whole, selection.value("measure", SCORE)
         high, low = ((whole & selection.scored(ScoreBand(*ends))) for ends in ((threshold, None), (None, threshold)))
         at_least, below, none = (entry_sets.size(bits) for bits in (high, low, whole & ~scored))
         return ScoreCounts(at_least, below, none, _bars(selection, SCORE))
 
     @read
-    def runs(self, db: Db, wanted: ImageFilter = EVERYTHING) -> tuple[str, ...]:
+    def runs(self, db: Db, image_filter: ImageFilter = EVERYTHING) -> tuple[str, ...]:
         """Return the ids of the runs of the images, the run of the oldest image first."""
-        entries = json.dumps(entry_sets.entries_of(Selection(db, wanted).whole).tolist())
+        entries = json.dumps(entry_sets.entries_of(Selection(db, image_filter).whole).tolist())
         query = """
             SELECT run FROM json_each(?) AS wanted CROSS JOIN catalogue ON catalogue.id = wanted.value
             WHERE run IS NOT NULL GROUP BY run ORDER BY min(catalogue.id)
@@ -249,9 +251,9 @@ class Catalogue(Repository):
         return tuple(run for (run,) in db.execute(query, [entries]))
 
     @read
-    def by_source(self, db: Db, wanted: ImageFilter = EVERYTHING) -> Mapping[str, int]:
+    def by_source(self, db: Db, image_filter: ImageFilter = EVERYTHING) -> Mapping[str, int]:
         """Count the images that match by the SHA-256 of their source. Images without a source are left out."""
-        entries = json.dumps(entry_sets.entries_of(Selection(db, wanted).whole).tolist())
+        entries = json.dumps(entry_sets.entries_of(Selection(db, image_filter).whole).tolist())
         query = """
             SELECT source, count(*) FROM json_each(?) AS wanted CROSS JOIN catalogue ON catalogue.id = wanted.value
             WHERE source IS NOT NULL GROUP BY source
@@ -305,10 +307,10 @@ class Catalogue(Repository):
         rows = db.query(_ROWS, [json.dumps(list(by_entry))])
         return tuple(_entry(row, by_entry[row["id"]], self._images.folder) for row in rows)
 
-    def _named(self, db: Db, wanted: ImageFilter, begin: str) -> dict[str, dict[str, int]]:
+    def _named(self, db: Db, image_filter: ImageFilter, begin: str) -> dict[str, dict[str, int]]:
         query = "SELECT DISTINCT facet FROM catalogue_values WHERE facet >= ? AND facet < ? AND entries > 0 ORDER BY 1"
         names = [name for (name,) in db.execute(query, [begin, f"{begin[:-1]};"])]
-        counts_by_name = counts(Selection(db, wanted), dict.fromkeys(names, MOST_VALUES))
+        counts_by_name = counts(Selection(db, image_filter), dict.fromkeys(names, MOST_VALUES))
         return {name.removeprefix(begin): number_by_value for name, number_by_value in counts_by_name.items()}
 
 

@@ -51,9 +51,10 @@ def catalogue_faults(path: Path) -> tuple[str, ...]:
 def _faults(db: Db) -> tuple[str, ...]:
     faults: list[str] = []
 
-    def compare(what: str, kept: Iterable[Row], wanted: Iterable[Row], keys: int) -> None:
+    def compare(what: str, actual_rows: Iterable[Row], expected_rows: Iterable[Row], keys: int) -> None:
         stored, expected = (
-            {tuple(row.values())[:keys]: tuple(row.values())[keys:] for row in rows} for rows in (kept, wanted)
+            {tuple(row.values())[:keys]: tuple(row.values())[keys:] for row in rows}
+            for rows in (actual_rows, expected_rows)
         )
         for key in sorted(stored.keys() | expected.keys(), key=repr):
             if stored.get(key) != expected.get(key):

@@ -26,7 +26,7 @@ _SAID: dict[str, dict[str, Any]] = {
     "catalogue_tags": {"put": 0},
     "catalogue_labels": {"label": ""},
 }
-"""By table, the columns of a statement, with their values if there is none."""
+"""By table, the columns of a statement, with their values before any statement."""
 
 
 def log_of(kind: DecisionKind) -> str:

@@ -232,7 +232,7 @@ class Decisions(Repository):
         this author's latest decision in force. An undo is a decision and can be undone as well. `key` as in
         `review`.
 
-        Raises UserError if the decision is unknown or no longer in force, or if there is none.
+        Raises UserError if the decision is missing, unknown or no longer in force.
         """
         author = _author(author)
         if earlier := _decided_before(db, key, None):
@@ -380,10 +380,10 @@ def _taken_back_before(db: Db, row: Row) -> TakenBack:
     return TakenBack(row["id"], row["undoes"], row["kind"], row["what"], row["entries"], left, again, entry)
 
 
-def _entry_of(db: Db, said: Row) -> int:
-    if said.get("entry") is not None:
-        return int(said["entry"])
-    return int(db.execute("SELECT id FROM catalogue WHERE test_case = ?", [said["test_case"]]).fetchone()[0])
+def _entry_of(db: Db, row: Row) -> int:
+    if row.get("entry") is not None:
+        return int(row["entry"])
+    return int(db.execute("SELECT id FROM catalogue WHERE test_case = ?", [row["test_case"]]).fetchone()[0])
 
 
 def _entries(db: Db, target: Target) -> list[int]:

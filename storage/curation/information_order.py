@@ -64,17 +64,17 @@ class InformationWalk:
         return REASONS - int(min(max(key.number, 0), REASONS)) if key.number is not None else REASONS + 1
 
 
-def walk(db: Db, wanted: ImageFilter, order: Order, held: Held | None = None) -> Walk | InformationWalk:
+def walk(db: Db, image_filter: ImageFilter, order: Order, held: Held | None = None) -> Walk | InformationWalk:
     """Return the walk of a filter in an order, or of the images held for it."""
-    selection = Selection(db, wanted, held)
+    selection = Selection(db, image_filter, held)
     if order.sort != "information":
         return Walk(db, selection, order)
     return InformationWalk(selection, held.strata if held is not None and held.strata else _strata(db, selection))
 
 
-def hold(db: Db, wanted: ImageFilter, order: Order) -> Held:
+def hold(db: Db, image_filter: ImageFilter, order: Order) -> Held:
     """Return the images that match a filter now."""
-    selection = Selection(db, wanted)
+    selection = Selection(db, image_filter)
     return Held(selection.whole, _strata(db, selection) if order.sort == "information" else ())
 
 

@@ -57,8 +57,8 @@ class Held:
 class Selection:
     """The entries that match a filter, in the snapshot of `db`; or those held from an earlier query."""
 
-    def __init__(self, db: Db, wanted: ImageFilter, held: Held | None = None) -> None:
-        self._db, self.filter = db, wanted
+    def __init__(self, db: Db, image_filter: ImageFilter, held: Held | None = None) -> None:
+        self._db, self.filter = db, image_filter
         self._parts: dict[tuple[int, int], Bits] = {}
         self._words: str | None = ""
         if held is not None:
@@ -66,8 +66,8 @@ class Selection:
             return
         (last,) = db.execute("SELECT max(id) FROM catalogue").fetchone()
         self.chunks = ((last or 0) >> CHUNK_BITS) + 1
-        self._words = matching(wanted.text, wanted.edited)
-        self.everything = self._words == "" and replace(wanted, text="", edited="") == ImageFilter()
+        self._words = matching(image_filter.text, image_filter.edited)
+        self.everything = self._words == "" and replace(image_filter, text="", edited="") == ImageFilter()
         """True if nothing is filtered out, so that the stored counts hold."""
         self.bits = self._without_words()
         """Entries without regard to words, which `whole` and `part` respect."""
@@ -157,40 +157,40 @@ class Selection:
         return self._db.execute(query, [facet]).fetchall()
 
     def _without_words(self) -> Bits:
-        wanted, none = self.filter, entry_sets.none_of(self.chunks)
-        if self._words is None or wanted.role == "source":
+        image_filter, none = self.filter, entry_sets.none_of(self.chunks)
+        if self._words is None or image_filter.role == "source":
             return none
         bits = self.value("there", "")
-        for facet, values in wanted.facets.items():
+        for facet, values in image_filter.facets.items():
             bits = bits & self._of_facet(facet, values)
-        for facet, values in wanted.without.items():
+        for facet, values in image_filter.without.items():
             bits = bits & ~self._of_facet(facet, values)
-        for check, outcomes in wanted.checks.items():
+        for check, outcomes in image_filter.checks.items():
             bits = bits & self._values(f"check:{check}", outcomes)
-        for between in wanted.between:
+        for between in image_filter.between:
             bits = bits & self._between(f"check:{between.check}", between.low, between.high)
-        if wanted.scores:
+        if image_filter.scores:
             scored = entry_sets.none_of(self.chunks)
-            for band in wanted.scores:
+            for band in image_filter.scores:
                 scored = scored | (~self.value("measure", SCORE) if band is None else self.scored(band))
             bits = bits & scored
-        for column, value in (("run", wanted.run), ("source", wanted.source)):
+        for column, value in (("run", image_filter.run), ("source", image_filter.source)):
             if value:
                 bits = bits & self._rows(f"SELECT group_concat(id) FROM catalogue WHERE {column} = ?", value)
-        if wanted.test_cases:
+        if image_filter.test_cases:
             bits = bits & ~self.value("imported", "")
-        if wanted.entries is not None:
-            bits = bits & entry_sets.of_entries(wanted.entries, self.chunks)
-        if wanted.images is not None:
+        if image_filter.entries is not None:
+            bits = bits & entry_sets.of_entries(image_filter.entries, self.chunks)
+        if image_filter.images is not None:
             query = "SELECT group_concat(id) FROM catalogue WHERE image IN (SELECT value FROM json_each(?))"
-            bits = bits & self._rows(query, json.dumps([whole(sha) for sha in wanted.images]))
-        if wanted.not_in_study:
+            bits = bits & self._rows(query, json.dumps([whole(sha) for sha in image_filter.images]))
+        if image_filter.not_in_study:
             query = """
                 SELECT group_concat(catalogue.id) FROM study_items JOIN catalogue USING (test_case)
                 WHERE study = ? AND test_case IS NOT NULL
             """
-            bits = bits & ~self._rows(query, wanted.not_in_study)
-        for model, standings in sorted(wanted.models.items(), reverse=True):
+            bits = bits & ~self._rows(query, image_filter.not_in_study)
+        for model, standings in sorted(image_filter.models.items(), reverse=True):
             of_model = f"model:{model or self.most_read(bits)}"
             with_standing = self._values(of_model, [standing for standing in standings if standing != UNREAD])
             bits = bits & (with_standing | ~self._values(of_model, None) if UNREAD in standings else with_standing)
@@ -340,7 +340,7 @@ class Walk:
         return self._selection.value("measure", self._measure)
 
     def _bins(self, falling: bool) -> list[tuple[int, str, int]]:
-        return sorted(self._selection.listed(f"bin:{self._measure}"), key=lambda held: int(held[1]), reverse=falling)
+        return sorted(self._selection.listed(f"bin:{self._measure}"), key=lambda one: int(one[1]), reverse=falling)
 
     def _numberless(self, key: PageKey | None, falling: bool) -> Iterator[PageKey]:
         for entry in self._selection.by_entry(key.entry if key is not None else None, falling, self._having):
@@ -385,11 +385,11 @@ class Walk:
     def _inside(self, number: int) -> Numbers:
         return entry_sets.inside(self._selection.stored(number), self._selection.whole)
 
-    def _at_in_bin(self, number: int, place: int, wanted: int) -> PageKey | None:
+    def _at_in_bin(self, number: int, place: int, offset: int) -> PageKey | None:
         falling = self._falling
         inside = entry_sets.of_rows(self._selection.stored(number), self._selection.chunks)
         if (inside & ~self._selection.whole).any():
-            return next(islice(self._in_bin(number, place, falling), wanted, None), None)
+            return next(islice(self._in_bin(number, place, falling), offset, None), None)
         # Nothing is filtered out, so SQLite can count through the bin, once it is known how many figures at its very
         # edge belong to the neighbouring bin.
         low, high = (edge * self._scale for edge in entry_sets.bin_span(place))
@@ -401,7 +401,7 @@ class Walk:
         neighbours = len(at_edge) - int(entry_sets.has(inside, at_edge).sum())
         order = "DESC" if falling else "ASC"
         one = f"SELECT number, entry {query} ORDER BY number {order}, entry {order} LIMIT 1 OFFSET ?"
-        row = self._db.execute(one, [self._number, low, high, wanted + neighbours]).fetchone()
+        row = self._db.execute(one, [self._number, low, high, offset + neighbours]).fetchone()
         return PageKey(row[1], row[0]) if row is not None else None
 
     def _place_in_bin(self, number: int, place: int, figure: float, entry: int) -> int:
@@ -461,7 +461,7 @@ def counts(selection: Selection, facets: Mapping[str, int]) -> dict[str, dict[st
     everything = selection.everything
     counts_by_facet: dict[str, dict[str, int]] = {}
     for facet, most in facets.items():
-        values = sorted(selection.listed(facet), key=lambda held: (-held[2], held[1]))[:most]
+        values = sorted(selection.listed(facet), key=lambda one: (-one[2], one[1]))[:most]
         whole_set = selection.bits if everything else selection.whole
         counts_by_facet[facet] = {
             value: size if everything else entry_sets.common(selection.stored(number), whole_set)

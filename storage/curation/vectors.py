@@ -155,13 +155,13 @@ class Vectors(Repository):
             raise ValueError(f"a vector of {embedder} has {files.dimensions} dimensions, and not {dimensions}")
         return files
 
-    def _whole(self, held: _Files) -> int:
-        rows_path, entries_path = self._paths(held.id)
+    def _whole(self, files: _Files) -> int:
+        rows_path, entries_path = self._paths(files.id)
         try:
             sizes = rows_path.stat().st_size, entries_path.stat().st_size
         except FileNotFoundError:
             return 0
-        return min(sizes[0] // (held.dimensions * _HALF.itemsize), sizes[1] // _NUMBER.itemsize)
+        return min(sizes[0] // (files.dimensions * _HALF.itemsize), sizes[1] // _NUMBER.itemsize)
 
     def _paths(self, number: int) -> tuple[Path, Path]:
         return self.folder / f"{number}.rows", self.folder / f"{number}.entries"

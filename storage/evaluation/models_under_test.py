@@ -79,16 +79,18 @@ class ModelsUnderTest(Repository):
     """The models under test and all their probabilities. All methods may be called from any thread."""
 
     @write
-    def record(self, db: Db, asked: str, identity: ModelIdentity, title: str, settings: dict[str, Any]) -> StoredModel:
-        """Record that `asked` loads this model from now on, and return the stored model."""
+    def record(
+        self, db: Db, settings_key: str, identity: ModelIdentity, title: str, settings: dict[str, Any]
+    ) -> StoredModel:
+        """Record that `settings_key` loads this model from now on, and return the stored model."""
         for row in db.query("SELECT * FROM models_under_test WHERE digest = ?", [identity.digest]):
             model = _stored(row)
             break
         else:
-            taken = db.execute("SELECT 1 FROM models_under_test WHERE key = ?", [asked]).fetchone()
+            taken = db.execute("SELECT 1 FROM models_under_test WHERE key = ?", [settings_key]).fetchone()
             new = {
                 "digest": identity.digest,
-                "key": f"{asked} [{identity.digest}]" if taken else asked,
+                "key": f"{settings_key} [{identity.digest}]" if taken else settings_key,
                 "title": whole(title),
                 "name": whole(identity.name),
                 "weights": whole(identity.weights),
@@ -100,25 +102,25 @@ class ModelsUnderTest(Repository):
             model = StoredModel(insert_row(db, "models_under_test", new), str(new["key"]), title, identity)
         last = "SELECT model, settings FROM models_asked WHERE asked = ? ORDER BY id DESC LIMIT 1"
         packed_settings = pack(settings)
-        if db.execute(last, [asked]).fetchone() != (model.id, packed_settings):
-            row = {"asked": asked, "model": model.id, "settings": packed_settings, "created": now()}
+        if db.execute(last, [settings_key]).fetchone() != (model.id, packed_settings):
+            row = {"asked": settings_key, "model": model.id, "settings": packed_settings, "created": now()}
             insert_row(db, "models_asked", row)
         return model
 
     @read
-    def asked_for(self, db: Db, asked: str) -> StoredModel | None:
-        """Return the model that `asked` loaded last, or None."""
+    def asked_for(self, db: Db, settings_key: str) -> StoredModel | None:
+        """Return the model that `settings_key` loaded last, or None."""
         query = """
             SELECT * FROM models_under_test WHERE id = (
                 SELECT model FROM models_asked WHERE asked = ? ORDER BY id DESC LIMIT 1
             )
         """
-        return next((_stored(row) for row in db.query(query, [asked])), None)
+        return next((_stored(row) for row in db.query(query, [settings_key])), None)
 
-    def key_of(self, asked: str) -> str:
-        """Return the key of the model that was last loaded for `asked`, or `asked` itself if none was."""
-        model = self.asked_for(asked)
-        return asked if model is None else model.key
+    def key_of(self, settings_key: str) -> str:
+        """Return the key of the model that was last loaded for `settings_key`, or `settings_key` itself if none was."""
+        model = self.asked_for(settings_key)
+        return settings_key if model is None else model.key
 
     @read
     def all(self, db: Db) -> tuple[AskedModel, ...]:

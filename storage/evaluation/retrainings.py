@@ -32,15 +32,15 @@ class Retrainings(Repository):
     """All retrainings of a workspace. All methods may be called from any thread."""
 
     @write
-    def keep(self, db: Db, about: str, asked: str, model: int, told: dict[str, Any]) -> int:
+    def keep(self, db: Db, about: str, question: str, model: int, result: dict[str, Any]) -> int:
         """Save a result, unless it equals the latest one for the same question; return its id."""
-        text = pack(told)
+        text = pack(result)
         query = "SELECT id, told FROM retrainings WHERE about = ? AND asked = ? ORDER BY id DESC LIMIT 1"
-        last = db.execute(query, [about, asked]).fetchone()
+        last = db.execute(query, [about, question]).fetchone()
         if last is not None and last[1] == text:
             return int(last[0])
         return insert_row(
-            db, "retrainings", {"about": about, "asked": asked, "model": model, "told": text, "created": now()}
+            db, "retrainings", {"about": about, "asked": question, "model": model, "told": text, "created": now()}
         )
 
     @read

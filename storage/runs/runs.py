@@ -212,7 +212,7 @@ class Runs(Repository):
 
     @write
     def bring_back(self, db: Db, value_id: int) -> int:
-        """Save a copy of an earlier version as the latest; return its id. Raises UserError if there is none."""
+        """Save a copy of an earlier version as the latest; return its id. Raises UserError without one."""
         number = repeat_value(db, value_id)
         if number is not None:
             return number

@@ -1,7 +1,7 @@
 """Assignment of items to workers and their answers: claim, submit, undo.
 
-Every writing method runs in one BEGIN IMMEDIATE transaction, so whatever it has read still holds when it writes; the
-tables refuse a second assignment of an item to a worker, and more leases and votes than an item gets.
+Every writing method runs in one BEGIN IMMEDIATE transaction, so everything that it has read still holds when it writes;
+the tables refuse a second assignment of an item to a worker, and more leases and votes than an item gets.
 `storage.studies.next_items` chooses the next item. Expired leases are ended by the next claim.
 """
 
@@ -90,14 +90,14 @@ class Assignments(Repository):
         return None if item is None else self._noted(_give(db, study_id, worker, item, rules.seed, time, expires))
 
     @read
-    def ahead(self, db: Db, study_id: str, worker: str, kind: ItemKind, beside: int) -> Item | None:
-        """Return the item that `claim` would lease after the assignment with the id `beside` is answered, or None.
+    def ahead(self, db: Db, study_id: str, worker: str, kind: ItemKind, assignment_id: int) -> Item | None:
+        """Return the item that `claim` would lease once the assignment `assignment_id` is answered, or None.
         Nothing is leased or reserved: it allows preloading the picture.
 
         Raises UserError for an unknown study.
         """
         rules = rules_of(require_study(db, study_id)["rules"])
-        values = {"study": study_id, "worker": worker, "kind": kind, "votes": rules.votes, "beside": beside}
+        values = {"study": study_id, "worker": worker, "kind": kind, "votes": rules.votes, "beside": assignment_id}
         query = """
             SELECT study_items.* FROM assignments JOIN study_items ON study_items.id = item
             WHERE assignments.study = :study AND worker = :worker AND assignments.id <> :beside AND (
@@ -168,7 +168,7 @@ class Assignments(Repository):
         key: str,
         right: bool | None = None,
     ) -> Saved:
-        """Save the answers and return "saved"; "again" if the client's `key` was saved before, whatever happened since.
+        """Save the answers and return "saved"; "again" if the client's `key` was ever saved before.
 
         `answers` are already checked (study.questions.check_answers). `seconds`, measured by the client, are bounded by
         the time since the lease. For an item with a known answer `right` must tell whether it was answered right
@@ -230,7 +230,7 @@ class Assignments(Repository):
     @write
     def undo(self, db: Db, study_id: str, worker: str) -> Assignment | None:
         """Undo the worker's latest answer: the item is leased to them again with these answers; their current lease is
-        released, and the log of votes keeps both answers. None if there is none, or it was undone already, approved
+        released, and the log of votes keeps both answers. None without an answer, or if it was undone already, approved
         or rejected, or followed by feedback. Raises VoteRefused like `claim`.
         """
         rules = _may_write(db, study_id, worker)
@@ -348,11 +348,11 @@ class Assignments(Repository):
         """
         return bool(list(db.query(query, {"study": study_id, "worker": worker})))
 
-    def _noted(self, given: Assignment) -> Assignment:
-        self._given[given.id] = monotonic()
+    def _noted(self, assignment: Assignment) -> Assignment:
+        self._given[assignment.id] = monotonic()
         while len(self._given) > _MOST_NOTED:
             del self._given[next(iter(self._given))]
-        return given
+        return assignment
 
     def _most_seconds(self, row: Row, time: str, rules: Rules) -> float:
         """Return the maximum seconds of a vote: the time since its lease, by the clock that gives more.
@@ -391,7 +391,7 @@ def _may_write(db: Db, study_id: str, worker: str) -> Rules:
         if row["blocked"]:
             raise VoteRefused("blocked", "Your worker name was blocked by the study lead; please write to them.")
         if row["exclusion"] is not None:
-            raise VoteRefused("excluded", "You can no longer vote in this study; please write to whoever invited you.")
+            raise VoteRefused("excluded", "You can no longer vote in this study; ask the person who invited you.")
         return rules_of(study["rules"])
     raise VoteRefused("not enrolled", "You are not part of this study; open the link of its invitation.")
 

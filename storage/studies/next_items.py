@@ -34,7 +34,7 @@ def next_item(
     remember: bool = True,
 ) -> Row | None:
     """Return the row (id, kind, image, source) of an item of this kind that the worker never had and that needs a vote,
-    without the pictures `lost`; None if there is none. Items with a known answer need any number of votes, and none
+    without the pictures `lost`, or None. Items with a known answer need any number of votes, and none
     repeats a picture of the worker's training. Without `remember` nothing is written: for a preview.
     """
     query = "SELECT coalesce(max(place) + 1, 0) FROM study_items WHERE study = ? AND kind = ?"
@@ -66,8 +66,8 @@ def next_item(
         return chosen if chosen is not None or kind == "control" else _first(order, usable)
     query = "SELECT reached, given FROM enrolments WHERE study = ? AND worker = ?"
     # `reached` only says where to search first: whether an item is free is always checked.
-    reached, given = db.execute(query, [study_id, worker]).fetchone()
-    drawn = random.Random(f"begun\0{rules.seed}\0{worker}\0{given}")
+    reached, assigned = db.execute(query, [study_id, worker]).fetchone()
+    drawn = random.Random(f"begun\0{rules.seed}\0{worker}\0{assigned}")
     if drawn.random() < BEGUN_FIRST and reached < len(order):
         start = drawn.randrange(reached, len(order))
         places = order[start : start + STRETCHES[0]]

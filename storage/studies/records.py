@@ -171,7 +171,7 @@ class _Restoring:
         ids = {}
         fixed = "worker kind side number imported accepted expires"
         for row in assignments:
-            # Nothing counts until all rows exist: so no item is ever too full, in whatever order it filled.
+            # Nothing counts until all rows exist, so no order of the rows makes an item too full.
             new = {**_only(of(row), fixed), "item": items[row["item"]], "state": "expired", "counts": 0}
             tokens = {"public": secrets.token_urlsafe(16), "image_token": secrets.token_urlsafe(16)}
             if self._has_source(new["item"]):

@@ -1,6 +1,6 @@
 """Workers: pseudonyms, codes, their studies, decisions on them, and sessions.
 
-A code is never stored, only its SHA-256: whoever reads the database cannot sign in as anybody. It has so many random
+A code is never stored, only its SHA-256: a reader of the database cannot sign in as anybody. It has so many random
 bits that no salt and no slow hash is needed. The same holds for the token of a session, of 256 random bits.
 """
 
@@ -73,7 +73,7 @@ class Workers(Repository):
                 enrol(db, row["id"], worker.id)
                 came_from(db, worker.id, browser)
                 return row["id"], worker, code
-        raise UserError("This invitation is not open; please ask whoever sent it for another one.")
+        raise UserError("This invitation is not open; please ask the person who sent it for another one.")
 
     @write
     def came_from(self, db: Db, worker: str, browser: str) -> None:
@@ -252,7 +252,7 @@ def enrol(db: Db, study_id: str, worker: str) -> None:
 
 
 def came_from(db: Db, worker: str, browser: str) -> None:
-    """Record that a worker signed in from the browser with this secret, of which only a hash is stored."""
+    """Record that a worker signed in from the browser with this secret. Only a hash of it is stored."""
     if not browser:
         return
     row = [worker, sha_of(browser), now()]

@@ -192,9 +192,9 @@ def test_choose_begin_cancel_go_on_and_the_answer(page: Page, server: Server) ->
         assert at.wait(300)
         expect(page.locator("#progress")).to_contain_text(re.compile(rf"\d+ of {images} images"))
         page.get_by_role("button", name="Cancel").click()
-        expect(page.locator("#progress")).to_have_text("Stopping: what was read is kept.")
+        expect(page.locator("#progress")).to_have_text("Stopping: finished predictions are kept.")
         let.set()
-        expect(page.locator("#progress")).to_contain_text("Cancelled: what was read is kept.")
+        expect(page.locator("#progress")).to_contain_text("Cancelled: finished predictions are kept.")
         read = studio.evaluations.pending(asked(studio, OBJECTS)).read
         assert 0 < read < images
         expect(page.locator("#progress")).to_contain_text(f"{read} of {images} images are read")
@@ -231,7 +231,7 @@ def test_masks_that_nobody_checked_are_checked_from_the_answer(page: Page, tmp_p
         studio.evaluations.predicting.read(question.model, cases, lambda done, total: None)
         answered(page, served, STREETS)
         check, facts = page.locator("#check-masks"), page.locator("#flips")
-        expect(facts).to_contain_text("cannot tell: no check says of a mask that it holds")
+        expect(facts).to_contain_text("cannot tell: no check confirms that a mask holds")
         expect(page.locator("#part-result")).to_contain_text("20 masks of test cases are not checked yet")
         check.click()
         expect(check).to_have_count(0, timeout=READ)

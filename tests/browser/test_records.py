@@ -219,7 +219,7 @@ def test_a_run_that_is_worked_on_is_not_deleted(studio: Studio, page: Page) -> N
         page.evaluate(
             "run => studio.send({ name: 'delete-run', fields: { run }, refused: (why) => studio.say(why) })", run_id
         )
-        expect(page.locator("#said")).to_contain_text("being worked on")
+        expect(page.locator("#said")).to_contain_text("This run is being worked on")
     assert not studio.workspace.runs.get(run_id).removed
 
 

@@ -38,7 +38,7 @@ def test_a_token_is_made_shown_once_used_and_withdrawn(served: tuple[str, Studio
     page.fill("#f-title", "notebook <b>")
     page.select_option("#f-reads_only", "no")
     page.click("#make-token")
-    expect(page.locator("#token-made")).to_contain_text("“notebook <b>” is shown this once")
+    expect(page.locator("#token-made")).to_contain_text("“notebook <b>” is shown only once")
     token = page.inner_text("#token-text")
     expect(page.locator("#copy-token")).to_be_focused()
     asked = {"headers": {"authorization": f"Bearer {token}"}, "json": {"data": []}}

@@ -147,7 +147,7 @@ def test_every_edit_is_undone_by_key_and_history_leads_back(desk: Desk) -> None:
     page.keyboard.press("?")
     for does in (
         "run all stages of text",
-        "undo the last thing done",
+        "undo the last step",
         "save what was typed",
         "take back what was typed",
     ):

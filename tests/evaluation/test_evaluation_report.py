@@ -57,7 +57,7 @@ def test_the_answer_and_the_tables_say_the_same_numbers() -> None:
     table = by_name(changes, [["weather"] if place % 2 else ["colour"] for place in range(len(after))])
     assert "hurt it." in answer("resnet50", found, validity, table)
     text = markdown("resnet50", "driving|hard", found, validity, {"By edit type": table})
-    assert text.startswith("# resnet50 on driving\\|hard\n") and "## What validity does to it" in text
+    assert text.startswith("# resnet50 on driving\\|hard\n") and "## Effect of validity" in text
     assert f"| error on generated images | {with_interval(found.error_generated)} |" in text
     assert "| weather | 1,000 |" in text
     every = {(row.part, row.name, row.figure): row for row in rows(found, validity, {"By edit type": table})}

@@ -184,10 +184,11 @@ def report(found: dict[str, Counts], commit: str) -> str:
         f"was lost and {twice or 'nothing'} is there twice.** {ending}",
         "",
         "Each process opens the workspace and works from where it stands. It says what the studio has acknowledged, "
-        "and is killed (SIGKILL) at a random moment. Then the workspace is opened again: all that was acknowledged has "
-        "to be there as it was, once; the database has to be whole; and what is unfinished has to be told. The next "
-        "process goes on. Work that is done is compared with the same work without a kill, and begins anew. A kill "
-        "counts until the process has said that its work is over. What a later process tells again is counted again.",
+        "and is killed (SIGKILL) at a random moment. Then the workspace is opened again: everything acknowledged has "
+        "to be there once, unchanged; the database has to be whole; and unfinished work has to be reported. The next "
+        "process continues. Finished work is compared with the same work without a kill, and begins again. A kill "
+        "counts until the process has said that its work is over. Acknowledgements that a later process repeats are "
+        "counted again.",
         "",
         "| work | kills | acknowledged | lost | twice | done and compared | after a kill | minutes |",
         "| --- | ---: | ---: | ---: | ---: | ---: | --- | ---: |",

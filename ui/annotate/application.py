@@ -162,7 +162,7 @@ def annotate_application(services: AnnotatorServices) -> FastAPI:
     for name in ("next", "consent", "person", "go-on", "undo"):
         doing(name, lambda step: shown_step(step, tokens))
     doing("submit", lambda step: {"saved": True, "next": shown_step(step, tokens)})
-    doing("draft", lambda kept: {"kept": kept})
+    doing("draft", lambda is_saved: {"kept": is_saved})
     doing("pause", lambda _: {"paused": True})
 
     # Pictures
@@ -170,7 +170,7 @@ def annotate_application(services: AnnotatorServices) -> FastAPI:
     @app.get("/image/{token}")
     def image(request: Request, token: str) -> Response:
         worker = sessions.require(_token(request))
-        # A picture that was answered, given back or taken away is refused, whatever its address was.
+        # A picture that was answered, given back or taken away is refused at every address.
         return _picture(tokens.open(token, worker, annotation.judging(worker)) or annotation.image(token, worker))
 
     @app.get("/example/{study_id}/{number}")

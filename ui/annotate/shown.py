@@ -54,16 +54,16 @@ def shown_step(step: AnnotationStep, tokens: PictureTokens) -> dict[str, Any]:
     }
 
 
-def shown_feedback(said: Feedback) -> dict[str, Any]:
+def shown_feedback(result: Feedback) -> dict[str, Any]:
     """Return the feedback on a worker's answers to a training item."""
-    return {"right": said.right, "why": said.why, "answers": [vars(answer) for answer in said.answers]}
+    return {"right": result.right, "why": result.why, "answers": [vars(answer) for answer in result.answers]}
 
 
-def _named(given: Assignment, tokens: PictureTokens) -> tuple[str, str | None]:
+def _named(assignment: Assignment, tokens: PictureTokens) -> tuple[str, str | None]:
     """Return the tokens of image and source: those already in the browser, else the assignment's own."""
-    image = tokens.known(given.worker, given.item.image_sha) or given.image_token
-    source = given.item.source_sha and tokens.known(given.worker, given.item.source_sha)
-    return image, source or given.source_token or None
+    image = tokens.known(assignment.worker, assignment.item.image_sha) or assignment.image_token
+    source = assignment.item.source_sha and tokens.known(assignment.worker, assignment.item.source_sha)
+    return image, source or assignment.source_token or None
 
 
 def _ahead(step: AnnotationStep, item: Item | None, worker: str, tokens: PictureTokens) -> list[str]:

@@ -135,7 +135,7 @@
       getSelection().selectAllChildren(shown);
       try { await navigator.clipboard.writeText(code); copy.textContent = "Copied"; } catch { copy.textContent = "Selected: copy it now"; }
     }, { id: "copy-code" });
-    sheet(`Welcome, ${annotate.worker}`, make("p", {}, "This is your personal code. It is shown this once: please keep it. With it you can go on later, or on another device, under the same name."),
+    sheet(`Welcome, ${annotate.worker}`, make("p", {}, "This is your personal code. It is shown only once: please keep it. With it you can go on later, or on another device, under the same name."),
       make("div", { class: "row" }, shown, copy),
       earlier ? make("div", { class: "notice stack", id: "earlier" },
         make("p", {}, "Somebody has taken part in this study from this browser before. If that was you, please go on under the name that you had: whoever leads the study sees that two names share a browser."),

@@ -48,7 +48,7 @@
     for (let pause = 500; ; pause = Math.min(2 * pause, 5000)) {
       try { return await wire.get(path, query); } catch (error) {
         if (!error.lost) throw error;
-        unheard("The studio does not answer: is it running? It is asked again and again.");
+        unheard("The studio does not answer: is it running? The page keeps trying.");
       }
       await new Promise((go) => setTimeout(go, pause));
     }

@@ -47,9 +47,9 @@ def _names(view: BatchStatus) -> Mapping[str, object]:
     return {"batch": view.batch.id, "name": view.batch.name}
 
 
-def _metric(name: str, kind: str, said: str, samples: Sequence[Sample]) -> str:
+def _metric(name: str, kind: str, description: str, samples: Sequence[Sample]) -> str:
     name = f"dillema_{name}"
-    lines = [f"# HELP {name} {said}", f"# TYPE {name} {kind}"]
+    lines = [f"# HELP {name} {description}", f"# TYPE {name} {kind}"]
     lines += [f"{name}{_labels(labels)} {value:.10g}" for labels, value in samples]
     return "\n".join(lines) + "\n"
 

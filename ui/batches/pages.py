@@ -176,6 +176,6 @@ def new_page(text: str, offered: Sequence[Start], layouts: Mapping[str, tuple[st
     return page("New batch", content, here="batches", signed_in=signed_in, sheets=SHEETS, scripts=SCRIPTS)
 
 
-def planning_part(work: int, doing: str) -> Html:
+def planning_part(work: int, text: str) -> Html:
     """Return the progress of the planning; empty while nothing is planned."""
-    return render("batches/planning.html", work=work, doing=doing)
+    return render("batches/planning.html", work=work, doing=text)

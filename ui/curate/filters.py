@@ -226,7 +226,7 @@ def _score_words(run: ScoreRun) -> str:
     studies = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
     begin = f"Images of a {run.task}: how" if run.task is not None else "How"
     words = (
-        f"{begin} likely people find an image valid, as its checks foretell it: learnt from the votes of {studies} on "
+        f"{begin} likely people find an image valid, predicted from its checks: learnt from the votes of {studies} on "
         f"{run.created:%d %B %Y}. {agreement_words(run.agreement)}"
     )
     if run.task is None:

@@ -119,9 +119,9 @@ def add_imports(app: FastAPI, commands: Commands, imports: ImportService) -> Non
     )
 
 
-def _fields(asked: Mapping[str, str]) -> tuple[str, str]:
+def _fields(answers: Mapping[str, str]) -> tuple[str, str]:
     """Return the format and the classes of masks, which are checked before an archive is sent."""
-    return asked.get("layout", ""), asked.get("classes", "")
+    return answers.get("layout", ""), answers.get("classes", "")
 
 
 def _lines(imports: ImportService, number: int, kind: RowKind | None) -> Iterator[bytes]:
@@ -159,30 +159,30 @@ def _earlier(imports: Sequence[Import]) -> Html:
     return render("curate/imports_before.html", imports=imports, counts=_counts, kinds=KIND_WORDS)
 
 
-def _counts(held: Import) -> str:
-    known = held.images - held.made
+def _counts(import_record: Import) -> str:
+    known = import_record.images - import_record.made
     parts = [
-        FORMAT_TITLES.get(held.layout, ""),
-        count_of(held.images, "image"),
+        FORMAT_TITLES.get(import_record.layout, ""),
+        count_of(import_record.images, "image"),
         f"{known:,} of them known" if known else "",
-        count_of(held.sources, "source") if held.sources else "",
+        count_of(import_record.sources, "source") if import_record.sources else "",
     ]
     return " · ".join(part for part in parts if part)
 
 
-def report_page(held: Import, kind: RowKind | None, after: int, rows: Sequence[tuple[int, ImportRow]]) -> Html:
+def report_page(import_record: Import, kind: RowKind | None, after: int, rows: Sequence[tuple[int, ImportRow]]) -> Html:
     """Return the page of a report: some rows, of one kind if `kind` is not None."""
-    here, parameters = f"{IMPORT}/{held.id}", f"kind={kind}&" if kind else ""
+    here, parameters = f"{IMPORT}/{import_record.id}", f"kind={kind}&" if kind else ""
     return render(
         "curate/import_report.html",
-        held=held,
+        held=import_record,
         kind=kind,
         kinds=KIND_WORDS,
         counts=_counts,
         here=here,
         first=f"{here}?{parameters}" if after else "",
         next=f"{here}?{parameters}after={rows[ROWS - 1][0]}" if len(rows) > ROWS else "",
-        file=f"{here}/{file_stem(held.name, 'import')}.csv?{parameters}",
-        gallery=_gallery_of(held.name),
+        file=f"{here}/{file_stem(import_record.name, 'import')}.csv?{parameters}",
+        gallery=_gallery_of(import_record.name),
         rows=[row for _, row in rows[:ROWS]],
     )

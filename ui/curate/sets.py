@@ -285,11 +285,11 @@ def place_of(request: Request) -> SetPlace:
     return SetPlace(parts, against if against in OBSTACLE_WORDS else "", page)
 
 
-def _version(held: TestSet, name: str) -> SetVersion:
-    for version in held.versions:
+def _version(test_set: TestSet, name: str) -> SetVersion:
+    for version in test_set.versions:
         if version_key(version) == name:
             return version
-    raise Missing(f"“{held.name}” has no {'draft' if name == DRAFT else 'such version'}; take one from its page.")
+    raise Missing(f"“{test_set.name}” has no {'draft' if name == DRAFT else 'such version'}; take one from its page.")
 
 
 def _filter(place: SetPlace, readiness: Readiness | None) -> ImageFilter:
@@ -300,7 +300,7 @@ def _filter(place: SetPlace, readiness: Readiness | None) -> ImageFilter:
     return replace(place.filter, images=tuple(images))
 
 
-def _shown(services: TestSetServices, held: TestSet, version: SetVersion, place: SetPlace) -> ShownVersion:
+def _shown(services: TestSetServices, test_set: TestSet, version: SetVersion, place: SetPlace) -> ShownVersion:
     sets = services.stored
     readiness = services.drafts.readiness(version) if version.is_draft else None
     image_filter = _filter(place, readiness)
@@ -310,7 +310,7 @@ def _shown(services: TestSetServices, held: TestSet, version: SetVersion, place:
     entries = sets.shown(version.number, image_filter, (place.page - 1) * PAGE, PAGE)
     on_page = frozenset(shown.entry.image for shown in entries)
     return ShownVersion(
-        held=held,
+        held=test_set,
         version=version,
         place=place,
         entries=entries,
@@ -318,7 +318,7 @@ def _shown(services: TestSetServices, held: TestSet, version: SetVersion, place:
         counts=counts,
         readiness=readiness,
         exports=services.exports.of(version),
-        work=services.work.of(held.id),
+        work=services.work.of(test_set.id),
         workspace=services.workspace_folder,
         trouble={one.kind: on_page.intersection(one.images) for one in readiness.obstacles} if readiness else {},
     )

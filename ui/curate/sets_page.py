@@ -171,9 +171,9 @@ def split_words(done: SplitResult) -> str:
     return f"{_images_of(done)}. {_groups_of(done)}"
 
 
-def preview_words(found: SplitResult, asked: SplitTestSet) -> str:
+def preview_words(found: SplitResult, command: SplitTestSet) -> str:
     """Return the result that a split would have, as text."""
-    shares: dict[Split, float] = {"train": asked.train, "validation": asked.validation, "test": asked.test}
+    shares: dict[Split, float] = {"train": command.train, "validation": command.validation, "test": command.test}
     empty = [SPLIT_WORDS[split] for split, share in shares.items() if share and not found.splits.get(split)]
     text = f"{'This gives' if found.compared else 'This gives about'} {_images_of(found)}. {_groups_of(found)}"
     total = round(100 * sum(shares.values()), 1)
@@ -202,19 +202,19 @@ def list_page(sets: Sequence[TestSet], labels: Mapping[str, int], signed_in: boo
     return curate_page("Test sets", "sets", shown, signed_in=signed_in, sheets=SHEETS, scripts=SCRIPTS)
 
 
-def shown_version(held: TestSet) -> SetVersion:
+def shown_version(test_set: TestSet) -> SetVersion:
     """Return the version of a set that is shown first: its draft, or else the latest."""
-    version = held.draft or held.latest
+    version = test_set.draft or test_set.latest
     assert version is not None  # a set goes with its last version
     return version
 
 
-def _line(held: TestSet, labels: int) -> tuple[TestSet, str, SetVersion, list[SetVersion], str]:
+def _line(test_set: TestSet, labels: int) -> tuple[TestSet, str, SetVersion, list[SetVersion], str]:
     """Return the set, its address, its first version, the released ones from the latest, and facts."""
-    version = shown_version(held)
+    version = shown_version(test_set)
     facts = [count_of(version.entries, "image"), count_of(labels, "label") if labels else "", splits_in_words(version)]
-    released = [released_version for released_version in reversed(held.versions) if not released_version.is_draft]
-    return held, set_address(held.id), version, released, " · ".join(filter(None, facts))
+    released = [released_version for released_version in reversed(test_set.versions) if not released_version.is_draft]
+    return test_set, set_address(test_set.id), version, released, " · ".join(filter(None, facts))
 
 
 def difference_page(

@@ -60,13 +60,13 @@ def _figures(pair: Pair) -> list[tuple[str, list[tuple[str, str]]]]:
     return []
 
 
-def _figure_of(held: Evaluated, place: str) -> Figure | None:
+def _figure_of(evaluated: Evaluated, place: str) -> Figure | None:
     part, name = place.split(".")
-    return getattr(getattr(held, part), name, None)
+    return getattr(getattr(evaluated, part), name, None)
 
 
 def _cell(figure: Figure | None, unit: Unit) -> tuple[str, str]:
-    """Return a figure ("" if there is none) and its interval, or why there is none."""
+    """Return a figure, or "", and its interval, or why it has none."""
     if figure is None or figure.value is None:
         return "", figure.why if figure is not None else ""
     if unit == "share":
@@ -115,18 +115,18 @@ def _classes(pair: Pair) -> Dots | None:
     return _dots(f"By class, {what} generated less original", both, cases, points) if both else None
 
 
-def _class_changes(held: Evaluated) -> dict[str, Figure]:
-    if held.effectiveness is not None:
-        return {row.label: row.difference for row in held.effectiveness.classes}
-    found = held.segmentation.classes if held.segmentation is not None else ()
+def _class_changes(evaluated: Evaluated) -> dict[str, Figure]:
+    if evaluated.effectiveness is not None:
+        return {row.label: row.difference for row in evaluated.effectiveness.classes}
+    found = evaluated.segmentation.classes if evaluated.segmentation is not None else ()
     return {one.name: change_of(one) for one in found}
 
 
-def _class_sizes(held: Evaluated) -> dict[str, int]:
+def _class_sizes(evaluated: Evaluated) -> dict[str, int]:
     """Return the test cases of each class; for a segmenter, whose figures count all pixels, those of the whole set."""
-    if held.effectiveness is not None:
-        return {row.label: row.cases for row in held.effectiveness.classes}
-    effect = held.segmentation
+    if evaluated.effectiveness is not None:
+        return {row.label: row.cases for row in evaluated.effectiveness.classes}
+    effect = evaluated.segmentation
     return {one.name: effect.cases for one in effect.classes} if effect is not None else {}
 
 

@@ -36,7 +36,7 @@ def list_page(
     chosen: ModelChoice | None,
     signed_in: bool,
 ) -> str:
-    """Return the list of what can be evaluated. `models` shows the chosen model, or offers some."""
+    """Return the list of subjects that can be evaluated. `models` shows the chosen model, or offers some."""
     content = render("list", models=models, subjects=subjects_part(subjects, gallery, chosen))
     return _page("Evaluate", content, signed_in)
 

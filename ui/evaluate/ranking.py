@@ -26,7 +26,7 @@ _WORDS = {OURS: "ours", RANDOM: "at random", ENTROPY: "least sure first (entropy
 _LOOKS = {OURS: "first", ENTROPY: "second", GINI: "third", RANDOM: "zero"}
 """Line style of each order, in the order of the legend."""
 Listed = Callable[[Sequence[int], int], str | None]
-"""Returns the address of a list of entries in Curate, one of them large (0 for none), or None if there is none."""
+"""Returns the address of a list of entries in Curate, one of them large (0 for none), or None."""
 
 
 def most_shown(cases: int) -> int:

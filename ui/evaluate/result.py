@@ -62,19 +62,19 @@ def result_part(found: Evaluated, links: Links) -> Html:
     )
 
 
-def _of_classifier(found: Evaluated, held: Effectiveness, links: Links) -> dict[str, Any]:
-    before, after = held.confusion
+def _of_classifier(found: Evaluated, effect: Effectiveness, links: Links) -> dict[str, Any]:
+    before, after = effect.confusion
     present = [number for number in range(len(after.labels)) if after.images[number]]
     # An interval of few sources may exceed the range of a difference of shares.
-    rows = sorted((replace(row, difference=clipped(row.difference)) for row in held.classes), key=_class_place)
+    rows = sorted((replace(row, difference=clipped(row.difference)) for row in effect.classes), key=_class_place)
     axis = change_axis([row.difference for row in rows])
-    together = held.together
+    together = effect.together
     return {
         "classes": [(row.cases, (row, change_plot([row.difference], axis))) for row in rows],
         "worst_classes": worst_few("wrong", [(row.label, row.wrong_cases, row.cases) for row in rows]),
         "confusions": _confusions(after.labels, (before.shares, after.shares), present),
         "sources": together.all_wrong + together.some_wrong + together.none_wrong,
-        "columns": _columns(found, rows_standing(one.cases for one in held.classes), len(present)),
+        "columns": _columns(found, rows_standing(one.cases for one in effect.classes), len(present)),
     }
 
 
@@ -85,17 +85,19 @@ def _class_place(row: ClassRow) -> tuple[float | str, ...]:
     return True, -row.wrong_cases, row.cases, row.label
 
 
-def _of_segmenter(found: Evaluated, held: SegmentationEffect, losses: LossEffect, links: Links) -> dict[str, Any]:
-    matrices = (held.confusion_original, held.confusion_generated)
-    present = [number for number in range(len(held.classes)) if np.isfinite(held.confusion_generated[number]).any()]
+def _of_segmenter(found: Evaluated, effect: SegmentationEffect, losses: LossEffect, links: Links) -> dict[str, Any]:
+    matrices = (effect.confusion_original, effect.confusion_generated)
+    present = [number for number in range(len(effect.classes)) if np.isfinite(effect.confusion_generated[number]).any()]
     lost = {one.name: one for one in losses.classes}
-    changes = {one.name: change_of(one) for one in held.classes}
-    ordered = sorted(held.classes, key=lambda one: (changes[one.name].value is None, changes[one.name].value, one.name))
+    changes = {one.name: change_of(one) for one in effect.classes}
+    ordered = sorted(
+        effect.classes, key=lambda one: (changes[one.name].value is None, changes[one.name].value, one.name)
+    )
     axis = change_axis(changes.values())
     rows: list[tuple[int, tuple[object, ...]]] = []
     for one in ordered:
         change, its_loss = changes[one.name], lost.get(one.name)
-        cases = held.cases if its_loss is None else its_loss.cases
+        cases = effect.cases if its_loss is None else its_loss.cases
         rows.append((cases, (one, change, change_plot([change], axis), its_loss)))
     # Classes that are protected by one name for several classes of the masks.
     rows += [(one.cases, (None, None, None, one)) for one in lost.values() if one.name not in changes]
@@ -104,7 +106,7 @@ def _of_segmenter(found: Evaluated, held: SegmentationEffect, losses: LossEffect
         "classes": rows,
         "worst_classes": worst_few("lost in", [(one.name, one.lost, one.cases) for one in most_lost]),
         "confusions": _confusions(found.labels, matrices, present),
-        "columns": _columns(found, len(held.classes), len(present)),
+        "columns": _columns(found, len(effect.classes), len(present)),
     }
 
 
@@ -134,16 +136,16 @@ def _columns(found: Evaluated, classes: int, labels: int) -> str:
     """Return the CSS class names of three columns. `classes` are rows of the tables and `labels` rows of the matrices;
     they decide what stands below the shorter of the two.
     """
-    wide, laptop = (_left_is_shorter(found, classes, min(labels, MOST_LABELS), beside) for beside in (True, False))
+    wide, laptop = (_left_is_shorter(found, classes, min(labels, MOST_LABELS), adjacent) for adjacent in (True, False))
     return f"eval-columns three{' left-wide' if wide else ''}{' left-laptop' if laptop else ''}"
 
 
-def _left_is_shorter(found: Evaluated, classes: int, labels: int, beside: bool) -> bool:
-    """Estimate whether the tables are shorter than the matrices, which are `beside` each other or not."""
+def _left_is_shorter(found: Evaluated, classes: int, labels: int, adjacent: bool) -> bool:
+    """Estimate whether the tables are shorter than the matrices, which are `adjacent` to each other or not."""
     table = first_table(found)
     edits = rows_standing(one.row.n for one in found.edits[table]) if table else 0
     tables = 2 * (edits + min(classes, SHOWN_ROWS)) + 8
-    matrices = (1 if beside or labels <= MOST_NARROW else 2) * (labels + 4) + 3
+    matrices = (1 if adjacent or labels <= MOST_NARROW else 2) * (labels + 4) + 3
     return tables <= matrices + 10 + (12 if found.validity is not None else 0)
 
 
@@ -172,7 +174,7 @@ def first_table(found: Evaluated) -> EditTable | None:
 
 
 def newly_wrong(found: Evaluated) -> str:
-    """Return the name of what the tables of edits count."""
+    """Return the name of the outcome that the tables of edits count."""
     return "newly wrong" if found.kind == "classification" else "loses a class"
 
 

@@ -44,27 +44,27 @@ def retraining_waited_for() -> Html:
 def retraining_part(
     place: Place,
     choices: RetrainingChoices,
-    kept: Sequence[KeptResult],
+    results: Sequence[KeptResult],
     work: WorkView | None,
     weights: Sequence[ArmWeights] = (),
     disk: int = 0,
     time: ExpectedTime | None = None,
 ) -> Html:
-    """Return the whole part. `kept` has the latest first, `weights` are its files, `disk` is the size of all trainings
-    in bytes, and `time` is the expected time of the form's defaults.
+    """Return the whole part. `results` has the latest first, `weights` are its files, `disk` is the size in bytes of
+    all trainings, and `time` is the expected time of the form's defaults.
     """
     place_fields = asdict(replace(place, beside="", other=None))
 
     def address(end: str, **query: Any) -> str:
         """Return an address of the latest result."""
-        return evaluate_address(f"retraining/{end}", **place_fields, kept=kept[0].number, **query)
+        return evaluate_address(f"retraining/{end}", **place_fields, kept=results[0].number, **query)
 
     return render(
         "retraining",
-        **(_figures(kept[0].found) if kept else {}),
+        **(_figures(results[0].found) if results else {}),
         place=place,
         choices=choices,
-        kept=kept,
+        kept=results,
         work=work,
         weights=weights,
         disk=disk,
@@ -88,10 +88,10 @@ def time_part(time: ExpectedTime | None) -> Html:
 
 
 def _progress(work: WorkView) -> str:
-    doing = work.doing
-    done = f"{work.done:,} of {work.total:,}{' updates' if doing.startswith(TRAINING) else ''}" if work.total else ""
-    words = f"{doing[:1].upper()}{doing[1:]}" if doing else "It waits for its turn."
-    return f"{words}{f': {done}' if done and doing else ''}{left(work.seconds_left)}"
+    step = work.doing
+    done = f"{work.done:,} of {work.total:,}{' updates' if step.startswith(TRAINING) else ''}" if work.total else ""
+    words = f"{step[:1].upper()}{step[1:]}" if step else "It waits for its turn."
+    return f"{words}{f': {done}' if done and step else ''}{left(work.seconds_left)}"
 
 
 def _figures(found: RetrainingResult) -> dict[str, object]:
@@ -121,8 +121,8 @@ def _opens_words(one: OpenedImages, kind: TaskKind) -> str:
     return f"{what}{test_cases}{limit}"
 
 
-def _when(kept: KeptResult) -> str:
-    found, recipe = kept.found, kept.found.recipe
-    at = datetime.fromisoformat(kept.created).strftime("%Y-%m-%d %H:%M UTC")
+def _when(result: KeptResult) -> str:
+    found, recipe = result.found, result.found.recipe
+    at = datetime.fromisoformat(result.created).strftime("%Y-%m-%d %H:%M UTC")
     seeds = f"{count_of(found.seeds, 'training')} an arm"
     return f"{at}, {recipe.name}, {seeds}, {recipe.updates:,} updates of {count_of(recipe.batch, 'image')}"

@@ -34,22 +34,22 @@ def add_retraining_routes(
     """Add the routes of the part."""
 
     def latest(place: Place) -> RetrainingResult:
-        kept = retrainings.kept(evaluations.asked(OnModel.of(place.fields)))
-        if not kept:
+        results = retrainings.kept(evaluations.asked(OnModel.of(place.fields)))
+        if not results:
             raise UserError("This model has not been trained further with these images.")
-        return kept[0].found
+        return results[0].found
 
     def part_of(sent: OnModel) -> dict[str, Any]:
         question = evaluations.asked(sent)
         place = Place(sent.version, sent.filter.address, sent.split, sent.key, sent.mapping)
         work = next(iter(retrainings.work.of(about(question))), None)
-        kept, choices = retrainings.kept(question), retrainings.choices(question)
+        results, choices = retrainings.kept(question), retrainings.choices(question)
         active = work is not None and work.active
         # The page asks each second while a model is trained, so the disk is read only before and after.
         disk = 0 if active else retrainings.disk()
-        weights = retrainings.weights(kept[0]) if kept else ()
+        weights = retrainings.weights(results[0]) if results else ()
         time = None if active or choices.problem else retrainings.expected(RetrainingQuestion(question))
-        part = retraining_part(place, choices, kept, work, weights, disk, time)
+        part = retraining_part(place, choices, results, work, weights, disk, time)
         return {"at_work": active, "parts": {PART: part}}
 
     @fetched_at(app, f"{API}retraining")

@@ -123,7 +123,7 @@ def points(value: float | None) -> str:
 
 
 def ends_of(figure: Figure, difference: bool = False, form: str = "") -> str:
-    """Return the interval as text, such as "34.8 to 41.8", or why there is none."""
+    """Return the interval as text, such as "34.8 to 41.8", or the reason for none."""
     if figure.low is None or figure.high is None:
         return figure.why
     if form:

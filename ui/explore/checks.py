@@ -110,12 +110,12 @@ def verdict_pill(case: StoredTestCase, comparison: ModelComparison) -> Html | No
     return pill(words, tone, id="model-verdict", title=outcome.explanation, data_standing=outcome.standing)
 
 
-def _short(wanted: UnderTestSettings | None) -> str:
-    if wanted is None:
+def _short(settings: UnderTestSettings | None) -> str:
+    if settings is None:
         return ""
-    if wanted.source == "http":
-        return wanted.address
-    if wanted.file:
-        file = wanted.file.replace("\\", "/").rsplit("/", 1)[-1]
-        return f"{wanted.name} · {file}" if wanted.name else file
-    return f"{wanted.name} of {wanted.source}"
+    if settings.source == "http":
+        return settings.address
+    if settings.file:
+        file = settings.file.replace("\\", "/").rsplit("/", 1)[-1]
+        return f"{settings.name} · {file}" if settings.name else file
+    return f"{settings.name} of {settings.source}"

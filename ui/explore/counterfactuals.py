@@ -84,9 +84,9 @@ def _findings(item: CounterfactualCaption, checks: tuple[Check, ...], source: st
     """Return a finding for each check with a note, and one for all that passed."""
     wrong, findings = failed(checks), []
     if not any(check.name in KEPT_CHECKS for check in wrong):
-        kept = "label kept" if task.kind == "classification" else "protected kept"
+        words = "label kept" if task.kind == "classification" else "protected kept"
         # If the caption names nothing protected, passing all checks means nothing.
-        findings.append(("check", kept, "ok", "") if classes_in(source, task) else NOTHING_NAMED)
+        findings.append(("check", words, "ok", "") if classes_in(source, task) else NOTHING_NAMED)
     findings += [("cross", FAILED.get(check.name, check.name), "bad", check.note) for check in wrong]
     for check in checks:
         if check.passed and check.note:
@@ -96,16 +96,16 @@ def _findings(item: CounterfactualCaption, checks: tuple[Check, ...], source: st
     return findings
 
 
-def _in_short(said: tuple[Check, ...]) -> str:
+def _in_short(checks: tuple[Check, ...]) -> str:
     """Return the checks with notes in few words for a small screen: one by its name, several by their number."""
-    wrong = failed(said)
+    wrong = failed(checks)
     if len(wrong) > 1:
         return f"{len(wrong)} checks fail"
     if wrong:
         return FAILED.get(wrong[0].name, wrong[0].name)
-    if len(said) > 1:
-        return f"{len(said)} remarks"
-    return REMARKS.get(said[0].name, (said[0].name, ""))[0] if said else ""
+    if len(checks) > 1:
+        return f"{len(checks)} remarks"
+    return REMARKS.get(checks[0].name, (checks[0].name, ""))[0] if checks else ""
 
 
 def combinations_part(state: RunState) -> Html | None:

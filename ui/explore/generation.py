@@ -253,7 +253,7 @@ def control_url(state: RunState) -> str:
 
 
 def _being_drawn(job: JobView | None) -> str:
-    """Return the progress of a job that only draws a control image; "" if there is none."""
+    """Return the progress of a job that only draws a control image, or ""."""
     if job is None or not job.active or job.stages:
         return ""
     if job.state == "waiting":

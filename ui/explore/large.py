@@ -26,7 +26,7 @@ class Mode:
     title: str
     """Title of its tab."""
     words: str
-    """Description of what it shows."""
+    """Description of its content."""
     artifact: str = ""
     """The name of the artifact that it shows, or ""."""
 

@@ -39,11 +39,11 @@ KNOWN = (
 """Suggestions while a name is typed. Any other name of torchvision or timm is accepted too."""
 
 
-def model_fields(given: UnderTestSettings, with_profile: bool = False, with_refusals: bool = False) -> Html:
-    """Return all fields, filled from `given`. Flags add the profile's own model, and places for error messages."""
+def model_fields(settings: UnderTestSettings, with_profile: bool = False, with_refusals: bool = False) -> Html:
+    """Return all fields, filled from `settings`. Flags add the profile's own model, and places for error messages."""
     return render(
         "explore/model_form.html",
-        given=given,
+        given=settings,
         refusals=with_refusals,
         sources={**(PROFILE if with_profile else {}), **SOURCES},
         files=",".join(MODEL_FILES),

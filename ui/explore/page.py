@@ -238,11 +238,11 @@ class Explorer:
         more = f" And {len(messages) - NAMED} more." if len(messages) > NAMED else ""
         return f"Not done with {len(messages)} of {len(messages) + len(done.done)}. {' '.join(messages[:NAMED])}{more}"
 
-    def _note(self, command: type[Command], given: Mapping[str, Any], run_id: str, error: UserError) -> str:
+    def _note(self, command: type[Command], fields: Mapping[str, Any], run_id: str, error: UserError) -> str:
         """Return the card that shows a problem. The card of a stage keeps it until the person tries again."""
         if not issubclass(command, RunCommand) or not run_id:
             return "source" if run_id else "start"
-        stage = command.about(given)
+        stage = command.about(fields)
         if stage != GENERATION and stage not in stage_kinds():
             return "source"
         self.states.refused(run_id, stage, error)

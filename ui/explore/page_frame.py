@@ -54,13 +54,13 @@ def header(
 def _doing(job: JobView, waiting_for: str, run_id: str) -> str:
     if job.stopping:
         return "stopping"
-    doing = CONTROL if job.stage is None else stage_doing(job.stage)
+    text = CONTROL if job.stage is None else stage_doing(job.stage)
     if job.state == "waiting" or (job.stage is None and job.stages):
-        doing = f"waiting: {waiting_for}"
+        text = f"waiting: {waiting_for}"
     if job.progress is not None and job.progress.note:
-        doing = f"{doing} · {job.progress.note}"
-    doing += left(job.progress.seconds_left) if job.progress is not None else ""
-    return f"{'another' if run_id else 'a'} run: {doing}" if job.run_id != run_id else doing
+        text = f"{text} · {job.progress.note}"
+    text += left(job.progress.seconds_left) if job.progress is not None else ""
+    return f"{'another' if run_id else 'a'} run: {text}" if job.run_id != run_id else text
 
 
 def start_page(samples: tuple[Sample, ...], below: bool = False, example: Html | None = None) -> Html:
@@ -126,7 +126,7 @@ def mask_row(state: RunState, samples: tuple[Sample, ...]) -> Html:
 
 
 def example_card(view: ExampleView, offered: bool) -> Html | None:
-    """Return the card of the example, or None if there is none and none is offered."""
+    """Return the card of the example, or None without an example and an offer."""
     if not offered and view.state == "none":
         return None
     links = [("Batches", BATCHES), ("Images", gallery_address()), ("Test sets", SETS)]

@@ -142,15 +142,15 @@ def _working(job: JobView) -> str:
     if progress is not None:
         return f"{progress.note}{left(progress.seconds_left)}"
     # Whole seconds: the markup changes no more often than a person can read.
-    doing = stage_doing(job.stage) if job.stage is not None else "starting"
-    return f"{doing} · {int(time.monotonic() - job.since)} s{FIRST_TIME}"
+    text = stage_doing(job.stage) if job.stage is not None else "starting"
+    return f"{text} · {int(time.monotonic() - job.since)} s{FIRST_TIME}"
 
 
-def _insisted(held: Problem | None) -> dict[str, str]:
+def _insisted(problem: Problem | None) -> dict[str, str]:
     """Return the attributes of a button that repeats a refused command and insists on it."""
-    if held is None or held.insist is None:
+    if problem is None or problem.insist is None:
         return {}
-    fields = held.insist.model_dump(mode="json", exclude={"run", "tab", "version"})
+    fields = problem.insist.model_dump(mode="json", exclude={"run", "tab", "version"})
     return {f"data_{name}": "true" if value is True else value for name, value in fields.items()}
 
 
@@ -205,13 +205,13 @@ def _earlier(slot: PromptSlot, state: RunState) -> list[tuple[int, str, datetime
     return rows[::-1]
 
 
-def history(versions: tuple[StoredValue, ...], summary: Summary, names: Mapping[str, str], held: int) -> Html:
-    """Return all versions, newest first, each with a way to restore it. `held` is the current one's id, or 0."""
+def history(versions: tuple[StoredValue, ...], summary: Summary, names: Mapping[str, str], current: int) -> Html:
+    """Return all versions, newest first, each with a way to restore it. `current` is the current one's id, or 0."""
     rows = [
         (version, _when(version.created), _who(version, names), summary(version.value.value))
         for version in reversed(versions)
     ]
-    return render("explore/history.html", rows=rows, held=held)
+    return render("explore/history.html", rows=rows, held=current)
 
 
 def _who(version: StoredValue, names: Mapping[str, str]) -> str:

@@ -75,12 +75,12 @@ class Strip:
 
     def next_unreviewed(self, case: StoredTestCase) -> StoredTestCase | None:
         """Return the next unreviewed result after `case`, starting again after the last; None if there is no other."""
-        shown = self.cases if any(held.review is None and held.id != case.id for held in self.cases) else self.all
+        shown = self.cases if any(other.review is None and other.id != case.id for other in self.cases) else self.all
         # `case` itself may be filtered out, so the order of all decides what comes after it.
-        order = [held.id for held in self.all]
+        order = [other.id for other in self.all]
         here = order.index(case.id)
-        waiting = [held for held in shown if held.review is None and held.id != case.id]
-        return min(waiting, key=lambda held: (order.index(held.id) - here) % len(order), default=None)
+        waiting = [other for other in shown if other.review is None and other.id != case.id]
+        return min(waiting, key=lambda other: (order.index(other.id) - here) % len(order), default=None)
 
 
 def strip_of(state: RunState, comparison: ModelComparison, only: str) -> Strip:
@@ -92,19 +92,19 @@ def strip_of(state: RunState, comparison: ModelComparison, only: str) -> Strip:
     return Strip(every, tuple(case for case in every if chosen.holds(case, comparison)), only)
 
 
-def strip(state: RunState, held: Strip, shown: StoredTestCase, comparison: ModelComparison, following: bool) -> Html:
+def strip(state: RunState, results: Strip, shown: StoredTestCase, comparison: ModelComparison, following: bool) -> Html:
     """Return the number of results, the filters, and a picture of each."""
-    found = {name: [case.id for case in held.all if one.holds(case, comparison)] for name, one in FILTERS.items()}
+    found = {name: [case.id for case in results.all if one.holds(case, comparison)] for name, one in FILTERS.items()}
     return render(
         "explore/strip.html",
         state=state,
-        held=held,
+        held=results,
         shown=shown,
         following=following,
         drawing=drawing_thumb(state, following),
-        count=_count(held, state.run.task),
+        count=_count(results, state.run.task),
         filters=[(name, known, found[name]) for name, known in FILTERS.items()],
-        next_case=held.next_unreviewed(shown),
+        next_case=results.next_unreviewed(shown),
         accepted=len(accepted_of(state.run)),
         fails=comparison.newly_misclassified,
         edit_words=edit_words,
@@ -113,15 +113,15 @@ def strip(state: RunState, held: Strip, shown: StoredTestCase, comparison: Model
     )
 
 
-def _count(held: Strip, task: Task) -> str:
+def _count(results: Strip, task: Task) -> str:
     """Return a summary such as: 6 results, 3 accepted, 1 rejected."""
-    words = [count_of(len(held.all), "result")]
-    ours = [case for case in held.all if case.task == task]
+    words = [count_of(len(results.all), "result")]
+    ours = [case for case in results.all if case.task == task]
     for verdict in ("accepted", "rejected"):
         number = sum(case.review is not None and case.review.verdict == verdict for case in ours)
         words += [f"{number} {verdict}"] if number else []
-    if len(ours) < len(held.all):
-        words.append(f"{len(held.all) - len(ours)} made for another task")
+    if len(ours) < len(results.all):
+        words.append(f"{len(results.all) - len(ours)} made for another task")
     return ", ".join(words)
 
 

@@ -181,7 +181,7 @@ def answering(services: Services) -> Iterator[tuple[type[Command], Do]]:
 
 def awaited(services: Services) -> Iterator[tuple[type[Command], DoAwaited]]:
     """Yield the endpoints whose answer may take minutes, with the functions that perform them."""
-    yield DownloadTestSet, lambda asked, waiter: zip_of(asked, services.exports, waiter)
+    yield DownloadTestSet, lambda command, waiter: zip_of(command, services.exports, waiter)
     yield ImportImages, lambda sent, waiter: brought_in(sent, services.imports, waiter)
     yield PlanByScript, lambda sent, waiter: planned(sent, services.batches, waiter)
 
@@ -234,24 +234,24 @@ def _files(services: Services) -> Iterator[tuple[type[Command], Do]]:
         notes = services.runs.give_mask(sent.run, uploaded(sent.file.path).read_bytes(), sent.classes)
         return {"run": sent.run, "said": list(notes)}
 
-    def source(asked: DownloadSource) -> Plain:
-        return _download("source.png", services.runs.source_png(asked.run))
+    def source(command: DownloadSource) -> Plain:
+        return _download("source.png", services.runs.source_png(command.run))
 
-    def accepted(asked: DownloadAccepted) -> Plain:
+    def accepted(command: DownloadAccepted) -> Plain:
         with tempfile.TemporaryFile() as file:
-            name = exchange.saved_accepted(asked.runs, file)
+            name = exchange.saved_accepted(command.runs, file)
             file.seek(0)
             return _download(name, file)
 
-    def study_file(asked: DownloadStudy) -> Plain:
-        if asked.file not in EXPORTS:
-            raise UserError(f"There is no file {asked.file!r}: there are {', '.join(EXPORTS)}.", field="file")
-        return _download(asked.file, EXPORTS[asked.file][1](services.studies.export(asked.study)))
+    def study_file(command: DownloadStudy) -> Plain:
+        if command.file not in EXPORTS:
+            raise UserError(f"There is no file {command.file!r}: there are {', '.join(EXPORTS)}.", field="file")
+        return _download(command.file, EXPORTS[command.file][1](services.studies.export(command.study)))
 
     yield UploadPicture, take_picture
     yield GiveMask, take_mask
-    yield DownloadImage, lambda asked: _download(*exchange.saved_image(asked.case))
-    yield DownloadImageWithMask, lambda asked: _download(*exchange.saved_with_mask(asked.case))
+    yield DownloadImage, lambda command: _download(*exchange.saved_image(command.case))
+    yield DownloadImageWithMask, lambda command: _download(*exchange.saved_with_mask(command.case))
     yield DownloadAccepted, accepted
     yield DownloadSource, source
     yield DownloadStudy, study_file
@@ -278,8 +278,8 @@ def in_sentences(request: gr.Request | Request) -> Iterator[None]:
 def _add_one(command: type[Command], do: Do, services: Services) -> None:
     fields = fields_of(command)
 
-    def send(*given: Any) -> Plain:
-        *values, request = given
+    def send(*arguments: Any) -> Plain:
+        *values, request = arguments
         with in_sentences(request):
             return perform(command, do, dict(zip(fields, values, strict=True)), request, services.tokens)
 
@@ -287,11 +287,11 @@ def _add_one(command: type[Command], do: Do, services: Services) -> None:
 
 
 def perform(
-    command: type[Command], do: Do, given: Mapping[str, Any], request: gr.Request | Request, tokens: ScriptTokens
+    command: type[Command], do: Do, values: Mapping[str, Any], request: gr.Request | Request, tokens: ScriptTokens
 ) -> Plain:
     """Perform a command if the token of the request allows it. A value of None counts as absent. Raises UserError."""
     token = let_in(command, request)
-    sent = _of(command, given)
+    sent = _of(command, values)
     if token is not None and token.reads_only and isinstance(sent, DownloadStudy) and sent.file in OF_PERSONS:
         raise NotAllowed(f"The token “{token.name}” only reads: “{sent.file}” is about people, and needs a full one.")
     if token is not None:
@@ -305,8 +305,8 @@ def perform(
 def _add_awaited(page: gr.Blocks, command: type[Command], do: DoAwaited, services: Services) -> None:
     fields = fields_of(command)
 
-    async def send(*given: Any) -> Plain:
-        *values, request = given
+    async def send(*arguments: Any) -> Plain:
+        *values, request = arguments
         with in_sentences(request):
             waiter = Waiter(lambda: _listens(page, request))
             return await perform_awaited(
@@ -319,14 +319,14 @@ def _add_awaited(page: gr.Blocks, command: type[Command], do: DoAwaited, service
 async def perform_awaited(
     command: type[Command],
     do: DoAwaited,
-    given: Mapping[str, Any],
+    values: Mapping[str, Any],
     request: gr.Request | Request,
     tokens: ScriptTokens,
     waiter: Waiter,
 ) -> Plain:
     """Like `perform`, for slow commands. Raises NotAllowed if the token ends before the answer."""
     token = let_in(command, request)
-    sent = _of(command, given)
+    sent = _of(command, values)
     if token is not None:
         tokens.require_place(sent)
     done = await do(sent, waiter)
@@ -350,8 +350,8 @@ async def _listens(page: gr.Blocks, request: gr.Request) -> bool:
 def _add_watching(services: Services) -> None:
     fields = fields_of(WatchJob)
 
-    async def watch(*given: Any) -> AsyncIterator[Plain]:
-        *values, request = given
+    async def watch(*arguments: Any) -> AsyncIterator[Plain]:
+        *values, request = arguments
         with in_sentences(request):
             async with aclosing(watching(dict(zip(fields, values, strict=True)), request, services)) as looks:
                 async for facts in looks:
@@ -361,14 +361,14 @@ def _add_watching(services: Services) -> None:
 
 
 async def watching(
-    given: Mapping[str, Any], request: gr.Request | Request, services: Services
+    values: Mapping[str, Any], request: gr.Request | Request, services: Services
 ) -> AsyncGenerator[Plain, None]:
     """Yield the state of a job until it ends: each new step at once, other progress less often the more watchers there
     are. Raises UserError.
 
     An asynchronous generator holds no thread. With a thread each, forty watchers would block all other calls.
     """
-    token, query, watchers = let_in(WatchJob, request), _of(WatchJob, given), services.watchers
+    token, query, watchers = let_in(WatchJob, request), _of(WatchJob, values), services.watchers
     number = token.id if token is not None else 0
     if number and watchers[number] >= MOST_OF_A_TOKEN:
         raise NotAllowed(
@@ -418,8 +418,8 @@ def let_in(command: type[Command], request: gr.Request | Request) -> TokenOf | N
     return token
 
 
-def _of(command: type[C], given: Mapping[str, Any]) -> C:
-    return command.of({name: value for name, value in given.items() if value is not None})
+def _of(command: type[C], values: Mapping[str, Any]) -> C:
+    return command.of({name: value for name, value in values.items() if value is not None})
 
 
 def fields_of(command: type[Command]) -> dict[str, FieldInfo]:

@@ -97,17 +97,17 @@ class Waiter:
     """Most seconds to wait; then the answer is the progress."""
 
 
-async def zip_of(asked: DownloadTestSet, exports: SetExports, waiter: Waiter) -> dict[str, Any]:
+async def zip_of(command: DownloadTestSet, exports: SetExports, waiter: Waiter) -> dict[str, Any]:
     """Return the zip as an upload of Gradio, or the progress if it takes longer than the caller waits.
 
-    An export that nobody waits for is stopped, unless a page has begun it. Raises UserError.
+    An export without a waiting caller is stopped, unless a page has begun it. Raises UserError.
     """
-    if asked.format not in WRITTEN:
-        raise UserError(f"There is no format {asked.format!r:.80}: take {', '.join(WRITTEN)}.", field="format")
+    if command.format not in WRITTEN:
+        raise UserError(f"There is no format {command.format!r:.80}: take {', '.join(WRITTEN)}.", field="format")
     views, asked_again, end = list[WorkView](), False, time.monotonic() + waiter.seconds
 
     def begin() -> None:
-        views.append(exports.start(asked.version, asked.format, waits=True))
+        views.append(exports.start(command.version, command.format, waits=True))
 
     try:
         await run_in_threadpool(begin)
@@ -143,7 +143,7 @@ async def planned(sent: PlanByScript, runs: BatchRuns, waiter: Waiter) -> dict[s
     """Return the batch of a plan like `list_batches`, once its items are chosen. If that takes longer than the caller
     waits, return the number of files looked through, with 0 for the batch.
 
-    Planning goes on when nobody waits, and the same plan sent again waits for it. Raises UserError.
+    Planning continues without a waiting caller, and the same plan sent again waits for it. Raises UserError.
     """
     end = time.monotonic() + waiter.seconds
     view = await run_in_threadpool(runs.plan, sent)
@@ -162,8 +162,8 @@ async def planned(sent: PlanByScript, runs: BatchRuns, waiter: Waiter) -> dict[s
 async def brought_in(sent: ImportImages, imports: ImportService, waiter: Waiter) -> dict[str, Any]:
     """Begin an import, and return its number and progress. It gets a number with its first images.
 
-    The import goes on when nobody waits. The number is 0 if it takes longer than the caller waits. Raises UserError,
-    also for an import that ends without a number.
+    The import continues without a waiting caller. The number is 0 if it takes longer than the caller waits. Raises
+    UserError, also for an import that ends without a number.
     """
     if sent.format and sent.format not in FORMAT_TITLES:
         raise UserError(f"There is no format {sent.format!r:.80}: take {', '.join(FORMAT_TITLES)}.", field="format")

@@ -118,17 +118,17 @@ def serve_agents(page: gr.Blocks, services: Services) -> None:
         return [tool for tool in tools if not names or tool.name in names.split(",")]
 
     @server.call_tool(validate_input=False)  # a command explains errors in a sentence
-    async def call_tool(name: str, given: dict[str, Any]) -> types.CallToolResult:
+    async def call_tool(name: str, arguments: dict[str, Any]) -> types.CallToolResult:
         try:
             with in_sentences(_request(server)):
                 if name == endpoint_of(WatchJob):
-                    return _plain(await _watch(given, _request(server), services))
+                    return _plain(await _watch(arguments, _request(server), services))
                 if name in slow:
-                    return await _call_awaited(*slow[name], given, _request(server), services)
+                    return await _call_awaited(*slow[name], arguments, _request(server), services)
                 if name not in known:
                     raise UserError(f"There is no tool {name[:80]!r}.")
                 command, do = known[name]
-                return await run_in_threadpool(_call, command, do, given, _request(server), services)
+                return await run_in_threadpool(_call, command, do, arguments, _request(server), services)
         except gr.Error as error:
             field = {} if error.title == NO_FIELD else {"field": error.title}
             return _plain({"error": error.message, **field}, failed=True)
@@ -178,24 +178,24 @@ def _request(server: Server[Any, Request]) -> Request:
 
 
 def _call(
-    command: type[Command], do: Do, given: Mapping[str, Any], request: Request, services: Services
+    command: type[Command], do: Do, arguments: Mapping[str, Any], request: Request, services: Services
 ) -> types.CallToolResult:
     let_in(command, request)  # before a file is saved
-    with _files_of(command, given) as data:
+    with _files_of(command, arguments) as data:
         done = perform(command, do, data, request, services.tokens)
     return _result(done, request)
 
 
 async def _call_awaited(
-    command: type[Command], do: DoAwaited, given: Mapping[str, Any], request: Request, services: Services
+    command: type[Command], do: DoAwaited, arguments: Mapping[str, Any], request: Request, services: Services
 ) -> types.CallToolResult:
-    """Like `_call`, for work that may outlast an agent's wait. It goes on, and the next call finds it."""
+    """Like `_call`, for work that may outlast an agent's wait. It continues, and the next call finds it."""
 
     async def listens() -> bool:
         return True
 
     let_in(command, request)
-    with _files_of(command, given) as data:
+    with _files_of(command, arguments) as data:
         waiter = Waiter(listens, WATCH_SECONDS)
         done = await perform_awaited(command, do, data, request, services.tokens, waiter)
     return await run_in_threadpool(_result, done, request)
@@ -207,10 +207,10 @@ def _result(done: Plain, request: Request) -> types.CallToolResult:
     return _plain(done)
 
 
-async def _watch(given: Mapping[str, Any], request: Request, services: Services) -> Plain:
-    """Return the state of a job at its end or when the time is up. The job goes on when nobody waits for it."""
+async def _watch(arguments: Mapping[str, Any], request: Request, services: Services) -> Plain:
+    """Return the state of a job at its end or when the time is up. The job continues without a waiting caller."""
     end = time.monotonic() + WATCH_SECONDS
-    async with aclosing(watching(given, request, services)) as looks:
+    async with aclosing(watching(arguments, request, services)) as looks:
         async for facts in looks:
             known = facts
             if time.monotonic() >= end:
@@ -246,9 +246,9 @@ def _picture(data: bytes) -> str:
 
 
 @contextmanager
-def _files_of(command: type[Command], given: Mapping[str, Any]) -> Iterator[Plain]:
+def _files_of(command: type[Command], arguments: Mapping[str, Any]) -> Iterator[Plain]:
     """Yield the arguments with their files as uploads. Files from data URLs are removed afterwards."""
-    data, saved = dict(given), list[Path]()
+    data, saved = dict(arguments), list[Path]()
     try:
         for name, field in fields_of(command).items():
             if field.annotation is FileData and isinstance(text := data.get(name), str):

@@ -198,20 +198,20 @@ def _data(body: Mapping[str, Any]) -> Any:
     return body.get("data", [])
 
 
-def _in_order(command: type[Command], given: Any) -> list[Any]:
+def _in_order(command: type[Command], values: Any) -> list[Any]:
     """Return the values of a call in the order of its fields, with None for those left out. Raises BadRequest."""
     names = list(fields_of(command))
     takes = f"“{endpoint_of(command)}” takes {', '.join(names) or 'no values'}."
-    if isinstance(given, list):
-        if len(given) > len(names):
-            raise BadRequest(400, f"{len(given)} values were sent, and {takes}", "data")
-        return [*given, *[None] * (len(names) - len(given))]
-    if not isinstance(given, dict):
+    if isinstance(values, list):
+        if len(values) > len(names):
+            raise BadRequest(400, f"{len(values)} values were sent, and {takes}", "data")
+        return [*values, *[None] * (len(names) - len(values))]
+    if not isinstance(values, dict):
         raise BadRequest(400, "“data” is a list of values in their order, or an object of them by their names.", "data")
-    for name in given:
+    for name in values:
         if name not in names:
             raise BadRequest(400, f"There is no field “{name[:80]}”: {takes}", name[:80])
-    return [given.get(name) for name in names]
+    return [values.get(name) for name in names]
 
 
 def _with_body(scope: Scope, receive: Receive, body: bytes) -> tuple[Scope, Receive]:

@@ -29,6 +29,6 @@ class SleepyQueue(Queue):
     def sleep_when_free(self) -> float:  # type: ignore[override]
         return AWAKE if time.monotonic() < self._called + AWAKE_SECONDS else ASLEEP
 
-    async def push(self, *given: Any, **named: Any) -> Any:
+    async def push(self, *arguments: Any, **named: Any) -> Any:
         self._called = time.monotonic()
-        return await super().push(*given, **named)
+        return await super().push(*arguments, **named)

@@ -49,8 +49,8 @@ class Patience:
     def protocol(self) -> Any:
         """Return the class of connections for uvicorn's `http`."""
 
-        def connection(*given: Any, **named: Any) -> Connection:
-            return Connection(*given, patience=self, **named)
+        def connection(*arguments: Any, **named: Any) -> Connection:
+            return Connection(*arguments, patience=self, **named)
 
         return connection
 
@@ -67,8 +67,8 @@ class Patience:
 class Connection(H11Protocol):
     """One connection of a browser or a script."""
 
-    def __init__(self, *given: Any, patience: Patience, **named: Any) -> None:
-        super().__init__(*given, **named)
+    def __init__(self, *arguments: Any, patience: Patience, **named: Any) -> None:
+        super().__init__(*arguments, **named)
         self._patience = patience
         self._since = self._taken = self.loop.time()
         self._got = self._unsent = 0

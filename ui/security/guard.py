@@ -2,7 +2,7 @@
 refuse.
 
 The sign-in, /healthz and everything below /annotate/, which has a sign-in of its own, are open to all. Once a password
-is set, everything else needs the session of a lead, whatever other cookies a request carries. A token opens the
+is set, everything else needs the session of a lead, even with other cookies. A token opens the
 endpoints for scripts, which decide what it may do there. Without a password the studio serves this machine only. A
 request must then name it as this machine; otherwise a web page that somebody visits could point a name of its own here
 (DNS rebinding) and use the studio.
@@ -143,7 +143,7 @@ class Guard:
         else:
             response = self._refusal(connection, lead, token) if token or not shown else _refused(401, _NO_TOKEN)
         if response is None:
-            # A request with a token has the rights of the token, whatever cookie it also carries.
+            # A request with a token has the rights of the token, even with a cookie.
             scope = {**scope, "state": {**scope.get("state", {}), "signed_in": lead and token is None, "token": token}}
             await self.app(scope, receive, self._with_headers(scope, send))
             return

@@ -127,7 +127,7 @@ async def _form(request: Request) -> Callable[[str], str] | None:
     return lambda name: fields.get(name, [""])[0]
 
 
-def _page(wanted: str, problem: str = "", status: int = 200, headers: dict[str, str] | None = None) -> HTMLResponse:
-    card = render("security/sign_in.html", next=local(wanted), problem=problem)
+def _page(address: str, problem: str = "", status: int = 200, headers: dict[str, str] | None = None) -> HTMLResponse:
+    card = render("security/sign_in.html", next=local(address), problem=problem)
     text = document("Sign in", card, sheets=("sign-in.css",), scripts=("kept.js", "theme.js"), assets=f"{SIGN_IN}/")
     return HTMLResponse(text, status, headers=(headers or {}) | FRESH)

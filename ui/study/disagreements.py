@@ -57,7 +57,7 @@ def _caption(item: Item) -> Html | str:
 
 
 def _facts(item: Item) -> list[tuple[str, str]]:
-    """Return the facts about an item that no worker is told."""
+    """Return the facts about an item that no worker sees."""
     known = [
         ("kind", "item" if item.kind == "item" else f"{item.kind} item"),
         ("label", item.label),
@@ -116,21 +116,21 @@ def disagreements_box(report: StudyReport, data: StudyData) -> Html:
     )
 
 
-def all_disagreements(report: StudyReport, data: StudyData, wanted: DisagreementFilter) -> Html:
+def all_disagreements(report: StudyReport, data: StudyData, shown: DisagreementFilter) -> Html:
     """Return the disagreements that pass the filter, a page at a time."""
     found = [
         case
         for case in disagreements(report)
-        if wanted.question in ("", case.question) and wanted.status in ("", case.status)
+        if shown.question in ("", case.question) and shown.status in ("", case.status)
     ]
     pages = max(1, -(-len(found) // PAGE))
-    page = min(max(1, wanted.page), pages)
-    study, first = report.study, replace(wanted, page=1)
+    page = min(max(1, shown.page), pages)
+    study, first = report.study, replace(shown, page=1)
     statuses = sorted({case.status for case in disagreements(report)})
     questions = [result.question.id for result in report.questions]
     choices = [
-        ("question", wanted.question, {one: replace(first, question=one).address(study) for one in ("", *questions)}),
-        ("status", wanted.status, {one: replace(first, status=one).address(study) for one in ("", *statuses)}),
+        ("question", shown.question, {one: replace(first, question=one).address(study) for one in ("", *questions)}),
+        ("status", shown.status, {one: replace(first, status=one).address(study) for one in ("", *statuses)}),
     ]
     return render(
         "study/disagreements.html",
@@ -139,14 +139,14 @@ def all_disagreements(report: StudyReport, data: StudyData, wanted: Disagreement
         # A single question or status leaves nothing to choose.
         choices=[choice for choice in choices if len(choice[2]) > 2],
         tiles=_tiles(report, found[(page - 1) * PAGE : page * PAGE], data),
-        turn=page_links(pages, page, lambda number: replace(wanted, page=number).address(study)),
+        turn=page_links(pages, page, lambda number: replace(shown, page=number).address(study)),
     )
 
 
 def adjudication_page(
     report: StudyReport, data: StudyData, item: int | None, question: str, sizes: Mapping[str, Size]
 ) -> Html:
-    """Return the requested case, or the first undecided one, or a message if there is none."""
+    """Return the requested case, or the first undecided one, or a message without any."""
     found = cases(report)
     if not found:
         return render("study/nothing_to_adjudicate.html", report=report)
@@ -155,7 +155,7 @@ def adjudication_page(
         return render("study/all_decided.html", report=report, cases=[case for case in found if case.adjudication])
     items = {known.id: known for known in data.items}
     case, after = found[place], following(found, place)
-    asked = next(result.question for result in report.questions if result.question.id == case.question)
+    current = next(result.question for result in report.questions if result.question.id == case.question)
     neighbours = [found[near] if 0 <= near < len(found) else None for near in (place - 1, place + 1)]
     return render(
         "study/adjudication.html",
@@ -164,9 +164,11 @@ def adjudication_page(
         item=items[case.item],
         caption=_caption(items[case.item]),
         sizes=sizes,
-        asked=asked,
-        words=wording(asked, items[case.item]),
-        answers=[(answer, _key(asked, answer, n), _end(asked, answer)) for n, answer in enumerate(asked.answers())],
+        asked=current,
+        words=wording(current, items[case.item]),
+        answers=[
+            (answer, _key(current, answer, n), _end(current, answer)) for n, answer in enumerate(current.answers())
+        ],
         place=place + 1,
         count=len(found),
         done=sum(other.adjudication is not None for other in found),
@@ -175,11 +177,11 @@ def adjudication_page(
     )
 
 
-def _key(asked: Question, answer: str, place: int) -> str:
+def _key(question: Question, answer: str, place: int) -> str:
     """Return the key of an answer: y and n, else its number."""
-    return answer[0] if asked.kind == "yes-no" else str(place + 1)
+    return answer[0] if question.kind == "yes-no" else str(place + 1)
 
 
-def _end(asked: Question, answer: str) -> str:
+def _end(question: Question, answer: str) -> str:
     """Return the meaning of the end of a scale, or ""."""
-    return {"1": asked.low, "5": asked.high}.get(answer, "") if asked.kind == "scale" else ""
+    return {"1": question.low, "5": question.high}.get(answer, "") if question.kind == "scale" else ""

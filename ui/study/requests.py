@@ -166,7 +166,7 @@ def _codes(command: life_cycle.MakeCodes, made: life_cycle.NewCodes, page: Shown
 
 
 def _new_code(command: decisions.RenewCode, made: life_cycle.NewCode, page: Shown) -> Reply:
-    words = f"The new code of {made.worker}. It is shown this once: write it down or copy it now."
+    words = f"The new code of {made.worker}. It is shown only once: write it down or copy it now."
     return {"code": made.code, "words": words}
 
 
@@ -213,7 +213,7 @@ SHOW: Mapping[type[Command], Show] = {
     drafts.MarkItem: _draft(),
     drafts.DrawItems: lambda command, drawn, page: {**draft_reply(drawn.draft, page), "said": drawn.words},
     drafts.DescribeFilter: lambda command, n, page: {"note": n.words, "unread": n.unread, "free": n.free},
-    drafts.AskModelUnderTest: lambda command, asked, page: {"asked": asked},
+    drafts.AskModelUnderTest: lambda command, answer, page: {"asked": answer},
     life_cycle.DeleteDraft: lambda command, _, page: {"go": "/study/"},
     life_cycle.StartStudy: lambda command, _, page: {"go": study_address(command.study, "run")},
     life_cycle.MakeCodes: _codes,

@@ -17,7 +17,7 @@ from ui.study.workers import workers_box
 from ui.templating import render
 
 COLUMNS = (("questions", "agreement"), ("divided", "timeline"))
-"""Parts that stand in two columns if there is room."""
+"""Parts shown in two columns if there is room."""
 FOLDED = 12
 """Rows of a table of classes that are shown at once; the others unfold."""
 NamedSlices = list[tuple[str, Slice]]
@@ -217,7 +217,7 @@ def agreement_box(report: StudyReport) -> Html:
 
 
 def timeline(report: StudyReport, times: Sequence[datetime]) -> Html | None:
-    """Return the curve of votes over time, or None if there is none. `times` are sorted."""
+    """Return the curve of votes over time, or None without votes. `times` are sorted."""
     needed = report.items * report.study.rules.votes
     drawn = votes_over_time(times, needed)
     if drawn is None or report.first is None or report.last is None:
@@ -234,11 +234,11 @@ def questions_in_detail(report: StudyReport, data: StudyData) -> Html:
         report=report,
         items={item.id: item for item in data.items},
         agreement_axis=AGREEMENT,
-        questions=[_question(result, alone=len(report.questions) == 1) for result in report.questions],
+        questions=[_question(result, is_only=len(report.questions) == 1) for result in report.questions],
     )
 
 
-def _question(result: QuestionResult, alone: bool) -> tuple[QuestionResult, dict[str, int], NamedSlices, Axis]:
+def _question(result: QuestionResult, is_only: bool) -> tuple[QuestionResult, dict[str, int], NamedSlices, Axis]:
     """Return a question with its votes, and the parts of its images on one axis unless it is alone."""
-    parts = [] if alone else [named for _, found in _named(result.slices) for named in found]
+    parts = [] if is_only else [named for _, found in _named(result.slices) for named in found]
     return result, _votes(result), parts, share_axis(part for _, part in parts)

@@ -51,7 +51,7 @@ def same_share(after: Slice, before: Slice) -> bool:
 
 
 def share(part: Slice) -> str:
-    """Return a share as text, or why there is none."""
+    """Return a share as text, or why it is unknown."""
     return percent(part.rate.value) if part.rate.value is not None else part.rate.words
 
 

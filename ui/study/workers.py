@@ -64,11 +64,11 @@ def worker_page(report: StudyReport, data: StudyData, worker: WorkerFigures, pag
     )
 
 
-def _outcomes(data: StudyData, wanted: set[int]) -> Mapping[int, Mapping[str, ItemOutcome]]:
+def _outcomes(data: StudyData, item_ids: set[int]) -> Mapping[int, Mapping[str, ItemOutcome]]:
     """Return the outcomes of these items over all workers."""
-    items = [item for item in data.items if item.id in wanted and item.kind == "item"]
+    items = [item for item in data.items if item.id in item_ids and item.kind == "item"]
     excluded = {exclusion.worker for exclusion in data.exclusions}
-    votes = counted([vote for vote in data.votes if vote.item in wanted], data.study.rules.votes, excluded)
+    votes = counted([vote for vote in data.votes if vote.item in item_ids], data.study.rules.votes, excluded)
     return outcomes_of(items, votes, data.study.rules, data.study.state == "closed")
 
 

@@ -34,7 +34,7 @@ class ExpectedTime:
     trainings: int
     recipe: TrainingRecipe
     seconds: float | None
-    """None if the model was never trained here."""
+    """Expected seconds, or None if the model was never trained here."""
     at_least: bool = False
     """True if only the time of the updates is known."""
     measured: str = ""

@@ -126,37 +126,37 @@ class Retrainings:
         """Stop the training; it resumes there when begun again."""
         self.work.close()
 
-    def begin(self, asked: RetrainingQuestion) -> WorkView:
+    def begin(self, question: RetrainingQuestion) -> WorkView:
         """Begin to train, or return the work in progress. Raises UserError for what cannot be trained."""
-        self._require(asked)
+        self._require(question)
 
         def work(on_work: OnWork) -> RetrainingResult:
-            return self.retrain(asked, lambda what, done, total: on_work(done, total, what))
+            return self.retrain(question, lambda what, done, total: on_work(done, total, what))
 
-        return self.work.begin(RETRAINING, about(asked.asked), work)
+        return self.work.begin(RETRAINING, about(question.asked), work)
 
-    def choices(self, asked: EvaluationQuestion) -> RetrainingChoices:
+    def choices(self, question: EvaluationQuestion) -> RetrainingChoices:
         """Return the options of a retraining. Raises UserError as `EvaluationService.cases`."""
         try:
-            types = tuple(self._require(RetrainingQuestion(asked)).of_edit_type)
+            types = tuple(self._require(RetrainingQuestion(question)).of_edit_type)
         except UserError as error:
             return RetrainingChoices(str(error), ())
         versions = (one for test_set in self._workspace.test_sets.all() for one in reversed(test_set.versions))
         return RetrainingChoices(
-            "", types, tuple((one.number, one.words) for one in versions if one.number != asked.subject.version)
+            "", types, tuple((one.number, one.words) for one in versions if one.number != question.subject.version)
         )
 
-    def expected(self, asked: RetrainingQuestion) -> ExpectedTime:
+    def expected(self, question: RetrainingQuestion) -> ExpectedTime:
         """Estimate the time from the speed of earlier trainings of the model here, with these images or others. Raises
         UserError as `EvaluationService.cases`.
         """
-        cases = self._evaluations.cases(asked.asked.subject)
+        cases = self._evaluations.cases(question.asked.subject)
         originals = round(SHARES["train"] * cases.view.sources)
-        recipe = asked.recipe(originals, cases.view.kind or "classification")
-        return expected_time((1 + len(asked.arms)) * asked.seeds, recipe, *self._pace(asked.asked))
+        recipe = question.recipe(originals, cases.view.kind or "classification")
+        return expected_time((1 + len(question.arms)) * question.seeds, recipe, *self._pace(question.asked))
 
-    def _pace(self, asked: EvaluationQuestion) -> tuple[TrainingPace | None, str]:
-        about, stored = kept_under(asked), self._evaluations.predicting.stored(asked.model)
+    def _pace(self, question: EvaluationQuestion) -> tuple[TrainingPace | None, str]:
+        about, stored = kept_under(question), self._evaluations.predicting.stored(question.model)
         rows = self._workspace.retrainings.kept()
         same_model_rows = [row for row in rows if row.about == about]
         for row in (*same_model_rows, *(row for row in rows if stored is not None and row.model == stored.id)):
@@ -166,36 +166,36 @@ class Retrainings:
         stopped = weight_files.stopped_trainings(self._workspace, about)
         return pace_of(state for state, _ in stopped), max((used for _, used in stopped), default="")
 
-    def kept(self, asked: EvaluationQuestion) -> tuple[KeptResult, ...]:
+    def kept(self, question: EvaluationQuestion) -> tuple[KeptResult, ...]:
         """Return the results of all retrainings of a model with images of a subject, the latest first."""
         results = []
-        for one in self._workspace.retrainings.kept(kept_under(asked)):
+        for one in self._workspace.retrainings.kept(kept_under(question)):
             result: RetrainingResult = from_plain(RetrainingResult, one.told)
-            note = "" if result.pictures == self._evaluations.cases(asked.subject).digest else CHANGED
+            note = "" if result.pictures == self._evaluations.cases(question.subject).digest else CHANGED
             results.append(KeptResult(result, one.created, one.asked, note, one.id))
         return tuple(results)
 
-    def result(self, asked: EvaluationQuestion, number: int) -> RetrainingResult:
+    def result(self, question: EvaluationQuestion, number: int) -> RetrainingResult:
         """Return a stored result by its number. Raises UserError if it is gone."""
-        matching = next((one.found for one in self.kept(asked) if one.number == number), None)
+        matching = next((one.found for one in self.kept(question) if one.number == number), None)
         if matching is None:
             raise UserError(NO_RESULT)
         return matching
 
-    def opens(self, asked: EvaluationQuestion, number: int, on: str, arm: str = "") -> tuple[int, ...]:
+    def opens(self, question: EvaluationQuestion, number: int, on: str, arm: str = "") -> tuple[int, ...]:
         """Return the catalogue entries behind a set, or an arm on it. Raises UserError if none are stored."""
-        opened = self.result(asked, number).opens(on, arm)
+        opened = self.result(question, number).opens(on, arm)
         if opened is None:
             raise UserError("No images are kept behind this number: begin again, and it opens them.")
         return opened.entries
 
-    def weights(self, kept: KeptResult) -> tuple[weight_files.ArmWeights, ...]:
+    def weights(self, result: KeptResult) -> tuple[weight_files.ArmWeights, ...]:
         """Return the weights of the best training of each arm of a result that still exist."""
-        return weight_files.best_weights(self._workspace, kept.found)
+        return weight_files.best_weights(self._workspace, result.found)
 
-    def weights_file(self, asked: EvaluationQuestion, number: int, arm: str) -> tuple[str, Path]:
+    def weights_file(self, question: EvaluationQuestion, number: int, arm: str) -> tuple[str, Path]:
         """Return name and file of the weights of one arm of a stored result. Raises UserError if they are gone."""
-        return weight_files.weights_file(self._workspace, self.result(asked, number), arm)
+        return weight_files.weights_file(self._workspace, self.result(question, number), arm)
 
     def trained(self) -> tuple[TrainedModel, ...]:
         """Return the weights of the latest retraining of each model with each set of images, the latest first."""
@@ -227,49 +227,49 @@ class Retrainings:
         """Return the bytes that all trainings of the workspace take."""
         return weight_files.disk_of(self._workspace)
 
-    def retrain(self, asked: RetrainingQuestion, on_step: OnStep) -> RetrainingResult:
+    def retrain(self, question: RetrainingQuestion, on_step: OnStep) -> RetrainingResult:
         """Train all arms with all seeds, measure them, and store the result. Raises UserError if it cannot train."""
-        cases = self._require(asked)
-        stored = self._evaluations.predicting.identify(asked.asked.model, lambda: on_step(LOOKING, 0, 0))
+        cases = self._require(question)
+        stored = self._evaluations.predicting.identify(question.asked.model, lambda: on_step(LOOKING, 0, 0))
         misfit = self._evaluations.misfit(cases, stored)
         if misfit:
             raise UserError(misfit)
         on_step(LOOKING, 0, len(cases.pictures))
-        mapping = self._evaluations.class_map(asked.asked, cases, stored)
-        parted, looks = parted_of(self._workspace, cases, mapping, asked, lambda *count: on_step(LOOKING, *count))
+        mapping = self._evaluations.class_map(question.asked, cases, stored)
+        parted, looks = parted_of(self._workspace, cases, mapping, question, lambda *count: on_step(LOOKING, *count))
         kind = stored.identity.kind
-        if "ranked" in asked.arms:
+        if "ranked" in question.arms:
             self._evaluations.predicting.read(
-                asked.asked.model, cases, lambda done, total: on_step(READING, done, total)
+                question.asked.model, cases, lambda done, total: on_step(READING, done, total)
             )
         votes, valid = self._valid(cases, parted)
         examples = self._examples(mapping, lambda names: groups_of_numbers(mapping, names)[0], on_step)
         planned = plan(
-            *(cases, parted, asked, examples, valid),
-            ranked=lambda places: self._ranked(asked.asked, cases, places, votes),
+            *(cases, parted, question, examples, valid),
+            ranked=lambda places: self._ranked(question.asked, cases, places, votes),
         )
-        if asked.shift is not None:
-            rows = self._workspace.case_columns.set_rows(asked.shift)
+        if question.shift is not None:
+            rows = self._workspace.case_columns.set_rows(question.shift)
             table = self._workspace.case_columns.table()  # after the rows, so that it has all of them
             hashes = hashes_of(self._workspace, (row.image for row in rows))
             looks |= {sha: one.perceptual for sha, one in hashes.items()}
             learnt_from = [sha for sha, side in zip(cases.originals.shas, parted.side, strict=True) if side != "test"]
             twins_of_learnt = twins_in(self._workspace, list(hashes), learnt_from)
             labels = classes_of(rows) if kind == "segmentation" else tuple(sorted({row.label for row in rows} - {""}))
-            shift_mapping = self._evaluations.class_map(asked.asked, replace(cases, labels=labels), stored)
+            shift_mapping = self._evaluations.class_map(question.asked, replace(cases, labels=labels), stored)
             group_of = groups_of_shift(mapping, shift_mapping)
             examples = self._examples(shift_mapping, lambda names: groups_in_mask(group_of, names), on_step)
             passed_over = [name for name in labels if name not in group_of] if kind == "segmentation" else ()
             planned = with_shift(planned, cases, parted, looks, rows, table, examples, passed_over, twins_of_learnt)
-        recipe = asked.recipe(planned.originals, kind)
+        recipe = question.recipe(planned.originals, kind)
         classes = [{number for label in group for number in mapping.labels[label].classes} for group in mapping.groups]
         groups = tuple(tuple(sorted(one)) for one in classes) if kind == "segmentation" else ()
-        before = said_before(asked.asked.model, planned.sets, groups)
-        answers, trainings = self._trained(asked, cases, planned, recipe, stored, groups, on_step)
+        before = said_before(question.asked.model, planned.sets, groups)
+        answers, trainings = self._trained(question, cases, planned, recipe, stored, groups, on_step)
         states = [kept_state(self._workspace.trainings / one.folder) for one in trainings]
         pace = pace_of(state for state in states if state is not None)
-        result = result_of(asked, cases, stored, planned, recipe, before, answers, trainings, pace)
-        self._workspace.retrainings.keep(kept_under(asked.asked), asked.digest, stored.id, to_plain(result))
+        result = result_of(question, cases, stored, planned, recipe, before, answers, trainings, pace)
+        self._workspace.retrainings.keep(kept_under(question.asked), question.digest, stored.id, to_plain(result))
         return result
 
     # Implementation
@@ -302,10 +302,10 @@ class Retrainings:
         foretold = score.chance[cases.generated.row] >= score.view.own.threshold
         return votes, ValidCases(judged, foretold)
 
-    def _ranked(self, asked: EvaluationQuestion, cases: Cases, places: Numbers, votes: Sequence[Outcome]) -> Numbers:
+    def _ranked(self, question: EvaluationQuestion, cases: Cases, places: Numbers, votes: Sequence[Outcome]) -> Numbers:
         entries = cases.table.entry[cases.generated.row[places]]
         place = dict(zip(entries.tolist(), places.tolist(), strict=True))
-        order = self._evaluations.ranked(asked, entries, votes)
+        order = self._evaluations.ranked(question, entries, votes)
         return np.array([place[one] for one in order], np.int64)
 
     def _examples(self, mapping: ClassMap, numbers: MaskNumbers, on_step: OnStep) -> Examples:
@@ -313,9 +313,9 @@ class Retrainings:
         folder, images = self._workspace.trainings / "masks", self._workspace.images
 
         @cache
-        def mask(held: MaskOf) -> Path | None:
+        def mask(mask_of: MaskOf) -> Path | None:
             on_step(MASKS, mask.cache_info().currsize, 0)
-            sha, names = held
+            sha, names = mask_of
             true = numbers({int(number): name for number, name in json.loads(names).items()})
             file = folder / f"{hashlib.sha256(sha.encode() + true.tobytes()).hexdigest()[:32]}.png"
             if file.is_file():
@@ -332,7 +332,7 @@ class Retrainings:
 
     def _trained(
         self,
-        asked: RetrainingQuestion,
+        question: RetrainingQuestion,
         cases: Cases,
         planned: RetrainingPlan,
         recipe: TrainingRecipe,
@@ -340,20 +340,25 @@ class Retrainings:
         groups: Groups,
         on_step: OnStep,
     ) -> tuple[dict[tuple[str, int], dict[str, Floats]], list[ArmTraining]]:
-        total = len(planned.arms) * asked.seeds * recipe.updates
+        total = len(planned.arms) * question.seeds * recipe.updates
         done, answers, trainings = 0, {}, list[ArmTraining]()
-        of = (kept_under(asked.asked), title_of(asked.asked.model), cases.view.title, asked.asked.subject.split)
+        of = (
+            kept_under(question.asked),
+            title_of(question.asked.model),
+            cases.view.title,
+            question.asked.subject.split,
+        )
         # Seed by seed: an early stop leaves all arms of the finished seeds.
-        for seed in range(asked.seeds):
+        for seed in range(question.seeds):
             for arm in planned.arms:
-                named = _training_digest(stored, asked, arm, recipe, seed, planned, groups)
+                named = _training_digest(stored, question, arm, recipe, seed, planned, groups)
                 training = Training(
-                    *(asked.asked.model, arm, seed, recipe, planned.tune, planned.sets),
+                    *(question.asked.model, arm, seed, recipe, planned.tune, planned.sets),
                     folder=self._workspace.trainings / named,
-                    scratch=asked.preset == "paper",
+                    scratch=question.preset == "paper",
                     groups=groups,
                 )
-                words = f"{TRAINING} “{arm.name}”, seed {seed + 1} of {asked.seeds}"
+                words = f"{TRAINING} “{arm.name}”, seed {seed + 1} of {question.seeds}"
                 on_step(words, done, total)
                 weight_files.mark(training.folder, weight_files.Marked(*of, arm.name, seed))
 
@@ -384,7 +389,7 @@ def parted_of(
     workspace: Workspace,
     cases: Cases,
     mapping: ClassMap,
-    asked: RetrainingQuestion,
+    question: RetrainingQuestion,
     on_count: OnCount | None = None,
 ) -> tuple[DataSplit, dict[str, int]]:
     """Return the images of a subject by sides, and the perceptual hash of each. Raises UserError as `part`, and for an
@@ -394,13 +399,13 @@ def parted_of(
     looks = {sha: one.perceptual for sha, one in hashes.items()}
     sources = cases.originals.shas
     twins = twins_of(workspace, sources, on_count) if len(sources) <= MOST_TWINS else None
-    return part(cases, mapping, looks, asked, twins), looks
+    return part(cases, mapping, looks, question, twins), looks
 
 
-def retraining_question(asked: EvaluationQuestion, sent: BeginRetraining) -> RetrainingQuestion:
+def retraining_question(question: EvaluationQuestion, sent: BeginRetraining) -> RetrainingQuestion:
     """Return the question about a model and a subject that a command asks."""
     values = {one.name: getattr(sent, one.name) for one in fields(RetrainingQuestion) if one.name != "asked"}
-    return RetrainingQuestion(asked, **values | {"arms": tuple(dict.fromkeys(sent.arms))})
+    return RetrainingQuestion(question, **values | {"arms": tuple(dict.fromkeys(sent.arms))})
 
 
 CHANGED = "The images have changed since then: begin again to learn from them as they are now."
@@ -408,7 +413,7 @@ CHANGED = "The images have changed since then: begin again to learn from them as
 
 def _training_digest(
     stored: StoredModel,
-    asked: RetrainingQuestion,
+    question: RetrainingQuestion,
     arm: Arm,
     recipe: TrainingRecipe,
     seed: int,
@@ -416,7 +421,7 @@ def _training_digest(
     groups: Groups,
 ) -> str:
     whole = hashlib.sha256(
-        repr((stored.identity.digest, asked.preset, arm.name, arm.augmentation, recipe, seed, groups)).encode()
+        repr((stored.identity.digest, question.preset, arm.name, arm.augmentation, recipe, seed, groups)).encode()
     )
     for examples in (arm.examples, planned.tune):
         for one in examples:

@@ -35,8 +35,8 @@ MOST_OPENED = 1000
 LOWEST = 10
 """For a segmenter, one of this many images opens: those with the fewest right pixels."""
 HOW_PARTED = (
-    f"Of the sources {100 * SHARES['train']:.0f} % are learnt from, {100 * SHARES['tune']:.0f} % tuned with and "
-    f"{100 * SHARES['test']:.0f} % measured with. What was made of a source is on its side. Sources that look alike "
+    f"{100 * SHARES['train']:.0f} % of the sources are for training, {100 * SHARES['tune']:.0f} % for tuning and "
+    f"{100 * SHARES['test']:.0f} % for measuring. Images made from a source are on its side. Sources that look alike "
     "are on one side, and so are copies: mirrored, cropped, shifted, scaled, saved again, or with a mark upon them.",
     RATES,
 )
@@ -177,31 +177,31 @@ class RetrainingResult:
 
 
 def result_of(
-    asked: RetrainingQuestion,
+    question: RetrainingQuestion,
     cases: Cases,
     stored: StoredModel,
     planned: RetrainingPlan,
     recipe: TrainingRecipe,
     before: dict[str, Floats],
-    said: dict[tuple[str, int], dict[str, Floats]],
+    answers: dict[tuple[str, int], dict[str, Floats]],
     trainings: Sequence[ArmTraining],
     pace: TrainingPace | None,
 ) -> RetrainingResult:
-    """Calculate everything in a report. `before` holds the answers of the untrained model by set, and `said` those
+    """Calculate everything in a report. `before` holds the answers of the untrained model by set, and `answers` those
     after training by arm and seed, as `evaluation.retraining.stored_training.learnt` returns them. `trainings` names
     the training of each.
     """
-    sources, kind, seeds = planned.set_sources, stored.identity.kind, range(asked.seeds)
+    sources, kind, seeds = planned.set_sources, stored.identity.kind, range(question.seeds)
     measured = {
         arm.name: {
-            name: Measured(sources[name], np.stack([right_of(kind, said[arm.name, seed][name]) for seed in seeds]))
+            name: Measured(sources[name], np.stack([right_of(kind, answers[arm.name, seed][name]) for seed in seeds]))
             for name in planned.sets
         }
         for arm in planned.arms
     }
     compared = Arms(measured, ORIGINAL)
     as_it_is = {
-        name: Measured(sources[name], np.tile(right_of(kind, one), (asked.seeds, 1)), trained=False)
+        name: Measured(sources[name], np.tile(right_of(kind, one), (question.seeds, 1)), trained=False)
         for name, one in before.items()
     }
     rows_before = Arms({ORIGINAL: measured[ORIGINAL], BEFORE: as_it_is}, ORIGINAL).rows()
@@ -209,15 +209,15 @@ def result_of(
     for name in planned.sets if kind == "segmentation" else ():
         miou.append(MiouRow(BEFORE, name, finite(mean_iou(before[name].sum(axis=0)))))
         for arm in planned.arms:
-            of_seeds = [mean_iou(said[arm.name, seed][name].sum(axis=0)) for seed in seeds]
+            of_seeds = [mean_iou(answers[arm.name, seed][name].sum(axis=0)) for seed in seeds]
             miou.append(MiouRow(arm.name, name, finite(np.mean(of_seeds))))
     return RetrainingResult(
         kind=kind,
         title=cases.view.title,
-        split=asked.asked.subject.split,
-        model=title_of(asked.asked.model),
+        split=question.asked.subject.split,
+        model=title_of(question.asked.model),
         identity=stored.identity.digest,
-        **cells(asked, "preset seeds split_seed"),
+        **cells(question, "preset seeds split_seed"),
         **cells(planned, "sources sides unseen left_out twins_together"),
         recipe=recipe,
         pictures=cases.digest,

@@ -96,15 +96,15 @@ class RetrainingQuestion:
         return replace(recipe, **{name: value for name, value in changed.items() if value})  # type: ignore[arg-type]
 
 
-def kept_under(asked: EvaluationQuestion) -> str:
+def kept_under(question: EvaluationQuestion) -> str:
     """Return the key of all retrainings of a model with a subject's images. Later versions must keep it the same."""
-    evaluated = asked.subject
+    evaluated = question.subject
     named = {"version": evaluated.version, "filter": evaluated.filter.address, "split": evaluated.split}
-    return _lasting({**named, "model": model_key(asked.model)})
+    return _lasting({**named, "model": model_key(question.model)})
 
 
-def _lasting(said: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(said, sort_keys=True, default=asdict).encode()).hexdigest()[:24]
+def _lasting(stored: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(stored, sort_keys=True, default=asdict).encode()).hexdigest()[:24]
 
 
 @dataclass(frozen=True)
@@ -187,17 +187,17 @@ class DataSplit:
     twins_together: bool = False
     """True if mirrored and cropped copies of sources were looked for and put on one side."""
 
-    def rows(self, which: int, images: Images, side: Side, wanted: Flags | None = None) -> Numbers:
+    def rows(self, which: int, images: Images, side: Side, chosen: Flags | None = None) -> Numbers:
         """Return places of usable images of a side. `which`: 0 for originals, 1 test cases, 2 reconstructions."""
         here = np.array([one == side for one in self.side], bool)[images.source]
-        return np.flatnonzero(here & self.usable[which] & (True if wanted is None else wanted))
+        return np.flatnonzero(here & self.usable[which] & (True if chosen is None else chosen))
 
 
 def part(
     cases: Cases,
     mapping: ClassMap,
     looks: Mapping[str, int],
-    asked: RetrainingQuestion,
+    question: RetrainingQuestion,
     twins: Iterable[tuple[str, str]] | None = None,
 ) -> DataSplit:
     """Split the sources into sides, with similar ones on one side. `looks` has each picture's perceptual hash, `twins`
@@ -216,7 +216,7 @@ def part(
     without = sum(int((~one).sum()) for one in usable)
     if without:
         notes.append(f"{count_of(without, 'image', 'is')} left out: without {lacking} that the model can say.")
-    side, together = _sides(shas, looks, twins or (), asked.split_seed)
+    side, together = _sides(shas, looks, twins or (), question.split_seed)
     notes += _notes_on_groups(together, len(shas), twins is not None)
     for one in SIDES:
         if one not in side:
@@ -242,13 +242,13 @@ def part(
         side, (usable[0], usable[1], usable[2]), "", np.zeros(len(cases.generated), bool), tuple(notes), ()
     )
     parted = replace(parted, twins_together=twins is not None, notes=(*parted.notes, *_notes_on_labels(cases, parted)))
-    return _with_unseen(parted, cases, asked.unseen)
+    return _with_unseen(parted, cases, question.unseen)
 
 
 def plan(
     cases: Cases,
     parted: DataSplit,
-    asked: RetrainingQuestion,
+    question: RetrainingQuestion,
     made: Examples,
     valid: ValidCases,
     ranked: Callable[[Numbers], Numbers],
@@ -289,15 +289,15 @@ def plan(
         notes.append(f"{count_of(faulty, 'test case', 'is')} not measured with: judged invalid by people.")
     arms = [Arm(ORIGINAL, originals)]
     for key in ARM_KEYS:
-        if key not in asked.arms:
+        if key not in question.arms:
             continue
         arm_examples = _arm(key, cases, parted, learnt_from, made, valid, ranked)
         if isinstance(arm_examples, str):
             left_out.append(NotMeasured(ARM_NAMES[key], arm_examples))
             continue
-        augmentation: Augmentation = asked.augmentation if key == "augmentation" else ""
+        augmentation: Augmentation = question.augmentation if key == "augmentation" else ""
         arms.append(Arm(ARM_NAMES[key], (*originals, *arm_examples), augmentation))
-    if valid.foretold is not None and "valid" in asked.arms:
+    if valid.foretold is not None and "valid" in question.arms:
         notes.append(
             f"“{BY_VOTES}” holds what votes find valid, and of what nobody judged what the score finds valid that "
             "was learnt from votes."
@@ -319,11 +319,11 @@ def plan(
     )
 
 
-def require_unseen(cases: Cases, asked: str) -> None:
+def require_unseen(cases: Cases, name: str) -> None:
     """Raise UserError for an edit type that no test case has."""
-    if asked not in ("", NO_TYPE, *cases.of_edit_type):
+    if name not in ("", NO_TYPE, *cases.of_edit_type):
         present = ", ".join(cases.of_edit_type) or "none"
-        raise UserError(f"No test case has an edit of the type “{asked[:80]}”: there are {present}.", field="unseen")
+        raise UserError(f"No test case has an edit of the type “{name[:80]}”: there are {present}.", field="unseen")
 
 
 @dataclass(frozen=True)
@@ -482,8 +482,8 @@ def _too_alike(cases: Cases, side: Sequence[Side], looks: Mapping[str, int]) -> 
     return found
 
 
-def _with_unseen(parted: DataSplit, cases: Cases, asked: str) -> DataSplit:
-    if asked == NO_TYPE:
+def _with_unseen(parted: DataSplit, cases: Cases, unseen: str) -> DataSplit:
+    if unseen == NO_TYPE:
         return replace(
             parted, left_out=(NotMeasured(ON_UNSEEN, "Nobody asked for an edit type to be kept from the arms."),)
         )
@@ -495,7 +495,7 @@ def _with_unseen(parted: DataSplit, cases: Cases, asked: str) -> DataSplit:
         )
 
     rarest = sorted(of_type, key=lambda name: (int(of_type[name].sum()), name))
-    unseen_type = asked or next((name for name in rarest if enough(of_type[name])), "")
+    unseen_type = unseen or next((name for name in rarest if enough(of_type[name])), "")
     if not unseen_type:
         why = "No edit type can be kept from the arms: its test cases are of too few."
         return replace(parted, left_out=(NotMeasured(ON_UNSEEN, why),))

@@ -78,11 +78,11 @@ class KeptTraining:
     """Why it is not removed, in a few words; "" if `remove_old` removes it."""
 
 
-def mark(folder: Path, said: Marked) -> None:
+def mark(folder: Path, marked: Marked) -> None:
     """Record what a training belongs to, and that it is used now."""
     folder.mkdir(parents=True, exist_ok=True)
     half = folder / f".{MARK}-{os.getpid()}"
-    half.write_text(json.dumps(asdict(said)), encoding="utf-8")
+    half.write_text(json.dumps(asdict(marked)), encoding="utf-8")
     half.replace(folder / MARK)
 
 
@@ -196,10 +196,10 @@ def _kept_training(folder: Path, use: tuple[Marked, str] | None, latest: Mapping
 
 def _marked(folder: Path) -> Marked | None:
     try:
-        held: Marked = from_plain(Marked, json.loads((folder / MARK).read_text(encoding="utf-8")))
+        marked: Marked = from_plain(Marked, json.loads((folder / MARK).read_text(encoding="utf-8")))
     except (OSError, ValueError):  # pydantic's own error is a ValueError
         return None
-    return held
+    return marked
 
 
 def _used(folder: Path) -> str:

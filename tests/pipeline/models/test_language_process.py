@@ -68,7 +68,7 @@ def is_over(process: psutil.Process) -> bool:
 
 @pytest.mark.parametrize(
     ("how", "said"),
-    [(signal.SIGKILL, "killed in the middle of a reply, most likely for want of memory"), (signal.SIGSEGV, "SIGSEGV")],
+    [(signal.SIGKILL, "killed in the middle of a reply, most likely for lack of memory"), (signal.SIGSEGV, "SIGSEGV")],
 )
 def test_a_process_that_ends_in_a_call_is_an_error_at_the_stage_and_the_next_call_works(
     model: GgufProcess, how: signal.Signals, said: str

@@ -173,7 +173,7 @@ def test_a_model_whose_file_has_gone_is_said(tmp_path: Path) -> None:
         read_all(service, asked)
         assert service.rank(asked, 3).first
         file.unlink()
-        with pytest.raises(UserError, match="Nobody has loaded this model"):
+        with pytest.raises(UserError, match="This model is not loaded"):
             service.rank(asked, 3)
         service.close()
 

@@ -541,7 +541,7 @@ def test_a_subject_that_says_little_is_told_and_breaks_nothing(
     with pytest.raises(UserError, match="It has no test case"):
         service.begin(BIRDS)
     run_of(workspace, 1, [10], "bird")
-    with pytest.raises(UserError, match="Nobody has loaded this model yet"):
+    with pytest.raises(UserError, match="This model is not loaded"):
         service.evaluate(BIRDS)
     read_all(service, BIRDS)
     evaluated = service.evaluate(BIRDS)

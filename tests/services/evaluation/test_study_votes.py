@@ -141,7 +141,7 @@ def test_a_study_of_accepted_images_alone_is_named_and_gives_bounds(
     assert f"By {len(accepted)} judged images, a selected sample (all of them accepted" in evaluated.answer
     assert f"between {ends} of all test cases are wrong and valid, as no other image was judged." in evaluated.answer
     assert f"between {ends}: no other image was judged" in file_of(evaluated, "markdown").decode()
-    assert "Cannot be told more closely: no other image was judged." in result_part(evaluated, Links())
+    assert "No closer estimate: no other image was judged." in result_part(evaluated, Links())
 
 
 def test_two_studies_that_contradict_each_other_give_no_figure(

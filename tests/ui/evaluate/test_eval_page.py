@@ -64,7 +64,7 @@ def test_rows_of_too_few_test_cases_are_folded_on_the_page_and_in_the_report(
     assert "word 20" in in_sight and "word 19" not in in_sight and "2 more with fewer than 20 test cases" in folded
     few = replace(found, edits={"alternative": rows[2:]})
     alone = str(comparison_part((few, few), (Place(version=1), Place(version=2)))).split("by alternative")[1]
-    assert "None has 20 test cases" in alone.split("<details")[0], "what is empty says why"
+    assert "No row has 20 test cases" in alone.split("<details")[0], "what is empty says why"
 
 
 def test_small_sets_show_how_many_test_cases_are_wrong_in_place_of_figures(made_once: MadeOnce, tmp_path: Path) -> None:

@@ -214,7 +214,7 @@ def test_help_explains_every_check_and_stage_in_plain_words() -> None:
     for name, words in WORDS.items():
         assert name in text, "plans and scripts call it so"
         assert words.title in text and words.explanation.split(".")[0] in text
-    assert "It passes from 0.60." in text and text.count("It passes from") == 1
+    assert "It passes at 0.60 or more." in text and text.count("It passes at") == 1
     assert all(finding in text for finding in FAILED.values())
     assert set(FAILED) <= set(CAPTION_WORDS), "each says what it means"
     for stage in DILLEMA.cards:

@@ -199,7 +199,7 @@ def test_keywords_are_ticked_added_reworded_and_dropped(studio: Studio) -> None:
             "counterfactual-write",
             {"place": 0, "text": "not that", "new": "x"},
             "counterfactuals",
-            "changed meanwhile",
+            "has changed since",
         ),
         ("setting", {"setting": "counterfactuals.captions", "value": "0"}, "counterfactuals", "from 1 to 32"),
         ("setting", {"setting": "generation.steps", "value": "many"}, "generation", "steps"),
