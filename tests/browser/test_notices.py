@@ -60,6 +60,23 @@ def test_work_and_what_was_done_are_read_whole_at_any_width(at_work: Page) -> No
     assert {name: cut for name, cut in found.items() if cut} == {}
 
 
+def test_what_was_done_goes_by_itself_but_the_offer_to_undo_it_waits(served: Served) -> None:
+    page = served.page
+    page.clock.install()
+    page.goto(f"{served.url}?run={text_run(served.studio)}")
+    page.wait_for_selector("#generate")
+    settled(page)
+    page.evaluate("studio.say('Saved.')")
+    page.clock.fast_forward(12_500)
+    expect(page.locator("#said")).to_be_empty()
+    page.evaluate("studio.say('Deleted.', '', { word: 'Undo', do() { document.title = 'undone'; } })")
+    page.clock.fast_forward(60_000)
+    page.click("#said-act")
+    expect(page.locator("#said")).to_be_empty()
+    assert page.title() == "undone"
+    page.goto("about:blank")
+
+
 def test_a_studio_that_is_away_is_told_below_the_header_at_any_width(at_work: Page) -> None:
     told = at_work.locator("#lost-told")
     expect(told).to_be_hidden()

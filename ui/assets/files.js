@@ -20,7 +20,8 @@
       line.append(words);
       if (action) line.append(pressed(action.word, () => { say(""); action.do(); }, "said-act"));
       line.append(pressed("Close", () => say("")));
-      if (tone !== "bad") fading = setTimeout(() => say(""), 12000);
+      // An offer, such as Undo, waits for its person, however long the page takes meanwhile.
+      if (tone !== "bad" && !action) fading = setTimeout(() => say(""), 12000);
     }
     // What keeps its place below the header does so below a higher one too.
     document.documentElement.style.setProperty("--s-top", text && tone === "bad" ? `${line.closest("header").offsetHeight}px` : "");
