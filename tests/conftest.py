@@ -31,9 +31,13 @@ os.environ.pop("SSL_CERT_FILE", None)
 os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
 # Before anything imports numba: of few images it would be compiled for twenty seconds. `make soak` compiles it.
 os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
-# Libraries complain of what is frozen when the process ends. Not sooner: after the last test pytest looks for garbage
-# twice, which takes a second or more each time if it goes through all modules.
-atexit.register(gc.unfreeze)
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # The results are with the main process by then. To free what is there would take Python several seconds.
+    atexit.register(os._exit, 0)
+else:
+    # Libraries complain of what is frozen when the process ends. Not sooner: after the last test pytest looks for
+    # garbage twice, which takes a second or more each time if it goes through all modules.
+    atexit.register(gc.unfreeze)
 gc.disable()  # until all tests are collected: it would take a third of that time, and there is no garbage yet
 
 ALL_SLOW = re.compile(r"^pytestmark = .*\bmark\.slow\b", re.MULTILINE)

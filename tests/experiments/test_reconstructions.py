@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from experiments.reconstructions import report
+
+pytestmark = [pytest.mark.slow]
 
 
 def line(number: int, original: float, corrected: float, uncorrected: float) -> dict[str, object]:

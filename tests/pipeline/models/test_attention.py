@@ -7,6 +7,7 @@ import torch
 
 from pipeline.models.attention import MOST, AttentionControl, aligned
 
+pytestmark = [pytest.mark.slow]
 START, END, PAD = 0, 99, 98
 
 

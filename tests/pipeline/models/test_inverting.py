@@ -28,6 +28,7 @@ from pipeline.seams import CaseRequest, DrawRequest, Source
 from tests.support import tiny
 from tests.support.made_once import MadeOnce
 
+pytestmark = [pytest.mark.slow]
 EXACT = InversionSettings(steps=4, evaluations=12, close_enough=0)
 ROUGH = InversionSettings(steps=4, evaluations=1)
 EPSILON = Scheduler(
@@ -126,7 +127,6 @@ def inverted(generator: Any, settings: InversionSettings = EXACT, control: Contr
     return _inverted[key]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("control", [None, Control(edges(), 0.8, 0.5)], ids=["text alone", "on edges"])
 def test_the_stock_pipeline_draws_the_source_from_its_noise(
     model: Any, control: Control | None, monkeypatch: pytest.MonkeyPatch
@@ -153,12 +153,10 @@ def test_the_stock_pipeline_draws_the_source_from_its_noise(
     assert again < 0.01 * found.clean.std() and again < other / 5
 
 
-@pytest.mark.slow
 def test_more_evaluations_are_more_exact(model: Any) -> None:
     assert inverted(model, ROUGH).psnr < inverted(model, EXACT.model_copy(update={"evaluations": 3})).psnr
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("settings", [EXACT, ROUGH], ids=["right", "rough"])
 def test_the_same_prompt_gives_the_stored_latents_to_the_bit(model: Any, settings: InversionSettings) -> None:
     found = inverted(model, settings)
@@ -172,7 +170,6 @@ def test_the_same_prompt_gives_the_stored_latents_to_the_bit(model: Any, setting
         assert (free - guided).abs().max() < 1e-3 * found.clean.std(), "its own caption is the negative prompt"
 
 
-@pytest.mark.slow
 def test_the_caption_is_taken_from_the_path_where_equal_rows_of_a_batch_differ(sd: Any) -> None:
     """Equal rows differ on a GPU."""
     found = inverted(sd, ROUGH)
@@ -191,7 +188,6 @@ def test_the_caption_is_taken_from_the_path_where_equal_rows_of_a_batch_differ(s
 # Attention control
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("guidance", [1.0, 3.0])
 def test_attention_control_changes_pictures_and_leaves_the_network_as_it_was(model: Any, guidance: float) -> None:
     found, unet = inverted(model), model._pipe.unet
@@ -242,7 +238,6 @@ def test_attention_control_changes_pictures_and_leaves_the_network_as_it_was(mod
         assert drawn().equal(free)
 
 
-@pytest.mark.slow
 def test_the_method_edit_draws_its_batch_and_leaves_the_network_as_it_was_also_after_a_stop_and_an_error(
     model: Any,
 ) -> None:
@@ -282,7 +277,6 @@ def test_the_method_edit_draws_its_batch_and_leaves_the_network_as_it_was_also_a
     assert np.array_equal(drawn(), first)
 
 
-@pytest.mark.slow
 def test_controlled_attention_computes_what_the_own_processors_compute(model: Any) -> None:
     with model.inverting(ROUGH) as inverter:
         texts, latents = (
@@ -298,7 +292,6 @@ def test_controlled_attention_computes_what_the_own_processors_compute(model: An
     assert not explicit.equal(free) and (explicit - free).abs().max() < 1e-4 * free.std()
 
 
-@pytest.mark.slow
 def test_edited_pictures_are_shown_to_the_safety_checker(sd: Any, tmp_path: Path) -> None:
     tiny.save_stable_diffusion(tmp_path / "generator", tmp_path / "controlnet", safety_checker=True)
     with sd_at(tmp_path, checked=True).inverting(ROUGH) as inverter:
@@ -308,7 +301,6 @@ def test_edited_pictures_are_shown_to_the_safety_checker(sd: Any, tmp_path: Path
         assert inverter.images(inverter.encode(noise_picture()))[1] is None
 
 
-@pytest.mark.slow
 def test_compiled_blocks_run_uncompiled_under_attention_control(sd: Any) -> None:
     found, calls = inverted(sd, ROUGH), list[Any]()
     blocks = [one for one in sd._pipe.unet.modules() if type(one).__name__ == "BasicTransformerBlock"]
@@ -329,7 +321,6 @@ def test_compiled_blocks_run_uncompiled_under_attention_control(sd: Any) -> None
     assert calls == [compiled] * len(blocks) and blocks
 
 
-@pytest.mark.slow
 def test_a_longer_prompt_is_read_beside_the_caption(model: Any) -> None:
     found = inverted(model)
     with model.inverting(EXACT) as inverter:
@@ -340,7 +331,6 @@ def test_a_longer_prompt_is_read_beside_the_caption(model: Any) -> None:
     assert not one.equal(other) and same.equal(found.clean)
 
 
-@pytest.mark.slow
 def test_optimised_null_texts_bring_guided_drawing_nearer_to_the_source(model: Any) -> None:
     rough = EXACT.model_copy(update={"evaluations": 3})
     settings = rough.model_copy(update={"null_text_updates": 5, "guidance": 5.0})
@@ -363,7 +353,6 @@ def test_optimised_null_texts_bring_guided_drawing_nearer_to_the_source(model: A
     assert all(weights.grad is None for weights in model._pipe.unet.parameters())
 
 
-@pytest.mark.slow
 def test_a_stored_inversion_draws_the_same_to_the_bit(model: Any) -> None:
     settings = ROUGH.model_copy(update={"null_text_updates": 1})
     plain = inverted(model)
@@ -375,7 +364,6 @@ def test_a_stored_inversion_draws_the_same_to_the_bit(model: Any) -> None:
             assert one.equal(other)
 
 
-@pytest.mark.slow
 def test_images_from_inverted_sources_are_the_same_alone_and_beside_others(model: Any) -> None:
     """Each row has a start and a negative prompt of its own, and is as long as its longer text."""
     settings, controls = GenerationSettings(steps=4, guidance=3.0), [edges(), Image.new("RGB", (64, 32)), edges()]
@@ -392,7 +380,6 @@ def test_images_from_inverted_sources_are_the_same_alone_and_beside_others(model
     assert found.start(5, 0.0).equal(found.noise) and not found.start(5, 0.5).equal(found.start(6, 0.5))
 
 
-@pytest.mark.slow
 def test_the_key_of_an_inversion_changes_with_what_it_depends_on(sd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     source = noise_picture()
     keys = [
@@ -408,7 +395,6 @@ def test_the_key_of_an_inversion_changes_with_what_it_depends_on(sd: Any, monkey
     assert len(set(keys)) == len(keys) and keys[-1] == sd.inversion_key(source.copy(), "a bird", EXACT)
 
 
-@pytest.mark.slow
 def test_half_precision_inverts_but_optimises_no_null_texts(made_once: MadeOnce) -> None:
     half = sd_at(tiny.paper_models(made_once), "bfloat16")
     with half.inverting(ROUGH) as inverter:
@@ -424,7 +410,6 @@ def test_half_precision_inverts_but_optimises_no_null_texts(made_once: MadeOnce)
         it.invert(noise_picture(), "a bird", unheard)
 
 
-@pytest.mark.slow
 def test_a_cancelled_inversion_stops_at_the_next_evaluation(sd: Any) -> None:
     seen, settings = [], InversionSettings(steps=4, evaluations=2)
 
@@ -441,7 +426,6 @@ def test_a_cancelled_inversion_stops_at_the_next_evaluation(sd: Any) -> None:
     assert seen[-1] == (12, 12)
 
 
-@pytest.mark.slow
 def test_steps_follow_the_levels_of_the_scheduler() -> None:
     from diffusers import DDIMScheduler, UniPCMultistepScheduler
 
@@ -456,7 +440,6 @@ def test_steps_follow_the_levels_of_the_scheduler() -> None:
     assert ddim_steps(UniPCMultistepScheduler.from_config(config), 4)[0].time == 999
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options", "reason"),
     [
@@ -482,7 +465,6 @@ def test_a_scheduler_that_cannot_be_inverted_is_refused_in_one_sentence(
 
 
 @pytest.mark.demo
-@pytest.mark.slow
 def test_the_demo_inverts_drawn_scenes() -> None:
     from demo.language import caption
     from demo.render import render
