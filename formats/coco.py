@@ -248,7 +248,7 @@ class CocoSource(Source):
         if self.in_place:
             looked = ", ".join(f"{folder}/" if folder else "the folder itself" for folder in folders)
             raise UserError(
-                f"The images that {name} lists are not there: {images[0]} was looked for in {looked}.", field="root"
+                f"The images that {name} lists are missing: {images[0]} was not found in {looked}.", field="root"
             )
         return ""
 

@@ -213,7 +213,7 @@ class RowSource(Source):
             names = [name for name in (columns.image, columns.mask, *columns.said) if name]
             values = table.row(int(number), names)
         except (pyarrow.ArrowException, OSError, KeyError) as error:
-            raise UserError("The row cannot be read: the file is damaged, or its columns are others.") from error
+            raise UserError("The row cannot be read: the file is damaged, or lacks a column.") from error
         return self._found(name, split, int(number), values, columns, Tally(Report()))
 
     def stamp(self, key: str, file: str = "") -> str:

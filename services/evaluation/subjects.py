@@ -252,7 +252,7 @@ class _Reading:
             splits = ", ".join(f"{name} ({count_of(counts[name], 'test case')})" for name in split_names)
             problem = f"Its sources are of several splits, which are never mixed: {splits}. Choose one of them."
         if not problem and not len(cases):
-            problem = "It has reconstructions alone, and no test case." if controls_only else "It has no test case."
+            problem = "It has only reconstructions and no test case." if controls_only else "It has no test case."
             if len(rejected):
                 problem = "It has rejected test cases alone, which count in no figure."
         self._tell_rejected(len(rejected), "test case")

@@ -155,7 +155,7 @@ class BulkRuns:
         known = self._workspace.runs.exists
         unfinished = [run_id for run_id in command.runs if not known(run_id) or _todo(self._states.of(run_id))]
         if not unfinished:
-            raise UserError("All stages of these runs are there already: say yes to the images, or change something.")
+            raise UserError("All stages of these runs are done already: approve the images, or change something.")
         return self._each(unfinished, lambda run_id: self._execution.run_up_to_gate(RunUpToGate(run=run_id)))
 
     @does
@@ -166,7 +166,7 @@ class BulkRuns:
             if not state.shown:
                 raise UserError("None of these runs has captions to draw yet: run their stages first.")
             if command.shown not in ("", state.shown):
-                raise UserError("What would be made was changed after it was shown: look at it and say yes again.")
+                raise UserError("The planned images changed after they were shown: check them and approve again.")
             ids = [one.run.id for one in state.runs if one.gate.plan is not None and _may_draw(one)]
             return self._each(ids, lambda run_id: self._execution.generate(Generate(run=run_id)))
 

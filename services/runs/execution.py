@@ -320,7 +320,7 @@ class Execution:
             if gate.plan is None:
                 raise UserError(gate.closed)
             if command.shown not in ("", gate.shown):
-                raise UserError("What would be made was changed after it was shown: look at it and say yes again.")
+                raise UserError("The planned images changed after they were shown: check them and approve again.")
             self.start_images(command.run, gate.plan.images)
 
     @does
@@ -483,4 +483,4 @@ def _of_all(failed: Sequence[Exception], images: int) -> Exception:
 
 def _require_text_stage(stage: StageName) -> None:
     if stage == GENERATION:
-        raise UserError("Images are made in the last stage only, when somebody says yes to them.", field="stage")
+        raise UserError("Only the last stage makes images, and only after approval.", field="stage")

@@ -196,7 +196,7 @@ def import_votes(workspace: Workspace, study_id: str, data: bytes, even_so: bool
     """Save a file's votes, all or none. Raises UserError for a row that is no vote, unless `even_so` leaves it out."""
     items, turk = read_votes(workspace, study_id, data)
     if turk.problems and not even_so:
-        raise UserError("Nothing was brought in. " + " ".join((*turk.notes, *turk.problems)))
+        raise UserError("Nothing was imported. " + " ".join((*turk.notes, *turk.problems)))
     if not turk.votes:
         raise UserError("There is no vote in this file that could be taken. " + " ".join((*turk.problems, *turk.notes)))
     by_id = {item.id: item for item in items}

@@ -510,7 +510,7 @@ def _not_accepted(
     parts = [f"{rejected} rejected"] * bool(rejected)
     parts += [f"{len(verdicts) - rejected} that nobody reviewed"] * (rejected < len(verdicts))
     names = [f"test cases {few_names([str(case) for case in cases])}"] * bool(cases)
-    names += [f"images {few_names([image[:8] for image in imported])}, which were brought in"] * bool(imported)
+    names += [f"images {few_names([image[:8] for image in imported])}, which were imported"] * bool(imported)
     yield Obstacle(
         "not accepted",
         f"The draft has images that are not accepted: {' and '.join(parts)} ({'; '.join(names)}). "

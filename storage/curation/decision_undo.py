@@ -51,7 +51,7 @@ def in_force(db: Db, decision: int) -> Row:
         raise UserError(f"There is no decision {decision}; take one from the list.", field="decision")
     row, counts = found
     if not counts:
-        raise UserError("That was taken back already: look at what is there now.", field="decision")
+        raise UserError("This decision was undone already: look at the current state.", field="decision")
     return row
 
 
@@ -62,7 +62,7 @@ def last_of(db: Db, author: str) -> Row:
         found = _tip(db, number)
         if found is not None and found[1]:
             return found[0]
-    raise UserError("There is nothing of yours to take back.", field="decision")
+    raise UserError("You have no decision to undo.", field="decision")
 
 
 def _tip(db: Db, decision: int) -> tuple[Row, bool] | None:
