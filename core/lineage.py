@@ -48,7 +48,7 @@ class DrawnBatch(BaseModel):
 
     @model_serializer(mode="wrap")
     def _as_before(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Write the form of versions without `compiled` if nothing was compiled."""
+        """Leave `compiled` out of the stored form if nothing was compiled, as older versions did."""
         written: dict[str, Any] = handler(self)
         return written if self.compiled else {name: value for name, value in written.items() if name != "compiled"}
 
