@@ -15,7 +15,9 @@ from unittest.mock import patch
 
 @contextmanager
 def no_stubs() -> Iterator[None]:
-    """Import Gradio inside this context. It skips stubs of components without a known file, so none is known here."""
+    """Keep Gradio from writing stubs while it is imported in this context. It skips components whose file is unknown,
+    so none is known here.
+    """
     plain = inspect.getfile
 
     def getfile(thing: Any) -> str:

@@ -94,7 +94,7 @@ def _splits(shown: ShownVersion) -> list[Split]:
 
 
 def _rows(shown: ShownVersion) -> list[tuple[str | None, list[Cell]]]:
-    """Return counts by label and split. The label of all is None; the last of several cells counts all splits."""
+    """Return counts by label and split. All labels have the key None; the last of several cells is for all splits."""
     splits: list[Split | None] = [*_splits(shown)]
     labels: list[str | None] = [*sorted({count.label for count in shown.counts})]
     splits += [None] if len(splits) > 1 else []
@@ -110,7 +110,7 @@ def _rows(shown: ShownVersion) -> list[tuple[str | None, list[Cell]]]:
 
 
 def _chips(shown: ShownVersion) -> Iterator[tuple[str, *Cell]]:
-    """Yield counts by review if it differs, and the count of sources."""
+    """Yield words, count and link of each chip: one for each review outcome if they differ, and one for sources."""
     if len({count.review for count in shown.counts}) > 1:
         for review, (words, _) in REVIEW_WORDS.items():
             images = sum(count.images for count in shown.counts if count.review == review)
@@ -210,7 +210,9 @@ def shown_version(test_set: TestSet) -> SetVersion:
 
 
 def _line(test_set: TestSet, labels: int) -> tuple[TestSet, str, SetVersion, list[SetVersion], str]:
-    """Return the set, its address, its first version, the released ones from the latest, and facts."""
+    """Return one line of the list: the set, its address, the version shown first, released versions from the latest,
+    facts.
+    """
     version = shown_version(test_set)
     facts = [count_of(version.entries, "image"), count_of(labels, "label") if labels else "", splits_in_words(version)]
     released = [released_version for released_version in reversed(test_set.versions) if not released_version.is_draft]

@@ -110,7 +110,7 @@ def report_html(
     """Return the report as one HTML file that holds its styles and pictures, no script and no address."""
 
     def nowhere(entries: Sequence[int], image: int) -> None:
-        """Return None, since a report has no address of a list of images."""
+        """Return None: a report cannot link to a list of images."""
 
     def picture(sha: str) -> str | None:
         data = thumbnail(sha)

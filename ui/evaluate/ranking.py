@@ -71,7 +71,7 @@ def ranking_part(found: Ranking, listed: Listed, picture: Callable[[str], str | 
 
 
 def _opens(found: Ranking, images: int, listed: Listed) -> str | None:
-    """Return the address of the first images; None unless our order is judged by exactly these."""
+    """Return the address that lists the first images. None unless our order is judged by exactly these images."""
     # The order is judged by images of known truth. Its first ones are the first of all only if they come before all
     # others.
     judged_by_these = found.known_first and 0 < images <= len(found.first)

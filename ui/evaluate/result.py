@@ -150,8 +150,8 @@ def _left_is_shorter(found: Evaluated, classes: int, labels: int, adjacent: bool
 
 
 def worst_few(what: str, rows: Sequence[tuple[str, int, int]]) -> str:
-    """Return the worst rows of too few test cases, as text for the line that unfolds them; "" for none. `rows` are
-    name, wrong test cases and all test cases of each row; `what` is counted, such as "newly wrong".
+    """Return text for the line that opens the rows with too few test cases: the worst of these rows, "" for none.
+    `rows` are name, wrong test cases and all test cases of each row; `what` is counted, such as "newly wrong".
     """
     few = [f"{name} {wrong} of {cases}" for name, wrong, cases in rows if wrong and cases < FEWEST_CASES]
     return f"; {what}: {', '.join(few[:NAMED_FEW])}" if few else ""

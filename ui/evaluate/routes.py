@@ -88,7 +88,7 @@ class _Pages:
         self.evaluations, self.retrainings, self.like = evaluations, retrainings, likeness
 
     def asked(self, place: Place) -> EvaluationQuestion:
-        """Return the question of a place. Raises UserError if it is invalid."""
+        """Return the evaluation question that a page's address asks. Raises UserError if it is invalid."""
         return self.evaluations.asked(ShowEvaluation.of(place.fields))
 
     def choices(self, place: Place) -> tuple[ModelChoice, ...]:

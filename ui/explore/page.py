@@ -443,7 +443,7 @@ def _stamp(part: str) -> str:
 
 
 def _slot(name: str) -> None:
-    """Add the place of a part and pass it to the script's `part`."""
+    """Add an empty element for a part of the page, and pass it to the script's `part`."""
     gr.HTML(
         "",
         html_template=f'<div class="studio" data-part="{name}"></div>',

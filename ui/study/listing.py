@@ -39,7 +39,7 @@ def new_page(signed_in: bool) -> str:
 
 
 def _shown(template: Template) -> str:
-    """Return what is shown beside an image that is judged."""
+    """Return in words which texts and pictures a template shows beside the judged image."""
     words = (("source image beside it", template.show_source), ("both captions", template.show_captions))
     return ", ".join(name for name, on in words if on)
 
