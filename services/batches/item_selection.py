@@ -51,7 +51,7 @@ class ItemSelection(Iterator[Item]):
 
     @property
     def report(self) -> tuple[str, ...]:
-        """Return the missing parts of the plan's choice, a sentence each. Complete once all items were read."""
+        """Return sentences on items that the plan asks for and the data set lacks. Complete once all are read."""
         choose = self._choose
         sentences = [*self._about_classes(), *self._about_attributes()]
         if keys := self._missing_keys:

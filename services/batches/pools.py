@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Returned:
-    """A lot that comes back."""
+    """A lot that a worker returned."""
 
     lot: Lot
     done: tuple[Done, ...] = ()
@@ -108,7 +108,7 @@ class Slot:
 
     @property
     def is_busy(self) -> bool:
-        """Return True until it is ready, and while it owes an answer."""
+        """Return True until the worker is ready, and while it has lots."""
         return bool(self.lots) or not self.process
 
 

@@ -80,7 +80,7 @@ class Detail:
     """Number of images of the same source, including itself."""
 
     def undecided(self) -> Detail:
-        """Return it without people's decisions, for a person who judges it again."""
+        """Return these details without people's decisions, for a person who judges the image again."""
         entry = replace(self.entry, verdict="open", reason="", reviewer="", reviewed=None)
         return replace(self, entry=entry, history=())
 
@@ -221,7 +221,7 @@ class Gallery:
         return self._listed.put(key, self._looked_at(view, allowed))
 
     def _looked_at(self, view: View, allowed: Bits) -> _Listed | _Alike:
-        """Return the images of a view by content, out of the `allowed` ones."""
+        """Return the images of a view by similarity, near-duplicates or both, out of the `allowed` ones."""
         waiting = 0
         if view.alike:
             groups = self._near_duplicates.groups(allowed)

@@ -206,7 +206,9 @@ class CellPlans:
         return self._by_person(run, settings, values, {"keywords": keywords, "alternatives": alternatives})
 
     def _by_person(self, run: Run, settings: Settings, values: Values, edited: Mapping[StageName, Any]) -> Values:
-        """Add a person's edits. Stale values before them are kept, as a person may: the words to change are in them."""
+        """Return the values with a person's edits. Stale earlier values count as kept by that person: they have the
+        words to change.
+        """
         recipe, pixels, stale = (
             recipe_of(run.recipe),
             self._runs.pixels(run.source_sha),

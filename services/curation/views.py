@@ -153,7 +153,9 @@ class View:
 
     @property
     def sort_pairs(self) -> list[tuple[str, str]]:
-        """Return the pairs of its order. Without any, near-duplicates come by group, all others the newest first."""
+        """Return the order as pairs for an address; empty by default: near-duplicates by group, all others the newest
+        first.
+        """
         sort = self.order.address or ("newest" if self.alike else "")
         if self.grouped or not sort:
             return []

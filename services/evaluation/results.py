@@ -288,7 +288,7 @@ class Evaluation:
     # Control sets
 
     def _with_way(self, cells: _HasWay, place: Numbers, control: bool = False) -> _HasWay:
-        """Return the values of the images in these places, with numbers of their control sets if those differ."""
+        """Return the values of the images there, with the number of each image's control set if those differ."""
         way = self.cases.control_way if control else self.cases.way
         return replace(cells, way=way[place]) if self.cases.mixed else cells
 

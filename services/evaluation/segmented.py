@@ -128,7 +128,7 @@ def losses_of(
 
 
 def ways_of(cases: Cases, images: Images, place: Numbers) -> tuple[list[tuple[str, str]], Numbers]:
-    """Return the ways in which images in these places are protected, in order of appearance, and the number of each
+    """Return the distinct ways in which these images are protected, in order of appearance, and the index of each
     image's way. A way is, in JSON, the task's classes and the names of the mask's class numbers.
     """
     protected, names = cases.table.protected, images.masks.of(place).names

@@ -301,7 +301,9 @@ class _Reading:
         )
 
     def _labelled(self, rows: Numbers, first: Numbers, shas: list[str]) -> tuple[tuple[str, ...], Numbers, Numbers]:
-        """Return labels, and those of images and sources. A source takes its own, else its task's, else an image's."""
+        """Return the label names, and the label index of each image and each source. A source has its own label, else
+        its task's, else that of one of its images.
+        """
         labels, tasks = self._labels, self._table.task_labels
         of_tasks = tasks.of(first)
         of_sources = [one or other for one, other in zip(of_tasks, labels.of(first), strict=True)]

@@ -55,7 +55,7 @@ class Previewed:
 
 @dataclass(frozen=True)
 class _Way:
-    """All items of one annotator, in order."""
+    """The items that one annotator gets, in order."""
 
     training: tuple[Item, ...]
     quiz: tuple[Item, ...]

@@ -183,7 +183,9 @@ class Retrainings:
         return matching
 
     def opens(self, question: EvaluationQuestion, number: int, on: str, arm: str = "") -> tuple[int, ...]:
-        """Return the catalogue entries behind a set, or an arm on it. Raises UserError if none are stored."""
+        """Return the catalogue entries that the number of a set, or of an arm on it, opens. Raises UserError if none
+        are stored.
+        """
         opened = self.result(question, number).opens(on, arm)
         if opened is None:
             raise UserError("No images are kept behind this number: begin again, and it opens them.")

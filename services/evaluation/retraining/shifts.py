@@ -24,9 +24,9 @@ _OF = "Of the natural shift"
 
 
 def groups_of_shift(learnt: ClassMap, own: ClassMap) -> dict[str, int]:
-    """Return the group of `learnt` that each class of the shift's masks, mapped by `own`, is measured as: the group of
-    its name, or the one with all model classes that are right for it. A class without a group is absent: its pixels do
-    not count.
+    """Return the group of `learnt` as which each class of the shift's masks is measured. `own` maps these classes to
+    the model's. The group has the same name, or else all model classes that are right for the class. A class without a
+    group is absent: its pixels do not count.
     """
     named = {learnt.labels[one].label: at for at, group in enumerate(learnt.groups) for one in group}
     of_class = {
