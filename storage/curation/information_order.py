@@ -27,7 +27,9 @@ class InformationWalk:
         self._selection, self._strata = selection, strata
 
     def from_key(self, key: PageKey | None, backwards: bool = False) -> Iterator[PageKey]:
-        """Yield keys as `Walk.from_key`. A key has its stratum: it keeps its position when its image gets a verdict."""
+        """Yield keys as `Walk.from_key` does. A key holds its stratum, so it stays in place when its image gets a
+        verdict.
+        """
         start = self._stratum(key) if key is not None else (len(self._strata) - 1 if backwards else 0)
         for number in range(start, -1, -1) if backwards else range(start, len(self._strata)):
             behind = key.entry if key is not None and number == start else None

@@ -35,7 +35,9 @@ class Branch:
 
 @dataclass(frozen=True)
 class LatestRun:
-    """The latest run of a source image. One limited to some edit types only if all are."""
+    """The latest run of a source image. A run limited to some edit types counts only if all runs of the source are
+    limited.
+    """
 
     run: str
     source_sha: str
