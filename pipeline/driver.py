@@ -405,7 +405,7 @@ class _Batch:
 
 
 class _Dropped(Cancelled):
-    """The images being made are no longer wanted, but later ones are."""
+    """Raised if the images being drawn are no longer wanted, but later ones are."""
 
 
 class Drawing:

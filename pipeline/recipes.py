@@ -90,7 +90,7 @@ class Recipe:
 
     @property
     def drawing_method(self) -> MethodDescription:
-        """The description of its method."""
+        """Description of the recipe's drawing method."""
         return method_of(self.method)
 
     def drawn_with(self, settings: Settings, values: Values) -> MethodSettings:

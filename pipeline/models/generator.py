@@ -174,7 +174,7 @@ class DrawingPipeline(ABC, Generic[M, D]):
 
     @property
     def waits(self) -> str:
-        """Reason why the first image takes longer, or "" if there is none or it is over."""
+        """Reason why the first image takes longer, or "" without a reason, or once it is drawn."""
         return self._compiling.waits
 
     @property
@@ -358,7 +358,9 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
         return net.to(where, memory_format=torch_channels_last())  # a fifth less work on a CPU
 
     def preview_vae(self) -> Any:
-        """Return the profile's tiny VAE on the device. Raises UserError if there is none or it does not fit."""
+        """Return the profile's tiny VAE on the device. Raises UserError if the profile names none, or if it does not
+        fit.
+        """
         from diffusers import AutoencoderTiny
 
         section, dtype = self._section.preview_vae, self._dtype
