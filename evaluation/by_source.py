@@ -1,4 +1,4 @@
-"""Figures with uncertainty for test cases of which several share a source. Pure; knows no models.
+"""Figures with uncertainty for test cases, several of which may share a source. Pure; knows no models.
 
 Cases of one source are not independent: a model that fails on one fails more often on the others. So sources, never
 images, are resampled and counted. Every figure is a mean over sources, and the intervals hold with few sources, rare
@@ -140,8 +140,8 @@ def chance_weights() -> Floats:
 def matched(
     source: NDArray[np.int64], way: NDArray[np.int64], control_source: NDArray[np.int64], control_way: NDArray[np.int64]
 ) -> tuple[NDArray[np.bool_], Floats]:
-    """Return which test cases have a control of their source and way, and the weight of each control: the controls of a
-    source and way together weigh as much as its test cases of that way.
+    """Return which test cases have a control of the same source and way, and a weight for each control. The controls of
+    a source and way together weigh as much as its test cases of that way.
     """
     ways = 1 + int(max(way.max(initial=0), control_way.max(initial=0)))
     own, other = source * ways + way, control_source * ways + control_way

@@ -42,7 +42,7 @@ LIKELY = 0.001
 
 @dataclass(frozen=True)
 class Judged:
-    """Images, of which people judged some, column by column; all columns have one length."""
+    """Images, some of them judged by people, column by column; all columns have one length."""
 
     source: Numbers
     """The number of each image's source."""
@@ -61,7 +61,7 @@ class Judged:
     ballots: Ballots | None = None
     """The single votes, with the index of each image here; None to take each consensus for the truth."""
     adjudicated: Flags | None = None
-    """True if the study lead decided on the image, which counts whatever the votes. None if there is no such image."""
+    """True if the study lead decided on the image, which counts more than any votes. None if there is no such image."""
     outside: Flags | None = None
     """True if the image was not among those that the sample was drawn from, such as accepted ones: nothing is known of
     it. None if there is no such image."""
