@@ -47,7 +47,7 @@ def _described(question: Question) -> str:
 
 
 def rules_changes(history: History, submitted: Sequence[datetime]) -> tuple[RulesChange, ...]:
-    """Return the changes by every version but the first; `submitted` are the times of the votes on items."""
+    """Return the changes that each later version made to the rules. `submitted` are the times of the votes on items."""
     changes = []
     for (before, _), (after, since) in pairwise(history):
         votes, consensus = (before.votes, after.votes), (before.consensus, after.consensus)
@@ -61,7 +61,7 @@ def rules_changes(history: History, submitted: Sequence[datetime]) -> tuple[Rule
 
 
 def change_words(votes: tuple[int, int], consensus: tuple[int, int]) -> str:
-    """Return the part of a sentence on votes an image and consensus, each before and since."""
+    """Return a phrase on how the votes per image and the consensus changed. Each pair is (before, after)."""
     share = f"{consensus[1]} of {votes[1]} ({percent(consensus[1] / votes[1])})"
     earlier = f"{consensus[0]} of {votes[0]} ({percent(consensus[0] / votes[0])})"
     if votes[0] == votes[1]:

@@ -338,8 +338,8 @@ def _plain_name(name: str) -> str:
 
 
 def _from_json(cell: str) -> dict[str, str]:
-    """Flatten {"valid": {"yes": true}}, {"valid": {"label": "yes"}} or {"valid": "yes"}, alone or in a list, to names
-    and texts.
+    """Flatten the JSON of a cell to texts by answer name. It has the form {"valid": {"yes": true}}, {"valid": {"label":
+    "yes"}} or {"valid": "yes"}, alone or in a list.
     """
     try:
         value = json.loads(cell) if cell else []
