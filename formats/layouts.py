@@ -248,7 +248,7 @@ def _guess(files: Files, report: Report) -> str:
 
 
 def _claimed(files: Files) -> str:
-    """Return the format if no image is explained: that of a list which should explain them, to report why not."""
+    """Return the likely format of files that no format explains, so that its reader reports why."""
     names = [posixpath.basename(name) for name in files.names]
     if set(names) & set(tables.METADATA_FILES):
         return "imagefolder"
