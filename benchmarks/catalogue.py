@@ -48,7 +48,7 @@ from storage.workspace import Workspace
 
 SIZES = (125_000, 1_000_000)
 PAGE, COUNT = 25.0, 100.0
-"""Bounds in milliseconds: of a page, whatever the filter or search; and of counts, or a change of a study's filter."""
+"""Bounds in milliseconds: of a page, with any filter or search; and of counts, or a change of a study's filter."""
 DECIDED = 2_000.0
 """Bound in milliseconds of a decision about many images, or its undoing."""
 MEGABYTES = 600

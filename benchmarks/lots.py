@@ -255,7 +255,7 @@ def workers(sources: int, captions: int) -> Iterator[Callable[[int], tuple[float
 
 
 def work_off(pipe: Connection, numbers: Sequence[int], captions: int) -> None:
-    """Run the works of one round after another in a process of its own, until there is none."""
+    """Run the works of each round, in a process of its own, until no round is left."""
     share_cores()
     import torch
 

@@ -33,7 +33,7 @@ IMPORTED, SIDE = 3, 64
 _ADJUDICATED = re.compile(r'data-item="(\d+)"\s+data-question="(\w+)"')
 """The item and the question on the page of adjudication."""
 NAMES, EXPLORED = itertools.count(), itertools.count()
-"""Counters for unique names of people's things, and of the explorer's rounds, of which the first draws an image."""
+"""Counters for unique names of people's things, and of the explorer's rounds. The first round draws an image."""
 
 
 class Site:
