@@ -68,7 +68,7 @@ STAGES = ("keywords", "alternatives", "counterfactuals", "perturbations")
 HIDDEN_GROUND = GROUNDS[0]
 """The ground under the snow."""
 COUNTS = (1, 2, 3, 3, 3, 4, 5, 6, 8, 10)
-MOST_OPTIONS = 6  # no more are named, whatever the requested count
+MOST_OPTIONS = 6  # no more are named, for any requested count
 EDIT_TYPES: dict[str, EditType] = {
     "c": "attribute",
     "w": "weather",
