@@ -48,9 +48,9 @@ class Site:
         self.evaluations = [{"version": one["version"], "key": one["model"]} for one in example["sets"]]
         """Evaluations of the example's test sets: first classification, then segmentation of streets."""
 
-    def get(self, path: str, **asked: Any) -> httpx.Response:
+    def get(self, path: str, **parameters: Any) -> httpx.Response:
         """Open a page or fetch a file."""
-        return self.http.get(path, params=asked or None).raise_for_status()
+        return self.http.get(path, params=parameters or None).raise_for_status()
 
     def send(self, path: str, **fields: Any) -> Any:
         """Send JSON like a page."""
