@@ -206,7 +206,7 @@ class Draws(Protocol[D]):
 
     def draw(
         self,
-        wanted: Sequence[DrawRequest],
+        requests: Sequence[DrawRequest],
         size: int,
         pictures: Sequence[Image.Image],
         settings: D,

@@ -193,7 +193,7 @@ class DrawingPipeline(ABC, Generic[M, D]):
         return min(best, self._room.get(size, best))
 
     def draw(
-        self, wanted: Sequence[DrawRequest], size: int, pictures: Sequence[Image.Image], settings: D, on_step: OnStep
+        self, requests: Sequence[DrawRequest], size: int, pictures: Sequence[Image.Image], settings: D, on_step: OnStep
     ) -> Sequence[DrawnImage]:
         """See `Draws.draw`. A batch that does not fit in memory is halved until it does; a single image that does not
         fit raises the error. What cannot be compiled is drawn uncompiled.
@@ -203,14 +203,14 @@ class DrawingPipeline(ABC, Generic[M, D]):
             raise ValueError("what is drawn at once has to be of one size")
         done: dict[int, DrawnImage] = {}
         compiling = self._compiling.spent
-        todo = list(enumerate(wanted))
+        todo = list(enumerate(requests))
         with self._lock:
             while todo:
                 now = min(size, self._room.get(area, size))
                 part, places = next_batch(todo, now, now == size, self._windows_of)
 
                 def told(step: int, steps: int, part: list[tuple[int, DrawRequest]] = part) -> None:
-                    on_step(len(done) * steps + len(part) * step, len(wanted) * steps)
+                    on_step(len(done) * steps + len(part) * step, len(requests) * steps)
 
                 try:
                     results = self._draw(
@@ -234,7 +234,7 @@ class DrawingPipeline(ABC, Generic[M, D]):
                 done.update((at, drawn) for (at, _), drawn in zip(part, results, strict=True))
                 todo = [(at, one) for at, one in todo if at not in done]
         spent = self._compiling.spent - compiling
-        return [replace(done[at], compiling=spent) for at in range(len(wanted))]
+        return [replace(done[at], compiling=spent) for at in range(len(requests))]
 
     def _draw(
         self,
