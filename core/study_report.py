@@ -161,7 +161,7 @@ class WorkerFigures:
 
     @property
     def answered(self) -> bool:
-        """True if they answered an item, a control or a quiz item. Training does not count."""
+        """True if the worker answered an item, a control or a quiz item. Training does not count."""
         return any(self.decided.values())
 
 

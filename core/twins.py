@@ -142,8 +142,8 @@ def _twins(looks: Looks, pairs: Pairs, others: Looks, on_count: OnCount | None) 
 
 
 def _likely(looks: Looks, pairs: Pairs, others: Looks) -> NDArray[np.bool_]:
-    """Return for each pair whether they can be twins as they are and mirrored, (pairs, 2): each colour of one is in the
-    other within the distance that a crop moves it.
+    """Return flags (pairs, 2): whether the two pictures can be twins as they are, and mirrored. Each colour of a twin
+    is in the other one, within the distance that a crop moves it.
     """
     own = _ranges(looks)
     other = own if others is looks else _ranges(others)

@@ -88,7 +88,7 @@ class Alternative:
     """The closest text: the keyword, or a label or class that the task protects."""
 
     def is_close(self, too_close: float) -> bool:
-        """Return True if its measured similarity reaches `too_close`."""
+        """Return True if the alternative's measured similarity reaches `too_close`."""
         return self.similarity is not None and self.similarity >= too_close
 
 

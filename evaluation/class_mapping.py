@@ -493,7 +493,9 @@ class _Model:
         return self._below(label, below[:1], str(meaning_of(below[0]))) if below else None
 
     def _by_meaning(self, label: str, word: str) -> MappedLabel | None:
-        """Return the classes of a word with several meanings: of the one that texts nearly always use, or ambiguous."""
+        """Return the classes of a word with several meanings: those of the meaning that texts nearly always use, else
+        ambiguous.
+        """
         known = word_meanings().get(word, ()) if self.known_as == IMAGENET else ()
         if not any(self._with_ids(one.wordnet) for one in known):
             return None

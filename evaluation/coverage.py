@@ -48,7 +48,7 @@ class World:
     correlation: float
 
     def latent(self, error: float, rank: Floats) -> Floats:
-        """Return the chance of each source to be wrong: beta distributed, not decreasing with `rank`."""
+        """Return the chance that the model is wrong on each source: beta distributed, not decreasing with `rank`."""
         if error in (0.0, 1.0) or not self.correlation:
             return np.full(rank.shape, error)
         from scipy import stats

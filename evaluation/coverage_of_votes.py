@@ -103,7 +103,7 @@ WORLDS: tuple[World, ...] = (
 
 
 def measurements(repetitions: int, seed: int = 0, worlds: Sequence[World] = WORLDS) -> list[Measurement]:
-    """Return one measurement of each world with `repetitions` repetitions."""
+    """Measure each world once, with `repetitions` repetitions."""
     return [partial(measured, world, number, repetitions, seed) for number, world in enumerate(worlds)]
 
 

@@ -219,8 +219,8 @@ def means_of_overlaps(sets: Sequence[Floats], weights: Floats) -> MeansOfSources
     """Return means over sources of overlaps in several sets, each (sources, 2 x classes): intersections, then unions,
     of each class, summed over a source's images with their weights; `weights` are those of the sources.
 
-    In an unseen source a segmenter finds all or nothing of each class. It has as much of a class as the source of a
-    usual pixel of that class: with unequal areas, their mean would be too little to cover.
+    In an unseen source a segmenter finds all or nothing of each class. Its area of a class is that of the source of a
+    typical pixel: with unequal areas, intervals with their mean would cover too little.
     """
     classes = sets[0].shape[1] // 2
     squares = (np.einsum("ij,ij,i->j", one, one, 1 / weights) for one in sets)

@@ -315,7 +315,7 @@ class _RecipeRun:
             self._emit(Progress(GENERATION, steps, steps, 0.0, f"{drawing.made} of {drawing.done} images"))
 
     def _lacking(self, request: Request) -> list[PlannedImage]:
-        """Return the images of the captions that are not drawn yet, and report the others as reused."""
+        """Return the planned images that are not drawn yet, and report the others as reused."""
         driver, recipe, store, settings = self._driver, self._recipe, self._store, request.settings
         values = {name: value.value for name, value in store.values().items()}
         captions = recipe.captions(values)
@@ -344,7 +344,7 @@ class Worklist(Protocol):
         """Take at most `most` images, which are begun now. Empty if none is left."""
 
     def dropped(self) -> Collection[int]:
-        """Return the zero-based places of images taken last that are no longer wanted."""
+        """Return the zero-based places, among the images taken last, of those that are no longer wanted."""
 
     def waiting(self) -> int:
         """Return the number of images that are not begun."""

@@ -334,7 +334,7 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
         return self._section.name_on(self._kind)
 
     def on(self, kind: ControlKind) -> Self:
-        """Return this pipeline for another kind of control image. Both share all but the ControlNet."""
+        """Return the pipeline for another kind of control image. Both pipelines share all but the ControlNet."""
         if kind not in self._section.by_kind():
             kinds = ", ".join(self._section.by_kind())
             raise UserError(f"This profile has no ControlNet for {kind}: choose one of its kinds ({kinds}).")

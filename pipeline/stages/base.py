@@ -123,7 +123,7 @@ class Stage:
         return (*((self.prompt,) if self.prompt is not None else ()), *self.other_prompts)
 
     def others_sent(self, settings: Any) -> tuple[PromptSlot, ...]:
-        """Return the other prompts that it sends, given the settings of all stages."""
+        """Return the further prompts that the stage sends, given the settings of all stages."""
         if self.sends is None:
             return self.other_prompts
         sent = self.sends(getattr(settings, self.settings) if self.settings else None)

@@ -48,7 +48,7 @@ def workers_here(spare: int = 0) -> int:
 
 
 def work_off(pool: Pool, next_lot: Callable[[], Lot | None], is_stopped: Callable[[], bool]) -> Generator[Returned]:
-    """Send lots while the pool has room, and yield those that come back. Closes the pool at the end."""
+    """Send lots while the pool has room, and yield the lots that workers return. Closes the pool at the end."""
     try:
         lot = next_lot()
         while (lot is not None or pool.out()) and not is_stopped():

@@ -170,7 +170,7 @@ class CurationDecisions:
 
     @does
     def decide(self, sent: Decide) -> Decided:
-        """Raise UserError if the filter's number of images differs from the expected one, or it has none."""
+        """Raise UserError if the filter finds another number of images than expected, or none."""
         change = self._decisions.review(sent.target, sent.verdict, sent.reason, sent.author, sent.session, sent.key)
         done = {"accepted": "Accepted {}.", "rejected": "Rejected {}.", "open": "Withdrew the verdict on {}."}
         repeat = self._repeat(sent.session) if sent.session is not None and change.decision else 0

@@ -175,7 +175,9 @@ class CellPlans:
         return _Begin(source, Branch(run.id, ending, plain, values), run, settings)
 
     def _edited(self, run: Run, settings: Settings, edits: Mapping[EditType, str], values: Values) -> Values | None:
-        """Tick only keywords of the wanted types, with the wanted words; None if the caption has none to change."""
+        """Return the values with only the keywords to change ticked, and the requested words as their alternatives.
+        None if the caption lacks a keyword for one of the edits.
+        """
         if "caption" not in values or "keywords" not in run.values:
             return None
         caption = values["caption"].value.text

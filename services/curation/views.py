@@ -45,7 +45,7 @@ class ShownColours:
 
     @property
     def parts(self) -> list[str]:
-        """Return the parts for an address."""
+        """Return the colours as parts of an address."""
         shown = [f"{'+' if shown else '-'}{value}" for value, shown in self.values]
         return [self.by, *shown, *(name for name in REST if getattr(self, name))]
 

@@ -136,7 +136,7 @@ class Cases:
 
     @property
     def mixed(self) -> bool:
-        """Return True if its test cases are compared with several control sets, or some with none."""
+        """Return True if the test cases are compared with several control sets, or some with none."""
         return len(self.way) > 0 and bool((self.way != self.way[0]).any())
 
     @cached_property

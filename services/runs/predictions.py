@@ -137,7 +137,7 @@ class PredictionService:
         self._keep = lru_cache(maxsize=512)(self._kept_checks)
 
     def compare(self, run: Run, settings: Settings) -> ModelComparison:
-        """Return everything known, and request what is missing from the idle worker thread."""
+        """Return the known predictions, and request missing ones from the idle worker thread."""
         chosen = self.model_of(run, settings)
         if chosen is None:
             checks_by_case, measuring = self._masks_kept(run, None, "", None, {})

@@ -21,7 +21,7 @@ REASONS = 5
 
 
 class InformationWalk:
-    """A selection by information: strata with equally many reasons, newest first in each."""
+    """A selection ordered by information: strata of images with equally many reasons, newest first in each."""
 
     def __init__(self, selection: Selection, strata: Sequence[Bits]) -> None:
         self._selection, self._strata = selection, strata

@@ -171,7 +171,7 @@ def _counts(import_record: Import) -> str:
 
 
 def report_page(import_record: Import, kind: RowKind | None, after: int, rows: Sequence[tuple[int, ImportRow]]) -> Html:
-    """Return the page of a report: some rows, of one kind if `kind` is not None."""
+    """Return the page of an import's report: some rows, of one kind if `kind` is not None."""
     here, parameters = f"{IMPORT}/{import_record.id}", f"kind={kind}&" if kind else ""
     return render(
         "curate/import_report.html",

@@ -57,7 +57,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
 
 
 def set_page(shown: ShownVersion) -> Html:
-    """Return the page of a set, without its frame."""
+    """Return the page of a test set, without its frame."""
     version = shown.version
     query: dict[str, str | list[str]] = {"version": version_key(version), **shown.place.query}
     tasks = shown.readiness.tasks if shown.readiness is not None else {}
@@ -147,7 +147,7 @@ def verified_part(found: Verified, orphans: Sequence[str]) -> Html:
 
 
 def large_window(found: ImageOfSet) -> Html:
-    """Return one image beside its source and its mask, with what is known of it."""
+    """Return one image beside its source and its mask, with all known facts about it."""
     entry, known = found.shown.entry, found.known
     pictures = [(image_url(entry.image), found.sizes.get(entry.image), "image")]
     if entry.source != entry.image:
@@ -222,7 +222,9 @@ def _line(test_set: TestSet, labels: int) -> tuple[TestSet, str, SetVersion, lis
 def difference_page(
     old: SetVersion, new: SetVersion, found: Difference, kind: str, at: int, sets: Sequence[TestSet]
 ) -> Html:
-    """Return the page without its frame. `kind` is a name of KINDS or "" (the first with any); `at` a page, from 1."""
+    """Return the page that compares two versions, without its frame. `kind` is a name of KINDS or "" (the first with
+    any); `at` a page, from 1.
+    """
     changes: dict[str, Sequence[tuple[SetEntry, SetEntry]]] = {
         "added": [(entry, entry) for entry in found.added],
         "removed": [(entry, entry) for entry in found.removed],

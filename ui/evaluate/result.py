@@ -41,7 +41,7 @@ _TABS: dict[EditTable, str] = {"alternative": "What came", "edit type": "Edit ty
 
 
 def result_part(found: Evaluated, links: Links) -> Html:
-    """Return the answer, and the figures behind it."""
+    """Return the answer of an evaluation, and the figures behind it."""
     values: dict[str, Any] = {}
     if found.effectiveness is not None:
         values = _of_classifier(found, found.effectiveness, links)

@@ -33,7 +33,7 @@ def _line(study: Study) -> tuple[Study, str, float]:
 
 
 def new_page(signed_in: bool) -> str:
-    """Return the page for name and template of a new study."""
+    """Return the page to begin a study: it asks for a name and a template."""
     choices = [(template, _shown(template)) for template in TEMPLATES.values()]
     return page("New study", render("study/new.html", choices=choices), signed_in=signed_in)
 

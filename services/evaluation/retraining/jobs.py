@@ -291,7 +291,9 @@ class Retrainings:
         return cases
 
     def _valid(self, cases: Cases, parted: DataSplit) -> tuple[list[Outcome], ValidCases]:
-        """Return votes on sources of the training side, and which test cases count as valid by them."""
+        """Return the votes on images whose source is on the training side, and the test cases that are valid according
+        to them.
+        """
         columns = self._workspace.case_columns
         outcomes = columns.outcomes()
         judged = judged_of(cases, outcomes)
