@@ -260,7 +260,7 @@ class Measure:
     n_items: int
     """Items with at least two votes."""
     raters: float
-    """Mean votes an item, over those items."""
+    """Mean votes per item, over those items."""
 
 
 HIGH_PREVALENCE = 0.8

@@ -79,7 +79,7 @@ def _error_of_class(world: World, chance: np.random.Generator, repetitions: int)
 
 
 def _excess(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
-    """Excess of generated over reconstructed, where edits do nothing: one reconstruction a source."""
+    """Excess of generated over reconstructed, where edits do nothing: one reconstruction for each source."""
     rank = chance.random((world.sources, repetitions))
     generated, _ = _drawn(world, chance, repetitions, world.error, rank)
     control = chance.binomial(1, world.latent(world.error, rank)).astype(np.float64)

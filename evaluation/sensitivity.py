@@ -31,7 +31,7 @@ class Changes:
 
 @dataclass(frozen=True)
 class SensitivityRow:
-    """One kind of edit."""
+    """The effect of one kind of edit: one row of a table."""
 
     name: str
     n: int

@@ -115,7 +115,7 @@ def _mapped(picture: Picture, numbers: Mapping[int, int]) -> bytes:
 
 
 class SceneSource(Source):
-    """Images in a folder a split, with masks in a parallel tree."""
+    """Images in a folder for each split, with masks in a parallel tree."""
 
     around: tuple[str, ...] = ("",)
     """Folders that may contain the data set."""

@@ -111,7 +111,7 @@ class JobHandle:
 
     @property
     def closing(self) -> bool:
-        """Return True if the server is stopping, not the person."""
+        """Return True if the job is stopped because the server stops, and not by a person."""
         return self._jobs.closing
 
     def at(self, stage: StageName) -> None:

@@ -65,8 +65,8 @@ def change_words(votes: tuple[int, int], consensus: tuple[int, int]) -> str:
     share = f"{consensus[1]} of {votes[1]} ({percent(consensus[1] / votes[1])})"
     earlier = f"{consensus[0]} of {votes[0]} ({percent(consensus[0] / votes[0])})"
     if votes[0] == votes[1]:
-        return f"the consensus went from {earlier} to {share}; the votes an image stayed {votes[1]}"
-    more = f"the votes an image went from {votes[0]} to {votes[1]}"
+        return f"the consensus went from {earlier} to {share}; the votes per image stayed {votes[1]}"
+    more = f"the votes per image went from {votes[0]} to {votes[1]}"
     if consensus[0] == consensus[1]:
         return f"{more}; the consensus stayed {consensus[1]} equal answers, which was {earlier} and is {share}"
     return f"{more}, the consensus from {earlier} to {share}"

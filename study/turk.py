@@ -67,7 +67,7 @@ def turk_columns(rules: Rules) -> list[str]:
 
 
 def turk_rows(data: StudyData) -> list[Row]:
-    """Return one row a vote, of items, control and quiz items alike (`Input.kind` tells which), in order.
+    """Return one row for each vote, of items, control and quiz items alike (`Input.kind` tells which), in order.
 
     Training is not approved or rejected, so it is in no such file. Columns unknown to a study stay empty: reward,
     automatic approval, expiry, rates of the last days.

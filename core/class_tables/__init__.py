@@ -31,7 +31,7 @@ _WORDNET_ID = re.compile(r"n\d{8}")
 
 @dataclass(frozen=True)
 class TableClass:
-    """One class of a table."""
+    """One class of a data set's table."""
 
     number: int
     """Number in masks of the data set, or index among a classifier's classes."""

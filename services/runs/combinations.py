@@ -80,7 +80,9 @@ class Grid:
 def grid_of(
     run: Run, settings: Settings, history: tuple[StoredValue, ...], fresh: bool, prompts: PromptSet
 ) -> Grid | None:
-    """Return the combinations written, or to be written if not `fresh`; None without a caption or alternatives."""
+    """Return the grid of a run's edits: with the combinations written if `fresh`, else with those to be written. None
+    without a caption or alternatives.
+    """
     caption, alternatives = run.values.get("caption"), run.values.get("alternatives")
     if caption is None or alternatives is None or not recipe_of(run.recipe).has("alternatives"):
         return None

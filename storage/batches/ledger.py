@@ -444,7 +444,9 @@ class Batches(Repository):
 
     @read
     def reviewed(self, db: Db, batch: int) -> Mapping[str, int]:
-        """Return the numbers of accepted and rejected images of the batch, without those of jobs in its runs."""
+        """Return the numbers of accepted and rejected images that the batch drew, without those of later jobs in its
+        runs.
+        """
         query = """
             SELECT verdict, count(*) FROM test_case_states JOIN test_cases ON test_cases.id = test_case
             JOIN batch_sources ON batch_sources.run = test_cases.run

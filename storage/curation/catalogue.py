@@ -292,7 +292,7 @@ class Catalogue(Repository):
 
     @write
     def measured(self, db: Db, model: str, found: Sequence[tuple[Unmeasured, tuple[bool | None, bool | None]]]) -> None:
-        """Store whether a model is right about segmentations; None if unknown. Changed ones stay unmeasured."""
+        """Store whether a model is right about segmentations, None if unknown. Those changed since stay unmeasured."""
         query = """
             UPDATE catalogue_outcomes SET measured = 1, source_right = ?, image_right = ?
             WHERE entry = ? AND model = ? AND prediction = ? AND source_prediction = ?

@@ -84,7 +84,9 @@ class Studies(Repository):
 
     @write
     def set_votes(self, db: Db, study_id: str, votes: int, consensus: int) -> None:
-        """Increase the votes an item, as new rules. Raises UserError for fewer, and unless running or paused."""
+        """Increase the votes per item in a new version of the rules. Raises UserError for fewer, and unless running or
+        paused.
+        """
         row = require_study(db, study_id)
         rules = rules_of(row["rules"])
         if row["state"] not in ("running", "paused"):

@@ -72,7 +72,7 @@ class Look:
 
     @staticmethod
     def of(query: Mapping[str, str]) -> Look:
-        """Parse the query of an address. Invalid values count as absent, since none of them leaves anything out."""
+        """Parse the query of an address. Invalid values count as absent, which hides no image."""
         by: Any = query.get("by", "")
         return Look(
             grid=GRIDS[1] if query.get("table") == "weather" else GRIDS[0],

@@ -47,7 +47,7 @@ SHEETS, SCRIPTS = ("curate-sets.css",), ("curate-sets-import.js",)
 
 
 def add_imports(app: FastAPI, commands: Commands, imports: ImportService) -> None:
-    """Add the pages, their data and their actions."""
+    """Add the pages of imports, their data and their actions."""
 
     @app.get(IMPORT, include_in_schema=False)
     def import_page(request: Request) -> Response:

@@ -60,7 +60,7 @@ ALL_SETS = ("All test sets", SETS)
 
 
 def add_test_sets(app: FastAPI, commands: Commands, services: TestSetServices) -> None:
-    """Add the pages, their data and their actions."""
+    """Add the pages of test sets, their data and their actions."""
     _add_pages(app, services)
     _add_fetched(app, services)
     _add_commands(app, commands, services)

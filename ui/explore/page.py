@@ -363,7 +363,7 @@ def _sent(kind: type[T], data: Any, request: gr.Request) -> T:
 
 
 def explore_page(explorer: Explorer) -> gr.Blocks:
-    """Build the page."""
+    """Build the page Explore."""
     with gr.Blocks(title="DILLEMA Studio", fill_width=True, analytics_enabled=False) as page:
         functions = page_functions(explorer)
         # Shows nothing. It gives the script the server's functions and Gradio's way to send a file.

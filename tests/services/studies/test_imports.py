@@ -446,7 +446,7 @@ def test_a_zip_is_restored_as_the_study_it_was(workspace: Workspace, tmp_path: P
     panel = Panel("PID", "C1", "https://x.example/?p={participant}", (PersonQuestion("How old?", ("young", "old")),))
     studies.panels.set(study_id, panel)
     data = b"".join(zipped(workspace, study_id)[1])
-    with pytest.raises(UserError, match="is here already, as “Bïrds"):
+    with pytest.raises(UserError, match="has this study already, as “Bïrds"):
         restore_study(workspace, data)
 
     def told(of: Workspace) -> dict[str, Any]:
