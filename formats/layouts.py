@@ -37,7 +37,7 @@ class Layout:
 
 
 def _studio(files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> Source:
-    """Raise UserError: the manifest of an export names the format to read."""
+    """Raise UserError: only the manifest of an export makes it one of the studio, and that names the format to read."""
     expected = LAYOUTS["studio"].expected
     message = f"{files.name} holds no test set that the studio exported: it needs {expected}."
     raise UserError(message, field="root")

@@ -202,7 +202,7 @@ class ImportService:
 
     @does
     def show(self, command: ShowImport) -> dict[str, Any]:
-        """Raise UserError for an unknown number."""
+        """Return an import with a page of its report. Raises UserError for an unknown number."""
         imports, state = self._workspace.imports, self.state()
         page = imports.rows(command.number, command.after, command.limit + 1)
         shown = page[: command.limit]

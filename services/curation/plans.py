@@ -119,12 +119,12 @@ class CellPlans:
 
     @does
     def describe(self, command: DescribeCellPlan) -> CellPlan:
-        """Raise UserError for a cell that no plan can fill, with the reason."""
+        """Return what a plan for a cell would begin. Raises UserError, with the reason, if none can fill it."""
         return self._plan(command)[0]
 
     @does
     def begin(self, command: PlanCell) -> BegunPlan:
-        """Raise UserError as `describe`; then nothing is begun."""
+        """Begin the runs of a plan for a cell. Raises UserError as `describe`; then nothing is begun."""
         with self._runs.changing:
             plan, begins = self._plan(command)
             return BegunPlan(self._workspace.runs.branch([one.branch for one in begins]), plan)

@@ -160,7 +160,7 @@ class BulkRuns:
 
     @does
     def generate(self, command: GenerateTogether) -> DoneTogether:
-        """Raise UserError if the gates are closed, or show something else now."""
+        """Draw the images of several runs. Raises UserError if the gates are closed, or show something else now."""
         with self._runs.changing:
             state = self.of(command.runs)
             if not state.shown:
@@ -180,7 +180,7 @@ class BulkRuns:
         return together
 
     def _each(self, run_ids: Sequence[str], do: Callable[[str], object]) -> DoneTogether:
-        """Raise the first UserError if it succeeds with no run."""
+        """Call `do` for each run, and collect the errors. Raises the first UserError if it succeeds with no run."""
         done, refused, first = [], {}, None
         for run_id in dict.fromkeys(run_ids):
             try:

@@ -120,7 +120,7 @@ class CombinationEdits:
 
     @does
     def choose(self, command: ChooseCombinations) -> None:
-        """Raise UserError if "chosen" is asked for before any combination was chosen."""
+        """Choose how combinations become captions. Raises UserError for "chosen" before any combination was chosen."""
 
         def change(plain: dict[str, Any]) -> None:
             section = plain[STAGE]
@@ -134,7 +134,7 @@ class CombinationEdits:
 
     @does
     def use(self, command: UseCombination) -> None:
-        """Raise UserError for an unknown combination, or if none would be left."""
+        """Choose a combination, or leave it out. Raises UserError if it is unknown, or if none would be left."""
         with self._runs.changing:
             run = self._workspace.runs.get(command.run)
             settings, history = self._runs.settings(run), self._workspace.runs.history(run.id, STAGE)

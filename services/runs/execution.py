@@ -207,7 +207,7 @@ class Execution:
 
     @does
     def run_stage(self, command: RunStage) -> None:
-        """Raise CanBeInsistedOn if it would replace a person's value, unless it is forced."""
+        """Run one text stage. Raises CanBeInsistedOn if that would replace a person's value, unless it is forced."""
         if not command.force and self._holds_edit(self.workspace.runs.get(command.run), command.stage):
             message = (
                 "You edited this. Running the stage again puts the model's value in its place; Undo and the history"
@@ -268,7 +268,7 @@ class Execution:
 
     @does
     def more_alternatives(self, command: MoreAlternatives) -> None:
-        """Raise UserError also for a keyword that is gone."""
+        """Ask for further alternatives of a keyword. Raises UserError also for a keyword that is gone."""
         run = self.workspace.runs.get(command.run)
         keyword = keyword_of(run, command.keyword)
         recipe_of(run.recipe).stage("alternatives")
@@ -325,7 +325,9 @@ class Execution:
 
     @does
     def regenerate(self, command: Regenerate) -> None:
-        """Raise UserError also for a test case of another run, and if it would only repeat an image."""
+        """Draw a caption again with a new seed. Raises UserError also for a test case of another run, and if it would
+        only repeat an image.
+        """
         lineage = case_of(self.workspace, command.run, command.case).lineage
         caption, seed = replace(lineage.counterfactual, used=True), SystemRandom().randint(0, LARGEST)
         run, recipe = self.workspace.runs.get(command.run), recipe_of(lineage.recipe)

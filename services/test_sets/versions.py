@@ -130,7 +130,7 @@ class Versions:
 
     @does
     def show(self, command: ShowTestSet) -> dict[str, Any]:
-        """Raise Missing for an unknown version."""
+        """Return a version with a page of its images. Raises Missing for an unknown version."""
         version = version_of(self._workspace, command.version)
         page = self._workspace.test_sets.page(version.number, command.after, command.limit + 1)
         shown = page[: command.limit]

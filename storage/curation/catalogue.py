@@ -180,7 +180,7 @@ class Catalogue(Repository):
 
     @read
     def models(self, db: Db, image_filter: ImageFilter = EVERYTHING) -> Mapping[str, Mapping[str, int]]:
-        """Count the images that match by model under test with predictions and by standing."""
+        """Count the images that match for each model under test with predictions, by the model's standing."""
         return self._named(db, image_filter, "model:")
 
     @read

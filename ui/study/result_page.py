@@ -239,6 +239,6 @@ def questions_in_detail(report: StudyReport, data: StudyData) -> Html:
 
 
 def _question(result: QuestionResult, is_only: bool) -> tuple[QuestionResult, dict[str, int], NamedSlices, Axis]:
-    """Return a question with its votes, and the parts of its images on one axis unless it is alone."""
+    """Return a question, its votes, its groups of images unless it is the only question, and an axis for them."""
     parts = [] if is_only else [named for _, found in _named(result.slices) for named in found]
     return result, _votes(result), parts, share_axis(part for _, part in parts)

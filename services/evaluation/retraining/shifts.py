@@ -59,11 +59,13 @@ def with_shift(
     passed_over: Sequence[str] = (),
     twins: Collection[str] = (),
 ) -> RetrainingPlan:
-    """Return the plan, measured also on images of a version of a test set, originals or not: those with a label, or a
-    mask with a class that is learnt. Rejected images are left out, and images that look like one to learn from or to
-    tune with. `table` has all entries of `rows`; `made` maps their labels and knows their masks; `passed_over` are
-    classes of their masks that do not count. `twins` are copies (mirrored, cropped or the like) of a source to learn
-    from or tune with.
+    """Return the plan with a further set to measure on: images of a version of a test set, originals or not. The set
+    has images with a label, or with a class in their mask, that is learnt. It leaves out rejected images, and those
+    that look like one to learn from or to tune with.
+
+    `table` has all entries of `rows`; `made` maps their labels and knows their masks; `passed_over` are classes of
+    their masks that do not count. `twins` are copies (mirrored, cropped or the like) of a source to learn from or tune
+    with.
     """
     before = [
         looks[sha]
