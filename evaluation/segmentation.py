@@ -132,8 +132,9 @@ def segmentation_effect(
     splits: Sequence[str],
     weighing: Weighing = "source",
 ) -> SegmentationEffect:
-    """Return all figures. `original` has one image per source, `mask_holds` is True for generated images whose mask
-    demonstrably holds, `weighing` is the unit of equal weight. Raises ValueError for sources of several splits.
+    """Return all figures on the quality of a segmenter. `original` has one image per source, `mask_holds` is True for
+    generated images whose mask demonstrably holds, `weighing` is the unit of equal weight. Raises ValueError for
+    sources of several splits.
     """
     split = one_split(splits)
     both = np.intersect1d(original.source, generated.source)
@@ -329,7 +330,9 @@ def loss_effect(
     splits: Sequence[str],
     weighing: Weighing = "source",
 ) -> LossEffect:
-    """Return all figures, as in `evaluation.effectiveness`. Classes of one name are counted together."""
+    """Return all figures on the classes that a segmenter loses, as in `evaluation.effectiveness`. Classes of one name
+    are counted together.
+    """
     nothing = np.zeros(len(splits), np.int64)
     control = reconstructed.answers if reconstructed is not None else None
     whole = effectiveness(original.answers, generated.answers, control, nothing, ("",), splits, weighing)

@@ -168,7 +168,9 @@ def validity_effect(
     resamples: int = SAMPLES,
     weighing: Weighing = "source",
 ) -> ValidityEffect:
-    """Return all figures. `strata` are their names, and `weighing` is the unit of equal weight."""
+    """Return all figures on errors and on their share in valid images. `strata` are the names of the strata, and
+    `weighing` is the unit of equal weight.
+    """
     voted = judged.asked
     rows = tuple(_row(name, judged.stratum == number, judged) for number, name in enumerate(strata))
     missing = tuple(

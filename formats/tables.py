@@ -313,7 +313,7 @@ class _Rows:
             return next(iter(self._csv(file, place) if self._is_csv else self._lines(file, place)), None)
 
     def _columns(self) -> Iterator[_Row]:
-        """Yield the rows of a Parquet file, whose places are their numbers."""
+        """Yield the rows of a Parquet file. The place of a row is its number."""
         import pyarrow
 
         try:

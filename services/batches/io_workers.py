@@ -218,7 +218,9 @@ def read_item(data: DataSet, plan: BatchPlan, item: Item) -> tuple[Picture, Task
 
 
 def helpers_here(workers: int = 1) -> int:
-    """Return the helpers for each of `workers` on this machine: none without a GPU, as models use all cores then."""
+    """Return the number of helpers for each of `workers` on this machine: 0 without a GPU, as models use all cores
+    then.
+    """
     return min(MOST_HELPERS, max(1, cores_here() // workers - 1)) if has_gpu() else 0
 
 

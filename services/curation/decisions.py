@@ -70,7 +70,7 @@ class ImagesCommand(Command):
 
     @property
     def target(self) -> Target:
-        """Return the images meant. Raises UserError if both entries and a filter are given."""
+        """Return the images that the command names. Raises UserError if both entries and a filter are given."""
         if self.filter is None:
             return Target(self.entries)
         if self.entries:

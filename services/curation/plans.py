@@ -158,7 +158,7 @@ class CellPlans:
     def _begin(
         self, latest: LatestRun, edits: Mapping[EditType, str], command: CellCommand, images: int
     ) -> _Begin | None:
-        """Return None for a run that cannot make the edits."""
+        """Return a run to begin that makes the edits, or None if it cannot make them."""
         run = self._workspace.runs.get(latest.run)
         if task_problem(run.task):
             return None

@@ -243,7 +243,9 @@ class ModelAnswers:
             return stored.pairs, stored.rows_of(cases, images)
 
     def read_of(self, model: StoredModel, cases: Cases) -> int:
-        """Return the number of a subject's pictures that the model has read; for a segmenter also counted."""
+        """Return how many pictures of a subject the model has read. Those with a mask need a segmenter's pixel counts,
+        too.
+        """
         if model.identity.kind != cases.view.kind:
             known = self._workspace.models_under_test.latest(model.key)
             return sum(sha in known for sha in cases.pictures)

@@ -108,7 +108,7 @@ class TogetherState:
         return tuple(state.run.id for state in self.runs)
 
     def ready(self) -> tuple[RunState, ...]:
-        """Return the runs whose text stages are free and have work."""
+        """Return the runs that no job uses and that have text stages to run."""
         return tuple(state for state in self.runs if _todo(state) and not state.active)
 
 

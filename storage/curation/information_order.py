@@ -67,7 +67,7 @@ class InformationWalk:
 
 
 def walk(db: Db, image_filter: ImageFilter, order: Order, held: Held | None = None) -> Walk | InformationWalk:
-    """Return the walk of a filter in an order, or of the images held for it."""
+    """Return the walk through the images of a filter in an order, or through the `held` ones."""
     selection = Selection(db, image_filter, held)
     if order.sort != "information":
         return Walk(db, selection, order)
