@@ -31,7 +31,7 @@ def no_stubs() -> Iterator[None]:
 
 @contextmanager
 def no_server() -> Iterator[None]:
-    """Build pages inside this context, and mount them afterwards."""
+    """Keep Gradio from making a server for pages that are built in this context. They are mounted afterwards."""
     from gradio.routes import App
 
     with patch.object(App, "create_app"):

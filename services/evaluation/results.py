@@ -122,7 +122,7 @@ class Evaluation:
     """Unit with equal weight in the figures."""
 
     def result(self) -> EvaluationResult:
-        """Calculate all figures. Raises ValueError for sources of several splits."""
+        """Calculate all figures of the evaluation. Raises ValueError for sources of several splits."""
         self._notes, pending = list(self.cases.left_out), self.pending
         if pending.left > 0:
             self._notes.append(

@@ -187,7 +187,9 @@ def read_votes(workspace: Workspace, study_id: str, data: bytes) -> tuple[tuple[
 
 
 def preview_votes(workspace: Workspace, study_id: str, data: bytes) -> tuple[int, str, str]:
-    """Return the number of votes in such a file, notes for the person, and rows that cannot be votes. Saves nothing."""
+    """Describe a file for `read_votes`: number of votes, notes for the person, rows that cannot be votes. Saves
+    nothing.
+    """
     _, turk = read_votes(workspace, study_id, data)
     return len(turk.votes), " ".join((f"{_counted(turk.votes)}.", *turk.notes)), " ".join(turk.problems)
 
