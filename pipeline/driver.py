@@ -261,7 +261,7 @@ class _RecipeRun:
             cancelled=self._cancelled,
             others={slot.name: prompt for slot in stage.other_prompts if (prompt := prompts.get(slot.name))},
             next={other: getattr(settings, recipe.stage(other).settings) for other in ahead},
-            said=self._replies.get(name),
+            early_reply=self._replies.get(name),
         )
         try:
             with stoppable(self._cancelled):
@@ -278,7 +278,7 @@ class _RecipeRun:
             raise
         stop_if(self._cancelled)  # asked to stop while the model replied: its reply is dropped
         if isinstance(made, StageMade):
-            self._replies.update(made.said)
+            self._replies.update(made.early_replies)
             made = made.value
         key = inputs_key(recipe, name, request.task, self._sha if stage.reads_source else "", bare, settings)
         value = replace(made, inputs_key=with_producer(key, made_by[name]) if name in made_by else key)

@@ -57,7 +57,7 @@ class StageInputs:
     """Settings of the later stages that the same request may cover (see `Stage.asks_ahead`), by name. Empty if they are
     not run next.
     """
-    said: EarlyReply | None = None
+    early_reply: EarlyReply | None = None
     """Part of an earlier reply for this stage. It is checked like any reply."""
 
 
@@ -66,7 +66,7 @@ class StageMade:
     """A value, and the parts of the same reply for later stages."""
 
     value: StageValue[Any]
-    said: Mapping[StageName, EarlyReply]
+    early_replies: Mapping[StageName, EarlyReply]
 
 
 @dataclass(frozen=True)
