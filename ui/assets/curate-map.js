@@ -4,7 +4,7 @@
   "use strict";
   const main = document.querySelector("main.curate.map");
   if (!main) return;
-  const byId = (id) => document.getElementById(id);
+  const byId = (id) => document.getElementById(id), { make } = window.patch;
   const first = JSON.parse(byId("first").content.textContent);
   const stage = byId("stage"), points = byId("points"), over = byId("over"), drawnOver = over.getContext("2d");
   const FULL = 65535, CELLS = 256, CORNERS = 90, REACH = 14, RIGHT = 2;
@@ -213,15 +213,10 @@
   function legend() {
     const parts = data.legend.map((one, place) => {
       if (!one.count) return null;
-      const line = document.createElement("button"), dot = document.createElement("i"), name = document.createElement("span"), count = document.createElement("small");
-      line.type = "button";
+      const dot = make("i"), line = make("button", { type: "button", ariaPressed: "true", title: "Show or hide; with Shift only this" },
+        dot, make("span", {}, one.name), make("small", {}, one.count.toLocaleString("en")));
       line.dataset.place = place;
-      line.setAttribute("aria-pressed", "true");
-      line.title = "Show or hide; with Shift only this";
       dot.style.setProperty("--dot", `var(--${tone(one, place)})`);
-      name.textContent = one.name;
-      count.textContent = one.count.toLocaleString("en");
-      line.append(dot, name, count);
       return line;
     });
     byId("legend").replaceChildren(...parts.filter(Boolean));

@@ -1,6 +1,7 @@
 // The page of imports: what is chosen or dropped is sent as one archive, and the page asks how far it is. After study.js.
 (() => {
   "use strict";
+  const { make, button: makeButton } = window.patch;
 
   // The report of an import: its images into a test set.
   const into = document.getElementById("into-set");
@@ -110,18 +111,10 @@
 
   let sending = null;
   function show(words, share, stop) {
-    const bar = document.createElement("div"), line = document.createElement("i"), text = document.createElement("span");
-    bar.className = "bar";
+    const line = make("i");
     line.style.width = `${Math.round(100 * share)}%`;
-    bar.append(line);
-    text.textContent = words;
-    place.replaceChildren(text, bar);
-    if (stop) {
-      const button = document.createElement("button");
-      Object.assign(button, { type: "button", className: "btn s", textContent: "Stop" });
-      button.addEventListener("click", stop);
-      place.append(button);
-    }
+    place.replaceChildren(make("span", {}, words), make("div", { className: "bar" }, line));
+    if (stop) place.append(makeButton("Stop", stop, { className: "btn s" }));
     place.hidden = false;
   }
   const sent = (address, body) => new Promise((go, no) => {
@@ -178,7 +171,7 @@
         const said = await wire.patient("/curate/api/import", {}, (words) => document.querySelector("#part-import .mut")?.replaceChildren(words));
         patch.parts(said.parts);
         active = said.active;
-        if (active) await new Promise((go) => setTimeout(go, 500));
+        if (active) await wire.pause(500);
       }
     } catch (error) { refuse(error); }
     watching = false;

@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const studio = window.studio;
-  const { send } = studio;
+  const { send } = studio, { make, button } = window.patch;
 
   // ---- What happened, in the header: there it covers nothing. What was refused has a line of its own until it is closed
 
@@ -15,26 +15,14 @@
     clearTimeout(fading);
     line.dataset.tone = tone || "";
     if (text) {
-      const words = document.createElement("span");
-      words.textContent = words.title = text;
-      line.append(words);
-      if (action) line.append(pressed(action.word, () => { say(""); action.do(); }, "said-act"));
-      line.append(pressed("Close", () => say("")));
+      line.append(make("span", { title: text }, text));
+      if (action) line.append(button(action.word, () => { say(""); action.do(); }, { className: "btn s", id: "said-act" }));
+      line.append(button("Close", () => say(""), { className: "btn s" }));
       // An offer, such as Undo, waits for its person, however long the page takes meanwhile.
       if (tone !== "bad" && !action) fading = setTimeout(() => say(""), 12000);
     }
     // What keeps its place below the header does so below a higher one too.
     document.documentElement.style.setProperty("--s-top", text && tone === "bad" ? `${line.closest("header").offsetHeight}px` : "");
-  }
-
-  function pressed(word, act, id = "") {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.className = "btn s";
-    button.textContent = word;
-    if (id) button.id = id;
-    button.addEventListener("click", act);
-    return button;
   }
 
   // ---- Sending
@@ -104,7 +92,7 @@
     const refused = studio.refusedPictures ?? [], place = document.getElementById("together-refused");
     if (!place) { if (refused.length) say(refused.join(" "), "bad"); return; }
     place.className = refused.length ? "notice" : "";   // the others were taken
-    place.replaceChildren(...refused.map((text) => Object.assign(document.createElement("div"), { textContent: text })));
+    place.replaceChildren(...refused.map((text) => make("div", {}, text)));
   }
 
   async function giveRun(file) {

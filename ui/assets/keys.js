@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const studio = window.studio;
-  const { submit, closeEditors, look, toggle, askWhy } = studio, { fitHeight, mark } = window.fields;
+  const { submit, closeEditors, look, toggle, askWhy } = studio, { fitHeight, mark } = window.fields, { make, button: makeButton } = window.patch;
   const byId = (id) => document.getElementById(id);
   const press = (id) => () => { const button = byId(id); if (button && !button.disabled) button.click(); };
 
@@ -26,19 +26,12 @@
     const button = byId("generate"), open = byId("ask-generate");
     if (!button || button.disabled) { open?.close(); return; }
     if (open?.open || document.activeElement?.closest("#stage-generation")) { open?.close(); button.click(); return; }
-    const asked = open ?? document.body.appendChild(Object.assign(document.createElement("dialog"), { id: "ask-generate", className: "studio" }));
-    asked.setAttribute("aria-labelledby", "ask-generate-words");
-    const words = Object.assign(document.createElement("p"), { id: "ask-generate-words", textContent: `${byId("gate-count").textContent}: generate now?` });
-    const acts = Object.assign(document.createElement("div"), { className: "acts" });
-    acts.append(answer("Generate", "btn p", () => { asked.close(); byId("generate")?.click(); }), answer("Not now", "btn", () => asked.close()));
-    asked.replaceChildren(words, acts);
+    const words = `${byId("gate-count").textContent}: generate now?`;
+    const asked = open ?? document.body.appendChild(make("dialog", { id: "ask-generate", className: "studio" }));
+    asked.ariaLabel = words;
+    asked.replaceChildren(make("p", {}, words), make("div", { className: "acts" },
+      makeButton("Generate", () => { asked.close(); byId("generate")?.click(); }, { className: "btn p" }), makeButton("Not now", () => asked.close())));
     asked.showModal();
-  }
-
-  function answer(text, className, does) {
-    const button = Object.assign(document.createElement("button"), { type: "button", textContent: text, className });
-    button.addEventListener("click", does);
-    return button;
   }
 
   // The newest stands first, so right goes back in time.
