@@ -57,7 +57,7 @@ def test_a_token_is_made_shown_once_used_and_withdrawn(served: tuple[str, Studio
     expect(page.locator("#token-made")).to_have_count(0)
     assert token not in page.content()
     page.click("#withdraw-1")
-    page.click("[data-withdraw='1']")
+    page.click("#part-tokens [name=token]")
     expect(page.locator(".tokens")).to_contain_text("withdrawn")
     assert httpx.post(f"{url}gradio_api/run/list_jobs", **asked).status_code == 401  # type: ignore[arg-type]
 

@@ -103,7 +103,6 @@
 
   document.addEventListener("click", async (event) => {
     const target = event.target.closest?.("[data-plan], [data-line][data-place]:is(button), #plan-no, #plan-go");
-    if (event.target === dialog) dialog.close();
     if (!target) return;
     if (target.id === "plan-no") dialog.close();
     else if (target.id === "plan-go") begin(target);

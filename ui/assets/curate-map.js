@@ -414,16 +414,19 @@
     byId("embedding").textContent = state.problem || (state.embedded < state.total ? `Looked at ${state.embedded.toLocaleString("en")} of ${words(state.total, "image", "images")}${left("looking", state.embedded, state.total)}.` : "");
   }
 
-  async function look() {
-    const before = state;
-    try { state = await wire.get("/curate/api/map-state"); } catch { return setTimeout(look, 5000); }
-    told();
-    const more = which === "pca" ? state.embedded - before.embedded : before.making && !state.making;
-    // New points are drawn when there are many, or when it is done: each time is a look at all of them.
-    if (which === "pca" && more && (!state.filling || state.embedded > 1.2 * data.count)) load();
-    else if (which === "umap" && more && state.umap) load();
-    if (state.filling || state.making) setTimeout(look, 1500);
-  }
+  const maps = study.following({
+    get: () => wire.get("/curate/api/map-state"),
+    show(said) {
+      const before = state;
+      state = said;
+      told();
+      const more = which === "pca" ? state.embedded - before.embedded : before.making && !state.making;
+      // New points are drawn when there are many, or when it is done: each time is a look at all of them.
+      if (which === "pca" && more && (!state.filling || state.embedded > 1.2 * data.count)) load();
+      else if (which === "umap" && more && state.umap) load();
+    },
+    pause: () => (state.filling || state.making ? 1500 : 0),
+  });
 
   document.querySelector(".map-side .tabs").addEventListener("click", (event) => {
     const tab = event.target.closest("[data-map]");
@@ -444,7 +447,7 @@
   for (const [id, name] of [["make-map", "make-map"], ["stop-map", "stop-map"]]) {
     byId(id).addEventListener("click", async () => {
       try { await wire.post(`/curate/api/${name}`); } catch (error) { byId("about-map").textContent = error.message; return; }
-      look();
+      maps.look();
     });
   }
   byId("colour").addEventListener("change", load);
@@ -456,5 +459,5 @@
   resized();
   told();
   load();
-  if (state.filling || state.making) setTimeout(look, 1000);
+  if (state.filling || state.making) setTimeout(maps.look, 1000);
 })();

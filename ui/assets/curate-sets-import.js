@@ -3,17 +3,6 @@
   "use strict";
   const { make, button: makeButton } = window.patch;
 
-  // The report of an import: its images into a test set.
-  const into = document.getElementById("into-set");
-  into?.addEventListener("submit", async (event) => {
-    event.preventDefault();
-    const button = into.querySelector("[type=submit]");
-    for (const field of ["test_set", ""]) study.tell(field, "");
-    button.disabled = true;
-    try { location.assign(wire.at((await wire.post("/curate/api/import-into-test-set", { number: Number(into.dataset.import), test_set: into.elements.test_set.value })).go)); }
-    catch (error) { if (!study.tell(error.field ?? "", error.message)) study.tell("", error.message); button.disabled = false; }
-  });
-
   const form = document.getElementById("import-form");
   if (!form) return;
   const imports = (window.imports = { busy: 0 });
@@ -22,14 +11,7 @@
   const MOST = 60000;   // files: a zip as we pack it counts them in 16 bits
   let chosen = [];      // { name, file }
 
-  const clear = () => { for (const one of form.querySelectorAll("[data-problem]")) one.textContent = ""; };
-  function refuse(error) {
-    const at = (field) => [...form.querySelectorAll("[data-problem]")].find((one) => one.dataset.problem === field);
-    const there = (error.field && at(error.field)) || at("");
-    there.textContent = error.message;
-    there.closest("details")?.setAttribute("open", "");
-    there.scrollIntoView({ block: "nearest" });
-  }
+  const clear = () => study.clear(form), refuse = (error) => study.refuse(error, form);
 
   // ---- What is chosen
 

@@ -19,14 +19,7 @@
     said.dataset.number = String(Number(said.dataset.number ?? 0) + 1);
   };
 
-  // Beside its field, or where `place` has room for all others.
-  function refuse(error, place) {
-    const places = [...place.querySelectorAll("[data-problem]")];
-    const at = places.find((one) => error.field && one.dataset.problem === error.field) ?? places.find((one) => one.dataset.problem === "");
-    if (at) { at.textContent = error.message; at.scrollIntoView({ block: "nearest" }); }
-    else say(error.message, true);
-  }
-  const clear = (place) => { for (const one of place.querySelectorAll("[data-problem]")) one.textContent = ""; };
+  const refuse = (error, place) => { if (!study.refuse(error, place)) say(error.message, true); };
 
   // ---- The page as it is now
 
@@ -72,7 +65,7 @@
 
   async function send(name, data, place) {
     sets.busy++;
-    clear(place);
+    study.clear(place);
     try { await done(await post(name, data)); return true; } catch (error) { refuse(error, place); return false; } finally { sets.busy--; }
   }
 
@@ -80,7 +73,7 @@
 
   const open = (name) => {
     const window_ = document.getElementById(name);
-    clear(window_);
+    study.clear(window_);
     window_.showModal();
     if (name === "split") preview();
   };
@@ -154,7 +147,7 @@
 
   async function begin(data, form) {
     sets.busy++;
-    clear(form);
+    study.clear(form);
     const place = form.querySelector(".working");
     try {
       const told = await follow(await post("set-work", data), place);
@@ -208,7 +201,7 @@
   // ---- Exports
 
   async function makeExport(fields, form) {
-    clear(form);
+    study.clear(form);
     sets.busy++;
     try {
       const reply = await wire.post(api("set-export"), { version: page().dataset.version, ...fields });
@@ -318,11 +311,10 @@
   // ---- Clicks and keys
 
   document.addEventListener("click", (event) => {
-    const target = event.target.closest("button, dialog");
+    const target = event.target.closest("button");
     if (!target) return;
     const data = target.dataset;
-    if (target.nodeName === "DIALOG") { if (event.target === target) target.close(); }
-    else if (data.openWindow) open(data.openWindow);
+    if (data.openWindow) open(data.openWindow);
     else if ("closeWindow" in data) target.closest("dialog").close();
     else if (data.send === "draft-test-set") send(data.send, { version: data.versionOf }, target);
     else if (data.send === "add-to-test-set") send(data.send, { ...about(), filter: "review=accepted&test_cases=1" }, document.getElementById("before-release"));

@@ -6,6 +6,9 @@
 
   fields.ticked = (field) => field.type === "checkbox" || field.type === "radio";
 
+  // A slider or a tick is no place to type.
+  fields.TYPED_IN = "textarea, select, input:not([type=range], [type=checkbox], [type=radio]), [contenteditable=true]";
+
   // What the markup of a field gives it.
   fields.given = (field) => {
     if (field.tagName !== "SELECT") return field.defaultValue;

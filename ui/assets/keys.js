@@ -49,9 +49,6 @@
     else document.querySelector(`.tab[data-digit="${number}"]`)?.click();
   }
 
-  // A slider or a tick is no place to type, but the arrows are its own.
-  const isTyping = (element) => element?.matches?.("textarea, select, input:not([type=range], [type=checkbox], [type=radio]), [contenteditable=true]");
-
   document.addEventListener("keydown", (event) => {
     if (event.isComposing) return;   // it takes or leaves what an input method proposes
     const field = event.target.closest?.("input, textarea, select");
@@ -66,7 +63,7 @@
       else if (field.dataset.do) { event.preventDefault(); field.blur(); }
     } else if (event.key === "Escape") {
       escape(field, inside);
-    } else if (!isTyping(event.target) && !event.ctrlKey && !event.metaKey && !event.altKey) {
+    } else if (!event.target.matches?.(fields.TYPED_IN) && !event.ctrlKey && !event.metaKey && !event.altKey) {
       plain(event, field);
     }
   });
@@ -77,7 +74,7 @@
       if (event.key.toLowerCase() === "g" && byId("ask-generate")?.open) askToGenerate();
       return;
     }
-    if (field && event.key.startsWith("Arrow")) return;
+    if (field && event.key.startsWith("Arrow")) return;   // a slider or a tick has arrows of its own
     const act = KEYS[event.key.length === 1 ? event.key.toLowerCase() : event.key];
     if (!act && !/^[1-9]$/.test(event.key)) return;
     event.preventDefault();
