@@ -66,13 +66,8 @@
     const ask = document.getElementById("ask-replace"), choices = [...form.querySelectorAll("[data-start]")];
     let given = text.defaultValue, offered = null;
     const chosen = (value) => {
-      for (const one of choices) {
-        const on = one.dataset.start === value;
-        one.classList.toggle("on", on);
-        one.setAttribute("aria-pressed", String(on));
-        if (on) document.getElementById("start-words").textContent = one.dataset.words;
-      }
-      if (!choices.some((one) => one.dataset.start === value)) document.getElementById("start-words").textContent = "";
+      fields.choose(choices, (one) => one.dataset.start === value);
+      document.getElementById("start-words").textContent = choices.find((one) => one.dataset.start === value)?.dataset.words ?? "";
     };
     function put(value) {
       text.value = given = value;

@@ -398,7 +398,7 @@
 
   function told() {
     const umap = which === "umap", none = umap && !state.umap, share = /(\d+) %/.exec(state.note);
-    for (const tab of document.querySelectorAll("[data-map]")) { tab.classList.toggle("on", tab.dataset.map === which); tab.setAttribute("aria-pressed", String(tab.dataset.map === which)); }
+    fields.choose(document.querySelectorAll("[data-map]"), (tab) => tab.dataset.map === which);
     const newer = state.embedded - state.umap;
     byId("about-map").textContent = !umap ? "The plane in which the images differ most. It is there at once."
       : state.failed || (state.making ? `Making it: ${state.note}${share ? left("placing", Number(share[1]), 100) : ""}.` : !state.available ? "UMAP is not installed: pip install umap-learn, and start the studio again."

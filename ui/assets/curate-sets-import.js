@@ -34,21 +34,14 @@
     });
   }
 
-  // A folder that is dropped comes piece by piece.
-  async function walk(entry, into) {
-    if (entry.isFile) into.push({ name: entry.fullPath.replace(/^\//, ""), file: await new Promise((go, no) => entry.file(go, no)) });
-    else if (entry.isDirectory) {
-      const reader = entry.createReader();
-      for (let some; (some = await new Promise((go, no) => reader.readEntries(go, no))).length;) for (const one of some) await walk(one, into);
-    }
-  }
   for (const kind of ["dragenter", "dragover"]) drop.addEventListener(kind, (event) => { event.preventDefault(); drop.classList.add("over"); });
   for (const kind of ["dragleave", "drop"]) drop.addEventListener(kind, () => drop.classList.remove("over"));
   drop.addEventListener("drop", async (event) => {
     event.preventDefault();
-    const entries = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean), found = [];
-    try { for (const entry of entries) await walk(entry, found); } catch { refuse({ field: "file", message: "This cannot be read: choose the files instead." }); return; }
-    choose(found.length ? found : [...event.dataTransfer.files].map((file) => ({ name: file.name, file })));
+    const { items, files } = event.dataTransfer, entries = [...items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
+    const found = entries.length ? await wire.filesIn(entries) : [...files].map((file) => ({ path: file.name, file }));
+    if (found.every(({ file }) => file)) choose(found.map(({ path, file }) => ({ name: path, file })));
+    else refuse({ field: "file", message: "This cannot be read: choose the files instead." });
   });
 
   // ---- Several files as one zip, not compressed: pictures are already

@@ -83,10 +83,7 @@
     const tab = event.target.closest("[data-tab]");
     if (tab) {
       const box = tab.closest("section");
-      for (const one of box.querySelectorAll("[data-tab]")) {
-        one.classList.toggle("on", one === tab);
-        one.setAttribute("aria-pressed", String(one === tab));
-      }
+      fields.choose(box.querySelectorAll("[data-tab]"), (one) => one === tab);
       for (const one of box.querySelectorAll("[data-table]")) one.hidden = one.dataset.table !== tab.dataset.tab;
       return;
     }

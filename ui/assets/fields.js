@@ -31,6 +31,14 @@
     else kept.tab.remove(`draft:${field.dataset.draft}`);
   };
 
+  // Of several buttons some are on, such as the one of what is shown.
+  fields.choose = (buttons, isOn) => {
+    for (const one of buttons) {
+      one.classList.toggle("on", isOn(one));
+      one.setAttribute("aria-pressed", String(isOn(one)));
+    }
+  };
+
   fields.fitHeight = (area) => {
     if (!area.offsetParent) return;
     area.style.height = "auto";

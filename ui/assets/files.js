@@ -179,7 +179,7 @@
     const folders = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry?.()).filter((entry) => entry?.isDirectory);
     if (folders.length) {
       const beside = files.filter(({ name }) => !folders.some((folder) => folder.name === name));
-      return void filesIn(folders).then((inside) => giveFolder([...beside.map((file) => ({ file, path: file.name })), ...inside]));
+      return void wire.filesIn(folders, LOOKED_AT).then((inside) => giveFolder([...beside.map((file) => ({ file, path: file.name })), ...inside]));
     }
     if (!files.length) return;
     if (mask && files.length > 1) say("Drop one mask at a time.", "bad");
@@ -197,26 +197,6 @@
 
   const LOOKED_AT = 5000, NAMED = 5;
   const OF_THE_SYSTEM = /(^|\/)(\.[^/]*|thumbs\.db|desktop\.ini)$/i;
-
-  // What cannot be read has no file.
-  async function filesIn(entries, found = []) {
-    for (const entry of entries) {
-      if (found.length >= LOOKED_AT) break;
-      const path = entry.fullPath.slice(1);
-      try {
-        if (entry.isFile) found.push({ path, file: await new Promise((take, refuse) => entry.file(take, refuse)) });
-        else {
-          const reader = entry.createReader();
-          for (;;) {   // it gives a hundred at a time
-            const some = await new Promise((take, refuse) => reader.readEntries(take, refuse));
-            if (!some.length) break;
-            await filesIn(some, found);
-          }
-        }
-      } catch { found.push({ path }); }
-    }
-    return found;
-  }
 
   function giveFolder(found) {
     const shown = found.filter(({ path }) => !OF_THE_SYSTEM.test(path)).sort((one, other) => one.path.localeCompare(other.path));

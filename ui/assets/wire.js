@@ -70,6 +70,23 @@
   wire.sendFile = (path, file, kind = "application/octet-stream") =>
     wire.atWork(wire.ask(path, { method: "POST", headers: { "content-type": kind, "x-studio": "1" }, body: file }));
 
+  // The files of dropped folders, each with its path; one that cannot be read has no file.
+  wire.filesIn = async (entries, most = Infinity, found = []) => {
+    for (const entry of entries) {
+      if (found.length >= most) break;
+      const path = entry.fullPath.replace(/^\//, "");
+      try {
+        if (entry.isFile) found.push({ path, file: await new Promise((take, refuse) => entry.file(take, refuse)) });
+        else {
+          const reader = entry.createReader();
+          // It gives a hundred at a time.
+          for (let some; (some = await new Promise((take, refuse) => reader.readEntries(take, refuse))).length;) await wire.filesIn(some, most, found);
+        }
+      } catch { found.push({ path }); }
+    }
+    return found;
+  };
+
   // The button that was just pressed says that it is at work until the answer has come.
   let pressed = null;
   const press = (button) => { pressed = button; setTimeout(() => { pressed = null; }, 0); };
