@@ -71,6 +71,14 @@ def test_every_endpoint_is_listed_with_its_fields(signed_in: Page) -> None:
     assert page.locator(".endpoint").count() > 80
 
 
+def test_nothing_moves_for_who_wants_no_motion(signed_in: Page) -> None:
+    page = signed_in
+    for motion, moving in (("reduce", 0), ("no-preference", 2)):
+        page.emulate_media(reduced_motion=motion)  # type: ignore[arg-type]
+        page.evaluate("document.body.classList.add('awaits'); document.querySelector('#make-token').ariaBusy = 'true'")
+        assert page.evaluate("document.getAnimations().length") == moving, motion
+
+
 def test_the_explore_page_has_one_header(served: tuple[str, Studio], signed_in: Page) -> None:
     page = signed_in
     page.goto(served[0])
