@@ -2,17 +2,10 @@
 // After evaluate.js.
 (() => {
   "use strict";
-  const head = document.getElementById("evaluation");
-  if (!head || !document.getElementById("part-retraining")) return;
+  if (!document.getElementById("evaluation") || !document.getElementById("part-retraining")) return;
   const PAUSE = 1000;   // milliseconds between two looks
-  const query = new URLSearchParams(head.dataset.query);
-  const place = () => {
-    const said = Object.fromEntries(query);
-    if ("version" in said) said.version = Number(said.version);
-    delete said.beside;
-    delete said.other;
-    return said;
-  };
+  const { query } = window.evaluate;
+  const place = () => { const { beside, other, ...said } = window.evaluate.place(); return said; };
   const NUMBERS = ["seeds", "updates", "batch", "rate", "split_seed"], CHOICES = ["preset", "augmentation", "unseen"];
   let atWork = false;
   const retraining = (window.retraining = study.following({

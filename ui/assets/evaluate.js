@@ -10,11 +10,12 @@
     for (const name of ["version", "other"]) if (name in said) said[name] = Number(said[name]);
     return said;
   };
+  window.evaluate = { query, place };
 
   // ---- What is shown
 
   let atWork = false;
-  const evaluate = study.following({
+  const state = study.following({
     get: () => wire.get(`${api("state")}?${query}`),
     show(said) {
       const over = atWork && !said.at_work, hadReport = document.getElementById("report");
@@ -38,7 +39,7 @@
   const work = () => document.getElementById("part-work");
   async function lookAtModel() {
     try { await followed(await wire.post(api("look"), place())); } catch { /* the part says it */ }
-    await evaluate.look();
+    await state.look();
   }
   // The order in which to look comes after the figures, as it takes longer.
   async function rank() {
@@ -74,7 +75,7 @@
   if (head) {
     atWork = "atWork" in work().dataset;
     if ("look" in work().dataset) lookAtModel();
-    else if (atWork) evaluate.look();
+    else if (atWork) state.look();
   }
 
   // ---- What is pressed
@@ -92,12 +93,12 @@
     if (!button || !head) return;
     button.disabled = true;
     study.tell("", "");
-    evaluate.during(async () => {
+    state.during(async () => {
       try {
         const data = place();
         if ("work" in button.dataset) data.work = Number(button.dataset.work);
         const said = await wire.post(api(button.dataset.send), data);
-        if (said.go) location.assign(wire.at(said.go)); else evaluate.shown(said);
+        if (said.go) location.assign(wire.at(said.go)); else state.shown(said);
       } catch (error) { study.tell("", error.message); }
       button.disabled = false;
     });
