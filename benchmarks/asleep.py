@@ -128,14 +128,14 @@ class SleepingGenerator:
 
     def draw(
         self,
-        wanted: Sequence[DrawRequest],
+        requests: Sequence[DrawRequest],
         size: int,
         pictures: Sequence[Image.Image],
         settings: GenerationSettings,
         on_step: OnStep,
     ) -> Sequence[DrawnImage]:
         found = []
-        for one in wanted:
+        for one in requests:
             time.sleep(SLEEP)
             image = Image.fromarray(np.roll(_drawing(), one.seed % SIDE, axis=1))
             found.append(DrawnImage(image, DrawnBatch(size=size, place=one.place)))

@@ -133,12 +133,12 @@ class Timed:
         return tuple(replace(one, seconds=each) for one in done)
 
     def _timed(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        def timed(*given: Any, **more: Any) -> Any:
+        def timed(*arguments: Any, **more: Any) -> Any:
             if self._within:  # a model that calls itself
-                return call(*given, **more)
+                return call(*arguments, **more)
             self._within, began = True, time.perf_counter()
             try:
-                return call(*given, **more)
+                return call(*arguments, **more)
             finally:
                 self._within = False
                 self._seconds += time.perf_counter() - began
@@ -275,15 +275,15 @@ def almost_done(workspace: Workspace, size: int, left: int = 32) -> int:
     while some := batches.sources(number, None, after, TOGETHER):
         for stage, made in values.items():
             first, edited = batches.next_lot(number, stage), EDITED if stage == "images" else None
-            asked = [
+            new_work = [
                 NewWork(one.id, f"{stage}/{one.item.key}", first + at // 8, at % 8, one.id, edited)
                 for at, one in enumerate(some)
             ]
-            batches.plan(number, stage, asked, {})
+            batches.plan(number, stage, new_work, {})
             # The ledger was empty: its numbers run from 1.
             done = [Done(work + at, 0.1, **made) for at, one in enumerate(some, 1) if one.id <= size or not edited]
             batches.record(number, done, tries=3)
-            work += len(asked)
+            work += len(new_work)
         after = some[-1].id
     batches.go_on(number, "images")
     batches.approve(number)

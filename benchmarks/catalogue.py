@@ -48,7 +48,7 @@ from storage.workspace import Workspace
 
 SIZES = (125_000, 1_000_000)
 PAGE, COUNT = 25.0, 100.0
-"""Bounds in milliseconds: of a page, whatever the filter or search; and of counts, or a change of a study's filter."""
+"""Bounds in milliseconds: of a page, with any filter or search; and of counts, or a change of a study's filter."""
 DECIDED = 2_000.0
 """Bound in milliseconds of a decision about many images, or its undoing."""
 MEGABYTES = 600
@@ -90,11 +90,11 @@ def measure(sizes: Sequence[int] = SIZES[:1]) -> list[Figure]:
     return figures
 
 
-def made_apart(make: Callable[..., object], *given: object) -> None:
+def made_apart(make: Callable[..., object], *arguments: object) -> None:
     """Call `make`, a function of a module, in a process of its own, so that its memory and its garbage do not count as
     those of reading. Raises AssertionError if it fails.
     """
-    making = multiprocessing.get_context("spawn").Process(target=make, args=given)
+    making = multiprocessing.get_context("spawn").Process(target=make, args=arguments)
     making.start()
     making.join()
     assert making.exitcode == 0, "the workspace was not made"
@@ -138,8 +138,8 @@ def pages(workspace: Workspace, size: int) -> list[Figure]:
     def word() -> str:
         return f"word{int(WORDS ** fate.random())}"
 
-    def page(wanted: ImageFilter, order: Order, at: int | None = None) -> Callable[[], object]:
-        return lambda: catalogue.page(wanted, order, _LIMIT, at=at)
+    def page(image_filter: ImageFilter, order: Order, at: int | None = None) -> Callable[[], object]:
+        return lambda: catalogue.page(image_filter, order, _LIMIT, at=at)
 
     everything, name = ImageFilter(), f", {size:,} test cases"
     arranged = []
@@ -288,13 +288,13 @@ def saving(workspace: Workspace, size: int) -> list[Figure]:
     return [*figures, timed(name, (decisions.take_back for _ in range(10)), DECIDED)]
 
 
-def _follow(workspace: Workspace, wanted: bool, away: list[str]) -> None:
+def _follow(workspace: Workspace, follows: bool, away: list[str]) -> None:
     """Remove the triggers of the catalogue, or restore them. Rows saved without them are not in the catalogue."""
 
     def change(db: sqlite_utils.Database) -> None:
-        if not wanted:
+        if not follows:
             away.extend(_taken_away(db))
-        while wanted and away:
+        while follows and away:
             db.execute(away.pop(0))
 
     workspace._database.write(change)

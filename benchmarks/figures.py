@@ -92,12 +92,12 @@ def table(figures: Sequence[Figure]) -> str:
     ]
     for figure in figures:
         spread = f"{min(figure.milliseconds):.0f} to {max(figure.milliseconds):.0f} ms"
-        kept = "kept" if figure.held else "**missed**"
+        result = "kept" if figure.held else "**missed**"
         floor = f"{figure.over_floor:.1f} × {statistics.median(figure.floor):.0f} ms" if figure.floor else ""
         most = "" if figure.share == 0.5 else f"; {100 * figure.share:.0f} % within {figure.measured:.0f} ms"
         lines.append(
             f"| {figure.what} | {figure.median:.0f} ms{most} | {spread} | {len(figure.milliseconds)} "
-            f"| {floor} | {figure.bound:.0f} ms | {kept} |"
+            f"| {floor} | {figure.bound:.0f} ms | {result} |"
         )
     return "\n".join(lines)
 
@@ -111,10 +111,10 @@ def comparisons(figures: Sequence[Comparison]) -> str:
         bound = f"at least {figure.least:g}" if figure.least else f"at most {figure.most:.3g}"
         bound += f", aim {figure.aim:g}" if figure.aim else ""
         within = figure.least <= figure.median <= figure.most
-        kept = "kept" if within else figure.because or "**missed**"
+        result = "kept" if within else figure.because or "**missed**"
         aim_missed = figure.median < figure.aim if figure.least else 0 < figure.aim < figure.median
-        kept += ", **aim missed**" if aim_missed else ""
+        result += ", **aim missed**" if aim_missed else ""
         lines.append(
-            f"| {figure.what} | {figure.median:.2f} | {spread} | {of_cpu} | {len(figure.ratios)} | {bound} | {kept} |"
+            f"| {figure.what} | {figure.median:.2f} | {spread} | {of_cpu} | {len(figure.ratios)} | {bound} | {result} |"
         )
     return "\n".join((*lines, "", *(f"{figure.what}: {figure.words}" for figure in figures if figure.words)))

@@ -89,11 +89,15 @@ def measure(
     share_cores()
     profile = load_profile("demo")
     driver = Driver(profile, models or load_models(profile))
-    alone, lots, two = Way("one after another"), Way("in lots"), Way(f"in lots, {PROCESSES} processes of one thread")
+    one_at_a_time, lots, two = (
+        Way("one after another"),
+        Way("in lots"),
+        Way(f"in lots, {PROCESSES} processes of one thread"),
+    )
     with workers(sources, captions) as drawn_there:
         for number in range(warm_up + rounds):
             counts = number >= warm_up
-            for way, run in ((alone, one_by_one), (lots, in_lots)):
+            for way, run in ((one_at_a_time, one_by_one), (lots, in_lots)):
                 works, spent = scene_works(driver, range(sources), captions, number), Spent()
                 forget(driver)
                 with parts_of(driver.models, spent), spent.measured():
@@ -107,20 +111,20 @@ def measure(
             spent.seconds, spent.cases, spent.cpu = drawn_there(number)
             if counts:
                 two.rounds.append(spent)
-    words = f"{sources} drawn scenes, {captions} captions of each: {alone.told()}; {lots.told()}."
+    words = f"{sources} drawn scenes, {captions} captions of each: {one_at_a_time.told()}; {lots.told()}."
     return [
         Comparison(
             "test cases a second in lots, by those of one source after another",
-            tuple(one.each() / lot.each() for one, lot in zip(alone.rounds, lots.rounds, strict=True)),
-            tuple(one.each_cpu() / lot.each_cpu() for one, lot in zip(alone.rounds, lots.rounds, strict=True)),
+            tuple(one.each() / lot.each() for one, lot in zip(one_at_a_time.rounds, lots.rounds, strict=True)),
+            tuple(one.each_cpu() / lot.each_cpu() for one, lot in zip(one_at_a_time.rounds, lots.rounds, strict=True)),
             least=LEAST,
             aim=AIM,
             words=words,
         ),
         Comparison(
             f"the same in {PROCESSES} processes with one thread each",
-            tuple(one.each() / lot.each() for one, lot in zip(alone.rounds, two.rounds, strict=True)),
-            tuple(one.each_cpu() / lot.each_cpu() for one, lot in zip(alone.rounds, two.rounds, strict=True)),
+            tuple(one.each() / lot.each() for one, lot in zip(one_at_a_time.rounds, two.rounds, strict=True)),
+            tuple(one.each_cpu() / lot.each_cpu() for one, lot in zip(one_at_a_time.rounds, two.rounds, strict=True)),
             least=LEAST,
             aim=AIM,
             words=f"{two.told()}.",
@@ -190,9 +194,9 @@ def parts_of(models: Models, spent: Spent) -> Iterator[None]:
     generator = cast(StableDiffusion, models.generator)
 
     def counted(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        def run(*given: Any, **more: Any) -> Any:
+        def run(*arguments: Any, **more: Any) -> Any:
             with spent.part(name):
-                return call(*given, **more)
+                return call(*arguments, **more)
 
         return run
 
@@ -255,7 +259,7 @@ def workers(sources: int, captions: int) -> Iterator[Callable[[int], tuple[float
 
 
 def work_off(pipe: Connection, numbers: Sequence[int], captions: int) -> None:
-    """Run the works of one round after another in a process of its own, until there is none."""
+    """Run the works of each round, in a process of its own, until no round is left."""
     share_cores()
     import torch
 

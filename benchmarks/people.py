@@ -33,7 +33,7 @@ IMPORTED, SIDE = 3, 64
 _ADJUDICATED = re.compile(r'data-item="(\d+)"\s+data-question="(\w+)"')
 """The item and the question on the page of adjudication."""
 NAMES, EXPLORED = itertools.count(), itertools.count()
-"""Counters for unique names of people's things, and of the explorer's rounds, of which the first draws an image."""
+"""Counters for unique names of people's things, and of the explorer's rounds. The first round draws an image."""
 
 
 class Site:
@@ -48,9 +48,9 @@ class Site:
         self.evaluations = [{"version": one["version"], "key": one["model"]} for one in example["sets"]]
         """Evaluations of the example's test sets: first classification, then segmentation of streets."""
 
-    def get(self, path: str, **asked: Any) -> httpx.Response:
+    def get(self, path: str, **parameters: Any) -> httpx.Response:
         """Open a page or fetch a file."""
-        return self.http.get(path, params=asked or None).raise_for_status()
+        return self.http.get(path, params=parameters or None).raise_for_status()
 
     def send(self, path: str, **fields: Any) -> Any:
         """Send JSON like a page."""

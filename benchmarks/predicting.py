@@ -41,12 +41,12 @@ def _compared(name: str, count: int, side: int) -> Comparison:
     bare()
     ratios, seconds = [], []
     for _ in range(ROUNDS):
-        alone, ours = bare(), ask()
-        ratios.append(alone / ours)
-        seconds.append((ours, alone))
-    ours, alone = sorted(seconds)[len(seconds) // 2]
+        network_alone, ours = bare(), ask()
+        ratios.append(network_alone / ours)
+        seconds.append((ours, network_alone))
+    ours, network_alone = sorted(seconds)[len(seconds) // 2]
     pixels = f"{side} × {side * 3 // 4} pixels"
-    words = f"{count / ours:.1f} images a second of {pixels}, the network alone {count / alone:.1f}"
+    words = f"{count / ours:.1f} images a second of {pixels}, the network alone {count / network_alone:.1f}"
     return Comparison(f"rate of {name} under test, by its bare network's", tuple(ratios), least=LEAST, words=words)
 
 

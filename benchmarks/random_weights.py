@@ -37,7 +37,7 @@ _LAYERS = _layers(32, 64, 2, 2)
 def save_stable_diffusion(folder: Path, tiny: bool = False) -> tuple[Path, Path]:
     """Save Stable Diffusion 1.5 with its safety checker, and a ControlNet, in half precision and safetensors as
     published, and return their folders. Existing ones are reused. A tiny one has attention in one of its blocks, so
-    that there is only one variant to compile.
+    that only one variant is compiled.
     """
     import torch
     from diffusers import (

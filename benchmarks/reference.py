@@ -184,11 +184,13 @@ class ReferenceWay:
         edits = "; ".join(f"{keyword} -> {self._chance.choice(texts)}" for keyword, texts in options)
         return self._tried("counterfactuals", {**inputs, "edits": edits}, settings.counterfactuals, read_caption)
 
-    def _tried(self, name: str, given: Mapping[str, Any], settings: LanguageSettings, read: Callable[[str], V]) -> V:
+    def _tried(
+        self, name: str, variables: Mapping[str, Any], settings: LanguageSettings, read: Callable[[str], V]
+    ) -> V:
         prompt = self._prompts[name]
         for _ in range(TRIED):
             self.calls += 1
-            request = LanguageRequest(prompt.evaluate(**given), next(self._seeds), prompt.stop)
+            request = LanguageRequest(prompt.evaluate(**variables), next(self._seeds), prompt.stop)
             reply = self._language.complete(request, settings)
             try:
                 return read(reply)
@@ -241,9 +243,9 @@ def our_way(driver: Driver, sample: Sample, settings: Settings, seed: int, folde
     store = FolderStore(folder, run_data, picture.image, mask.image if mask else None)
     check = method.image_checks
 
-    def checked(*given: Any, **named: Any) -> Any:
+    def checked(*arguments: Any, **named: Any) -> Any:
         with spent.part(CHECKS):
-            return check(*given, **named)
+            return check(*arguments, **named)
 
     with mock.patch.object(method, "image_checks", checked):
         driver.run(Request(sample.task, settings, DEFAULT_RECIPE, seed, watched=False), store)
@@ -430,17 +432,17 @@ def counting(models: Models) -> Iterator[list[int]]:
     counted = [0]
     drawing: Any = type(models.generator)  # copies of it draw on each kind of control image
 
-    def told(call: Callable[..., Any], many: Callable[..., int] = lambda *_given: 1) -> Callable[..., Any]:
-        def counts(*given: Any) -> Any:
-            counted[0] += many(*given)
-            return call(*given)
+    def counting(call: Callable[..., Any], many: Callable[..., int] = lambda *_arguments: 1) -> Callable[..., Any]:
+        def counts(*arguments: Any) -> Any:
+            counted[0] += many(*arguments)
+            return call(*arguments)
 
         return counts
 
     with (
-        mock.patch.object(models.captioner, "caption", told(models.captioner.caption)),
-        mock.patch.object(models.language, "complete", told(models.language.complete)),
-        mock.patch.object(drawing, "draw", told(drawing.draw, lambda _self, wanted, *_: len(wanted))),
+        mock.patch.object(models.captioner, "caption", counting(models.captioner.caption)),
+        mock.patch.object(models.language, "complete", counting(models.language.complete)),
+        mock.patch.object(drawing, "draw", counting(drawing.draw, lambda _self, requests, *_: len(requests))),
     ):
         yield counted
 

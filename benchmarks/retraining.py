@@ -105,11 +105,13 @@ def _measured(workspace: Workspace, size: int) -> list[Figure]:
     ]
 
 
-def _plan(workspace: Workspace, cases: Cases, mapping: ClassMap, parted: DataSplit, asked: RetrainingQuestion) -> int:
+def _plan(
+    workspace: Workspace, cases: Cases, mapping: ClassMap, parted: DataSplit, question: RetrainingQuestion
+) -> int:
     """Return the number of images in the largest arm."""
     nobody = ValidCases(np.full(len(cases.generated), -1), None, "Nobody judged.")
     examples = Examples(mapping, workspace.images.path, lambda _: None)
-    planned = plan(cases, parted, asked, examples, nobody, lambda places: places)
+    planned = plan(cases, parted, question, examples, nobody, lambda places: places)
     return max(len(one.examples) for one in planned.arms)
 
 

@@ -105,8 +105,8 @@ def run(
 class _Watch:
     """Measures the time of each pass, and the memory on the way."""
 
-    def __init__(self, make: Callable[[Order], Any], held: Run) -> None:
-        self._make, self._held = make, held
+    def __init__(self, make: Callable[[Order], Any], run: Run) -> None:
+        self._make, self._held = make, run
         self._began = 0.0
         self._stage: Pass = "captions"
         self._done = 0

@@ -76,13 +76,13 @@ def _by_plain_http(studio: str, bare: str) -> Figure:
     return Figure("the same call by plain HTTP", times, PLAIN, floor=floors)
 
 
-def _in_turns(asking: Callable[[], object], beside: Callable[[], object]) -> tuple[tuple[float, ...], ...]:
+def _in_turns(asking: Callable[[], object], other: Callable[[], object]) -> tuple[tuple[float, ...], ...]:
     """Return the milliseconds of each after a first call, whose preparations are not a usual wait."""
     asking()
-    beside()
+    other()
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(TIMES):
-        for ask, taken in zip((asking, beside), times, strict=True):
+        for ask, taken in zip((asking, other), times, strict=True):
             start = time.perf_counter()
             ask()
             taken.append(1000 * (time.perf_counter() - start))

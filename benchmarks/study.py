@@ -55,7 +55,7 @@ def measure(minutes: float = MINUTES, annotators: int = ANNOTATORS) -> list[Figu
         server = ServerProcess(folder / "workspace", folder / "log").start()
         journals = [folder / "votes.jsonl", folder / "watched.jsonl"]
         try:
-            alone = annotated(server.url, link, journals[0], minutes, annotators)
+            seconds_alone = annotated(server.url, link, journals[0], minutes, annotators)
             with pages_open(server.url, study_id) as looks:
                 watched = annotated(server.url, link, journals[1], WATCHED_MINUTES, annotators)
         except AssertionError as error:
@@ -64,12 +64,12 @@ def measure(minutes: float = MINUTES, annotators: int = ANNOTATORS) -> list[Figu
             server.stop()
         look_at(folder / "workspace", study_id, [vote for journal in journals for vote in votes_in(journal)])
     words = (
-        f"a vote acknowledged, {annotators} annotators at once for {minutes:g} minutes, {len(alone):,} votes "
-        f"({len(alone) / 60 / minutes:.0f} a second), none lost, none doubled"
+        f"a vote acknowledged, {annotators} annotators at once for {minutes:g} minutes, {len(seconds_alone):,} votes "
+        f"({len(seconds_alone) / 60 / minutes:.0f} a second), none lost, none doubled"
     )
     more = f"the same with {len(PAGES)} pages of the study open, {sum(looks)} looks, {len(watched):,} votes"
     return [
-        Figure(words, tuple(1000 * each for each in alone), BOUND, share=0.95),
+        Figure(words, tuple(1000 * each for each in seconds_alone), BOUND, share=0.95),
         Figure(more, tuple(1000 * each for each in watched), WATCHED_BOUND, share=0.95),
     ]
 

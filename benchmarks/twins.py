@@ -1,5 +1,5 @@
-"""How many twins are found, and how many other pictures are taken for twins: on drawn scenes, by `core.twins`, by the
-perceptual hash, and by both together, as sides and splits do.
+"""Measures how many twins are found, and how many other pictures are taken for twins. Drawn scenes are compared by
+`core.twins`, by the perceptual hash, and by both together, as sides and splits do.
 
 `python -m benchmarks.twins` prints the rates, and how long the search takes among 10,000 sources (two minutes, most of
 which draws scenes). The other pictures are those of chance, and two kinds that are hard: of the same things in the same
@@ -176,12 +176,12 @@ def _per_cent(count: int, pairs: int) -> str:
     return f"{share:.4f} %" if 0 < share < 0.05 else f"{share:.0f} %" if share in (0, 100) else f"{share:.1f} %"
 
 
-def main(given: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit code: 1 if the search took too long."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.twins", description=__doc__)
     parser.add_argument("--scenes", type=int, default=SCENES, help="of each family")
     parser.add_argument("--sources", type=int, default=SOURCES, help="among which the search is timed; 0: it is not")
-    options = parser.parse_args(given)
+    options = parser.parse_args(arguments)
     print(table(rates(options.scenes)), flush=True)
     return reported(measure(options.sources)) if options.sources else 0
 

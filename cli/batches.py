@@ -268,7 +268,7 @@ def _parser() -> argparse.ArgumentParser:
     for name in ("run", "resume"):
         running = command(name, run)
         running.add_argument(
-            "--workers", type=workers, help="processes (default: one a core; one where there is a GPU)"
+            "--workers", type=workers, help="processes (default: one per core; one where there is a GPU)"
         )
         running.add_argument(
             "--ray",

@@ -251,7 +251,7 @@ def _tried(models: Models, profile: Profile, role: str, weights: Any, called: st
         step = _step_of(models, profile, role)
         loaded = time.monotonic()
         step()
-    except Exception as error:  # noqa: BLE001 - whatever is wrong with one model, the others are tried
+    except Exception as error:  # noqa: BLE001 - any error of one model: the others are tried
         return Tried(role, weights.title, problem=one_line(error))
     ended, after = time.monotonic(), memory_in_use()
     return Tried(role, weights.title, loaded - started, ended - loaded, after[0] - before[0], after[1])

@@ -128,7 +128,7 @@ def _parser() -> argparse.ArgumentParser:
     add = simulated.add_argument
     add("--url", default="http://127.0.0.1:7860", help="where the studio is (http://127.0.0.1:7860)")
     add("--link", default="", help="the study's open invitation: the whole link, or what stands after #join=")
-    add("--codes", default="", metavar="FILE", help="personal codes, one a line, instead of --link")
+    add("--codes", default="", metavar="FILE", help="personal codes, one per line, instead of --link")
     add("--study", default="", metavar="ID", help="only this study, if the workers belong to several")
     add("--workers", type=int, default=None, metavar="N", help="how many (5)")
     add("--accuracy", type=float, default=0.95, help="chance that an answer is true, 0 to 1 (0.95)")

@@ -1,4 +1,4 @@
-"""Rules for which votes count and when they agree: K votes an item, a minimum of equal answers, else discarded."""
+"""Rules for which votes count and when they agree: K votes per item, a minimum of equal answers, else discarded."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure with its interval. An undefined part is None, and `why` gives the reason."""
+    """A figure with its interval. None marks an undefined part, and `why` gives the reason."""
 
     value: float | None
     low: float | None = None

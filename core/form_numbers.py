@@ -19,7 +19,7 @@ _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+")
 
 @dataclass(frozen=True)
 class FormNumber:
-    """A number in a form. A share (unit "%" or "points") is typed as 0 to 100 and kept as 0 to 1."""
+    """A number in a form. A share (unit "%" or "points") is typed as 0 to 100 and stored as 0 to 1."""
 
     low: float
     high: float
@@ -30,7 +30,7 @@ class FormNumber:
 
     @property
     def is_share(self) -> bool:
-        """True if it is typed as 0 to 100 and kept as 0 to 1."""
+        """True if the number is typed as 0 to 100 and stored as 0 to 1."""
         return self.unit in ("%", "points")
 
     @property
@@ -40,16 +40,18 @@ class FormNumber:
         return f"a {'whole ' if self.whole else ''}number from {self.low:g} to {self.high:,.10g}{unit}"
 
     def shown(self, value: float) -> float:
-        """Convert a kept value to the typed one."""
+        """Convert a stored value to the one that the form shows: a share of 0.05 to 5."""
         return round(100 * value, 8) if self.is_share else value
 
     def check(self, value: float) -> None:
-        """Raise ValueError with a sentence if a kept value is out of bounds."""
+        """Raise ValueError with a sentence if a stored value is out of bounds."""
         if not self.low <= self.shown(value) <= self.high:
             raise ValueError(f"It has to be {self.range}.")
 
     def read(self, typed: object) -> float | int:
-        """Parse the value to keep. In a whole number a comma separates thousands, else decimals. Raises ValueError."""
+        """Parse typed text to the value to store. In a whole number a comma separates thousands, else decimals. Raises
+        ValueError.
+        """
         text = str(typed).strip().rstrip("%").strip() if isinstance(typed, str | int | float) else ""
         thousands = self.whole and _THOUSANDS.fullmatch(text)
         try:

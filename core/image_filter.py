@@ -83,7 +83,7 @@ class Between:
 
     @staticmethod
     def read(value: str) -> Between:
-        """Inverse of `part`. Raises UserError."""
+        """Parse what `part` returns. Raises UserError."""
         check, low, high = (*value.rsplit(":", 2), "", "")[:3]
         ends = _number(low), _number(high)
         if not check or ends[0] is None or ends[1] is None:
@@ -113,7 +113,7 @@ class ScoreBand:
 
     @staticmethod
     def read(value: str) -> ScoreBand:
-        """Inverse of `part`. Raises UserError."""
+        """Parse what `part` returns. Raises UserError."""
         low, colon, high = value.partition(":")
         ends = [_number(end) for end in (low, high)]
         if not colon or any(end is None and text for end, text in zip(ends, (low, high), strict=True)):
@@ -157,7 +157,7 @@ class ImageFilter:
 
     @staticmethod
     def read(address: str) -> ImageFilter:
-        """Inverse of `address`. Raises UserError."""
+        """Parse what `address` returns. Raises UserError."""
         return ImageFilter.of(pairs_of(address))
 
     @staticmethod
@@ -212,7 +212,7 @@ class ImageFilter:
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """Names and values. Inverse of `of`: equal filters give equal pairs."""
+        """The filter as pairs of name and value, which `of` reads. Equal filters give equal pairs."""
         pairs = [(str(name), value) if value else (NONE, name) for name, value in _each(self.facets)]
         pairs += [(f"-{name}", value) if value else (f"-{NONE}", name) for name, value in _each(self.without)]
         pairs += [("check", f"{name}:{value}") for name, value in _each(self.checks)]
@@ -263,7 +263,9 @@ def pairs_of(address: str) -> list[tuple[str, str]]:
 
 
 def chosen(name: str, value: str, choices: Iterable[str], field: str = FIELD) -> Any:
-    """Return a value of the part `name`, or a part's name if `name` is "". Raises UserError if it is no choice."""
+    """Return `value` if it is one of `choices`, else raise UserError. The choices are values of the part `name`, or
+    names of parts if `name` is "".
+    """
     known = tuple(choices)
     if value not in known:
         part = f"value “{value[:80]}” of “{name[:40]}”" if name else f"part “{value[:40]}”"

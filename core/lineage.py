@@ -48,7 +48,7 @@ class DrawnBatch(BaseModel):
 
     @model_serializer(mode="wrap")
     def _as_before(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Write the form of versions without `compiled` if nothing was compiled."""
+        """Leave `compiled` out of the stored form if nothing was compiled, as older versions did."""
         written: dict[str, Any] = handler(self)
         return written if self.compiled else {name: value for name, value in written.items() if name != "compiled"}
 
@@ -112,7 +112,9 @@ class UnreadSettings(MethodSettings):
 
 
 def read_settings(method: str, recorded: Mapping[str, Any]) -> MethodSettings:
-    """Type the recorded settings of an image if they fit its method. Raises RuntimeError before any method is known."""
+    """Return the recorded settings of an image as those of its method, or unread if they do not fit. Raises
+    RuntimeError before any method is known.
+    """
     if not _methods:
         raise RuntimeError("import pipeline.methods first: it has the type of each method's settings")
     try:

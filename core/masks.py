@@ -123,7 +123,9 @@ def with_own_numbers(image: Image.Image, classes: Mapping[int, str], place: str 
 
 
 def numbered_classes(classes: Mapping[int, str]) -> dict[int, str]:
-    """Return the classes with a free number, or its namesake's, for one of number 255. Raises UserError if none."""
+    """Return the classes with another number for one of number 255: that of a class of the same name, else a free one.
+    Raises UserError if none is free.
+    """
     named = {number: name for number, name in classes.items() if number != UNLABELLED}
     own_name = classes.get(UNLABELLED, "")
     if own_name and own_name.casefold() not in _NO_CLASS:

@@ -45,7 +45,7 @@ class Pace:
 
 
 class StepTimer:
-    """Estimates the time of steps whose total may change. Uses `known` seconds a step until the first step is done."""
+    """Estimates the time of steps whose total may change. Uses `known` seconds per step until one step is done."""
 
     def __init__(self, known: float | None = None) -> None:
         self.steps = 0.0

@@ -47,7 +47,9 @@ class Region:
             return "a region that cannot be read"
 
     def require_fit(self, size: tuple[int, int]) -> None:
-        """Raise UserError unless it fits a source image of `size` (width, height) and something in it may change."""
+        """Raise UserError unless the region fits a source image of `size` (width, height) and something in it may
+        change.
+        """
         if self.whole:
             return
         if (painted := _size(self.text)) != size:

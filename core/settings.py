@@ -36,7 +36,7 @@ class _Settings(BaseModel):
 
 
 class CaptionSettings(_Settings):
-    """Stage 1."""
+    """Settings of stage 1, the caption."""
 
     max_new_tokens: int = Field(80, ge=8, le=400, description="Longest caption, in tokens")
     beams: int = Field(1, ge=1, le=8, description="Beams searched; 1 is greedy when temperature is 0")
@@ -93,7 +93,7 @@ class _TypedEdits(LanguageSettings):
 
 
 class KeywordSettings(_TypedEdits):
-    """Stage 2. Only keywords of its edit types are ticked."""
+    """Settings of stage 2, the keywords. Only keywords of its edit types are ticked."""
 
     together: bool = Field(
         False,
@@ -103,7 +103,7 @@ class KeywordSettings(_TypedEdits):
 
 
 class AlternativeSettings(LanguageSettings):
-    """Stage 3."""
+    """Settings of stage 3, the alternatives."""
 
     per_keyword: int = Field(3, ge=1, le=10, description="Alternatives kept for each keyword")
     too_close: float = Field(
@@ -115,7 +115,7 @@ class AlternativeSettings(LanguageSettings):
 
 
 class CounterfactualSettings(LanguageSettings):
-    """Stage 4."""
+    """Settings of stage 4, the counterfactual captions."""
 
     edits_at_once: int = Field(
         1,
@@ -136,7 +136,7 @@ class CounterfactualSettings(LanguageSettings):
 
 
 class PerturbationSettings(_TypedEdits):
-    """The stage of a recipe that asks for one edit of a type at a time."""
+    """Settings of a recipe's stage that asks for one edit of a type at a time."""
 
     temperature: float = Field(0.8, ge=0, le=2, description="How freely the language model words its reply")
     per_type: int = Field(2, ge=1, le=20, description="Edits asked for of each type")
@@ -184,7 +184,7 @@ _OF_KIND: dict[ControlKind, tuple[str, ...]] = {"canny": ("low", "high", "median
 
 
 class GenerationSettings(_Settings):
-    """Stage 5."""
+    """Settings of stage 5, which draws the images."""
 
     images_per_caption: int = Field(1, ge=1, le=8, description="Images made from each caption")
     steps: int = Field(20, ge=1, le=150, description="Denoising steps")

@@ -380,7 +380,7 @@ class RuleProblem:
 
     @property
     def words(self) -> str:
-        """The text for use away from its field."""
+        """The text with the label of its field, for use away from that field."""
         return f"{self.label}: {self.text[:1].lower()}{self.text[1:]}" if self.label else self.text
 
 

@@ -161,7 +161,7 @@ class WorkerFigures:
 
     @property
     def answered(self) -> bool:
-        """True if they answered an item, a control or a quiz item. Training does not count."""
+        """True if the worker answered an item, a control or a quiz item. Training does not count."""
         return any(self.decided.values())
 
 
@@ -260,7 +260,7 @@ class Measure:
     n_items: int
     """Items with at least two votes."""
     raters: float
-    """Mean votes an item, over those items."""
+    """Mean votes per item, over those items."""
 
 
 HIGH_PREVALENCE = 0.8

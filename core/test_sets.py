@@ -72,7 +72,7 @@ class SetVersion:
 
     @property
     def is_draft(self) -> bool:
-        """True if it may still change."""
+        """True for a draft, which may still change."""
         return not self.id
 
     @property

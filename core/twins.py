@@ -1,4 +1,4 @@
-"""Twins: two pictures of which one is the other after a flip, crop, shift or scaling, or with a mark on it.
+"""Twins: two pictures, one made from the other by a flip, crop, shift or scaling, or by a mark on it.
 
 A perceptual hash finds a picture that was saved again, but none of these. So a small copy of each picture, its look, is
 compared with the looks most similar to it: both are aligned (by `cv2.findTransformECC`, from "Parametric Image
@@ -93,7 +93,9 @@ def _resembling(
     other: tuple[NDArray[np.float32], NDArray[np.float32]],
     same: bool,
 ) -> Pairs:
-    """Return the pairs worth a comparison; with `same` each once, and no picture with itself."""
+    """Return the pairs of pictures that are similar enough to compare. With `same` each pair comes once, and no picture
+    is paired with itself.
+    """
     found_pairs = [np.zeros((0, 2), np.int64)]
     for first in range(0, len(own[0]), _ROWS):
         rows = slice(first, first + _ROWS)
@@ -140,8 +142,8 @@ def _twins(looks: Looks, pairs: Pairs, others: Looks, on_count: OnCount | None) 
 
 
 def _likely(looks: Looks, pairs: Pairs, others: Looks) -> NDArray[np.bool_]:
-    """Return for each pair whether they can be twins as they are and mirrored, (pairs, 2): each colour of one is in the
-    other within the distance that a crop moves it.
+    """Return flags (pairs, 2): whether the two pictures can be twins as they are, and mirrored. Each colour of a twin
+    is in the other one, within the distance that a crop moves it.
     """
     own = _ranges(looks)
     other = own if others is looks else _ranges(others)

@@ -53,7 +53,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Caption:
-    """Stage 1: several sentences about the source image."""
+    """Caption of the source image, in several sentences: the value of stage 1."""
 
     text: str
 
@@ -71,7 +71,7 @@ class Keyword:
 
 @dataclass(frozen=True)
 class Keywords:
-    """Stage 2, in caption order."""
+    """Keywords in caption order: the value of stage 2."""
 
     items: tuple[Keyword, ...]
 
@@ -88,7 +88,7 @@ class Alternative:
     """The closest text: the keyword, or a label or class that the task protects."""
 
     def is_close(self, too_close: float) -> bool:
-        """Return True if its measured similarity reaches `too_close`."""
+        """Return True if the alternative's measured similarity reaches `too_close`."""
         return self.similarity is not None and self.similarity >= too_close
 
 
@@ -105,7 +105,7 @@ class KeywordAlternatives:
 
 @dataclass(frozen=True)
 class Alternatives:
-    """Stage 3: one entry for every keyword that is used."""
+    """Alternatives, one entry for every used keyword: the value of stage 3."""
 
     items: tuple[KeywordAlternatives, ...]
 
@@ -155,7 +155,7 @@ class CounterfactualCaption:
 
 @dataclass(frozen=True)
 class CounterfactualCaptions:
-    """Stage 4."""
+    """Counterfactual captions: the value of stage 4."""
 
     items: tuple[CounterfactualCaption, ...]
 

@@ -1,4 +1,4 @@
-"""Find words in a text, and the words that stand for a label or a protected class.
+"""Find words in a text, and the words that name a label or a protected class.
 
 A phrase matches whole words, and case does not count. Knows English plurals and the classes of driving data sets.
 """
@@ -36,7 +36,7 @@ _GRAMMAR = _SMALL | frozenset(
 
 
 def composed(text: str) -> str:
-    """Return the text in its composed Unicode form (NFC), which is the one inside the studio."""
+    """Return the text in composed Unicode form (NFC), which the studio uses internally."""
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
@@ -130,7 +130,7 @@ def singular(phrase: str) -> str:
 
 @lru_cache(maxsize=1024)
 def forms_of(name: str) -> tuple[str, ...]:
-    """Return the words that stand for a label or a protected class, singular and plural, the name itself first.
+    """Return the words that name a label or a protected class: singular and plural, the name itself first.
 
     A label with commas, as in ImageNet ("goldfinch, Carduelis carduelis"), is several names of one thing.
     """

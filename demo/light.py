@@ -169,7 +169,7 @@ class Light:
         return shade(_GROUND[self.look.ground], 0.82 if self.wet else 1.0)
 
     def strewn(self) -> tuple[Colour, ...]:
-        """Return the unlit colours of what lies on the ground; none if it is bare, or covered by snow."""
+        """Return the unlit colours of things on the ground; empty if it is bare, or covered by snow."""
         return () if self.snowy else _STREWN.get(self.look.ground, ())
 
     def water(self) -> Colour:

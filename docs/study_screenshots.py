@@ -1,7 +1,7 @@
 """Makes the pictures of the validity study: part of `make screenshots`.
 
 A lead sets a study up on the page, an annotator judges on a desktop and on a phone, simulated annotators do the rest
-over HTTP, and the lead reads the results. The images are scenes of the drawn world, drawn anew in another weather or
+over HTTP, and the lead reads the results. The images are scenes of the drawn world, drawn again in another weather or
 at another time; the predictions of the model under test and the votes are made up, and the pictures show no finding.
 """
 

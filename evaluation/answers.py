@@ -111,7 +111,9 @@ def pairs_of_pixels(mask: Image.Image, prediction: Prediction) -> tuple[Numbers,
 def pairs_of_images(
     masks: NDArray[Any], models: NDArray[Any], pixels: NDArray[Any], sizes: Sequence[int]
 ) -> sparse.csr_array:
-    """Return the pairs of several images, (images, `PAIRS`), from those of each in a row; `sizes` has their numbers."""
+    """Return a sparse matrix (images, `PAIRS`) of pixel counts. The arguments list the pairs of image after image;
+    `sizes` has the number of pairs of each.
+    """
     from scipy import sparse
 
     ends, columns = np.cumsum([0, *sizes]), masks.astype(np.int32) * 256 + models

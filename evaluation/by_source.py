@@ -1,4 +1,4 @@
-"""Figures with uncertainty for test cases of which several share a source. Pure; knows no models.
+"""Figures with uncertainty for test cases, several of which may share a source. Pure; knows no models.
 
 Cases of one source are not independent: a model that fails on one fails more often on the others. So sources, never
 images, are resampled and counted. Every figure is a mean over sources, and the intervals hold with few sources, rare
@@ -140,8 +140,8 @@ def chance_weights() -> Floats:
 def matched(
     source: NDArray[np.int64], way: NDArray[np.int64], control_source: NDArray[np.int64], control_way: NDArray[np.int64]
 ) -> tuple[NDArray[np.bool_], Floats]:
-    """Return which test cases have a control of their source and way, and the weight of each control: the controls of a
-    source and way together weigh as much as its test cases of that way.
+    """Return which test cases have a control of the same source and way, and a weight for each control. The controls of
+    a source and way together weigh as much as its test cases of that way.
     """
     ways = 1 + int(max(way.max(initial=0), control_way.max(initial=0)))
     own, other = source * ways + way, control_source * ways + control_way
@@ -183,9 +183,9 @@ def means_of_groups(
     n: NDArray[np.int64],
     lowest: float = 0.0,
 ) -> tuple[list[Figure], Floats]:
-    """Return the mean of one value a source, `lowest` to 1, in each of many groups, such as classes, with an interval;
-    and p-values of the tests that the means are 0, NaN with too few sources. `group` is the group of each source, and
-    `n` the number of images of each group.
+    """Return the mean of one value per source, `lowest` to 1, in each of many groups, such as classes, with an
+    interval; and p-values of the tests that the means are 0, NaN with too few sources. `group` is the group of each
+    source, and `n` the number of images of each group.
 
     Like `MeansOfSources`, for many groups at once. One additional source is at either end with equal chance. The
     interval is that of the beta distribution with the resulting mean and variance, made wider as Student's t is wider
@@ -225,9 +225,10 @@ def means_of_groups(
 
 
 def clustering(wrong: Floats, source: NDArray[np.int64]) -> Clustering:
-    """Return the intra-class correlation of one value an image, by the analysis of variance with unequal groups (Donner
-    1986, International Statistical Review 54), the design effect 1 + (m - 1) x correlation of Kish (1965), where m is
-    the mean number of images of an image's source, and the effective number of images. A correlation below 0 is 0.
+    """Return the intra-class correlation of one value per image, by the analysis of variance with unequal groups
+    (Donner 1986, International Statistical Review 54), the design effect 1 + (m - 1) x correlation of Kish (1965),
+    where m is the mean number of images of an image's source, and the effective number of images. A correlation below 0
+    is 0.
     """
     _, number, size = np.unique(source, return_inverse=True, return_counts=True)
     sources, n = len(size), len(wrong)
@@ -247,7 +248,7 @@ def clustering(wrong: Floats, source: NDArray[np.int64]) -> Clustering:
 
 
 def adjusted(p_values: Floats) -> Floats:
-    """Return p-values adjusted for several simultaneous tests, which keeps the chance of any false finding (Holm 1979,
+    """Return p-values adjusted for several simultaneous tests, which limits the chance of any false finding (Holm 1979,
     Scandinavian Journal of Statistics 6). NaN values remain, and do not count as tests.
     """
     adjusted_values, is_test = np.full(len(p_values), np.nan), np.isfinite(p_values)

@@ -192,9 +192,9 @@ def map_classes(
 ) -> ClassMap:
     """Return the mapping from the labels of a data set to the classes of a model, both as written there.
 
-    `beside` are all labels of the data set, of which `labels` may be a few: they identify the data set. For
-    segmentation a label that is only part of a class is mapped to it too, and measured together with the other parts.
-    Raises UserError, naming file and line, for a class in the file that the model lacks.
+    `beside` are all labels of the data set, which identify it; `labels` may be a few of these. For segmentation a label
+    that is only part of a class is mapped to it too, and measured together with the other parts. Raises UserError,
+    naming file and line, for a class in the file that the model lacks.
     """
     model = _model_of(tuple(classes))
     from_file, unused = _from_file(own, labels, model)
@@ -493,7 +493,9 @@ class _Model:
         return self._below(label, below[:1], str(meaning_of(below[0]))) if below else None
 
     def _by_meaning(self, label: str, word: str) -> MappedLabel | None:
-        """Return the classes of a word with several meanings: of the one that texts nearly always use, or ambiguous."""
+        """Return the classes of a word with several meanings: those of the meaning that texts nearly always use, else
+        ambiguous.
+        """
         known = word_meanings().get(word, ()) if self.known_as == IMAGENET else ()
         if not any(self._with_ids(one.wordnet) for one in known):
             return None
@@ -525,7 +527,9 @@ class _Model:
         return replace(found, rule="data set", note=f"{note}; {found.note}" if found.doubtful else note)
 
     def _below(self, label: str, ids: Sequence[str], named: str) -> MappedLabel:
-        """Return the classes with these ids or below. Marked if WordNet has many other kinds that the model lacks."""
+        """Return the classes with these ids or below. It is marked as doubtful if WordNet has many kinds that the model
+        lacks.
+        """
         found = self._with_ids(ids)
         if any(row and row.wordnet in ids for row in self._rows):
             levels = [rule for rule, level in self._levels if found <= level.get(plain(label), set())]
@@ -551,7 +555,8 @@ class _Model:
         return few_names([self.classes[number] for number in sorted(self._with_ids(ids))]) or "no class"
 
     def _pick(self, ids: Sequence[str]) -> str:
-        """Return what a user's file says for the classes of some ids: a name of theirs alone, else an id.
+        """Return the word by which a user's file can name exactly the classes of some ids: a name if possible, else an
+        id.
 
         "" if the model has none of them, or no single word covers all.
         """

@@ -48,7 +48,7 @@ class World:
     correlation: float
 
     def latent(self, error: float, rank: Floats) -> Floats:
-        """Return the chance of each source to be wrong: beta distributed, not decreasing with `rank`."""
+        """Return the chance that the model is wrong on each source: beta distributed, not decreasing with `rank`."""
         if error in (0.0, 1.0) or not self.correlation:
             return np.full(rank.shape, error)
         from scipy import stats
@@ -79,7 +79,7 @@ def _error_of_class(world: World, chance: np.random.Generator, repetitions: int)
 
 
 def _excess(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
-    """Excess of generated over reconstructed, where edits do nothing: one reconstruction a source."""
+    """Excess of generated over reconstructed, where edits do nothing: one reconstruction for each source."""
     rank = chance.random((world.sources, repetitions))
     generated, _ = _drawn(world, chance, repetitions, world.error, rank)
     control = chance.binomial(1, world.latent(world.error, rank)).astype(np.float64)

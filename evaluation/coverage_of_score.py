@@ -18,7 +18,7 @@ IMAGES = 100
 
 
 def measurements(repetitions: int, seed: int = 0) -> list[Measurement]:
-    """Return one measurement of each world with `repetitions` repetitions."""
+    """Measure each world once, with `repetitions` repetitions."""
     return [
         partial(_measured, sources, area, valid, correlation, repetitions, seed)
         for sources in SOURCES

@@ -43,7 +43,7 @@ SPREADS = (
 
 
 def measurements(repetitions: int, seed: int = 0) -> list[Measurement]:
-    """Return one measurement of each world with `repetitions` repetitions."""
+    """Measure each world once, with `repetitions` repetitions."""
     return [
         partial(measured, seeds, accuracy, layout, spread, repetitions, seed)
         for seeds in SEEDS

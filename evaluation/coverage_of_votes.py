@@ -5,7 +5,7 @@ correlation within sources of 0.3 in wrong answers and in validity. Each repetit
 and votes.
 
 Two kinds of studies hold the truth in more than 98 % of the repetitions. Bounds, such as those of accepted images
-alone, hold both extremes of what is unknown. Of ten judged images about three are wrong, so there are few possible
+alone, hold both extremes of the unknown part. Of ten judged images about three are wrong, so there are few possible
 outcomes, each with its interval.
 """
 
@@ -103,7 +103,7 @@ WORLDS: tuple[World, ...] = (
 
 
 def measurements(repetitions: int, seed: int = 0, worlds: Sequence[World] = WORLDS) -> list[Measurement]:
-    """Return one measurement of each world with `repetitions` repetitions."""
+    """Measure each world once, with `repetitions` repetitions."""
     return [partial(measured, world, number, repetitions, seed) for number, world in enumerate(worlds)]
 
 

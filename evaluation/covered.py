@@ -29,7 +29,7 @@ class Covered:
     claims: float
     """The share of repetitions whose interval is above 0: false claims if the figure is 0."""
     mean: float | None
-    """The mean of the values, or None if there is none."""
+    """The mean of the values, or None without any."""
     again: int = 0
     """The number of repetitions of a second measurement, made if the first was below `LEAST`; else 0."""
 
@@ -67,7 +67,7 @@ def table(found: Sequence[Covered]) -> list[str]:
 
 
 def summary(found: Sequence[Covered]) -> str:
-    """Return how many cells reach the goal; for a figure that is 0, also how often something else is claimed."""
+    """Return in a sentence how many worlds reach the goal. For a figure that is 0, also how often more is claimed."""
     covers = [one.covers for one in found if one.covers is not None]
     above, below = sum(one > MOST for one in covers), sum(one < LEAST for one in covers)
     text = (

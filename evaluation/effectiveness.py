@@ -83,8 +83,8 @@ def effectiveness(
     splits: Sequence[str],
     weighing: Weighing = "source",
 ) -> Effectiveness:
-    """Return all figures. `original` has one answer a source; `label` is each source's index in `labels`, and `splits`
-    names its split, or "". `weighing` is the unit of equal weight.
+    """Return all figures on the errors of a model. `original` has one answer for each source; `label` is each source's
+    index in `labels`, and `splits` names its split, or "". `weighing` is the unit of equal weight.
 
     Only sources whose original and at least one test case can be compared count; in comparisons with reconstructions,
     only sources that have one, with their test cases that have one. Raises ValueError for sources of several splits.

@@ -85,7 +85,7 @@ def fid(originals: Floats, generated: Floats) -> Figure:
 
 def perplexity_ratio(before: Floats, after: Floats) -> Figure:
     """Return the factor by which a change raises the perplexity of texts: the geometric mean over pairs, with a t
-    interval of its logarithm. `before` and `after` are mean negative log-likelihoods, one pair a source.
+    interval of its logarithm. `before` and `after` are mean negative log-likelihoods, one pair for each source.
     """
     n = len(before)
     if n < FEWEST_SOURCES:

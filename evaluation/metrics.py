@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 THINGS_KEPT = "things kept"
 """Name of the check of single things in the mask."""
 SURROUNDINGS_KEPT = "surroundings kept"
-"""Name of the check of what the mask does not protect."""
+"""Name of the check of everything that the mask does not protect."""
 MASK_CHECKS = (MASK_KEPT, THINGS_KEPT, SURROUNDINGS_KEPT)
 SEEN = 0.5
 """Least share of a class or thing that a segmenter must find in the source to judge it in a result."""
@@ -150,9 +150,9 @@ def hold(
     protected: Sequence[str],
     bands: Mapping[str, Band],
 ) -> NDArray[np.bool_]:
-    """Return whether the mask check passes for each of many images, (images,), like `kept_checks` of `kept_in_mask` but
-    from counts of pixels. `sources` and `images` are `evaluation.answers.pairs_of_images` of equally many images: of
-    each one's source, and of itself. All masks number their classes alike.
+    """Return True for each image whose mask check passes, (images,). Like `kept_checks` of `kept_in_mask`, but from
+    counts of pixels: `sources` and `images` are `evaluation.answers.pairs_of_images` of each image's source and of the
+    image. All masks number their classes alike.
     """
     line = {**MASK_BANDS, **bands}[MASK_KEPT]
     looked, holds = np.zeros(images.shape[0], bool), np.ones(images.shape[0], bool)

@@ -61,15 +61,15 @@ class ModelUnderTest:
         """Most images of one call. Halved for good if memory runs out."""
 
     def predict(self, image: Image.Image) -> Prediction:
-        """Return the prediction on an image of any size. Raises UserError if there is none."""
+        """Return the prediction on an image of any size. Raises UserError if the model gives none."""
         return self._ask([self._prepare(image)]).predictions[0]
 
     def predict_many(self, images: Iterable[Picture]) -> Iterator[PredictedBatch]:
         """Yield predictions on each image, in batches in the order of `images`, while other threads prepare the next
         ones.
 
-        Earlier batches stay valid whatever follows: a UserError comes in place of a batch, and the error of an
-        unreadable image once all before it are answered. A caller that stops iterating cancels the rest.
+        Earlier batches stay valid: a UserError comes in place of a batch, and the error of an unreadable image once all
+        before it are answered. A caller that stops iterating cancels the rest.
         """
         pictures = iter(images)
         with ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1), "prepare") as threads:

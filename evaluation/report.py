@@ -113,7 +113,7 @@ def segmentation_rows(
     validity: ValidityEffect | None = None,
     edits: Tables | None = None,
 ) -> Iterator[Row]:
-    """Yield all figures of a segmenter, one a row; `edits` are tables of sensitivity by their names."""
+    """Yield all figures of a segmenter, one per row; `edits` are tables of sensitivity by their names."""
     for name, figure in _segmentation_figures(found):
         yield _row("all", "", name, figure)
     for one in found.classes:
@@ -235,7 +235,7 @@ def rows(
     validity: ValidityEffect | None = None,
     edits: Tables | None = None,
 ) -> Iterator[Row]:
-    """Yield all figures, one a row; `edits` are tables of sensitivity by their names."""
+    """Yield all figures, one per row; `edits` are tables of sensitivity by their names."""
     for name, figure in _figures(found):
         yield _row("all", "", name, figure)
     for name, number in (

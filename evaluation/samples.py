@@ -16,8 +16,8 @@ PROPORTIONAL = 0.01
 
 
 def in_proportion(images: Numbers, judged: Numbers) -> bool:
-    """Return whether the judged images may be a random sample of all. Simulated samples tell how many are as far off by
-    Pearson's statistic, and how many leave as many images in parts without a judged one.
+    """Return True if the judged images may be a random sample of all. Their counts by part are compared with simulated
+    samples: by Pearson's statistic, and by the number of images in parts without a judged one.
     """
     images, judged = images[images > 0], judged[images > 0]
     if len(images) == 1:

@@ -35,7 +35,8 @@ class Pixels:
     source: NDArray[np.int64]
     """The number of each image's source, from 0."""
     counts: Floats
-    """(images, classes, classes + 1): pixels of a class by predicted class; the last column is none of the classes."""
+    """(images, classes, classes + 1): pixels of a class by predicted class; the last column counts pixels of no class.
+    """
     way: NDArray[np.int64] | None = None
     """The number of each image's control set, as in `Answers.way`."""
 
@@ -106,7 +107,7 @@ def iou(counts: Floats) -> Floats:
 
 
 def mean_iou(counts: Floats) -> Floats:
-    """Return the mean over the present classes, (...); NaN if there is none."""
+    """Return the mean over the present classes, (...); NaN without any."""
     return _mean_of_ratios(*_hit_and_union(counts))
 
 
@@ -131,8 +132,9 @@ def segmentation_effect(
     splits: Sequence[str],
     weighing: Weighing = "source",
 ) -> SegmentationEffect:
-    """Return all figures. `original` has one image per source, `mask_holds` is True for generated images whose mask
-    demonstrably holds, `weighing` is the unit of equal weight. Raises ValueError for sources of several splits.
+    """Return all figures on the quality of a segmenter. `original` has one image per source, `mask_holds` is True for
+    generated images whose mask demonstrably holds, `weighing` is the unit of equal weight. Raises ValueError for
+    sources of several splits.
     """
     split = one_split(splits)
     both = np.intersect1d(original.source, generated.source)
@@ -218,8 +220,8 @@ def means_of_overlaps(sets: Sequence[Floats], weights: Floats) -> MeansOfSources
     """Return means over sources of overlaps in several sets, each (sources, 2 x classes): intersections, then unions,
     of each class, summed over a source's images with their weights; `weights` are those of the sources.
 
-    In an unseen source a segmenter finds all or nothing of each class. It has as much of a class as the source of a
-    usual pixel of that class: with unequal areas, their mean would be too little to cover.
+    In an unseen source a segmenter finds all or nothing of each class. Its area of a class is that of the source of a
+    typical pixel: with unequal areas, intervals with their mean would cover too little.
     """
     classes = sets[0].shape[1] // 2
     squares = (np.einsum("ij,ij,i->j", one, one, 1 / weights) for one in sets)
@@ -283,8 +285,9 @@ def iou_in_masks(pixels: Pixels, classes: Sequence[Sequence[int]]) -> Floats:
 
 
 def missed_by(originals: Pixels, protected: NDArray[np.bool_], classes: Sequence[Sequence[int]]) -> Losses:
-    """Return what a segmenter misses on originals. `protected`, (originals, classes), tells which classes it must find.
-    An IoU of `DROPPED` or more finds a class, and the answer is right if all classes of the mask are found.
+    """Return the protected classes that a segmenter misses on originals. `protected`, (originals, classes), marks the
+    classes that it must find. An IoU of `DROPPED` or more finds a class, and the answer is right if all classes of the
+    mask are found.
     """
     ious = iou_in_masks(originals, classes)
     present = protected & np.isfinite(ious)
@@ -295,9 +298,9 @@ def missed_by(originals: Pixels, protected: NDArray[np.bool_], classes: Sequence
 def lost_by(
     originals: Pixels, images: Pixels, protected: NDArray[np.bool_], classes: Sequence[Sequence[int]]
 ) -> Losses:
-    """Return what a segmenter loses on images: the `protected` classes, (images, classes), that it finds on the
-    original of the image's source and whose IoU falls by `DROPPED` or more. `classes` are the groups of each class. An
-    image without an original has nothing to lose.
+    """Return the classes that a segmenter loses on images. It loses a class that it finds on the original of the
+    image's source if the IoU falls by `DROPPED` or more. Only `protected` classes, (images, classes), count; `classes`
+    are the groups of each class. An image without an original has nothing to lose.
     """
     ious = np.full(
         (int(max(originals.source.max(initial=-1), images.source.max(initial=-1))) + 1, len(classes)), np.nan
@@ -327,7 +330,9 @@ def loss_effect(
     splits: Sequence[str],
     weighing: Weighing = "source",
 ) -> LossEffect:
-    """Return all figures, as in `evaluation.effectiveness`. Classes of one name are counted together."""
+    """Return all figures on the classes that a segmenter loses, as in `evaluation.effectiveness`. Classes of one name
+    are counted together.
+    """
     nothing = np.zeros(len(splits), np.int64)
     control = reconstructed.answers if reconstructed is not None else None
     whole = effectiveness(original.answers, generated.answers, control, nothing, ("",), splits, weighing)
@@ -358,9 +363,9 @@ def loss_effect(
 
 
 def at_least(part: Floats, shares: Floats, whole: Floats) -> NDArray[np.bool_]:
-    """Return the images whose share of a class with a certain answer is at least that of the whole set: (images,
-    classes, answers). `part` has the pixels of that shape, `shares` those of the set, (classes, answers), and `whole`
-    all pixels of each class, (images, classes). A share above 0 in the set is reached by some image.
+    """Return flags (images, classes, answers): True if the answer has at least the share of a class that it has in the
+    whole set. `part` has the pixels of that shape, `shares` those of the set, (classes, answers), and `whole` all
+    pixels of each class, (images, classes). A share above 0 in the set is reached by some image.
     """
     with np.errstate(invalid="ignore"):
         found: NDArray[np.bool_] = (part > 0) & (part >= shares * whole[..., None] * (1 - ROUNDING))

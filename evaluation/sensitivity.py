@@ -31,7 +31,7 @@ class Changes:
 
 @dataclass(frozen=True)
 class SensitivityRow:
-    """One kind of edit."""
+    """The effect of one kind of edit: one row of a table."""
 
     name: str
     n: int
@@ -49,7 +49,7 @@ class SensitivityRow:
 
     @property
     def hurts(self) -> bool:
-        """True if it lowers the probability significantly, given all tests of the table."""
+        """True if the edit lowers the probability significantly, after correction for all tests of the table."""
         low_enough = self.p_adjusted is not None and self.p_adjusted < 0.05
         return low_enough and self.change.value is not None and self.change.value < 0
 

@@ -42,7 +42,7 @@ LIKELY = 0.001
 
 @dataclass(frozen=True)
 class Judged:
-    """Images, of which people judged some, column by column; all columns have one length."""
+    """Images, some of them judged by people, column by column; all columns have one length."""
 
     source: Numbers
     """The number of each image's source."""
@@ -61,7 +61,7 @@ class Judged:
     ballots: Ballots | None = None
     """The single votes, with the index of each image here; None to take each consensus for the truth."""
     adjudicated: Flags | None = None
-    """True if the study lead decided on the image, which counts whatever the votes. None if there is no such image."""
+    """True if the study lead decided on the image, which counts more than any votes. None if there is no such image."""
     outside: Flags | None = None
     """True if the image was not among those that the sample was drawn from, such as accepted ones: nothing is known of
     it. None if there is no such image."""
@@ -168,7 +168,9 @@ def validity_effect(
     resamples: int = SAMPLES,
     weighing: Weighing = "source",
 ) -> ValidityEffect:
-    """Return all figures. `strata` are their names, and `weighing` is the unit of equal weight."""
+    """Return all figures on errors and on their share in valid images. `strata` are the names of the strata, and
+    `weighing` is the unit of equal weight.
+    """
     voted = judged.asked
     rows = tuple(_row(name, judged.stratum == number, judged) for number, name in enumerate(strata))
     missing = tuple(

@@ -1,9 +1,9 @@
-"""Compare ways to write captions with one edit of an asked type: `python -m experiments.perturbers`.
+"""Compare ways to write captions with one edit of a requested type: `python -m experiments.perturbers`.
 
 The captions are of drawn scenes that no training saw: the world's own, and as people may have changed them. The drawn
-world says of which type a change of words is. Ways: the three text stages of DILLEMA; the language model asked freely,
-and held to the form of a reply; the stage of the recipe `lance`, which checks and asks again; and random replacement of
-a word (LANCE-R), which knows no types. All of them ask the embedded language model. `--own FILE.toml` adds a model that
+world tells the type of a change of words. Ways: the three text stages of DILLEMA; the language model asked freely, and
+held to the form of a reply; the stage of the recipe `lance`, which checks and asks again; and random replacement of a
+word (LANCE-R), which knows no types. All of them ask the embedded language model. `--own FILE.toml` adds a model that
 `python -m experiments.train_perturber` trained.
 """
 

@@ -3,7 +3,7 @@
 A perturber is a language model that answers with one edit of a type that is asked for. This program trains a LoRA of
 the language model of a profile, or of another LLaMA, on pairs of captions: those of a file, or pairs of drawn scenes.
 It holds some captions out and stops once the loss on them no longer falls. Then it merges the LoRA, and writes the
-model as GGUF and a profile that uses it. The same command goes on with a training that was stopped.
+model as GGUF and a profile that uses it. The same command resumes a stopped training.
 
 `--adapter FOLDER` trains nothing: it merges a LoRA that is there already.
 """
@@ -168,7 +168,7 @@ def padded(examples: Sequence[Encoded]) -> dict[str, torch.Tensor]:
 
 
 def learn(base: Base, train: list[Encoded], out: list[Encoded], plan: Plan, folder: Path) -> PeftModel:
-    """Train a LoRA with early stopping and keep its best state in `folder/adapter`. Goes on from the last checkpoint.
+    """Train a LoRA with early stopping and keep its best state in `folder/adapter`. Resumes from the last checkpoint.
 
     Raises UserError if the folder holds a training of another model, other pairs or other settings.
     """

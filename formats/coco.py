@@ -176,7 +176,7 @@ class CocoSource(Source):
                 if problem := self._tables.get(name).problem:
                     self.report.refuse(name, problem)
             for table in tables:
-                for row in table.told:
+                for row in table.remarks:
                     self.report.changed(table.name, row)
                 tally = Tally(self.report)
                 with self.files.path(table.name).open("rb") as file:
@@ -212,8 +212,8 @@ class CocoSource(Source):
         taken = next((found for found in of_kind.values() if found), [])
         for table in of_kind["keypoints"] if taken is not of_kind["keypoints"] else ():
             remark = f"It holds keypoints of images that another list has: {table.annotations:,} left out."
-            if remark not in taken[0].told:
-                taken[0].told.append(remark)
+            if remark not in taken[0].remarks:
+                taken[0].remarks.append(remark)
         return taken, of_kind["caption"]
 
     def _scanned(self, name: str) -> _Table:
@@ -248,7 +248,7 @@ class CocoSource(Source):
         if self.in_place:
             looked = ", ".join(f"{folder}/" if folder else "the folder itself" for folder in folders)
             raise UserError(
-                f"The images that {name} lists are not there: {images[0]} was looked for in {looked}.", field="root"
+                f"The images that {name} lists are missing: {images[0]} was not found in {looked}.", field="root"
             )
         return ""
 
@@ -374,7 +374,7 @@ class _Table:
     ids: Places = field(default_factory=Places)
     categories: dict[str, str] = field(default_factory=dict)
     licences: dict[str, str] = field(default_factory=dict)
-    told: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
     has_regions: bool = False
     _ids: array[int] = field(default_factory=lambda: array("Q"))
     _at: array[int] = field(default_factory=lambda: array("Q"))
@@ -401,7 +401,9 @@ class _Table:
             identity, name = _id(entry.get("id")), entry["name"]
             if self.categories.setdefault(identity, name) != name:
                 first = self.categories[identity]
-                self.told.append(f"Its categories “{first}” and “{name}” have one id, {identity}: the first was taken.")
+                self.remarks.append(
+                    f"Its categories “{first}” and “{name}” have one id, {identity}: the first was taken."
+                )
         elif what == "licenses":
             parts = [_text(entry.get(part)) for part in ("name", "url")]
             self.licences[_id(entry.get("id"))] = ", ".join(part for part in parts if part)
@@ -420,7 +422,7 @@ class _Table:
         """Index the images by their ids and the annotations by their images."""
         self.ids, self._by_image = Places(map(digest, ids)), Places(self._ids)
         if len(set(self.categories.values())) > UNLABELLED:
-            self.told.append("It has more categories than a mask can hold: masks are left out.")
+            self.remarks.append("It has more categories than a mask can hold: masks are left out.")
 
     def is_shared(self, identity: str) -> bool:
         return bool(identity) and len(self.ids.all(identity)) > 1

@@ -35,7 +35,7 @@ def export(
     Until it is complete the folder has a name that says unfinished; its manifest is written last. A failed or stopped
     export leaves nothing. Raises UserError for an unknown or read-only format, an empty set, a missing or damaged file,
     a set that the format cannot hold, a full disk, and a non-empty folder (with `replace`: unless it holds only an
-    earlier export). Raises ValueError for unsafe or repeated names, and whatever `progress` raises, which stops the
+    earlier export). Raises ValueError for unsafe or repeated names, and errors raised by `progress`, which stop the
     export.
     """
     ordered = sorted(examples, key=lambda example: (SPLITS.index(example.split), example.name))

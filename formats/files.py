@@ -79,7 +79,7 @@ class Files(Protocol):
         """
 
     def stamp(self, name: str) -> str:
-        """Return size and time of the last change, of the archive for files in one. Raises UserError if missing."""
+        """Return size and modification time of a file, or of the archive that holds it. Raises UserError if missing."""
 
 
 class Line(NamedTuple):
@@ -150,7 +150,7 @@ def unreadable(error: OSError) -> UserError:
 
 
 def stamp_of(file: Path) -> str:
-    """Return size and time of the last change. Raises UserError if the file is missing."""
+    """Return size and modification time of a file. Raises UserError if it is missing."""
     try:
         status = os.stat(file)
     except OSError as error:

@@ -60,7 +60,7 @@ def write_imagefolder(draft: Draft, examples: Sequence[Example]) -> Description:
         (
             ("SPLIT/images/", "the images"),
             *([("SPLIT/masks/", "a class number a pixel, of the image of the same name")] if draft.masks else []),
-            (f"SPLIT/{METADATA}", "a row an image, as `datasets` reads it"),
+            (f"SPLIT/{METADATA}", "a row for each image, as `datasets` reads it"),
         ),
         images="*/images/*.png",
         masks="*/masks/*.png" if draft.masks else "",
@@ -88,7 +88,7 @@ def write_parquet(draft: Draft, examples: Sequence[Example]) -> Description:
     first = split_folder(split_to_load(splits_of(examples)))
     return Description(
         f'from datasets import load_dataset\n\nimages = load_dataset("SET", split="{first}")',
-        (("data/SPLIT-NUMBER.parquet", "a row an image, with image and mask inside"),),
+        (("data/SPLIT-NUMBER.parquet", "a row for each image, with image and mask inside"),),
         shards="data/*.parquet",
         configs=tuple((split, (f"data/{split}-*.parquet",)) for split in splits),
         notes=('`edits`, `mask_classes` and `facts` are JSON texts: `json.loads(row["facts"])`.',),
@@ -161,7 +161,7 @@ class RowSource(Source):
         table, columns = self._tables.get(tables[0])
         if columns.label and str(table.schema.field(columns.label).type).startswith(("list", "large_list", "struct")):
             raise UserError(
-                f"The column “{columns.label}” holds several values a row, and an image has one label: name another "
+                f"The column “{columns.label}” holds several values per row, and an image has one label: name another "
                 "column with label.",
                 field="label",
             )
@@ -213,7 +213,7 @@ class RowSource(Source):
             names = [name for name in (columns.image, columns.mask, *columns.said) if name]
             values = table.row(int(number), names)
         except (pyarrow.ArrowException, OSError, KeyError) as error:
-            raise UserError("The row cannot be read: the file is damaged, or its columns are others.") from error
+            raise UserError("The row cannot be read: the file is damaged, or lacks a column.") from error
         return self._found(name, split, int(number), values, columns, Tally(Report()))
 
     def stamp(self, key: str, file: str = "") -> str:

@@ -1,4 +1,5 @@
-"""Folders of images: a class a folder, as torchvision's ImageFolder reads them, and plain ones with masks and captions.
+"""Folders of images: a folder for each class, as torchvision's ImageFolder reads them, and plain ones with masks and
+captions.
 
 A folder named like a split, a mask or a system folder is a class if its siblings are classes.
 """

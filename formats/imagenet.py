@@ -99,7 +99,7 @@ class ImagenetSource(Source):
             yield from ((split, rows) for split in rows.splits())
 
     def _classes(self, files: Files, base: str, split: str) -> Source:
-        """Return the reader of a split: a folder a class, or all in one, with the classes from a list."""
+        """Return the reader of a split: a folder for each class, or one for all, with the classes from a list."""
         folders, names = files.folders(base), self._names
         flat = not folders and split == "validation"
         return ClassFolders(

@@ -158,9 +158,7 @@ def _require_items(source: Source, split: str, layout: Layout) -> None:
     before = len(source.report.rows)
     if next(source.find(split), None) is None:
         why = "".join(f" {row.file}: {row.reason}" for row in source.report.rows[before : before + 1])
-        raise UserError(
-            f"{source.files.name} holds no {layout.title}: {layout.expected} was looked for.{why}", field="root"
-        )
+        raise UserError(f"{source.files.name} holds no {layout.title}: it needs {layout.expected}.{why}", field="root")
 
 
 def _option_classes(text: str) -> dict[int, str]:

@@ -37,9 +37,9 @@ class Layout:
 
 
 def _studio(files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> Source:
-    """Raise UserError: the manifest of an export names the format to read."""
+    """Raise UserError: only the manifest of an export makes it one of the studio, and that names the format to read."""
     expected = LAYOUTS["studio"].expected
-    message = f"{files.name} holds no test set that the studio exported: {expected} was looked for."
+    message = f"{files.name} holds no test set that the studio exported: it needs {expected}."
     raise UserError(message, field="root")
 
 
@@ -248,7 +248,7 @@ def _guess(files: Files, report: Report) -> str:
 
 
 def _claimed(files: Files) -> str:
-    """Return the format if no image is explained: that of a list which should explain them, to report why not."""
+    """Return the likely format of files that no format explains, so that its reader reports why."""
     names = [posixpath.basename(name) for name in files.names]
     if set(names) & set(tables.METADATA_FILES):
         return "imagefolder"

@@ -80,7 +80,9 @@ def write_cityscapes(draft: Draft, examples: Sequence[Example]) -> Description:
 def _common_numbers(
     examples: Sequence[Example],
 ) -> tuple[dict[int, str], Callable[[Example], dict[int, int]]]:
-    """Return one list of class numbers for all masks: an example's own number if free, else the next free one."""
+    """Return one list of class numbers for all masks. A class keeps its own number if free, else it gets the next free
+    one.
+    """
     placed: dict[tuple[str, int], int] = {}
 
     def keys(example: Example) -> list[tuple[int, tuple[str, int]]]:
@@ -113,7 +115,7 @@ def _mapped(picture: Picture, numbers: Mapping[int, int]) -> bytes:
 
 
 class SceneSource(Source):
-    """Images in a folder a split, with masks in a parallel tree."""
+    """Images in a folder for each split, with masks in a parallel tree."""
 
     around: tuple[str, ...] = ("",)
     """Folders that may contain the data set."""
@@ -248,7 +250,9 @@ class ShiftSource(Source):
         parts = [joined(kind, *folders) for kind in _SHIFT_PARTS for folders in below]
         available = [part for part in parts if set(files.folders(part)) - set(_SHIFT_SPEEDS)]
         if not available and in_place:
-            raise UserError(f"{files.name} holds no SHIFT: discrete/ or continuous/ was looked for.", field="root")
+            raise UserError(
+                f"{files.name} holds no SHIFT data: it has neither discrete/ nor continuous/.", field="root"
+            )
         self._parts = [choose_option("part", options.get("part", ""), available)] if in_place else available
         self._told = Report()
         self._groups: dict[str, tuple[Files, Files | None, Mapping[str, Mapping[str, str]]]] = {}
@@ -313,8 +317,8 @@ class ShiftSource(Source):
             images, masks = self._opened(place, "img"), self._opened(place, "semseg")
             if images is None:
                 raise UserError(
-                    f"There are no images in {place}: the folder img, img.zip or img.tar was looked for. Of HDF5 files "
-                    "nothing is read: give the zip that they were made of.",
+                    f"There are no images in {place}: it needs the folder img, img.zip or img.tar. HDF5 files are not "
+                    "read: give the zip from which they were made.",
                     field="root",
                 )
             if next(images_in(images), None) is None and any(name.endswith(".mp4") for name in images.files()):

@@ -1,4 +1,4 @@
-"""Tables that name image files, a row an image: CSV, lines of JSON, and Hugging Face's `metadata` files.
+"""Tables that name image files, a row for each image: CSV, lines of JSON, and Hugging Face's `metadata` files.
 
 Only the place of each row in its table is kept, as there may be a million.
 """
@@ -43,18 +43,18 @@ TABLE, METADATA = "examples.csv", "metadata.parquet"
 IMAGE_COLUMNS = ("file_name", "image", "path", "filename", "file")
 MASK_COLUMNS = ("mask_file_name", "mask", "mask_path", "mask_file")
 CLASSES_OPTION = {
-    "classes": "A file in the folder with the labels: one a line, or a JSON list. Numbers of labels become its names.",
+    "classes": "A file in the folder with the labels, one per line or a JSON list. Numbers of labels become its names.",
     "mask_classes": "The names of the numbers in the masks, such as “0 sky, 1 road”.",
 }
 METADATA_FILES = ("metadata.jsonl", "metadata.csv", METADATA)
 _CSV, _LINES = (".csv", ".tsv"), (".jsonl", ".ndjson")
 _SAMPLE = 100
-"""Rows that are inspected to detect a table with a column a class."""
+"""Rows that are inspected to detect a table with a column for each class."""
 _OUTSIDE = "Its image lies outside the folder of the table, where nothing is read."
 
 
 def write_csv(draft: Draft, examples: Sequence[Example]) -> Description:
-    """Write CSV: examples.csv with a row an image, images/SPLIT/NAME.png and masks/SPLIT/NAME.png."""
+    """Write CSV: examples.csv with a row for each image, images/SPLIT/NAME.png and masks/SPLIT/NAME.png."""
     columns: list[str] = []
 
     def named(example: Example) -> tuple[str, str | None]:
@@ -74,7 +74,7 @@ def write_csv(draft: Draft, examples: Sequence[Example]) -> Description:
     return Description(
         'import pandas\n\nimages = pandas.read_csv("SET/examples.csv", keep_default_na=False, dtype=str)',
         (
-            (TABLE, "a row an image, with the paths of its files"),
+            (TABLE, "a row for each image, with the paths of its files"),
             ("images/SPLIT/", "the images"),
             *([("masks/SPLIT/", "a class number a pixel, of the image of the same name")] if draft.masks else []),
         ),
@@ -313,7 +313,7 @@ class _Rows:
             return next(iter(self._csv(file, place) if self._is_csv else self._lines(file, place)), None)
 
     def _columns(self) -> Iterator[_Row]:
-        """Yield the rows of a Parquet file, whose places are their numbers."""
+        """Yield the rows of a Parquet file. The place of a row is its number."""
         import pyarrow
 
         try:
@@ -447,7 +447,7 @@ def _next_row(lines: Iterator[list[str]]) -> list[str] | None:
 
 
 def class_list(files: Files, file: str) -> tuple[str, ...]:
-    """Read labels from a list: a JSON list, JSON with `labels` as in our exports, or a label a line.
+    """Read labels from a list: a JSON list, JSON with `labels` as in our exports, or one label per line.
 
     Raises UserError for a missing file or another form.
     """
@@ -464,7 +464,7 @@ def class_list(files: Files, file: str) -> tuple[str, ...]:
         raise UserError(f"The list of classes {file} cannot be read. {error}", field="classes") from error
     except (ValueError, RecursionError) as error:
         raise UserError(
-            f"{file} is no list of classes: write a label a line, or a JSON list of labels.", field="classes"
+            f"{file} is no list of classes: write one label per line, or a JSON list of labels.", field="classes"
         ) from error
 
 

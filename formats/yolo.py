@@ -69,7 +69,10 @@ def write_yolo(draft: Draft, examples: Sequence[Example]) -> Description:
         'from ultralytics import YOLO\n\nfigures = YOLO("yolo11n-seg.pt").val(data="SET/data.yaml")',
         (
             ("images/SPLIT/", "the images"),
-            ("labels/SPLIT/", "a text an image: a line an outline, the class first; a box for an image without mask"),
+            (
+                "labels/SPLIT/",
+                "a text for each image: a line for each outline, the class first; a box for an image without mask",
+            ),
             *([("masks/SPLIT/", "the exact masks: a class number a pixel")] if draft.masks else []),
             (DATA, "the classes, and where the images are"),
         ),
@@ -211,7 +214,7 @@ def claims(files: Files) -> bool:
 
 
 def _class_names_of(files: Files, report: Report) -> dict[int, str]:
-    """Return the classes by number, from data.yaml or a list with a class a line. YAML's types are ignored."""
+    """Return the classes by number, from data.yaml or a list with one class per line. YAML's types are ignored."""
     import yaml
 
     tables = sorted(

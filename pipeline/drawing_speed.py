@@ -84,7 +84,7 @@ class SideTime:
         self._spent = self._last = 0.0
 
     def affordable(self, share: float) -> bool:
-        """Return True if one more time, at the cost of the last, stays within a share of the time so far."""
+        """Return True if the side task can run again, as long as last time, within this share of the time so far."""
         return self._spent + self._last <= share * (time.monotonic() - self._start)
 
     @contextmanager

@@ -261,7 +261,7 @@ class _RecipeRun:
             cancelled=self._cancelled,
             others={slot.name: prompt for slot in stage.other_prompts if (prompt := prompts.get(slot.name))},
             next={other: getattr(settings, recipe.stage(other).settings) for other in ahead},
-            said=self._replies.get(name),
+            early_reply=self._replies.get(name),
         )
         try:
             with stoppable(self._cancelled):
@@ -278,7 +278,7 @@ class _RecipeRun:
             raise
         stop_if(self._cancelled)  # asked to stop while the model replied: its reply is dropped
         if isinstance(made, StageMade):
-            self._replies.update(made.said)
+            self._replies.update(made.early_replies)
             made = made.value
         key = inputs_key(recipe, name, request.task, self._sha if stage.reads_source else "", bare, settings)
         value = replace(made, inputs_key=with_producer(key, made_by[name]) if name in made_by else key)
@@ -315,7 +315,7 @@ class _RecipeRun:
             self._emit(Progress(GENERATION, steps, steps, 0.0, f"{drawing.made} of {drawing.done} images"))
 
     def _lacking(self, request: Request) -> list[PlannedImage]:
-        """Return the images of the captions that are not drawn yet, and report the others as reused."""
+        """Return the planned images that are not drawn yet, and report the others as reused."""
         driver, recipe, store, settings = self._driver, self._recipe, self._store, request.settings
         values = {name: value.value for name, value in store.values().items()}
         captions = recipe.captions(values)
@@ -344,7 +344,7 @@ class Worklist(Protocol):
         """Take at most `most` images, which are begun now. Empty if none is left."""
 
     def dropped(self) -> Collection[int]:
-        """Return the zero-based places of images taken last that are no longer wanted."""
+        """Return the zero-based places, among the images taken last, of those that are no longer wanted."""
 
     def waiting(self) -> int:
         """Return the number of images that are not begun."""
@@ -405,7 +405,7 @@ class _Batch:
 
 
 class _Dropped(Cancelled):
-    """The images being made are no longer wanted, but later ones are."""
+    """Raised if the images being drawn are no longer wanted, but later ones are."""
 
 
 class Drawing:

@@ -36,7 +36,7 @@ Ask = Callable[[Sequence[Any]], Sequence[Any]]
 class _Waiting:
     number: int
     kind: str
-    wanted: Sequence[Any]
+    requests: Sequence[Any]
     replies: Sequence[Any] | None = None
     error: Exception | None = None
 
@@ -113,9 +113,9 @@ class Gathering:
                 self._answer_all(kind, [each])
 
     def _answer(self, kind: str, gathered: Sequence[_Waiting]) -> None:
-        replies = iter(self._asks[kind]([one for each in gathered for one in each.wanted]))
+        replies = iter(self._asks[kind]([one for each in gathered for one in each.requests]))
         for each in gathered:
-            each.replies = [next(replies) for _ in each.wanted]
+            each.replies = [next(replies) for _ in each.requests]
 
 
 CAPTIONS, REPLIES = "captions", "replies"

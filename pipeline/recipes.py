@@ -90,25 +90,27 @@ class Recipe:
 
     @property
     def drawing_method(self) -> MethodDescription:
-        """The description of its method."""
+        """Description of the recipe's drawing method."""
         return method_of(self.method)
 
     def drawn_with(self, settings: Settings, values: Values) -> MethodSettings:
-        """Return its method's part of a run's settings, with those `values` by stage on which pixels depend."""
+        """Return the part of a run's settings that the recipe's method reads, with those `values` by stage on which
+        pixels depend.
+        """
         return self.drawing_method.settings_of(settings, self.source_caption(values), self.region(values))
 
     def cannot_draw(self, profile: Profile) -> str:
-        """Return one sentence if a profile cannot draw its images, else ""."""
+        """Return one sentence if a profile cannot draw the recipe's images, else ""."""
         return self.drawing_method.cannot_draw(profile)
 
     @cached_property
     def names(self) -> tuple[StageName, ...]:
-        """The names of its stages, in order."""
+        """The names of the recipe's stages, in order."""
         return tuple(stage.name for stage in self.stages)
 
     @property
     def cards(self) -> tuple[StageName, ...]:
-        """The names of its stages, with the drawing last."""
+        """The names of the recipe's stages, with the drawing last."""
         return (*self.names, GENERATION)
 
     @property
@@ -117,7 +119,7 @@ class Recipe:
         return self.stages[-1]
 
     def has(self, name: StageName) -> bool:
-        """Return True if one of its stages has this name."""
+        """Return True if the recipe has a stage of this name."""
         return name in self.names
 
     def stage(self, name: StageName) -> Stage:
@@ -127,7 +129,7 @@ class Recipe:
         return self.stages[self.names.index(name)]
 
     def before(self, name: StageName) -> tuple[Stage, ...]:
-        """Return the stages before this one."""
+        """Return the recipe's stages before this one."""
         return self.stages[: self.names.index(name)]
 
     def onwards(self, name: StageName) -> tuple[StageName, ...]:
@@ -158,16 +160,16 @@ class Recipe:
         return (*(slot for stage in self.stages for slot in stage.prompt_slots), self.drawing_prompt)
 
     def unsent(self, settings: Settings) -> frozenset[str]:
-        """Return the names of the prompts that it does not use under these settings."""
+        """Return the names of the recipe's prompts that it does not use under these settings."""
         sent = {slot.name for stage in self.stages for slot in stage.others_sent(settings)}
         return frozenset(slot.name for stage in self.stages for slot in stage.other_prompts if slot.name not in sent)
 
     def prompts(self, prompt_set: str, folder: Path = PROMPTS_FOLDER) -> PromptSet:
-        """Load its prompts from a prompt set. Raises PromptError."""
+        """Load the recipe's prompts from a prompt set. Raises PromptError."""
         return load_prompts(prompt_set, self.prompt_slots, folder)
 
     def own_prompts(self, templates: Mapping[StageName, str]) -> dict[StageName, str]:
-        """Return those edited templates that belong to its own prompts."""
+        """Return those edited templates that belong to prompts of this recipe."""
         names = {slot.name for slot in self.prompt_slots}
         return {name: template for name, template in templates.items() if name in names}
 
@@ -192,8 +194,8 @@ class Recipe:
         )
 
     def reads(self, setting: str) -> bool:
-        """Return True if its stages, its method or later steps use a setting like "generation.steps". True for unknown
-        settings.
+        """Return True if the recipe's stages, its method or later steps use a setting like "generation.steps". True for
+        unknown settings.
         """
         section = setting.partition(".")[0]
         if section == "generation":

@@ -206,7 +206,7 @@ class Draws(Protocol[D]):
 
     def draw(
         self,
-        wanted: Sequence[DrawRequest],
+        requests: Sequence[DrawRequest],
         size: int,
         pictures: Sequence[Image.Image],
         settings: D,
@@ -250,7 +250,7 @@ class Source:
     """RGB."""
     task: Task
     caption: str = ""
-    """Caption of the image, for checks and for methods that edit the image. "" if there is none."""
+    """Caption of the image, for checks and for methods that edit the image. "" without one."""
     mask: NamedMask | None = None
     region: Image.Image | None = None
     """Mode L and the size of `image`: 255 where the image may change. None if all of it may."""

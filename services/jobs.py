@@ -65,17 +65,17 @@ class JobView:
 
     @property
     def active(self) -> bool:
-        """Return True while it waits or runs."""
+        """Return True while the job waits or runs."""
         return self.state in ("waiting", "running")
 
     @property
     def waiting(self) -> tuple[Part, ...]:
-        """Return the parts not begun."""
+        """Return the parts of the job that are not begun."""
         return tuple(part for part in self.parts if part.state == "waiting")
 
     @property
     def at_parts(self) -> tuple[Part, ...]:
-        """Return the parts being made, together."""
+        """Return the parts that are being made together now."""
         return tuple(part for part in self.parts if part.state == "running")
 
     @property
@@ -84,14 +84,14 @@ class JobView:
         return next(iter(self.at_parts), None)
 
     def seconds_left(self) -> float | None:
-        """Return the seconds until it is done, once it runs; None if unknown."""
+        """Return the seconds until the job is done, once it runs; None if unknown."""
         if self.progress is not None:
             return self.progress.seconds_left
         return None if self.seconds_each is None else self.seconds_each * len(self.waiting)
 
 
 def _moved_up(parts: tuple[Part, ...], part_id: int) -> tuple[Part, ...]:
-    """Return the parts with a waiting one moved before the waiting one ahead of it."""
+    """Return the parts with a waiting one moved one place up among the waiting ones."""
     places = [place for place, part in enumerate(parts) if part.state == "waiting"]
     at = next((place for place in places if parts[place].id == part_id), None)
     if at is None or at == places[0]:
@@ -111,7 +111,7 @@ class JobHandle:
 
     @property
     def closing(self) -> bool:
-        """Return True if the server is stopping, not the person."""
+        """Return True if the job is stopped because the server stops, and not by a person."""
         return self._jobs.closing
 
     def at(self, stage: StageName) -> None:
@@ -131,7 +131,7 @@ class JobHandle:
         return self._jobs._take_parts(self._id, most)
 
     def at_parts(self) -> tuple[Part, ...]:
-        """Return the parts taken last that are still wanted."""
+        """Return the parts that are being made now, without those that a person removed."""
         view = self._jobs.view(self._id)
         return () if view is None else view.at_parts
 

@@ -39,7 +39,9 @@ class LeadSignIn:
         self._one_at_a_time = threading.Lock()
 
     def kept(self) -> str:
-        """Return the valid hash, read each time: a new password counts at once. "" for none."""
+        """Return the hash of the valid password, or "" without one. It is read each time, so that a new one counts at
+        once.
+        """
         return self._password or self._sessions.secret(SECRET) or ""
 
     def sign_in(self, password: str, address: str | None) -> str:

@@ -65,7 +65,7 @@ class WorkView:
 class OnWork(Protocol):
     """Called with the amount done, the total, and the step in words if there are several."""
 
-    def __call__(self, done: int, total: int, doing: str = "", /) -> None: ...
+    def __call__(self, done: int, total: int, step: str = "", /) -> None: ...
 
 
 Act = Callable[[OnWork], Any]
@@ -194,12 +194,12 @@ class WorkQueue:
     def _do(self, work: _Work) -> None:
         pace: Pace | None = None
 
-        def on_count(done: int, total: int, doing: str = "", /) -> None:
+        def on_count(done: int, total: int, step: str = "", /) -> None:
             nonlocal pace
             if work.cancelled.is_set():
                 raise Cancelled
             pace = pace if pace is not None and pace.total == total else Pace(total)
-            self._update(work, done=done, total=total, doing=doing, seconds_left=pace.seconds_left(done))
+            self._update(work, done=done, total=total, doing=step, seconds_left=pace.seconds_left(done))
 
         try:
             result = work.act(on_count)

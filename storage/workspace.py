@@ -128,8 +128,8 @@ class Workspace:
 
     @contextmanager
     def served(self, address: str) -> Iterator[None]:
-        """Reserve the workspace for this server; two would each draw what was approved once. Raises UserError if
-        another server has it, naming its address.
+        """Reserve the workspace for this server, since two servers would draw each approved image twice. Raises
+        UserError if another server has it, naming its address.
         """
         path = self._presence.folder / SERVER
         with path.open("a+", encoding="utf-8") as file:

@@ -45,7 +45,7 @@ def dawid_skene(votes: Sequence[tuple[str, str, str]], rounds: int = 100, tolera
     after `rounds`. With uninformative votes (many tasks, workers no better than chance) the answers would keep
     changing: no end is right, so it is the one that can be checked elsewhere.
 
-    With few votes a worker the error rates are rough: a second opinion on the majority, never the result. Empty, with
+    With few votes per worker the error rates are rough: a second opinion on the majority, never the result. Empty, with
     words, without votes, with one worker, or if all votes are equal.
     """
     workers = sorted({worker for _, worker, _ in votes})

@@ -85,8 +85,8 @@ def fleiss(ratings: Ratings) -> Measure:
     """Return Fleiss' kappa.
 
     (p_o - p_e) / (1 - p_e) with p_e = Σ_c π_c² (Fleiss 1971, Psychological Bulletin 76), π_c the mean over items of
-    n_ic / n_i: if items have different numbers of votes, as Gwet 2014 writes it for any number of them. Undefined if
-    all votes are the same answer.
+    n_ic / n_i. This form of Gwet 2014 also holds if items have different numbers of votes. Undefined if all votes are
+    the same answer.
     """
 
     def figure(paired: list[Counter[str]]) -> float | str:

@@ -82,7 +82,7 @@ def bootstrap(
 
 
 def bootstrap_mean(values: Sequence[float], seed: int = 0, samples: int = 4000, confidence: float = CONFIDENCE) -> Mean:
-    """Return the mean of one value an image (such as its mean rating), with a bootstrap percentile interval.
+    """Return the mean of one value per image (such as its mean rating), with a bootstrap percentile interval.
 
     As in `bootstrap`, images are drawn with replacement (Efron 1979). Undefined without an image; no interval with one,
     or if all are alike.

@@ -47,7 +47,7 @@ def _described(question: Question) -> str:
 
 
 def rules_changes(history: History, submitted: Sequence[datetime]) -> tuple[RulesChange, ...]:
-    """Return the changes by every version but the first; `submitted` are the times of the votes on items."""
+    """Return the changes that each later version made to the rules. `submitted` are the times of the votes on items."""
     changes = []
     for (before, _), (after, since) in pairwise(history):
         votes, consensus = (before.votes, after.votes), (before.consensus, after.consensus)
@@ -61,12 +61,12 @@ def rules_changes(history: History, submitted: Sequence[datetime]) -> tuple[Rule
 
 
 def change_words(votes: tuple[int, int], consensus: tuple[int, int]) -> str:
-    """Return the part of a sentence on votes an image and consensus, each before and since."""
+    """Return a phrase on how the votes per image and the consensus changed. Each pair is (before, after)."""
     share = f"{consensus[1]} of {votes[1]} ({percent(consensus[1] / votes[1])})"
     earlier = f"{consensus[0]} of {votes[0]} ({percent(consensus[0] / votes[0])})"
     if votes[0] == votes[1]:
-        return f"the consensus went from {earlier} to {share}; the votes an image stayed {votes[1]}"
-    more = f"the votes an image went from {votes[0]} to {votes[1]}"
+        return f"the consensus went from {earlier} to {share}; the votes per image stayed {votes[1]}"
+    more = f"the votes per image went from {votes[0]} to {votes[1]}"
     if consensus[0] == consensus[1]:
         return f"{more}; the consensus stayed {consensus[1]} equal answers, which was {earlier} and is {share}"
     return f"{more}, the consensus from {earlier} to {share}"

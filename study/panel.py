@@ -46,6 +46,6 @@ def people_columns(panel: Panel, answers: Mapping[str, Mapping[str, str]]) -> li
 
 
 def people_rows(data: StudyData, columns: Sequence[str], answers: Mapping[str, Mapping[str, str]]) -> list[Row]:
-    """Return everybody's answers about themselves, by pseudonym: a column a question. No votes and no panel ids."""
+    """Return everybody's answers about themselves, by pseudonym: one column per question. No votes, no panel ids."""
     answers_by_worker = ((worker.id, answers.get(worker.id, {})) for worker in data.workers)
     return [{**{text: of.get(text, "") for text in columns}, "worker": worker} for worker, of in answers_by_worker]

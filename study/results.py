@@ -255,7 +255,7 @@ def _remarks(question: Question, items: Sequence[Item], votes: Counted) -> tuple
 
 
 def _disagreements(data: StudyData, outcomes: Outcomes) -> tuple[Disagreement, ...]:
-    """Return the questions of items with different answers or no consensus; the latter and most divided first."""
+    """Return questions with different answers or no consensus: first those without, then the most divided."""
     decided = {(decision.item, decision.question): decision for decision in data.adjudications}
     disagreements = [
         Disagreement(

@@ -67,7 +67,7 @@ def turk_columns(rules: Rules) -> list[str]:
 
 
 def turk_rows(data: StudyData) -> list[Row]:
-    """Return one row a vote, of items, control and quiz items alike (`Input.kind` tells which), in order.
+    """Return one row for each vote, of items, control and quiz items alike (`Input.kind` tells which), in order.
 
     Training is not approved or rejected, so it is in no such file. Columns unknown to a study stay empty: reward,
     automatic approval, expiry, rates of the last days.
@@ -338,8 +338,8 @@ def _plain_name(name: str) -> str:
 
 
 def _from_json(cell: str) -> dict[str, str]:
-    """Flatten {"valid": {"yes": true}}, {"valid": {"label": "yes"}} or {"valid": "yes"}, alone or in a list, to names
-    and texts.
+    """Flatten the JSON of a cell to texts by answer name. It has the form {"valid": {"yes": true}}, {"valid": {"label":
+    "yes"}} or {"valid": "yes"}, alone or in a list.
     """
     try:
         value = json.loads(cell) if cell else []

@@ -103,7 +103,7 @@ def _figures(
 
 
 def is_judged(study: Study, controls_seen: int) -> bool:
-    """Return True if a worker with this number of control items was judged by them, or if there are none."""
+    """Return True if a worker who saw this number of control items is judged by them, or if the study has none."""
     policy = study.rules.controls
     return not (policy.share and study.controls) or controls_seen >= policy.min_seen
 

@@ -15,7 +15,9 @@ from unittest.mock import patch
 
 @contextmanager
 def no_stubs() -> Iterator[None]:
-    """Import Gradio inside this context. It skips stubs of components without a known file, so none is known here."""
+    """Keep Gradio from writing stubs while it is imported in this context. It skips components whose file is unknown,
+    so none is known here.
+    """
     plain = inspect.getfile
 
     def getfile(thing: Any) -> str:
@@ -29,7 +31,7 @@ def no_stubs() -> Iterator[None]:
 
 @contextmanager
 def no_server() -> Iterator[None]:
-    """Build pages inside this context, and mount them afterwards."""
+    """Keep Gradio from making a server for pages that are built in this context. They are mounted afterwards."""
     from gradio.routes import App
 
     with patch.object(App, "create_app"):

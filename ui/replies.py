@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 def _get(app: FastAPI, path: str, make: Callable[..., Any], reply: Callable[..., Response]) -> None:
-    """Serve an address with the parameters of `make`; `reply` returns the response."""
+    """Serve an address. `make` gives the accepted parameters, `reply` the response."""
     signature = inspect.signature(make, eval_str=True).replace(return_annotation=Response)
     reply = wraps(make)(reply)
     reply.__signature__ = signature  # type: ignore[attr-defined]
@@ -56,7 +56,9 @@ def fetched_at(app: FastAPI, path: str, without_field: int = 400) -> Callable[[C
 
 
 def shown(request: Request, back: tuple[str, str], make: Callable[[], str | Response]) -> Response:
-    """Reply with a page, or with one that gives the reason for none and links `back`: words and address."""
+    """Reply with the page that `make` returns. On UserError reply with an error page that links `back`: words and
+    address.
+    """
     try:
         content = make()
     except DiskTrouble:
@@ -67,7 +69,7 @@ def shown(request: Request, back: tuple[str, str], make: Callable[[], str | Resp
 
 
 def fetched(make: Callable[[], Mapping[str, Any]], without_field: int = 400) -> Response:
-    """Reply with JSON, or with a sentence that gives the reason for none."""
+    """Reply with the JSON that `make` returns, or with the message of its UserError."""
     try:
         return JSONResponse(make(), headers=FRESH)
     except UserError as error:

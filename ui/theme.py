@@ -75,7 +75,7 @@ def theme() -> Any:
 
 
 def head() -> str:
-    """Return the markup for the head of the page. The stamps make a browser fetch a file again only after a change."""
+    """Return the markup for the head of a page. The stamps make a browser fetch a file again only after a change."""
     style, script = asset_address("explore.css"), asset_address("explore.js")
     message = f"<div class='studio'><p class='problem missing' role='alert'>{MISSING}</p></div>"
     failed = f'document.body.insertAdjacentHTML("afterbegin", "{message}")'

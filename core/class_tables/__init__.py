@@ -31,7 +31,7 @@ _WORDNET_ID = re.compile(r"n\d{8}")
 
 @dataclass(frozen=True)
 class TableClass:
-    """One class of a table."""
+    """One class of a data set's table."""
 
     number: int
     """Number in masks of the data set, or index among a classifier's classes."""
@@ -123,8 +123,8 @@ def train_ids() -> dict[int, int]:
 def recognised(classes: Sequence[str]) -> tuple[str, tuple[TableClass | None, ...]]:
     """Recognise the data set of a model's classes. Return its title and the row of each class; "" and None if unknown.
 
-    It is a table's if nearly all classes have the table's names, in its order (for VOC also without the background). It
-    is ImageNet's if all are its ids or full names.
+    A table is recognised if nearly all classes have its names in its order (for VOC also without the background), and
+    ImageNet if all classes are its ids or full names.
     """
     for title in TABLES:
         rows = class_table(title).classes

@@ -68,7 +68,7 @@ STAGES = ("keywords", "alternatives", "counterfactuals", "perturbations")
 HIDDEN_GROUND = GROUNDS[0]
 """The ground under the snow."""
 COUNTS = (1, 2, 3, 3, 3, 4, 5, 6, 8, 10)
-MOST_OPTIONS = 6  # no more are named, whatever the requested count
+MOST_OPTIONS = 6  # no more are named, for any requested count
 EDIT_TYPES: dict[str, EditType] = {
     "c": "attribute",
     "w": "weather",
@@ -122,7 +122,7 @@ class Draft:
 
     sentences: tuple[str, ...]
     slots: Mapping[str, str]
-    kept: tuple[str, ...]
+    protected: tuple[str, ...]
     """Words that no edit may touch: the label, or the protected things."""
 
     def text(self) -> str:
@@ -251,8 +251,10 @@ def random_task(rng: random.Random, scene: Scene, label: str) -> Task:
 
 def _rename(rng: random.Random, draft: Draft) -> Draft:
     """Return the draft with another label, perhaps with another second sentence."""
-    label, pattern = random_phrase(rng, 2), re.compile(rf"\b{draft.kept[0]}\b")
-    return dataclasses.replace(draft, sentences=tuple(pattern.sub(label, s) for s in draft.sentences), kept=(label,))
+    label, pattern = random_phrase(rng, 2), re.compile(rf"\b{draft.protected[0]}\b")
+    return dataclasses.replace(
+        draft, sentences=tuple(pattern.sub(label, s) for s in draft.sentences), protected=(label,)
+    )
 
 
 def _refill(rng: random.Random, draft: Draft) -> Draft:
@@ -323,7 +325,7 @@ def random_draft(rng: random.Random, scene: Scene, own: float = 0.45) -> tuple[D
             draft = _rename(rng, draft)
         for change in rng.sample(CHANGES, rng.choice((1, 1, 2, 2, 3))):
             draft = change(rng, draft)
-    return draft, draft.kept[0] if scene.family == "object" else ""
+    return draft, draft.protected[0] if scene.family == "object" else ""
 
 
 def alternatives_of(rng: random.Random, keyword: str, count: int) -> list[str]:
@@ -363,7 +365,7 @@ def _kinds_of(words: str) -> dict[str, str]:
 
 def keywords_example(rng: random.Random, draft: Draft, task: Task) -> Example | None:
     """Return an example of all open slots with their edit types, except what the task protects."""
-    named = " ".join((*draft.kept, *task.kept())).split()
+    named = " ".join((*draft.protected, *task.kept())).split()
     names = [name for name in draft.open_slots() if not set(draft.slots[name].split()) & set(named)]
     lines = [f"{draft.slots[name]} | {EDIT_TYPES[name[0]]}" for name in names]
     return Example("keywords", task, draft.text(), "\n ".join(lines)) if lines else None
@@ -389,7 +391,7 @@ def open_span(rng: random.Random, draft: Draft) -> Draft:
     words = draft.sentences[index].rstrip(".").split(" ")
     start = rng.randrange(len(words))
     span = " ".join(words[start : start + rng.choice((1, 1, 2, 3))])
-    text, protected = draft.text(), " ".join(draft.kept).split()
+    text, protected = draft.text(), " ".join(draft.protected).split()
     name = f"s{len(draft.slots)}"
     if (
         re.search(r"[{},.]", span)
@@ -434,7 +436,7 @@ def apply(draft: Draft, edits: Mapping[str, str]) -> str:
 def perturbation_example(rng: random.Random, draft: Draft, task: Task, edit_type: EditType | None = None) -> Example:
     """Return an example of one edit of a type (drawn if None) at one place, or "none" if no word of it may change."""
     edit_type = edit_type or rng.choices(list(ASKED_TYPES), list(ASKED_TYPES.values()))[0]
-    draft, named = _settled(draft), set(" ".join((*draft.kept, *task.kept())).split())
+    draft, named = _settled(draft), set(" ".join((*draft.protected, *task.kept())).split())
     text = draft.text()
     for name in sorted(draft.open_slots(), key=lambda _: rng.random()):
         old = draft.slots[name]

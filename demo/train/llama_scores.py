@@ -22,19 +22,19 @@ SAMPLING = {"temperature": 0.2, "top_p": 0.95, "repetition_penalty": 1.0, "max_n
 class Tally:
     """Counts of tests that passed, by name."""
 
-    held: dict[str, int] = field(default_factory=dict)
-    asked: dict[str, int] = field(default_factory=dict)
+    passed_by_test: dict[str, int] = field(default_factory=dict)
+    count_by_test: dict[str, int] = field(default_factory=dict)
     misses: list[str] = field(default_factory=list)
 
     def add(self, name: str, passed: bool, miss: str = "") -> None:
-        self.held[name] = self.held.get(name, 0) + passed
-        self.asked[name] = self.asked.get(name, 0) + 1
+        self.passed_by_test[name] = self.passed_by_test.get(name, 0) + passed
+        self.count_by_test[name] = self.count_by_test.get(name, 0) + 1
         if not passed and miss:
             self.misses.append(f"{name}: {miss}")
 
     def shares(self) -> dict[str, float]:
         """Return the share of tests that passed, 0 to 1, by name."""
-        return {name: self.held[name] / count for name, count in self.asked.items()}
+        return {name: self.passed_by_test[name] / count for name, count in self.count_by_test.items()}
 
 
 def load(path: Path, threads: int = 1) -> Any:

@@ -1,4 +1,4 @@
-"""Words beyond the drawn world, so that the embedded language model learns to copy whatever a person types.
+"""Words beyond the drawn world, so that the embedded language model learns to copy any word that a person types.
 
 Lists only; `demo.train.corpus` draws from them.
 """

@@ -143,7 +143,7 @@ def _named(settings: UnderTestSettings, own: tuple[str, ...], origin: str) -> tu
 
 
 def _told(shown: Preprocessing, origin: str, classes: Sequence[str], *remarks: str) -> Preprocessing:
-    """Add the assumptions on a network of a library or a file to its preprocessing, which already has `scaling`."""
+    """Add the assumptions about a network of a library or a file to its preprocessing, which already has `scaling`."""
     remarks = (*remarks, *(() if origin == GIVEN else own_names_told(classes)))
     assumed = replace(shown.assumed, output="logits", class_names=origin, remarks=remarks)
     return replace(shown, assumed=assumed)

@@ -182,7 +182,7 @@ def values_of(called: str, prepare: Callable[[Any], Any], mean: Sequence[float])
 
 
 def listed(header: Mapping[str, str], name: str) -> tuple[Any, ...]:
-    """Return a list in the header of a file; empty if there is none."""
+    """Return a list in the header of a file; empty without one."""
     try:
         return tuple(json.loads(header.get(name, "[]")))
     except (ValueError, TypeError):

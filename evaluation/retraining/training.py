@@ -198,7 +198,7 @@ class _Examples:
             torch.manual_seed((self._seed << 20) + update)
             pairs = [self._one(self._arm.examples[place]) for place in places]
         if len({pixels.shape for pixels, _ in pairs}) > 1:
-            raise UserError("The model takes each image in a size of its own, and what is learnt together has one.")
+            raise UserError("The model takes images of different sizes, but the images of one update need one size.")
         return torch.stack([pixels for pixels, _ in pairs]), torch.stack([target for _, target in pairs])
 
     def _one(self, example: Example) -> tuple[torch.Tensor, torch.Tensor]:

@@ -107,16 +107,16 @@ def section(findings: CheckFindings) -> str:
 - {len(findings.truths)} generated images of edited scenes (`demo/calibrate.py` draws them) that had no part in setting
   the lines; {broken} of them are broken: {counts} (one may be broken in several ways).
 - What is true is worked out from the scene, and read off the image by the report's judges (`demo/check_truth.py`): an
-  edit that does not show, another label, a protected class of which less than a quarter is left, a vehicle or
-  pedestrian of which less than half is, or a large piece of the surroundings (a building, trees) of which less than
-  half is. What they do not read in the ideal image either is held against no image. A form is lost where less than
-  {100 * MELTED:.0f} % of the outlines of a large thing of a road are drawn, in the direction that they have in the
-  ideal image: it is there, but it has melted. The line was set by eye.
+  edit that does not show, another label, less than a quarter left of a protected class, or less than half left of a
+  vehicle, of a pedestrian or of a large piece of the surroundings (a building, trees). What they do not read in the
+  ideal image either is held against no image. A form is lost where less than {100 * MELTED:.0f} % of the outlines of
+  a large thing of a road are drawn, in the direction that they have in the ideal image: it is there, but it has
+  melted. The line was set by eye.
 - A check fails below one line and passes from another; between them it cannot tell. `python -m demo.calibrate --write`
   sets both on {COUNT} other scenes: below the first 1.5 % of the good images fall (0.4 % where a check is about nothing
   in particular), above the second 6 % of those that are wrong in what the check is about. Then it raises the second
   ones, always where that costs fewest good images, until at most 6 % of the broken images pass all checks. It is to be
-  run again when the generator, the CLIP or the checking segmenter is trained anew. Profiles without lines of their own
+  run again when the generator, the CLIP or the checking segmenter is trained again. Profiles without lines of their own
   have those of `pipeline/checks/images.py`.
 - In the second table, "of them rightly" is the precision of a check (how many of those that it blames are broken in any
   way), and "finds" its recall for what it is about; the checks that are about nothing in particular are held against

@@ -245,7 +245,7 @@ Written by `make demo-report`; every figure comes from a run on this machine. {r
   image from it.
 - What a generated image shows is read by judges (`demo/judges.py`) that were trained on rendered scenes only and share
   nothing with the generator or its CLIP. Beside it stands what they make of the untouched scenes.
-- A colour edit of a word that stands for several vehicles counts when all of them show it. IoU is over the pixels of
+- A colour edit of a word for several vehicles counts when all of them show it. IoU is over the pixels of
   all road scenes together, source mask against the judges' reading; pavement, lane markings and pedestrians are
   wanted within 0.06, 0.10 and 0.10 of the untouched scenes.
 - A thing (vehicle, pedestrian, labelled object; those that touch are one) is lost when less than {FOUND:.0%} of its
@@ -258,7 +258,7 @@ Written by `make demo-report`; every figure comes from a run on this machine. {r
 
 ## Captions that no training picture has
 
-The first {measured.new_scenes} of the following scenes of which that is so. They are roads, most with three cars: the
+The first {measured.new_scenes} of the following scenes with such captions. They are roads, most with three cars: the
 captions of single objects, and most of those of roads with fewer cars, stand under training pictures too.
 
 {table(measured.new_rows)}

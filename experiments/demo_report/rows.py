@@ -67,7 +67,7 @@ def missed(rows: Sequence[Row]) -> list[str]:
 
 def table(rows: Sequence[Row]) -> str:
     """Return the rows as a Markdown table, its columns aligned for the terminal."""
-    lines = [("what", "measured", "wanted", "reached", "beside"), *(row.cells() for row in rows)]
+    lines = [("what", "measured", "wanted", "reached", "note"), *(row.cells() for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(5)]
     text = ["| " + " | ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)) + " |" for line in lines]
     text.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")

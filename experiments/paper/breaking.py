@@ -158,7 +158,7 @@ def right_pixels(pixels: Pixels) -> Floats:
 
 
 def _of_controls(found: Read, values: Floats) -> Floats:
-    """Return the value of the reconstruction of each case's source. NaN where there is none."""
+    """Return the value of the reconstruction of each case's source. NaN without one."""
     of_source = np.full(len(found.sources), np.nan)
     of_source[found.of_control] = values
     return of_source[found.of_case]

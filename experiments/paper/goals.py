@@ -92,7 +92,7 @@ class Goal:
 
     @property
     def reached(self) -> bool | None:
-        """True if reached. None if it cannot be told, which counts as not reached."""
+        """True if reached. None if unknown, which counts as not reached."""
         return self.rule.reached_by(self.figure) if self.judged else None
 
     @property

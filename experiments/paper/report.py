@@ -81,9 +81,9 @@ def _head(run: Results, stated: Stated, found: Sequence[Goal]) -> Iterator[str]:
     yield ""
     reached = len(found) - len(missed) - len(unknown)
     yield (
-        f"Of {len(found)} goals {reached} are reached, {len(missed)} are missed and of {len(unknown)} nobody can tell, "
-        "which is not reached. Each is judged by the worse end of its interval: the lower one for “at least”, the "
-        f"upper one for “at most”. {stated.words}"
+        f"Of {len(found)} goals {reached} are reached, {len(missed)} are missed and {len(unknown)} unknown, "
+        "which counts as not reached. Each is judged by the worse end of its interval: the lower one for “at least”, "
+        f"the upper one for “at most”. {stated.words}"
     )
     yield ""
     yield from (
@@ -94,7 +94,7 @@ def _head(run: Results, stated: Stated, found: Sequence[Goal]) -> Iterator[str]:
     lines = [
         (goal.rule.question, goal.what, goal.rule.wanted, goal.measured, goal.compared, goal.words) for goal in found
     ]
-    yield from table(("question", "goal", "wanted", "measured", "beside", "reached"), lines)
+    yield from table(("question", "goal", "wanted", "measured", "for comparison", "reached"), lines)
     yield ""
     yield "A result that would miss each of them:"
     yield ""
@@ -105,7 +105,7 @@ def _head(run: Results, stated: Stated, found: Sequence[Goal]) -> Iterator[str]:
 
 
 def answers(run: Results) -> Iterator[str]:
-    """Yield the findings of the run in sentences, whatever their sign."""
+    """Yield the findings of the run in sentences, good and bad ones."""
     by_name = figures(run)
     for title in TITLES.values():
         what = "mIoU" if title == "segmenter" else "error"
@@ -179,9 +179,9 @@ def _set(run: Results, names: dict[str, str]) -> Iterator[str]:
         "that (`demo/check_truth.py`). What they do not read in the ideal image either is held against no image. So "
         "“valid” here means: the edit shows, the label is right, and nothing is lost or melted **as far as these "
         "judges "
-        "see**; they err, and people may find otherwise. Of an edit that the world cannot place in the scene (the "
-        "captioner was wrong, or the word is none of the world's) nobody can tell: such images count in RQ2 and in no "
-        "figure of validity."
+        "see**; they err, and people may find otherwise. If the world cannot place an edit in the scene (the "
+        "captioner was wrong, or the world does not know the word), validity is unknown: such images count in RQ2 and "
+        "in no figure of validity."
     )
     took = ", ".join(f"{stage} {minutes:.1f}" for stage, minutes in run.minutes.items())
     yield (
@@ -211,7 +211,7 @@ def _rq1(run: Results, names: dict[str, str]) -> Iterator[str]:
     yield ""
     yield (
         f"{run.size.studies:,} simulated studies, each with {run.size.study_sources:,} sources drawn with "
-        f"replacement from those that there are, and votes on {run.size.judged:,} of their images by simulated "
+        f"replacement from those of the run, and votes on {run.size.judged:,} of their images by simulated "
         "annotators of its own; the sample is stratified by whether the model is right, and by edit type. An interval "
         "that claims 95 % should hold the truth of all images in 93 to 98 of 100 studies. Where votes have no errors, "
         "sampling alone is uncertain: what is missing below that is what simulated annotators who err together do, and "
@@ -380,9 +380,9 @@ def _edits(found: Breaking, figure: str, change: str) -> Iterator[str]:
     yield from _rows("brings in", known[: len(LEFT_OUT) + 3], planted)
     yield ""
     yield (
-        "What was taught wrongly inside the trained conditions, in the table of what it concerns: named as hurting are "
-        f"{in_unit(found.taught_wrong_named, 'share')} of it, and {in_unit(found.other_things_named, 'share')} of all "
-        "else under trained conditions."
+        "Of the things that were taught wrongly inside the trained conditions, "
+        f"{in_unit(found.taught_wrong_named, 'share')} are named as hurting in their table; of all else under trained "
+        f"conditions, {in_unit(found.other_things_named, 'share')}."
     )
     yield ""
     yield from _rows("brings in", [row for row in found.by_thing if row.name in found.taught_wrong], planted)
@@ -429,7 +429,7 @@ def _ranking(run: Results) -> Iterator[str]:
     ):
         first = next(iter(orders.values()))
         images = [f"{100 * share:.0f} %: {number:,} images" for share, number in first.images.items()]
-        yield f"{what}, of which {shown} weak cells can be found; weak cells found among the first"
+        yield f"{what}, with {shown} weak cells to find; weak cells found among the first"
         yield ""
         yield from table(("order", *images, "APFD, of the best"), [_order(one) for one in orders.values()])
         yield ""
@@ -446,7 +446,7 @@ def _alike(run: Results) -> str:
     numbers = " and ".join(f"{run.retraining[one].alike:,} {TITLES[one]} image(s)" for one in FAMILIES)
     both = sum(len(run.retraining[one].shared) for one in FAMILIES)
     return (
-        f"what looks like an image that is measured or tuned with is not learnt from ({numbers} left out); of what is "
+        f"images that look like one to measure or to tune with are not learnt from ({numbers} left out); of the images "
         f"used, {both or 'none'} is on two sides, by hash or by look."
     )
 
@@ -457,7 +457,7 @@ def _rq3(run: Results, names: dict[str, str]) -> Iterator[str]:
     recipe = run.retraining["object"].recipe
     shifts = " and ".join(f"{look['weather']} {look['time']}s" for look in SHIFTS)
     yield (
-        "Sources are parted first (60 % train, 15 % tune, 25 % test), and what is made of one stays on its side; "
+        "Sources are divided first (60 % train, 15 % tune, 25 % test), and images made of a source stay on its side; "
         f"{_alike(run)} "
         f"Models are trained on from the weights under test by {recipe.updates} updates, the same number for every arm "
         f"({_recipe(run, 'object')} for the classifier, {_recipe(run, 'road')} for the segmenter; set on small runs "

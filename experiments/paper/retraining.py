@@ -229,7 +229,7 @@ def arms_of(parts: Parts) -> tuple[Arm, ...]:
     }
 
     def way(name: str) -> Augmentation:
-        # A road's masks must stay in place: there an arm with an augmentation jitters colours, whatever its name.
+        # A road's masks must stay in place: there an arm with any augmentation jitters colours.
         return "randaugment" if name == AUGMENTED else ""
 
     return tuple(Arm(name, (*originals, *more), way(name)) for name, more in learnt_from.items())

@@ -38,7 +38,7 @@ def under_test(family: Family, folder: Path, size: Size) -> Path:
     arm = Arm("fair days", tuple(_written(family, number, folder / "lessons") for number in range(lessons)))
     header = {"format": "pt", "architecture": ARCHITECTURES[family], "classes": json.dumps(CLASSES[family])}
     header |= {"size": "128", "mean": json.dumps(_MIDDLE), "std": json.dumps(_MIDDLE)}
-    # With a single look the last state is kept, whatever its score: the model should be trained briefly, not well.
+    # With a single look the last state is kept, at any score: the model should be trained briefly, not well.
     train(_network(family), KINDS[family], _pixels, arm, recipe, 0, lambda net: 0.0, folder, header=header)
     return folder / BEST
 

@@ -90,9 +90,9 @@ def image_checks(
     label is compared with. Without an embedder, a caption, labels or a mask, the checks that need them are left out.
 
     Edges are compared at the size that was drawn, since their tolerance is in pixels. `drawn` is the image before it
-    was resized to the source's size, None if it was not. `control` has the size that was drawn. If it is None, the
-    image was drawn without one, and its edges are compared with those of the source (`edges_in_place`). `lines` are
-    thresholds used where the profile's embedder sets none. `psnr` is that of the source's inversion, or None.
+    was resized to the source's size, None if it was not. `control` has the size that was drawn. Without it, the image
+    was drawn without a control image, and its edges are compared with those of the source (`edges_in_place`). `lines`
+    are thresholds used where the profile's embedder sets none. `psnr` is that of the source's inversion, or None.
     """
     settings, drawn = conditioning or ConditioningSettings(), drawn or image
     # Only a Canny control image holds edges to compare; for other kinds those of the source are used.
@@ -220,8 +220,8 @@ def forms_kept(
 
         form kept = mean over p in O of cos^2(angle between grad source(p) and grad image(p))
 
-    O are the pixels of the piece where the source is steepest. Chance gives 0.5, whatever the contrast. In 242 drawn
-    roads the worst piece, sky apart, has 0.68 or more if the same scene is drawn under another look.
+    O are the pixels of the piece where the source is steepest. Chance gives 0.5 at any contrast. In 242 drawn roads the
+    worst piece, sky apart, has 0.68 or more if the same scene is drawn under another look.
     """
     import cv2
 

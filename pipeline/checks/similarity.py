@@ -40,8 +40,9 @@ _ALSO: dict[EditType, tuple[EditType, ...]] = {"background": ("attribute", "obje
 """Further types whose words are accepted for an edit type: a background consists of things and their looks."""
 _CLEARLY = 0.08
 """Minimum difference of nearness for an edit to count as another type. It was set on 65 hand-written edits of all
-types, none of which is assigned another type. Of 327 pairs of such an edit with a wrong type, 289 are detected. Subject
-and object count as one type, and so do looks and backgrounds."""
+types, and none is assigned another type. Of 327 pairs of such an edit with a wrong type, 289 are detected. Subject and
+object count as one type, and so do looks and backgrounds.
+"""
 
 
 def measured(value: Alternatives, task: Task, sentences: Sentences) -> Alternatives:

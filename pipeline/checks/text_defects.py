@@ -38,7 +38,7 @@ def repeated(source: str, text: str) -> tuple[str, int] | None:
 
 
 def lost_sentences(source: str, text: str, edited_words: Collection[str]) -> tuple[str, ...]:
-    """Return the source's sentences of which no content word is left, not counting the `edited_words`."""
+    """Return the source's sentences that kept no content word, not counting the `edited_words`."""
     left = {singular(word) for word in tokens(text)}
     lost = []
     for sentence in _sentences(source):

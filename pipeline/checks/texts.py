@@ -45,7 +45,7 @@ def task_checks(task: Task) -> tuple[Check, ...]:
 
 
 def caption_checks(text: str, task: Task) -> tuple[Check, ...]:
-    """Check that there is a caption and that it names the label, or at least one of the protected classes."""
+    """Check that the caption is not empty and names the label, or at least one of the protected classes."""
     if not tokens(text):
         return (_check("caption not empty", False, "The caption is empty: write one, or caption the image again."),)
     written = _check("caption not empty", True)

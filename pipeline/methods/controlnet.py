@@ -90,7 +90,7 @@ class ControlNetSettings(BatchedSettings):
 
 
 class ControlNetDescription(MethodDescription):
-    """The ControlNet method as data."""
+    """Description of the ControlNet method, without its models."""
 
     title = "ControlNet"
     settings_type = ControlNetSettings

@@ -126,7 +126,7 @@ class DrawingMethod(ABC, Generic[R]):
 
     @property
     def waits(self) -> str:
-        """Reason why the first image takes longer, in words. "" if there is none or it is over."""
+        """Reason why the first image takes longer, in words. "" without a reason, or once it is drawn."""
         return str(getattr(self._model, "waits", ""))
 
     def preview(self) -> Image.Image | None:

@@ -87,7 +87,7 @@ class EditedSettings(ControlNetSettings, DriftingSettings):
 
 
 class EditDescription(ControlNetDescription):
-    """The method as data."""
+    """Description of the method that edits the inverted source, without its models."""
 
     title = "Edited from its noise"
     settings_type = EditedSettings

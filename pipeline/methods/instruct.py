@@ -64,7 +64,7 @@ class InstructSettings(DriftingSettings):
 
 
 class InstructDescription(MethodDescription):
-    """The method as data."""
+    """Description of the method that edits by instruction, without its models."""
 
     title = "Edited by instruction"
     settings_type = InstructSettings

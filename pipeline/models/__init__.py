@@ -79,7 +79,7 @@ class _Once(Generic[T]):
         return self._made is not None
 
     def release(self) -> bool:
-        """Drop the model; a thread that uses it still finishes. False if there is none or it is being loaded."""
+        """Drop the model; a thread that uses it still finishes. False if it is not loaded, or still loading."""
         if not self._lock.acquire(blocking=False):  # else two that are being made could wait for each other forever
             return False
         try:

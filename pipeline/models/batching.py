@@ -47,8 +47,8 @@ class AtOnce:
 def next_batch(
     todo: Sequence[tuple[int, DrawRequest]], size: int, as_asked: bool, length: Callable[[DrawRequest], int]
 ) -> tuple[list[tuple[int, DrawRequest]], list[int]]:
-    """Return the requests to draw next and their places: all that fit and have prompts as long as the first one's. A
-    batch of the requested size has them at their requested places.
+    """Return the requests to draw next, and their places in the batch: those that fit and have prompts as long as the
+    first one's. In a batch of the requested size they have their requested places.
     """
     like_first = [pair for pair in todo if length(pair[1]) == length(todo[0][1])]
     if as_asked:
@@ -59,7 +59,9 @@ def next_batch(
 
 
 def judged(image: Image.Image, flagged: bool | None, batch: DrawnBatch) -> DrawnImage:
-    """Return the result for an image that the safety checker flagged or not; `flagged` is None without a checker."""
+    """Return the image, or the reason to refuse it. `flagged` is the verdict of the safety checker, None without a
+    checker.
+    """
     safe = None if flagged is None else not flagged
     refused = None
     if flagged:

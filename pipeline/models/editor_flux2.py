@@ -56,7 +56,7 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
 
     def draw(
         self,
-        wanted: Sequence[DrawRequest],
+        requests: Sequence[DrawRequest],
         size: int,
         pictures: Sequence[Image.Image],
         settings: EditingSettings,
@@ -65,11 +65,13 @@ class Flux2Klein(DrawingPipeline[KleinEditor, EditingSettings]):
         """See `Editor`. Refuses instructions that are too long. Raises UserError for guidance that it would ignore."""
         if settings.guidance > 1 and self._pipe.config.is_distilled:
             raise UserError("This editor was distilled to draw without guidance: set editing.guidance to 1.")
-        refused = {at: self._too_long(one.prompt) for at, one in enumerate(wanted)}
-        short = [one for at, one in enumerate(wanted) if refused[at] is None]
+        refused = {at: self._too_long(one.prompt) for at, one in enumerate(requests)}
+        short = [one for at, one in enumerate(requests) if refused[at] is None]
         drawn = iter(super().draw(short, size, pictures[: len(short)], settings, on_step) if short else ())
         return [
-            next(drawn) if why is None else DrawnImage(None, DrawnBatch(size=size, place=wanted[at].place), refused=why)
+            next(drawn)
+            if why is None
+            else DrawnImage(None, DrawnBatch(size=size, place=requests[at].place), refused=why)
             for at, why in refused.items()
         ]
 

@@ -174,7 +174,7 @@ class DrawingPipeline(ABC, Generic[M, D]):
 
     @property
     def waits(self) -> str:
-        """Reason why the first image takes longer, or "" if there is none or it is over."""
+        """Reason why the first image takes longer, or "" without a reason, or once it is drawn."""
         return self._compiling.waits
 
     @property
@@ -193,7 +193,7 @@ class DrawingPipeline(ABC, Generic[M, D]):
         return min(best, self._room.get(size, best))
 
     def draw(
-        self, wanted: Sequence[DrawRequest], size: int, pictures: Sequence[Image.Image], settings: D, on_step: OnStep
+        self, requests: Sequence[DrawRequest], size: int, pictures: Sequence[Image.Image], settings: D, on_step: OnStep
     ) -> Sequence[DrawnImage]:
         """See `Draws.draw`. A batch that does not fit in memory is halved until it does; a single image that does not
         fit raises the error. What cannot be compiled is drawn uncompiled.
@@ -203,14 +203,14 @@ class DrawingPipeline(ABC, Generic[M, D]):
             raise ValueError("what is drawn at once has to be of one size")
         done: dict[int, DrawnImage] = {}
         compiling = self._compiling.spent
-        todo = list(enumerate(wanted))
+        todo = list(enumerate(requests))
         with self._lock:
             while todo:
                 now = min(size, self._room.get(area, size))
                 part, places = next_batch(todo, now, now == size, self._windows_of)
 
                 def told(step: int, steps: int, part: list[tuple[int, DrawRequest]] = part) -> None:
-                    on_step(len(done) * steps + len(part) * step, len(wanted) * steps)
+                    on_step(len(done) * steps + len(part) * step, len(requests) * steps)
 
                 try:
                     results = self._draw(
@@ -234,7 +234,7 @@ class DrawingPipeline(ABC, Generic[M, D]):
                 done.update((at, drawn) for (at, _), drawn in zip(part, results, strict=True))
                 todo = [(at, one) for at, one in todo if at not in done]
         spent = self._compiling.spent - compiling
-        return [replace(done[at], compiling=spent) for at in range(len(wanted))]
+        return [replace(done[at], compiling=spent) for at in range(len(requests))]
 
     def _draw(
         self,
@@ -334,7 +334,7 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
         return self._section.name_on(self._kind)
 
     def on(self, kind: ControlKind) -> Self:
-        """Return this pipeline for another kind of control image. Both share all but the ControlNet."""
+        """Return the pipeline for another kind of control image. Both pipelines share all but the ControlNet."""
         if kind not in self._section.by_kind():
             kinds = ", ".join(self._section.by_kind())
             raise UserError(f"This profile has no ControlNet for {kind}: choose one of its kinds ({kinds}).")
@@ -358,7 +358,9 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
         return net.to(where, memory_format=torch_channels_last())  # a fifth less work on a CPU
 
     def preview_vae(self) -> Any:
-        """Return the profile's tiny VAE on the device. Raises UserError if there is none or it does not fit."""
+        """Return the profile's tiny VAE on the device. Raises UserError if the profile names none, or if it does not
+        fit.
+        """
         from diffusers import AutoencoderTiny
 
         section, dtype = self._section.preview_vae, self._dtype

@@ -308,8 +308,8 @@ def bring(
         on_bytes(-request.bytes)
         if not start:
             raise CannotLoad(
-                f"What came as {request.what} is not what the server has (its hash is another one), and was thrown "
-                "away: try again, without a proxy between where there is one."
+                f"The download of {request.what} was discarded, since its hash differs from the server's: try again, "
+                "without a proxy if there is one."
             )
         start = 0  # the beginning may be wrong, as it is from an earlier try
 

@@ -133,12 +133,12 @@ class ChatLanguageModel:
         ]
 
     def _reply(self, request: LanguageRequest, row: _Row, settings: LanguageSettings) -> str | UserError:
-        text = str(self._tokenizer.decode(row.said, skip_special_tokens=True)).strip()
+        text = str(self._tokenizer.decode(row.written, skip_special_tokens=True)).strip()
         answer, thoughts = text, ""
         if row.form is None:
             answer, thoughts = astuple(read_reply(text))
             if thoughts:  # unrequested ones are part of the reply, and of its length
-                spent = max(1, len(row.said) - len(self._encode(answer)))
+                spent = max(1, len(row.written) - len(self._encode(answer)))
                 self.thought += spent
                 log.info("%s spent %d tokens on thoughts.", self.name, spent)
             if thoughts and not answer:
@@ -198,11 +198,11 @@ class ChatLanguageModel:
             row.stops = (THOUGHT_OVER,)
         self._write(rows, self._section.thinking, settings, lambda _over: None)
         for row in rows:
-            new = [token for token in row.said if token not in self._ends]
+            new = [token for token in row.written if token not in self._ends]
             self.thought += len(new)
             row.thoughts, over, _ = str(self._tokenizer.decode(new)).partition(THOUGHT_OVER)
             row.tokens += new + self._encode("\n\n" if over else f"\n{THOUGHT_OVER}\n\n")
-            row.said, row.over = [], False
+            row.written, row.over = [], False
 
     def _write(
         self, rows: Sequence[_Row], longest: int, settings: LanguageSettings, on_over: Callable[[int], None]
@@ -282,7 +282,7 @@ class ChatLanguageModel:
 
         penalty = self._section.repetition_penalty
         if penalty != 1:
-            seen = torch.tensor([row.tokens + row.said], device=scores.device)
+            seen = torch.tensor([row.tokens + row.written], device=scores.device)
             scores[:] = RepetitionPenaltyLogitsProcessor(penalty)(seen, scores[None])[0]
         if row.form is not None:
             allowed = torch.from_numpy(row.form.allowed(len(scores))).to(scores.device)
@@ -294,7 +294,7 @@ class ChatLanguageModel:
 
         likely = torch.multinomial(scores.softmax(-1), 1, generator=row.draws) if settings.temperature else None
         token = int(scores.argmax() if likely is None else likely)
-        row.said.append(token)
+        row.written.append(token)
         if token in self._ends:
             row.over = True
             return token
@@ -302,8 +302,8 @@ class ChatLanguageModel:
             row.form.add(token)
         # A stop may begin within a token, and each of its characters may take up to four tokens, one per byte.
         longest_stop = 1 + 4 * max(map(len, row.stops), default=0)
-        tail = str(self._tokenizer.decode(row.said[-longest_stop:])) if row.stops else ""
-        row.over = len(row.said) >= longest or any(s in tail for s in row.stops)
+        tail = str(self._tokenizer.decode(row.written[-longest_stop:])) if row.stops else ""
+        row.over = len(row.written) >= longest or any(s in tail for s in row.stops)
         return token
 
 
@@ -317,7 +317,7 @@ class _Row:
     """Generator of this row alone, so that draws in other rows do not affect it."""
     form: Form | None = None
     stops: tuple[str, ...] = ()
-    said: list[int] = field(default_factory=list)
+    written: list[int] = field(default_factory=list)
     over: bool = False
     thoughts: str = ""
     """The model's thoughts before the reply, if the profile has it think."""

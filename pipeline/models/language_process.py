@@ -143,7 +143,7 @@ def _how(process: subprocess.Popen[bytes]) -> str:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the process, whatever it is doing. Harmless if it has ended."""
+    """End the process, also in the middle of a reply. Harmless if it has ended."""
     assert process.stdin is not None and process.stdout is not None
     with suppress(OSError):  # the pipe still held data for a process that has ended
         process.stdin.close()

@@ -86,7 +86,7 @@ class Looks:
     """Turns clean latents into a small picture: by a tiny VAE, or in the cheapest way that the VAE allows."""
 
     def __init__(self, vae: Any, tiny: Callable[[], Any] | None = None) -> None:
-        """`tiny` loads a tiny VAE, or returns None if there is none. It is called once, at the first picture."""
+        """`tiny` loads a tiny VAE, or returns None without one. It is called once, at the first picture."""
         self._vae, self._tiny = vae, tiny
         self._small = is_small(vae)
         self._linear = int(vae.config.latent_channels) == len(SD15_RGB)

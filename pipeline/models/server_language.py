@@ -1,6 +1,6 @@
 """A language model on an OpenAI-compatible server.
 
-A test request at the start shows whether the server enforces a JSON schema, whatever it claims.
+A test request at the start shows whether the server really enforces a JSON schema.
 """
 
 from __future__ import annotations

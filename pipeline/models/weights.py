@@ -115,7 +115,7 @@ def loading() -> Iterator[None]:
 
 @contextmanager
 def loaded_from(role: str, weights: Weights, also: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Like `loading`, but raise CannotLoad if the weights cannot be loaded, as by the further errors `also`."""
+    """Like `loading`, but raise CannotLoad if the weights cannot be loaded. `also` are further errors of that kind."""
     errors: tuple[type[Exception], ...] = (*LOAD_ERRORS, *also)
     try:
         with loading():
@@ -132,7 +132,7 @@ def pick_device() -> str:
 
 
 def pick_dtype(dtype: DType, device: str, chats: bool = False) -> torch.dtype:
-    """Return the profile's dtype. "auto" is half precision on a GPU and float32 on a CPU, whatever the files hold.
+    """Return the profile's dtype. "auto" is half precision on a GPU and float32 on a CPU, for files of any dtype.
 
     Models that `chats` run in bfloat16 if the GPU has it: they were trained in it, and float16 makes some overflow.
     """

@@ -39,8 +39,8 @@ MORE_TEMPERATURE = 0.9
 def run(inputs: StageInputs) -> StageValue[Alternatives]:
     """Return an entry for every used keyword, each with at most `settings.per_keyword` alternatives.
 
-    `inputs.said` holds alternatives by keyword, if the request for keywords returned any. Only keywords without one are
-    then asked for, and the trace has a note of that.
+    `inputs.early_reply` holds alternatives by keyword, if the request for keywords returned any. Only keywords without
+    one are then asked for, and the trace has a note of that.
 
     An alternative that drops or adds a protected word is kept but not used, so that a person sees it. So is one whose
     similarity to its keyword, or to what the task protects, reaches `settings.too_close`. A reply that leaves a keyword
@@ -50,7 +50,7 @@ def run(inputs: StageInputs) -> StageValue[Alternatives]:
     caption: Caption = inputs.values["caption"]
     keywords: Keywords = inputs.values["keywords"]
     settings: AlternativeSettings = inputs.settings
-    task, prompt, seed, early = inputs.task, inputs.prompt, inputs.seed, inputs.said
+    task, prompt, seed, early = inputs.task, inputs.prompt, inputs.seed, inputs.early_reply
     language_model, sentences = inputs.models.language, inputs.models.sentences
     assert prompt is not None
     require(task_checks(task))

@@ -57,7 +57,7 @@ class StageInputs:
     """Settings of the later stages that the same request may cover (see `Stage.asks_ahead`), by name. Empty if they are
     not run next.
     """
-    said: EarlyReply | None = None
+    early_reply: EarlyReply | None = None
     """Part of an earlier reply for this stage. It is checked like any reply."""
 
 
@@ -66,7 +66,7 @@ class StageMade:
     """A value, and the parts of the same reply for later stages."""
 
     value: StageValue[Any]
-    said: Mapping[StageName, EarlyReply]
+    early_replies: Mapping[StageName, EarlyReply]
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Stage:
         return (*((self.prompt,) if self.prompt is not None else ()), *self.other_prompts)
 
     def others_sent(self, settings: Any) -> tuple[PromptSlot, ...]:
-        """Return the other prompts that it sends, given the settings of all stages."""
+        """Return the further prompts that the stage sends, given the settings of all stages."""
         if self.sends is None:
             return self.other_prompts
         sent = self.sends(getattr(settings, self.settings) if self.settings else None)

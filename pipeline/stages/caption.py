@@ -86,7 +86,7 @@ def _is_other(text: str, unlike: str, task: Task) -> bool:
 
 
 def caption_text(values: Values) -> str:
-    """Return the source image's caption from the values by stage, or "" if there is none."""
+    """Return the source image's caption from the values by stage, or "" without one."""
     caption = values.get("caption")
     return caption.text if isinstance(caption, Caption) else ""
 

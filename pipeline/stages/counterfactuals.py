@@ -57,15 +57,15 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
     all prompts together. The choice takes `seed`. The trace holds it, the prompts and replies of all calls, and the
     largest number of attempts that a request needed. Captions with the same words are merged.
 
-    `inputs.said` holds edits and captions from the reply to the request for keywords. Those that pass are used. The
-    others are asked for one by one, with a note in the trace. If this stage may choose the edits (evenly, at random or
-    by the model), it prefers possible edits of that reply. Raises UserError if no alternative is used or one of them
+    `inputs.early_reply` holds edits and captions from the reply to the request for keywords. Those that pass are used.
+    The others are asked for one by one, with a note in the trace. If this stage may choose the edits (evenly, at random
+    or by the model), it prefers possible edits of that reply. Raises UserError if no alternative is used or one of them
     cannot be, UnreadableReply if a caption's replies are all unreadable, and Cancelled between two replies.
     """
     caption: Caption = inputs.values["caption"]
     alternatives: Alternatives = inputs.values["alternatives"]
     settings: CounterfactualSettings = inputs.settings
-    task, prompt, seed, early = inputs.task, inputs.prompt, inputs.seed, inputs.said
+    task, prompt, seed, early = inputs.task, inputs.prompt, inputs.seed, inputs.early_reply
     cancelled = inputs.cancelled
     language_model, choosing = inputs.models.language, inputs.others.get(EDITS_PROMPT.name)
     assert prompt is not None

@@ -37,7 +37,7 @@ class PlannedImage:
 
 @dataclass(frozen=True)
 class Plan:
-    """The work that a yes at the gate starts."""
+    """The work that approval of the gate starts."""
 
     images: tuple[PlannedImage, ...]
     captions: int

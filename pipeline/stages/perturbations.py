@@ -1,7 +1,7 @@
 """Caption to perturbations: counterfactual captions with one edit each, of a requested type.
 
-The edit is the difference between the two captions, whatever the reply calls it. It is checked to be at one place, of
-the requested type, and unlike both the words that it replaces and those that the task protects.
+The edit is the difference between the two captions, however the reply describes it. It is checked to be at one place,
+of the requested type, and unlike both the words that it replaces and those that the task protects.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def _each_once(made: Sequence[Typed]) -> tuple[CounterfactualCaption, ...]:
 
 
 def _kept(source: str, made: Sequence[Typed], task: Task) -> list[str]:
-    """Report how many were kept of each type and how many each check rejected. Empty if all were kept."""
+    """Report how many captions of each edit type were kept, and rejected by each check. Empty if all were kept."""
     requested, used = Counter(kind for kind, _ in made), Counter(kind for kind, item in made if item.used)
     if requested == used:
         return []

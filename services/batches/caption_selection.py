@@ -117,7 +117,7 @@ _Weights = tuple[tuple[int, float], ...]
 
 
 class _Kind(NamedTuple):
-    """The part of a caption that matters here. Captions of one kind share one object."""
+    """The edit types and new words of a caption, by which it is selected. Captions of one kind share one object."""
 
     weights: _Weights
     """Positions of its edit types in `EDIT_TYPES`, each with its part of the caption. The parts add up to 1."""
@@ -126,7 +126,7 @@ class _Kind(NamedTuple):
 
 
 class _CaptionSelection:
-    """One selection. An offer is a caption that may be drawn, by its index among those of its source."""
+    """State of one selection. An offer is a caption that may be drawn, by its index among those of its source."""
 
     def __init__(self, sources: Iterable[tuple[str, CounterfactualCaptions]], plan: BatchPlan) -> None:
         edits = plan.edits
@@ -214,7 +214,7 @@ class _CaptionSelection:
         return max(1, int((self.limit_share or 1.0) * self.number + _NEARLY))
 
     def _fitting(self, limit: int) -> int:
-        """Return an upper bound on the captions that fit a limit of a word: those with the fewest words first."""
+        """Return an upper bound on the number of captions if each word may be in `limit` of them."""
         room, fitting = sum(min(number, limit) for number in self.totals.values()), 0
         for length, number in sorted(self.lengths.items()):
             more = min(number, room // length) if length else number
@@ -222,7 +222,7 @@ class _CaptionSelection:
         return min(self.wanted, fitting)
 
     def _first_limit(self) -> int | None:
-        """Return the largest limit of a word within its share of the captions that fit. The final one is no larger."""
+        """Return the highest limit of a word within its share of the captions that fit. The final one is no higher."""
         if self.limit_share is None:
             return None
         low, high = 1, max(1, int(self.limit_share * self.wanted + _NEARLY))
@@ -235,7 +235,7 @@ class _CaptionSelection:
         return low
 
     def _least_share(self) -> float | None:
-        """Return the lowest share of a word that could let through all wanted captions, or None if none is wanted."""
+        """Return the lowest share of a word that could allow all requested captions, or None if none is requested."""
         if not self.wanted:
             return None
         limits = range(1, self.wanted + 1)
@@ -283,7 +283,7 @@ class _CaptionSelection:
         return sum(weight * self.by_type[one] / self.wished[one] for one, weight in kind.weights)
 
     def _put(self, source: int, offer: int, by: int = 1) -> None:
-        """Choose an offer of a source; with `by` of -1, take it back."""
+        """Choose an offer of a source, or take it back if `by` is -1."""
         kind = self.offers[source][offer]
         if by > 0:
             self.picked[source].append(offer)
@@ -338,7 +338,7 @@ class _CaptionSelection:
         return sum(by * (2 * (self.by_type[one] - targets[one]) + by) for one, by in change.items())
 
     def _room(self, kind: _Kind, gone: _Kind) -> bool:
-        """Return True if the limit lets a caption through once one of the kind `gone` is taken back."""
+        """Return True if the limit allows a caption once another one, of the kind `gone`, is taken back."""
         return self.limit is None or all(self.by_word[word] - (word in gone.words) < self.limit for word in kind.words)
 
     def _take_out(self) -> None:

@@ -75,7 +75,7 @@ class RayPool(WorkerPool[ActorSlot]):
     """Does lots in actors of Ray. An actor without room waits for a machine to join."""
 
     def __init__(self, order: Order, workers: int | None = None, make: MakeRunner = Worker) -> None:
-        """Within `on_ray`, which describes `workers`. `make` runs in the actor.
+        """Make the pool within `on_ray`, which explains `workers`. `make` runs in the actor.
 
         Raises UserError for a node that cannot work: it does not see the data set or the workspace, or has another
         version of the studio.

@@ -23,7 +23,9 @@ ADDRESS = "under_test.address"
 
 
 class DataRoots:
-    """The allowed folders; without any, scripts cannot plan. Raises UserError for a path that is no folder."""
+    """Folders in which scripts may name files; without any, scripts cannot plan. Raises UserError for a path that is no
+    folder.
+    """
 
     def __init__(self, folders: Sequence[Path] = ()) -> None:
         for folder in folders:

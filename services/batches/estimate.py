@@ -1,6 +1,6 @@
 """Estimates images, hours, disk space and money of a batch, in numbers and words. Pure.
 
-A value without measurements is None, and "cannot tell" in words: never zero.
+A value without measurements is unknown (None), and "cannot tell" in words: never zero.
 """
 
 from __future__ import annotations

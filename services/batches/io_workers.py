@@ -46,7 +46,7 @@ THREADS = 8
 """Files that a worker without helpers reads or writes at a time."""
 
 _GPUS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
-"""Devices, at least one of which exists if torch may find a GPU: NVIDIA, AMD, in Windows."""
+"""Devices of NVIDIA, of AMD and in Windows. If torch may find a GPU, at least one of them exists."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class IoThreads:
     def submit(
         self, method: Callable[Concatenate[FileWork, P], T], *arguments: P.args, **named: P.kwargs
     ) -> Callable[[], T]:
-        """Begin with a method of `FileWork`, and return a function that waits for its result."""
+        """Start a method of `FileWork` in a thread, and return a function that waits for its result."""
         return self._threads.submit(method, self._files, *arguments, **named).result
 
 
@@ -160,7 +160,9 @@ class HelperDied(Exception):
 
 
 class Helpers:
-    """Processes that do the same, and end with this one. If one dies, its pending and later calls raise HelperDied."""
+    """Processes that do the work of `FileWork`, and end with this one. If one dies, its pending and later calls raise
+    HelperDied.
+    """
 
     def __init__(self, order: Order, number: int) -> None:
         # A thread for each, which waits for it. Python's pools would leave semaphores behind if this process is killed.
@@ -216,7 +218,9 @@ def read_item(data: DataSet, plan: BatchPlan, item: Item) -> tuple[Picture, Task
 
 
 def helpers_here(workers: int = 1) -> int:
-    """Return the helpers for each of `workers` on this machine: none without a GPU, as models use all cores then."""
+    """Return the number of helpers for each of `workers` on this machine: 0 without a GPU, as models use all cores
+    then.
+    """
     return min(MOST_HELPERS, max(1, cores_here() // workers - 1)) if has_gpu() else 0
 
 

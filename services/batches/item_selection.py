@@ -29,10 +29,10 @@ def rank_of(seed: int, key: str) -> int:
 
 
 class ItemSelection(Iterator[Item]):
-    """The items that a plan takes, in their original order. Reads them once.
+    """The items that a plan takes, in their original order. Reads the items once.
 
-    Only items of the plan's classes, attributes and keys; of these a random number of each class, and then of all.
-    Keeps only items drawn by number in memory, until all have been seen.
+    It keeps the items of the plan's classes, attributes and keys, of these a random number of each class, and of those
+    a random number in all. Only items drawn by number stay in memory until all have been read.
     """
 
     def __init__(self, items: Iterable[Item], choose: ChoosePart) -> None:
@@ -51,7 +51,7 @@ class ItemSelection(Iterator[Item]):
 
     @property
     def report(self) -> tuple[str, ...]:
-        """Return the missing parts of the plan's choice, a sentence each. Complete once all items were read."""
+        """Return sentences on items that the plan asks for and the data set lacks. Complete once all are read."""
         choose = self._choose
         sentences = [*self._about_classes(), *self._about_attributes()]
         if keys := self._missing_keys:
@@ -103,7 +103,7 @@ class ItemSelection(Iterator[Item]):
         return [one for heap in heaps.values() for one in heap]
 
     def _fitting(self, items: Iterable[Item]) -> Iterator[tuple[int, Item]]:
-        """Yield the items that the plan does not leave out by name, with their ranks. Count all that pass by."""
+        """Yield the items that the plan does not leave out by name, with their ranks. Count all items read."""
         choose = self._choose
         keys = frozenset(choose.keys or ())
         allowed = {name: frozenset(values) for name, values in choose.attributes.items()}

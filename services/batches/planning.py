@@ -39,7 +39,7 @@ _Shapes = defaultdict[Hashable, list[NewWork]]
 
 
 def _in_lots(shapes: _Shapes, first: int, at_once: int) -> tuple[list[NewWork], int]:
-    """Return each image with its place in a lot of one shape, beginning with lot `first`, and the next lot."""
+    """Return the images in lots of one shape each, from lot `first` on, and the number of the next free lot."""
     lot, work = first, list[NewWork]()
     for same in shapes.values():
         for at, one in enumerate(same):
@@ -176,8 +176,8 @@ class Planner:
 def caption_now(
     recipe: Recipe, runs: Runs, run_id: str, run: SourceRun, caption: CounterfactualCaption
 ) -> tuple[int, CounterfactualCaption | None] | None:
-    """Return the place of a caption among those of its run, before or after edits, and the caption to draw there now,
-    or None if it was taken out. Return None alone if no version has it.
+    """Return the caption's place in its run, before or after edits, and the caption to draw there now, or None if that
+    was taken out. Return None alone if no version of the captions has it.
     """
     captions_now = recipe.captions(_bare(run))
     now = captions_now.items if captions_now is not None else ()

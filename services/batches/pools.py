@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Returned:
-    """A lot that comes back."""
+    """A lot that a worker returned."""
 
     lot: Lot
     done: tuple[Done, ...] = ()
@@ -48,7 +48,7 @@ def workers_here(spare: int = 0) -> int:
 
 
 def work_off(pool: Pool, next_lot: Callable[[], Lot | None], is_stopped: Callable[[], bool]) -> Generator[Returned]:
-    """Send lots while the pool has room, and yield those that come back. Closes the pool at the end."""
+    """Send lots while the pool has room, and yield the lots that workers return. Closes the pool at the end."""
     try:
         lot = next_lot()
         while (lot is not None or pool.out()) and not is_stopped():
@@ -108,7 +108,7 @@ class Slot:
 
     @property
     def is_busy(self) -> bool:
-        """Return True until it is ready, and while it owes an answer."""
+        """Return True until the worker is ready, and while it has lots."""
         return bool(self.lots) or not self.process
 
 

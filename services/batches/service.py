@@ -84,7 +84,7 @@ class PassStatus:
 
     @property
     def seconds_each(self) -> float | None:
-        """Return one worker's seconds per piece, or None if none was done."""
+        """Return one worker's seconds per piece, or None if no piece was done."""
         done = self.counts.get("done")
         return done.seconds / done.number if done is not None and done.number else None
 
@@ -111,12 +111,14 @@ class BatchStatus:
 
     @property
     def here(self) -> bool:
-        """Return True if this process works on it, or is about to."""
+        """Return True if this process works on the batch, or is about to."""
         return bool(self.place)
 
     @property
     def state(self) -> State:
-        """Return its state here, else the one in the ledger. Only the ledger knows of a stop by another process."""
+        """Return the batch's state in this process, else the one in the ledger, which alone knows of a stop by another
+        process.
+        """
         recorded = self._recorded_state()
         return recorded if self.place == "running" and recorded == "stopping" else self.place or recorded
 
@@ -138,7 +140,7 @@ class BatchStatus:
 
     @property
     def at_work(self) -> bool:
-        """Return True if its figures change by themselves."""
+        """Return True while the batch's figures change without a person's action."""
         return self.state in ("waiting", "running", "stopping")
 
     @property

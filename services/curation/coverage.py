@@ -24,7 +24,7 @@ _ALL = 1_000_000_000
 
 @dataclass(frozen=True)
 class Head:
-    """The head of a line, or of a column."""
+    """The heading of a line or a column of a coverage table."""
 
     value: str
     """"" for images without a value."""

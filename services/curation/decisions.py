@@ -70,7 +70,7 @@ class ImagesCommand(Command):
 
     @property
     def target(self) -> Target:
-        """Return the images meant. Raises UserError if both entries and a filter are given."""
+        """Return the images that the command names. Raises UserError if both entries and a filter are given."""
         if self.filter is None:
             return Target(self.entries)
         if self.entries:
@@ -170,7 +170,9 @@ class CurationDecisions:
 
     @does
     def decide(self, sent: Decide) -> Decided:
-        """Raise UserError if the filter's number of images differs from the expected one, or it has none."""
+        """Save verdicts on images. Raises UserError if the filter finds another number of images than expected, or
+        none.
+        """
         change = self._decisions.review(sent.target, sent.verdict, sent.reason, sent.author, sent.session, sent.key)
         done = {"accepted": "Accepted {}.", "rejected": "Rejected {}.", "open": "Withdrew the verdict on {}."}
         repeat = self._repeat(sent.session) if sent.session is not None and change.decision else 0
@@ -178,7 +180,7 @@ class CurationDecisions:
 
     @does
     def tag(self, sent: TagImages) -> Decided:
-        """Raise UserError as `decide`, and for an empty or too long tag."""
+        """Add or remove a tag. Raises UserError as `decide`, and for an empty or too long tag."""
         tag = " ".join(sent.tag.split())
         change = self._decisions.tag(sent.target, tag, sent.put, sent.author, sent.key)
         if sent.put:
@@ -187,14 +189,16 @@ class CurationDecisions:
 
     @does
     def relabel(self, sent: RelabelImages) -> Decided:
-        """Raise UserError as `decide`, for an empty label, and for images of segmentations."""
+        """Change the label of images. Raises UserError as `decide`, for an empty label, and for images of
+        segmentations.
+        """
         label = " ".join(sent.label.split())
         change = self._decisions.relabel(sent.target, label, sent.author, sent.key)
         return _told(change, f"Gave the label “{_safe(label)}” to {{}}.", "labelled so already")
 
     @does
     def undo(self, sent: UndoDecision) -> Decided:
-        """Raise UserError if there is nothing to undo, or it was undone already."""
+        """Undo or redo a decision. Raises UserError if there is nothing to undo, or it was undone already."""
         back = self._decisions.take_back(sent.decision, sent.author, sent.key)
         what = {"review": "the verdict", "tag": "the tag", "label": "the label"}[back.kind]
         done = f"{'Done again' if back.again else 'Taken back'}: {what} “{_safe(back.what)}” on {{}}."
@@ -213,18 +217,18 @@ class CurationDecisions:
 
     @does
     def history(self, command: DecisionHistory) -> Plain:
-        """Raise UserError for an unknown image."""
+        """Return all decisions on one image. Raises UserError if it is unknown."""
         names = "kind what reason author decision restored created"
         return {"history": [facts(entry, names) for entry in self._decisions.of_entry(command.entry)]}
 
     @does
     def answer_repeat(self, sent: AnswerRepeat) -> dict[str, bool]:
-        """Raise UserError for an image that the session does not repeat."""
+        """Store the verdict on a repeated image. Raises UserError for an image that the session does not repeat."""
         return {"agrees": self._decisions.answer_repeat(sent.session, sent.entry, sent.verdict, sent.reason)}
 
     @does
     def figures(self, command: ReviewFigures) -> Plain:
-        """Raise UserError for an unknown session."""
+        """Return the figures of a session. Raises UserError if it is unknown."""
         session = self._decisions.session(command.session)
         seconds = (session.last - session.first).total_seconds() if session.first and session.last else 0.0
         share = wilson(session.agreed, session.repeated, nothing="no image was shown once more yet")

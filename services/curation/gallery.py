@@ -80,7 +80,7 @@ class Detail:
     """Number of images of the same source, including itself."""
 
     def undecided(self) -> Detail:
-        """Return it without people's decisions, for a person who judges it again."""
+        """Return these details without people's decisions, for a person who judges the image again."""
         entry = replace(self.entry, verdict="open", reason="", reviewer="", reviewed=None)
         return replace(self, entry=entry, history=())
 
@@ -152,18 +152,18 @@ class Gallery:
         return self._workspace.images.add(image)
 
     def place(self, view: View, entry_id: int, held_name: str = "") -> int | None:
-        """Return the position of an image in a view, or among its held images; None if absent."""
+        """Return the position of an image in a view, or in the set that `hold` fixed for it; None if absent."""
         known = self._held.get(held_name) or self._known(view)
         if isinstance(known, _Listed):
             return known.entries.index(entry_id) if entry_id in known.entries else None
         return self._workspace.catalogue.place(view.filter, view.order, entry_id, known)
 
     def thumbnails(self, entries: Sequence[CatalogueEntry]) -> list[bytes]:
-        """Return the WebP files of their thumbnails, b"" for missing ones."""
+        """Return the WebP files of the entries' thumbnails, b"" for missing ones."""
         return [self._workspace.thumbnails.ready(entry.image_sha) for entry in entries]
 
     def count(self, view: View, held_name: str = "") -> Count:
-        """Count the images of a view, or those that were held for it."""
+        """Count the images of a view, or of the set that `hold` fixed for it."""
         known = self._held.get(held_name) or self._known(view)
         if isinstance(known, _Listed):
             return Count(len(known.entries))
@@ -221,7 +221,7 @@ class Gallery:
         return self._listed.put(key, self._looked_at(view, allowed))
 
     def _looked_at(self, view: View, allowed: Bits) -> _Listed | _Alike:
-        """Return the images of a view by content, out of the `allowed` ones."""
+        """Return the images of a view by similarity, near-duplicates or both, out of the `allowed` ones."""
         waiting = 0
         if view.alike:
             groups = self._near_duplicates.groups(allowed)

@@ -269,7 +269,7 @@ def new_room(workspace: Workspace) -> Path:
 
 
 def remove_room(room: Path) -> None:
-    """Remove such a folder with its content."""
+    """Remove a folder of `new_room` with its content."""
     shutil.rmtree(room, ignore_errors=True)
     with suppress(OSError):  # another import has its folder there
         room.parent.rmdir()

@@ -118,8 +118,8 @@ class ImportService:
         commands.add(StopImport, lambda _: {"stopping": self.stop()})
 
     def require_ready(self, layout: str = "", classes: str = "") -> None:
-        """Raise UserError if no upload can be imported now: while another import runs, and for fields of
-        `import_upload` that are not allowed.
+        """Raise UserError if an upload cannot be imported now: another import runs, or a field is invalid. The fields
+        are those of `import_upload`.
         """
         require_layout(layout)
         try:
@@ -202,7 +202,7 @@ class ImportService:
 
     @does
     def show(self, command: ShowImport) -> dict[str, Any]:
-        """Raise UserError for an unknown number."""
+        """Return an import with a page of its report. Raises UserError for an unknown number."""
         imports, state = self._workspace.imports, self.state()
         page = imports.rows(command.number, command.after, command.limit + 1)
         shown = page[: command.limit]

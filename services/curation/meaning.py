@@ -225,7 +225,7 @@ class Meaning:
         return bool(waiting)
 
     def _embed_next(self) -> bool:
-        """Return whether there may be more. Raises UserError if no image can be embedded."""
+        """Embed the next images. Return True if more may remain. Raises UserError if no image can be embedded."""
         missing = entry_sets.entries_of(self._missing(self._workspace.catalogue.bits()))
         if self._left_out:
             missing = missing[~np.isin(missing, list(self._left_out))]

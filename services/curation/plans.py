@@ -119,12 +119,12 @@ class CellPlans:
 
     @does
     def describe(self, command: DescribeCellPlan) -> CellPlan:
-        """Raise UserError for a cell that no plan can fill, with the reason."""
+        """Return what a plan for a cell would begin. Raises UserError, with the reason, if none can fill it."""
         return self._plan(command)[0]
 
     @does
     def begin(self, command: PlanCell) -> BegunPlan:
-        """Raise UserError as `describe`; then nothing is begun."""
+        """Begin the runs of a plan for a cell. Raises UserError as `describe`; then nothing is begun."""
         with self._runs.changing:
             plan, begins = self._plan(command)
             return BegunPlan(self._workspace.runs.branch([one.branch for one in begins]), plan)
@@ -158,7 +158,7 @@ class CellPlans:
     def _begin(
         self, latest: LatestRun, edits: Mapping[EditType, str], command: CellCommand, images: int
     ) -> _Begin | None:
-        """Return None for a run that cannot make the edits."""
+        """Return a run to begin that makes the edits, or None if it cannot make them."""
         run = self._workspace.runs.get(latest.run)
         if task_problem(run.task):
             return None
@@ -175,7 +175,9 @@ class CellPlans:
         return _Begin(source, Branch(run.id, ending, plain, values), run, settings)
 
     def _edited(self, run: Run, settings: Settings, edits: Mapping[EditType, str], values: Values) -> Values | None:
-        """Tick only keywords of the wanted types, with the wanted words; None if the caption has none to change."""
+        """Return the values with only the keywords to change ticked, and the requested words as their alternatives.
+        None if the caption lacks a keyword for one of the edits.
+        """
         if "caption" not in values or "keywords" not in run.values:
             return None
         caption = values["caption"].value.text
@@ -206,7 +208,9 @@ class CellPlans:
         return self._by_person(run, settings, values, {"keywords": keywords, "alternatives": alternatives})
 
     def _by_person(self, run: Run, settings: Settings, values: Values, edited: Mapping[StageName, Any]) -> Values:
-        """Add a person's edits. Stale values before them are kept, as a person may: the words to change are in them."""
+        """Return the values with a person's edits. Stale earlier values count as kept by that person: they have the
+        words to change.
+        """
         recipe, pixels, stale = (
             recipe_of(run.recipe),
             self._runs.pixels(run.source_sha),

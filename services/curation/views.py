@@ -45,7 +45,7 @@ class ShownColours:
 
     @property
     def parts(self) -> list[str]:
-        """Return the parts for an address."""
+        """Return the colours as parts of an address."""
         shown = [f"{'+' if shown else '-'}{value}" for value, shown in self.values]
         return [self.by, *shown, *(name for name in REST if getattr(self, name))]
 
@@ -153,7 +153,9 @@ class View:
 
     @property
     def sort_pairs(self) -> list[tuple[str, str]]:
-        """Return the pairs of its order. Without any, near-duplicates come by group, all others the newest first."""
+        """Return the order as pairs for an address; empty by default: near-duplicates by group, all others the newest
+        first.
+        """
         sort = self.order.address or ("newest" if self.alike else "")
         if self.grouped or not sort:
             return []

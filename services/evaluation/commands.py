@@ -42,7 +42,7 @@ class OnSubject(Command):
 
     @property
     def subject(self) -> Subject:
-        """Return version, filter and split together."""
+        """Return the subject that version, filter and split name."""
         return Subject(self.version, self.filter, self.split)
 
 

@@ -91,15 +91,15 @@ class ControlSets:
         if cases.view.problem:
             raise UserError(cases.view.problem, field="subject")
         if not len(cases.generated):
-            raise UserError("It has no test case.", field="subject")
+            raise UserError("These images include no test case: choose others.", field="subject")
         if not len(cases.lacking):
             known = len(set(cases.controls.source.tolist()))
             if (cases.way < 0).all():
                 raise UserError(cases.without_control, field="subject")
             if known == cases.view.sources:
-                raise UserError("Each of its sources has a reconstruction already.", field="subject")
+                raise UserError("Each source has a reconstruction already.", field="subject")
             raise UserError(
-                "The sources without a reconstruction cannot be drawn here: their images were brought in, were drawn "
+                "The sources without a reconstruction cannot be drawn here: their images were imported, were drawn "
                 "in another way, or belong to deleted runs; or a person rejected the reconstruction.",
                 field="subject",
             )

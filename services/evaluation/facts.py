@@ -36,7 +36,7 @@ COLUMNS: dict[str, Kind] = {
 
 
 def rows_of(found: Evaluated) -> Iterator[report.Row]:
-    """Yield all figures, one a row."""
+    """Yield all figures, one per row."""
     if found.effectiveness is not None:
         yield from report.rows(found.effectiveness, found.validity, found.sensitivity)
     if found.segmentation is not None and found.losses is not None:
@@ -44,7 +44,7 @@ def rows_of(found: Evaluated) -> Iterator[report.Row]:
 
 
 def likeness_rows(likeness: LikenessFigures) -> Iterator[report.Row]:
-    """Yield all figures of a likeness, one a row."""
+    """Yield all figures of a likeness, one per row."""
     figures = [("likeness", f"captions, by {likeness.language or 'no model'}", "perplexity ratio", likeness.perplexity)]
     for name, one in likeness.fidelity.items():
         figures += [("likeness", f"{name}, by {one.extractor}", *of) for of in (("KID", one.kid), ("FID", one.fid))]

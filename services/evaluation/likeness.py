@@ -42,7 +42,7 @@ NAMED_EDITS, PICTURES = 3, 4
 
 
 class _Needs:
-    """Inputs that the figures of one evaluation need from the models."""
+    """Images and texts of one evaluation that the models have to read before there are figures."""
 
     def __init__(self, found: EvaluationResult, workspace: Workspace) -> None:
         cases, fate = found.cases, np.random.default_rng(0)

@@ -100,7 +100,7 @@ def verdict_of(
 
 
 def kind_of(candidate: Candidate) -> TaskKind:
-    """Return the kind of its task: a classification has no protected classes."""
+    """Return the kind of a test case's task: a classification has no protected classes."""
     return "segmentation" if candidate.classes else "classification"
 
 

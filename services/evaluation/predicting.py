@@ -106,7 +106,7 @@ class Predicting:
             self._lock.release()
 
     def broken(self, shas: Sequence[str]) -> dict[str, str]:
-        """Return the error sentence by image, for those of these that could not be read the last time."""
+        """Return an error sentence for each of these images that the model could not read the last time."""
         return {sha: self._broken[sha] for sha in shas if sha in self._broken} if self._broken else {}
 
     def read(self, settings: UnderTestSettings, cases: Cases, on_count: OnCount) -> Read:

@@ -102,7 +102,7 @@ def rank(
     # Votes on an image outrank its predicted validity.
     valid = np.where(judged >= 0, judged, valid)
     invalid = judged == 0
-    cells = list(zip(images.label.tolist(), edit_of.tolist(), found.said.tolist(), strict=True))
+    cells = list(zip(images.label.tolist(), edit_of.tolist(), found.predicted.tolist(), strict=True))
     order = by_new_faults(wrong, valid, cells)
     order = np.concatenate([order[~invalid[order]], order[invalid[order]]])
     if invalid.any():
@@ -146,7 +146,7 @@ def part_of(found: EvaluationResult, places: Numbers) -> EvaluationResult:
         generated.masks.of(places) if generated.masks else generated.masks,
     )
     cases = replace(found.cases, generated=images, way=found.cases.way[places])
-    columns = {name: getattr(found, name)[places] for name in ("right", "said", "read", "change")}
+    columns = {name: getattr(found, name)[places] for name in ("right", "predicted", "read", "change")}
     return replace(found, cases=cases, pixels=None, **columns)
 
 
@@ -264,7 +264,7 @@ def _cases_of(found: EvaluationResult, order: Numbers, wrong: Floats, valid: Flo
             int(table.entry[row]),
             images.shas[place],
             labels[images.label[place]],
-            names[found.said[place]],
+            names[found.predicted[place]],
             edits,
             float(wrong[place]),
             float(valid[place]),

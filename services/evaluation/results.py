@@ -61,11 +61,11 @@ class Standing:
     right: NDArray[np.int8]
     """`RIGHT`, `WRONG` or `UNKNOWN` for each test case. A segmenter is wrong if it loses a protected class that it
     finds on the original, right if it loses none, and unknown if it finds none there."""
-    said: Numbers
+    predicted: Numbers
     """Number of the answer among the possible ones; for a segmenter the class it loses most of. -1 for none."""
     before: NDArray[np.int8]
     """Like `right`, for the original of each source: a segmenter is right if it finds all protected classes."""
-    before_said: Numbers
+    predicted_before: Numbers
     compared: Flags
     """True for each source that counts: the original and a test case can be compared."""
     read: Flags
@@ -122,7 +122,7 @@ class Evaluation:
     """Unit with equal weight in the figures."""
 
     def result(self) -> EvaluationResult:
-        """Calculate all figures. Raises ValueError for sources of several splits."""
+        """Calculate all figures of the evaluation. Raises ValueError for sources of several splits."""
         self._notes, pending = list(self.cases.left_out), self.pending
         if pending.left > 0:
             self._notes.append(
@@ -288,7 +288,7 @@ class Evaluation:
     # Control sets
 
     def _with_way(self, cells: _HasWay, place: Numbers, control: bool = False) -> _HasWay:
-        """Return the values of the images in these places, with numbers of their control sets if those differ."""
+        """Return the values of the images there, with the number of each image's control set if those differ."""
         way = self.cases.control_way if control else self.cases.way
         return replace(cells, way=way[place]) if self.cases.mixed else cells
 
@@ -445,7 +445,9 @@ def _standing_of(cases: Cases, after: _Answers, before: _Answers) -> Standing:
     has_case[cases.generated.source[right != UNKNOWN]] = True
     read[after[0]] = True
     compared = (first != UNKNOWN) & has_case
-    return Standing(right=right, said=classes, before=first, before_said=first_said, compared=compared, read=read)
+    return Standing(
+        right=right, predicted=classes, before=first, predicted_before=first_said, compared=compared, read=read
+    )
 
 
 def _means_of(values: Floats, source: Numbers, sources: int) -> Floats:
@@ -483,12 +485,12 @@ def _wanted(found: EvaluationResult, cell: Cell) -> Flags:
         return counts & selected_sources[source]
     if cell.kind == "confusion before":
         of_source = cases.originals.label[source] == number.get(cell.name, -2)
-        same_answer = found.before_said[source] == (number.get(cell.said, -2) if cell.said else -1)
+        same_answer = found.predicted_before[source] == (number.get(cell.said, -2) if cell.said else -1)
         return counts & of_source & same_answer
     if cell.kind in ("class", "confusion"):
         inside = counts & (label == number.get(cell.name, -2))
         if cell.kind == "confusion":
-            return inside & (found.said == (number.get(cell.said, -2) if cell.said else -1))
+            return inside & (found.predicted == (number.get(cell.said, -2) if cell.said else -1))
         return inside & wrong if cell.only_wrong else inside
     if cell.kind in ("edit type", "keyword", "alternative"):
         edits = edits_of(cases, cell.kind)  # type: ignore[arg-type]

@@ -128,7 +128,7 @@ def losses_of(
 
 
 def ways_of(cases: Cases, images: Images, place: Numbers) -> tuple[list[tuple[str, str]], Numbers]:
-    """Return the ways in which images in these places are protected, in order of appearance, and the number of each
+    """Return the distinct ways in which these images are protected, in order of appearance, and the index of each
     image's way. A way is, in JSON, the task's classes and the names of the mask's class numbers.
     """
     protected, names = cases.table.protected, images.masks.of(place).names
@@ -262,7 +262,9 @@ class MaskChecks:
         ways: Sequence[tuple[str, str]],
         number: Numbers,
     ) -> Flags:
-        """Return if the mask of each row of `pairs` holds, against its original; `number` is its way among `ways`."""
+        """Return for each of these rows of `pairs` whether its mask holds, compared with its row of the original in
+        `before`. `number` is the way of each in `ways`.
+        """
         if key != self._key:  # the settings name another model now
             self._key, self._known = key, self._known[:0]
         more = max(0, pairs.shape[0] - len(self._known))  # another thread may have added rows

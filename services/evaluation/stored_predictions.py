@@ -70,7 +70,7 @@ class _ReadImages:
         self._columns: tuple[Texts, Numbers, Numbers] | None = None
 
     def add(self, images: Collection[str]) -> None:
-        """Number further rows, one for each image."""
+        """Give consecutive numbers to further rows, one for each image."""
         self.number.update(zip(images, range(self._rows, self._rows + len(images)), strict=True))
         self._rows += len(images)
         self._columns = None
@@ -243,7 +243,9 @@ class ModelAnswers:
             return stored.pairs, stored.rows_of(cases, images)
 
     def read_of(self, model: StoredModel, cases: Cases) -> int:
-        """Return the number of a subject's pictures that the model has read; for a segmenter also counted."""
+        """Return how many pictures of a subject the model has read. Those with a mask need a segmenter's pixel counts,
+        too.
+        """
         if model.identity.kind != cases.view.kind:
             known = self._workspace.models_under_test.latest(model.key)
             return sum(sha in known for sha in cases.pictures)

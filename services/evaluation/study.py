@@ -137,7 +137,9 @@ def draft_study(
 
 
 def _judgeable(found: EvaluationResult) -> tuple[np.ndarray, np.ndarray, tuple[str, ...], int]:
-    """Return places of test cases to judge, their strata, the strata's names, and the number without a question."""
+    """Return the places of test cases that can be judged, their strata, the strata's names, and the number of
+    those left out because no question is about what they show.
+    """
     cases = found.cases
     judgeable = found.compared[cases.generated.source] & (found.right != UNKNOWN)
     judgeable &= cases.table.test_case[cases.generated.row] >= 0

@@ -139,7 +139,7 @@ def votes_of(data: StudyData, title: str, chosen: tuple[str, ...]) -> StudyVotes
 
 
 def _says(questions: Sequence[Question], answers: Answers) -> bool | None:
-    """Return whether these answers find an image valid; None if they do not say."""
+    """Return whether these answers find an image valid; None if no question on validity was answered."""
     answered = [(one, answers[one.id]) for one in questions if answers.get(one.id)]
     return all(answer in one.valid for one, answer in answered) if answered else None
 

@@ -136,7 +136,7 @@ class Cases:
 
     @property
     def mixed(self) -> bool:
-        """Return True if its test cases are compared with several control sets, or some with none."""
+        """Return True if the test cases are compared with several control sets, or some with none."""
         return len(self.way) > 0 and bool((self.way != self.way[0]).any())
 
     @cached_property
@@ -252,7 +252,7 @@ class _Reading:
             splits = ", ".join(f"{name} ({count_of(counts[name], 'test case')})" for name in split_names)
             problem = f"Its sources are of several splits, which are never mixed: {splits}. Choose one of them."
         if not problem and not len(cases):
-            problem = "It has reconstructions alone, and no test case." if controls_only else "It has no test case."
+            problem = "It has only reconstructions and no test case." if controls_only else "It has no test case."
             if len(rejected):
                 problem = "It has rejected test cases alone, which count in no figure."
         self._tell_rejected(len(rejected), "test case")
@@ -301,7 +301,9 @@ class _Reading:
         )
 
     def _labelled(self, rows: Numbers, first: Numbers, shas: list[str]) -> tuple[tuple[str, ...], Numbers, Numbers]:
-        """Return labels, and those of images and sources. A source takes its own, else its task's, else an image's."""
+        """Return the label names, and the label index of each image and each source. A source has its own label, else
+        its task's, else that of one of its images.
+        """
         labels, tasks = self._labels, self._table.task_labels
         of_tasks = tasks.of(first)
         of_sources = [one or other for one, other in zip(of_tasks, labels.of(first), strict=True)]

@@ -136,7 +136,7 @@ class ExampleView:
 
     @property
     def active(self) -> bool:
-        """Return True while it is being made or removed."""
+        """Return True while the example is being made or removed."""
         return self.state in ("making", "removing")
 
 
@@ -187,7 +187,7 @@ class ExampleWorkspace:
 
     @property
     def offered(self) -> bool:
-        """Return True if this studio can make one, which requires the demo's models and a drawer of scenes."""
+        """Return True if this studio can make an example, which requires the demo's models and a drawer of scenes."""
         return self._batches.scenes is not None
 
     # Commands
@@ -232,7 +232,7 @@ class ExampleWorkspace:
 
     @property
     def active(self) -> bool:
-        """Return True while it is being made or removed."""
+        """Return True while the example is being made or removed."""
         return self._at_work() is not None
 
     def view(self) -> ExampleView:

@@ -108,7 +108,7 @@ class TogetherState:
         return tuple(state.run.id for state in self.runs)
 
     def ready(self) -> tuple[RunState, ...]:
-        """Return the runs whose text stages are free and have work."""
+        """Return the runs that no job uses and that have text stages to run."""
         return tuple(state for state in self.runs if _todo(state) and not state.active)
 
 
@@ -155,18 +155,18 @@ class BulkRuns:
         known = self._workspace.runs.exists
         unfinished = [run_id for run_id in command.runs if not known(run_id) or _todo(self._states.of(run_id))]
         if not unfinished:
-            raise UserError("All stages of these runs are there already: say yes to the images, or change something.")
+            raise UserError("All stages of these runs are done already: approve the images, or change something.")
         return self._each(unfinished, lambda run_id: self._execution.run_up_to_gate(RunUpToGate(run=run_id)))
 
     @does
     def generate(self, command: GenerateTogether) -> DoneTogether:
-        """Raise UserError if the gates are closed, or show something else now."""
+        """Draw the images of several runs. Raises UserError if the gates are closed, or show something else now."""
         with self._runs.changing:
             state = self.of(command.runs)
             if not state.shown:
                 raise UserError("None of these runs has captions to draw yet: run their stages first.")
             if command.shown not in ("", state.shown):
-                raise UserError("What would be made was changed after it was shown: look at it and say yes again.")
+                raise UserError("The planned images changed after they were shown: check them and approve again.")
             ids = [one.run.id for one in state.runs if one.gate.plan is not None and _may_draw(one)]
             return self._each(ids, lambda run_id: self._execution.generate(Generate(run=run_id)))
 
@@ -180,7 +180,7 @@ class BulkRuns:
         return together
 
     def _each(self, run_ids: Sequence[str], do: Callable[[str], object]) -> DoneTogether:
-        """Raise the first UserError if it succeeds with no run."""
+        """Call `do` for each run, and collect the errors. Raises the first UserError if it succeeds with no run."""
         done, refused, first = [], {}, None
         for run_id in dict.fromkeys(run_ids):
             try:

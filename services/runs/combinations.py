@@ -80,7 +80,9 @@ class Grid:
 def grid_of(
     run: Run, settings: Settings, history: tuple[StoredValue, ...], fresh: bool, prompts: PromptSet
 ) -> Grid | None:
-    """Return the combinations written, or to be written if not `fresh`; None without a caption or alternatives."""
+    """Return the grid of a run's edits: with the combinations written if `fresh`, else with those to be written. None
+    without a caption or alternatives.
+    """
     caption, alternatives = run.values.get("caption"), run.values.get("alternatives")
     if caption is None or alternatives is None or not recipe_of(run.recipe).has("alternatives"):
         return None
@@ -118,7 +120,7 @@ class CombinationEdits:
 
     @does
     def choose(self, command: ChooseCombinations) -> None:
-        """Raise UserError if "chosen" is asked for before any combination was chosen."""
+        """Choose how combinations become captions. Raises UserError for "chosen" before any combination was chosen."""
 
         def change(plain: dict[str, Any]) -> None:
             section = plain[STAGE]
@@ -132,7 +134,7 @@ class CombinationEdits:
 
     @does
     def use(self, command: UseCombination) -> None:
-        """Raise UserError for an unknown combination, or if none would be left."""
+        """Choose a combination, or leave it out. Raises UserError if it is unknown, or if none would be left."""
         with self._runs.changing:
             run = self._workspace.runs.get(command.run)
             settings, history = self._runs.settings(run), self._workspace.runs.history(run.id, STAGE)

@@ -71,7 +71,9 @@ class Editing:
 
     @does
     def write_value(self, command: WriteValue) -> None:
-        """Raise UserError for text that is no value of the stage, and for a value that does not fit the source."""
+        """Save typed text as a stage's value. Raises UserError if it is no value of the stage, or does not fit the
+        source.
+        """
         run = self._workspace.runs.get(command.run)
         stage = recipe_of(run.recipe).stage(command.stage)
         value = from_text(stage.value, command.text)
@@ -93,7 +95,7 @@ class Editing:
 
     @does
     def bring_back(self, command: BringBack) -> None:
-        """Raise UserError for a version of another run or stage."""
+        """Make an earlier version the latest. Raises UserError for a version of another run or stage."""
         versions = self._workspace.runs.history(command.run, command.stage)
         chosen = next((version for version in versions if version.id == command.version), None)
         if chosen is None:

@@ -160,7 +160,7 @@ class Exchange:
 
 
 def run_record(run: Run) -> RunRecord:
-    """Return the part of a run that goes into its files."""
+    """Return the record of a run that its image files carry."""
     values = {stage: stored.value for stage, stored in run.values.items()}
     return RunRecord(
         **cells(run, "id name profile recipe task settings prompts sample notes mask_classes"), values=values

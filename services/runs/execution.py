@@ -207,7 +207,7 @@ class Execution:
 
     @does
     def run_stage(self, command: RunStage) -> None:
-        """Raise CanBeInsistedOn if it would replace a person's value, unless it is forced."""
+        """Run one text stage. Raises CanBeInsistedOn if that would replace a person's value, unless it is forced."""
         if not command.force and self._holds_edit(self.workspace.runs.get(command.run), command.stage):
             message = (
                 "You edited this. Running the stage again puts the model's value in its place; Undo and the history"
@@ -268,7 +268,7 @@ class Execution:
 
     @does
     def more_alternatives(self, command: MoreAlternatives) -> None:
-        """Raise UserError also for a keyword that is gone."""
+        """Ask for further alternatives of a keyword. Raises UserError also for a keyword that is gone."""
         run = self.workspace.runs.get(command.run)
         keyword = keyword_of(run, command.keyword)
         recipe_of(run.recipe).stage("alternatives")
@@ -320,12 +320,14 @@ class Execution:
             if gate.plan is None:
                 raise UserError(gate.closed)
             if command.shown not in ("", gate.shown):
-                raise UserError("What would be made was changed after it was shown: look at it and say yes again.")
+                raise UserError("The planned images changed after they were shown: check them and approve again.")
             self.start_images(command.run, gate.plan.images)
 
     @does
     def regenerate(self, command: Regenerate) -> None:
-        """Raise UserError also for a test case of another run, and if it would only repeat an image."""
+        """Draw a caption again with a new seed. Raises UserError also for a test case of another run, and if it would
+        only repeat an image.
+        """
         lineage = case_of(self.workspace, command.run, command.case).lineage
         caption, seed = replace(lineage.counterfactual, used=True), SystemRandom().randint(0, LARGEST)
         run, recipe = self.workspace.runs.get(command.run), recipe_of(lineage.recipe)
@@ -483,4 +485,4 @@ def _of_all(failed: Sequence[Exception], images: int) -> Exception:
 
 def _require_text_stage(stage: StageName) -> None:
     if stage == GENERATION:
-        raise UserError("Images are made in the last stage only, when somebody says yes to them.", field="stage")
+        raise UserError("Only the last stage makes images, and only after approval.", field="stage")

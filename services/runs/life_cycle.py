@@ -237,7 +237,7 @@ class RunService:
 
     @does
     def from_sample(self, command: RunFromSample) -> OpenedRun:
-        """Raise UserError if there is no sample of this name."""
+        """Begin a run with a sample picture. Raises UserError if there is no sample of this name."""
         sample = sample_named(self.samples, command.sample)
         picture = read_image(sample.path)
         run_id = self._new(picture.image, sample.task, sample.name, picture.notes, sample.name)
@@ -275,7 +275,7 @@ class RunService:
 
     @does
     def review(self, command: ReviewTestCase) -> None:
-        """Raise UserError for a test case of another run."""
+        """Save the verdict on a test case. Raises UserError if it belongs to another run."""
         case = case_of(self.workspace, command.run, command.case)
         reason = " ".join(command.reason.split()) if command.verdict == "rejected" else ""
         self.workspace.test_cases.review(case.id, command.verdict, reason)
@@ -296,7 +296,9 @@ class RunService:
 
     @does
     def set_recipe(self, command: SetRecipe) -> None:
-        """Raise UserError for a recipe that is unknown or that the profile cannot draw, and for a busy run."""
+        """Change a run's recipe. Raises UserError if it is unknown, if the profile cannot draw it, or if the run is
+        busy.
+        """
         recipe = recipe_of(command.recipe)
         if refused := recipe.cannot_draw(self.profile):
             raise UserError(refused, field="recipe")
@@ -321,7 +323,7 @@ class RunService:
 
     @does
     def name_mask_classes(self, command: NameMaskClasses) -> None:
-        """Raise UserError for text that names only some, or no, classes."""
+        """Rename the classes of a mask. Raises UserError for text that names only some, or no, classes."""
         run = self.workspace.runs.get(command.run)
         if run.mask_sha is None:
             raise UserError("There is no mask yet: give one first.")

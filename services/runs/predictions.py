@@ -109,7 +109,9 @@ class ModelComparison:
         return no_class_words(label, self.classes)
 
     def checks(self, case: StoredTestCase) -> tuple[Check, ...]:
-        """Return all checks of a test case, that of its mask last; one from a file counts until a newer one exists."""
+        """Return all checks of a test case, those of its mask last. Mask checks from a file count until newer ones
+        exist.
+        """
         return with_mask_checks(case.checks, self.mask_kept.get(case.id), self.masked)
 
     def unmeasured(self, case: StoredTestCase) -> str:
@@ -137,7 +139,7 @@ class PredictionService:
         self._keep = lru_cache(maxsize=512)(self._kept_checks)
 
     def compare(self, run: Run, settings: Settings) -> ModelComparison:
-        """Return everything known, and request what is missing from the idle worker thread."""
+        """Return the known predictions, and request missing ones from the idle worker thread."""
         chosen = self.model_of(run, settings)
         if chosen is None:
             checks_by_case, measuring = self._masks_kept(run, None, "", None, {})
@@ -408,7 +410,7 @@ class PredictionService:
 
 
 def with_mask_checks(checks: Sequence[Check], found: MaskChecks | None, masked: bool) -> tuple[Check, ...]:
-    """Return the checks, those of the mask last. A file's own count while `masked` and nothing newer is known."""
+    """Return the checks, those of the mask last. Those from a file count while `masked` and nothing newer is known."""
     others = tuple(check for check in checks if check.name not in MASK_CHECKS)
     if found and not isinstance(found, str):
         return (*others, *found)

@@ -86,7 +86,7 @@ class RunSettings:
 
     @does
     def change_setting(self, command: ChangeSetting) -> None:
-        """Raise UserError for a setting that is unknown or not read, and for a wrong value."""
+        """Change one setting. Raises UserError if it is unknown or not read, and for a wrong value."""
         section, _, field = command.setting.partition(".")
         self._require_read(command.run, command.setting)
 
@@ -105,7 +105,7 @@ class RunSettings:
 
     @does
     def put_defaults_back(self, command: DefaultSettings) -> None:
-        """Raise UserError for an unknown section."""
+        """Reset sections to the profile's settings. Raises UserError for an unknown section."""
         recipe = recipe_of(self._workspace.runs.get(command.run).recipe)
         defaults = recipe.settings_in(self._profile).model_dump(mode="json")
         for section in command.sections:
@@ -115,7 +115,7 @@ class RunSettings:
 
     @does
     def take_preset(self, command: TakePreset) -> None:
-        """Raise UserError for a preset that the profile lacks, or that does not apply to the recipe."""
+        """Apply a preset. Raises UserError if the profile lacks it, or if it does not apply to the recipe."""
         presets = self._profile.presets
         if command.preset not in presets:
             raise UserError(f"There is no preset {command.preset!r}: take {', '.join(presets) or 'none'}.")
@@ -124,7 +124,7 @@ class RunSettings:
 
     @does
     def reuse_seed(self, command: ReuseSeed) -> None:
-        """Raise UserError for a test case of another run."""
+        """Use the seed of a test case for the next images. Raises UserError for a test case of another run."""
         case = case_of(self._workspace, command.run, command.case)
         self._change_generation(command, {"seed_mode": "fixed", "seed": case.lineage.seed})
 

@@ -56,7 +56,7 @@ class Undoing:
 
     @does
     def undo(self, command: Undo) -> Undone:
-        """Raise UserError if there is nothing to undo, or the recipe cannot be changed now."""
+        """Undo the last step of a run. Raises UserError if there is none, or the recipe cannot be changed now."""
         with self._runs.changing:
             steps = self._workspace.steps.of(command.run)
             step = steps.next_undo if command.stage is None else self._edit_of(command.run, steps, command.stage)
@@ -70,7 +70,7 @@ class Undoing:
 
     @does
     def redo(self, command: Redo) -> Undone:
-        """Raise UserError if nothing was undone, or something else was done since."""
+        """Redo the step undone last. Raises UserError if nothing was undone, or something else was done since."""
         with self._runs.changing:
             step = self._workspace.steps.of(command.run).next_redo
             if step is None:

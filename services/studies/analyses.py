@@ -79,7 +79,7 @@ class Analyses:
             return analysis
 
     def is_current(self, found: Analysis) -> bool:
-        """Return True if it shows the current state of its study."""
+        """Return True if an analysis shows the current state of its study."""
         return found.stamp == self._stamp(found.data.study.id)
 
     def changed(self) -> None:

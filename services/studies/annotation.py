@@ -131,7 +131,9 @@ def _seconds(value: object) -> float:
 
 
 def without_signs(text: str) -> str:
-    """Return the text without what no keyboard writes: control characters but line ends and tabs, and surrogates."""
+    """Return the text without characters that no keyboard writes: surrogates, and control characters except line ends,
+    tabs.
+    """
     cleaned = "".join(letter for letter in text if (letter >= " " and letter != "\x7f") or letter in "\n\t")
     return cleaned.encode("utf-8", "ignore").decode("utf-8")
 

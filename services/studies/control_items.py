@@ -80,7 +80,7 @@ def _make_anew(studies: Studies, study: Study, disguise: Disguise) -> bool:
 
 
 def leave_out(studies: Studies, study_id: str, gone: Sequence[Item], stay: Sequence[Item] = ()) -> None:
-    """Record that the made items of `gone` are not made again, of any kind, except those in `stay`."""
+    """Record in the rules that the made items of `gone` are not made again as any kind, except those in `stay`."""
     rules = studies.get(study_id).rules
     staying = {what_it_shows(item) for item in stay}
     new = [what_it_shows(replace(item, kind=kind)) for item in gone if MADE in item.origin for kind in _KNOWN]
@@ -90,7 +90,9 @@ def leave_out(studies: Studies, study_id: str, gone: Sequence[Item], stay: Seque
 
 
 def _left_out(rules: Rules, there: Sequence[NewItem]) -> IsLeftOut:
-    """Return a test for items left out by the rules, or `there`: of the same kind, or of another with other answers."""
+    """Return a test for items that must not be made: left out by the rules, equal to one in `there`, or with other
+    answers than one of another kind there.
+    """
     gone = frozenset(rules.left_out)
     by_picture: dict[LeftOutItem, NewItem] = {what_it_shows(item): item for item in there}
 
@@ -118,7 +120,7 @@ def for_more(study: Study, there: Sequence[Item], new: Sequence[NewItem], disgui
 
 
 def _shown(made: Sequence[NewItem], rules: Rules, disguise: Disguise, there: Sequence[NewItem]) -> list[NewItem]:
-    """Disguise made items: no picture equals that of another one, or of an item in `there`."""
+    """Disguise made items so that no two pictures are equal, and none equals that of an item in `there`."""
     used_looks = {(what_it_shows(item).image_sha, _look(item)) for item in there}
     shown = []
     for item in made:

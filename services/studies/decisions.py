@@ -86,7 +86,7 @@ class Adjudicated:
 
 
 def undecided(report: StudyReport) -> tuple[Disagreement, ...]:
-    """Return the cases for a person: no consensus, and no missing votes. Not ratings: their result is a mean."""
+    """Return the cases without a consensus and without missing votes. Ratings are left out: their result is a mean."""
     scales = _scales(report)
     return tuple(case for case in report.disagreements if case.status in UNDECIDED and case.question not in scales)
 
@@ -100,7 +100,7 @@ def disagreements(report: StudyReport) -> tuple[Disagreement, ...]:
 
 
 def cases(report: StudyReport) -> tuple[Disagreement, ...]:
-    """Return the cases for a person, image by image, in the order of the questions."""
+    """Return the cases that a person has to decide, image by image, in the order of the questions."""
     order = {result.question.id: place for place, result in enumerate(report.questions)}
     return tuple(sorted(undecided(report), key=lambda case: (case.item, order[case.question])))
 

@@ -170,7 +170,9 @@ def _text(value: object) -> str:
 
 
 def moved(questions: Sequence[Question], act: str, place: int) -> tuple[Question, ...]:
-    """Return the questions after a button of question `place`: "up", "down", "remove", or "add" at the end."""
+    """Return the questions after a press on a button of question `place`: "up", "down", "remove", or "add" for a new
+    last one.
+    """
     after = list(questions)
     if act == "add":
         after.append(Question(short_name("", [question.id for question in after]), "", "yes-no", valid=("yes",)))

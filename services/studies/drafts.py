@@ -168,7 +168,7 @@ class AskModelUnderTest(StudyCommand, ItemDraw, name="ask-model"):
 
 @dataclass(frozen=True)
 class DraftState:
-    """A draft with everything to report on it."""
+    """A study's draft, with its problems and findings."""
 
     study: Study
     items: tuple[Item, ...]

@@ -325,7 +325,7 @@ def restore_study(workspace: Workspace, file: Path | bytes) -> tuple[str, str]:
     known = {study.id: study.name for study in workspace.studies.all()}
     if _is_map(record) and record.get("id") in known:
         name = known[record["id"]]
-        raise UserError(f"This study is here already, as “{name}”: a file brings back one that is missing.")
+        raise UserError(f"This workspace has this study already, as “{name}”: only a missing one can be restored.")
     manifest_pictures = manifest.get("pictures")
     images = {}
     for name, sha in (manifest_pictures if _is_map(manifest_pictures) else {}).items():

@@ -187,7 +187,9 @@ def read_votes(workspace: Workspace, study_id: str, data: bytes) -> tuple[tuple[
 
 
 def preview_votes(workspace: Workspace, study_id: str, data: bytes) -> tuple[int, str, str]:
-    """Return the number of votes in such a file, notes for the person, and rows that cannot be votes. Saves nothing."""
+    """Describe a file for `read_votes`: number of votes, notes for the person, rows that cannot be votes. Saves
+    nothing.
+    """
     _, turk = read_votes(workspace, study_id, data)
     return len(turk.votes), " ".join((f"{_counted(turk.votes)}.", *turk.notes)), " ".join(turk.problems)
 
@@ -196,7 +198,7 @@ def import_votes(workspace: Workspace, study_id: str, data: bytes, even_so: bool
     """Save a file's votes, all or none. Raises UserError for a row that is no vote, unless `even_so` leaves it out."""
     items, turk = read_votes(workspace, study_id, data)
     if turk.problems and not even_so:
-        raise UserError("Nothing was brought in. " + " ".join((*turk.notes, *turk.problems)))
+        raise UserError("Nothing was imported. " + " ".join((*turk.notes, *turk.problems)))
     if not turk.votes:
         raise UserError("There is no vote in this file that could be taken. " + " ".join((*turk.problems, *turk.notes)))
     by_id = {item.id: item for item in items}

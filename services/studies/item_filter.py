@@ -177,7 +177,7 @@ def items_of(
     asked_of: Iterable[str] = (),
     known: tuple[str, ...] = (),
 ) -> tuple[NewItem, ...]:
-    """Return the items of drawn candidates, with everything for an analysis. `asked_of` are classes in questions,
+    """Return the drawn candidates as items, with the values that analyses need. `asked_of` are classes in questions,
     `known` those of the model.
     """
     names = tuple(dict.fromkeys((*ASKED_OF_SCENES, *(name for name in asked_of if name))))

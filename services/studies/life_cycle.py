@@ -100,7 +100,7 @@ class SetPanel(StudyCommand, name="set-panel"):
     parameter: str = Field("", max_length=200, description="The parameter of the link that names the participant")
     code: str = Field("", max_length=200, description="The completion code that a participant gets at the end")
     address: str = Field("", max_length=2000, description="Where a participant goes back to; {participant} is their id")
-    questions: str = Field("", max_length=5000, description="Questions about the person, one a line, answers after |")
+    questions: str = Field("", max_length=5000, description="Questions about the person, one per line, answers after |")
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ class Previewed:
 
 @dataclass(frozen=True)
 class _Way:
-    """All items of one annotator, in order."""
+    """The items that one annotator gets, in order."""
 
     training: tuple[Item, ...]
     quiz: tuple[Item, ...]
@@ -64,7 +64,7 @@ class _Way:
 
 
 def preview_step(studies: Studies, sent: PreviewStep) -> Previewed:
-    """Return the step with this number. Raises UserError for an unknown study."""
+    """Return the step of the preview with this number. Raises UserError for an unknown study."""
     study, number = studies.get(sent.study), sent.number
     way = _way(study, studies.items(study.id))
     if not study.rules.questions:

@@ -230,7 +230,9 @@ class TestSetDrafts:
 
     @does
     def add_chosen(self, sent: AddToTestSet) -> Added:
-        """Raise UserError if nothing is named, or if the filter's number of images differs from the expected one."""
+        """Add images to a draft. Raises UserError if none is named, or if the filter finds another number than
+        expected.
+        """
         entry_ids = [*sent.entries, *self._found(sent)]
         of_entries = self._workspace.catalogue.test_cases(entry_ids)
         imported = [entry_of(image, name) for name, image in self._workspace.imports.of_entries(entry_ids)]
@@ -286,7 +288,7 @@ class TestSetDrafts:
 
     @does
     def put_back(self, sent: PutBackInTestSet) -> dict[str, int]:
-        """Raise UserError for a removal that is forgotten, or of another draft."""
+        """Put removed images back. Raises UserError for a removal that is forgotten, or of another draft."""
         draft, removal = self._draft(sent), self._removals.get(sent.removal)
         if removal is None or removal[0] != draft.number:
             raise UserError(
@@ -323,12 +325,12 @@ class TestSetDrafts:
 
     @does
     def relabel(self, sent: RelabelInTestSet) -> dict[str, int]:
-        """Raise UserError for an image that is not in the draft."""
+        """Change the label of images in a draft. Raises UserError for an image that is not in it."""
         return {"relabelled": self._sets.relabel(self._draft(sent).number, sent.images, sent.label)}
 
     @does
     def set_split(self, sent: SetSplitInTestSet) -> dict[str, int]:
-        """Raise UserError for an image that is not in the draft."""
+        """Put images of a draft into a split. Raises UserError for an image that is not in the draft."""
         splits = dict.fromkeys(sent.images, sent.split)
         return {"resplit": self._sets.set_splits(self._draft(sent).number, splits)}
 
@@ -510,7 +512,7 @@ def _not_accepted(
     parts = [f"{rejected} rejected"] * bool(rejected)
     parts += [f"{len(verdicts) - rejected} that nobody reviewed"] * (rejected < len(verdicts))
     names = [f"test cases {few_names([str(case) for case in cases])}"] * bool(cases)
-    names += [f"images {few_names([image[:8] for image in imported])}, which were brought in"] * bool(imported)
+    names += [f"images {few_names([image[:8] for image in imported])}, which were imported"] * bool(imported)
     yield Obstacle(
         "not accepted",
         f"The draft has images that are not accepted: {' and '.join(parts)} ({'; '.join(names)}). "

@@ -52,7 +52,7 @@ def compared_of(workspace: Workspace, entries: Sequence[SetEntry]) -> tuple[str,
 
 
 def images_here(workspace: Workspace, images: Iterable[str]) -> tuple[str, ...]:
-    """Return those of these images that the workspace has, in order. Sources of imports may be external."""
+    """Return the images that the workspace has among these, in order. Sources of imports may be external."""
     shas = list(dict.fromkeys(images))
     here = workspace.images.sizes(shas)
     return tuple(sha for sha in shas if sha in here)

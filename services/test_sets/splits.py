@@ -20,9 +20,9 @@ Unit = tuple[SetEntry, ...]
 def units_of(
     entries: Sequence[SetEntry], hashes: Mapping[str, int], twins: Iterable[tuple[str, str]] = ()
 ) -> tuple[Unit, ...]:
-    """Return the images in groups that must stay together: those of one source, of sources that look alike by their
-    perceptual `hashes` (by SHA-256 of a source, or of an image with an external source) or are `twins`, and those whose
-    source was made from another one here.
+    """Return groups of images that must stay in one split. Images are grouped if they share a source, if their sources
+    look alike or are `twins`, or if one source was made from another. `hashes` has perceptual hashes, by SHA-256 of a
+    source, or of an image with an external source.
     """
     groups: Groups[str] = Groups()
     for entry in entries:

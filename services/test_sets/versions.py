@@ -66,7 +66,7 @@ class VerifyTestSet(Query, name="verify-test-set"):
 
 @dataclass(frozen=True)
 class Difference:
-    """Differences between two versions. An image may be in several of these, except the first two."""
+    """Differences between two versions. An image may be in several fields, but not both added and removed."""
 
     added: tuple[SetEntry, ...]
     removed: tuple[SetEntry, ...]
@@ -112,7 +112,7 @@ class ImageOfSet:
 
 
 class Versions:
-    """Answers these queries. All methods may be called from any thread."""
+    """Answers queries on the versions of test sets. All methods may be called from any thread."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -130,7 +130,7 @@ class Versions:
 
     @does
     def show(self, command: ShowTestSet) -> dict[str, Any]:
-        """Raise Missing for an unknown version."""
+        """Return a version with a page of its images. Raises Missing for an unknown version."""
         version = version_of(self._workspace, command.version)
         page = self._workspace.test_sets.page(version.number, command.after, command.limit + 1)
         shown = page[: command.limit]

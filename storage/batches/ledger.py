@@ -179,8 +179,8 @@ class Batches(Repository):
     def sources(
         self, db: Db, batch: int, lacking: Pass | None = None, after: int = 0, limit: int = 1000
     ) -> tuple[BatchSource, ...]:
-        """Return sources with a number above `after`: all, or those that are done with the passes before `lacking` and
-        have no work of it yet.
+        """Return sources with a number above `after`. With `lacking` only those without work of this pass whose work of
+        the pass before is done.
         """
         before = PASSES[PASSES.index(lacking) - 1] if lacking in PASSES[1:] else None
         # CROSS JOIN keeps SQLite from scanning all sources of the batch for each one.
@@ -232,8 +232,9 @@ class Batches(Repository):
 
     @write
     def set_wish(self, db: Db, batch: int, wish: Wish) -> None:
-        """Set the wish that the working process obeys after the lots in progress. Raises UserError if the batch is
-        unknown."""
+        """Set the `wish` of a person, which the working process obeys after its current lots. Raises UserError if the
+        batch is unknown.
+        """
         _require(db, batch)
         db.execute("UPDATE batches SET wish = ? WHERE id = ?", [wish, batch])
 
@@ -443,7 +444,9 @@ class Batches(Repository):
 
     @read
     def reviewed(self, db: Db, batch: int) -> Mapping[str, int]:
-        """Return the numbers of accepted and rejected images of the batch, without those of jobs in its runs."""
+        """Return the numbers of accepted and rejected images that the batch drew, without those of later jobs in its
+        runs.
+        """
         query = """
             SELECT verdict, count(*) FROM test_case_states JOIN test_cases ON test_cases.id = test_case
             JOIN batch_sources ON batch_sources.run = test_cases.run

@@ -118,8 +118,8 @@ class Catalogue(Repository):
 
     @read
     def hold(self, db: Db, image_filter: ImageFilter = EVERYTHING, order: Order = NEWEST) -> Held:
-        """Return the images that match now, to review while decisions change them: 125 kB for a million, and by
-        information, whose order is held too, seven times that. Other orders keep following decisions: "reviewed"
+        """Return the images that match now, for a review whose decisions change the match. A million take 125 kB, or
+        seven times that by information, whose order is fixed too. Other orders keep following decisions: "reviewed"
         moves an image that gets a verdict.
         """
         return hold(db, image_filter, order)
@@ -180,7 +180,7 @@ class Catalogue(Repository):
 
     @read
     def models(self, db: Db, image_filter: ImageFilter = EVERYTHING) -> Mapping[str, Mapping[str, int]]:
-        """Count the images that match by model under test with predictions and by standing."""
+        """Count the images that match for each model under test with predictions, by the model's standing."""
         return self._named(db, image_filter, "model:")
 
     @read
@@ -198,7 +198,7 @@ class Catalogue(Repository):
         lines: Sequence[str] | None = None,
         places: Sequence[str] | None = None,
     ) -> tuple[Cell, ...]:
-        """Return the coverage cells with images, for these lines and places, or for the `most` common ones and ""."""
+        """Return the coverage cells with images for these lines and places, by default the `most` common and ""."""
         reviews: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
         models: dict[tuple[str, str], dict[str, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
         query = """
@@ -292,7 +292,7 @@ class Catalogue(Repository):
 
     @write
     def measured(self, db: Db, model: str, found: Sequence[tuple[Unmeasured, tuple[bool | None, bool | None]]]) -> None:
-        """Store whether a model is right about segmentations; None if unknown. Changed ones stay unmeasured."""
+        """Store whether a model is right about segmentations, None if unknown. Those changed since stay unmeasured."""
         query = """
             UPDATE catalogue_outcomes SET measured = 1, source_right = ?, image_right = ?
             WHERE entry = ? AND model = ? AND prediction = ? AND source_prediction = ?

@@ -30,7 +30,7 @@ _SAID: dict[str, dict[str, Any]] = {
 
 
 def log_of(kind: DecisionKind) -> str:
-    """Return the table of the statements of this kind of decision."""
+    """Return the table that holds the statements of this kind of decision."""
     return _LOGS[kind][0][0]
 
 
@@ -45,28 +45,30 @@ class WordAfter:
 
 
 def in_force(db: Db, decision: int) -> Row:
-    """Return the row to undo: the decision's own, or its latest redo."""
+    """Return the row to undo for a decision: its own, or its latest redo. Raises UserError if it is unknown or not in
+    force.
+    """
     found = _tip(db, decision)
     if found is None:
         raise UserError(f"There is no decision {decision}; take one from the list.", field="decision")
     row, counts = found
     if not counts:
-        raise UserError("That was taken back already: look at what is there now.", field="decision")
+        raise UserError("This decision was undone already: look at the current state.", field="decision")
     return row
 
 
 def last_of(db: Db, author: str) -> Row:
-    """Return the row to undo of the author's latest decision in force."""
+    """Return the row to undo for the author's latest decision in force. Raises UserError without one."""
     query = "SELECT id FROM image_decisions WHERE author = ? AND undoes IS NULL ORDER BY id DESC"
     for (number,) in db.execute(query, [author]):
         found = _tip(db, number)
         if found is not None and found[1]:
             return found[0]
-    raise UserError("There is nothing of yours to take back.", field="decision")
+    raise UserError("You have no decision to undo.", field="decision")
 
 
 def _tip(db: Db, decision: int) -> tuple[Row, bool] | None:
-    """Return the last decision of the chain from this one, and True if this one is in force; None if unknown."""
+    """Return the last decision in the chain of undos from this one, and if this one is in force; None if unknown."""
     rows = list(db.query("SELECT * FROM image_decisions WHERE id = ?", [decision]))
     if not rows:
         return None
@@ -77,7 +79,7 @@ def _tip(db: Db, decision: int) -> tuple[Row, bool] | None:
 
 
 def words_after(db: Db, tip: Row) -> tuple[list[WordAfter], bool]:
-    """Return the statements after the last decision of a chain is undone, and True if the first is in force then."""
+    """Return the statements once a chain's last decision is undone, and whether its first one is in force then."""
     first, again = tip, False
     while first["undoes"] is not None:
         first, again = next(iter(db.query("SELECT * FROM image_decisions WHERE id = ?", [first["undoes"]]))), not again
@@ -85,7 +87,7 @@ def words_after(db: Db, tip: Row) -> tuple[list[WordAfter], bool]:
 
 
 def _words(db: Db, decision: int, table: str, keys: tuple[str, ...]) -> list[WordAfter]:
-    """Return for every image of the first decision of a chain in this table the statement after the last one is undone.
+    """Return, for every image of a chain's first decision, the statement in this table once the last one is undone.
 
     It is the latest statement whose decision is in force then. A statement that an undo repeats does not count itself;
     one that Explore undid in a run does.

@@ -21,13 +21,15 @@ REASONS = 5
 
 
 class InformationWalk:
-    """A selection by information: strata with equally many reasons, newest first in each."""
+    """A selection ordered by information: strata of images with equally many reasons, newest first in each."""
 
     def __init__(self, selection: Selection, strata: Sequence[Bits]) -> None:
         self._selection, self._strata = selection, strata
 
     def from_key(self, key: PageKey | None, backwards: bool = False) -> Iterator[PageKey]:
-        """Yield keys as `Walk.from_key`. A key has its stratum: it keeps its position when its image gets a verdict."""
+        """Yield keys as `Walk.from_key` does. A key holds its stratum, so it stays in place when its image gets a
+        verdict.
+        """
         start = self._stratum(key) if key is not None else (len(self._strata) - 1 if backwards else 0)
         for number in range(start, -1, -1) if backwards else range(start, len(self._strata)):
             behind = key.entry if key is not None and number == start else None
@@ -65,7 +67,7 @@ class InformationWalk:
 
 
 def walk(db: Db, image_filter: ImageFilter, order: Order, held: Held | None = None) -> Walk | InformationWalk:
-    """Return the walk of a filter in an order, or of the images held for it."""
+    """Return the walk through the images of a filter in an order, or through the `held` ones."""
     selection = Selection(db, image_filter, held)
     if order.sort != "information":
         return Walk(db, selection, order)

@@ -159,7 +159,7 @@ class Database:
     ) -> None:
         try:
             db = _connect(self.path, check, migrate, before_commit)
-        except BaseException as error:  # noqa: BLE001 - passed to the caller, whatever it is
+        except BaseException as error:  # noqa: BLE001 - any error is passed to the caller
             opened.set_exception(error)
             return
         opened.set_result(None)
@@ -171,7 +171,7 @@ class Database:
                 value = _in_transaction(db, function, before_commit)
             except sqlite3.Error as error:
                 result.set_exception(_explained(error, self.path))
-            except BaseException as error:  # noqa: BLE001 - passed to the caller, whatever it is
+            except BaseException as error:  # noqa: BLE001 - any error is passed to the caller
                 result.set_exception(error)
             else:
                 result.set_result(value)

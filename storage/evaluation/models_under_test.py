@@ -65,7 +65,7 @@ class NewPixelCount(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ProbabilityRows:
-    """Probabilities of a classifier, one row an image."""
+    """Probabilities of a classifier, one row for each image."""
 
     images: list[str]
     """SHA-256 of each row's image. If an image repeats, the later row counts."""

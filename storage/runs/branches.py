@@ -35,7 +35,9 @@ class Branch:
 
 @dataclass(frozen=True)
 class LatestRun:
-    """The latest run of a source image. One limited to some edit types only if all are."""
+    """The latest run of a source image. A run limited to some edit types counts only if all runs of the source are
+    limited.
+    """
 
     run: str
     source_sha: str
@@ -58,7 +60,7 @@ def begin_from(db: Db, branch: Branch) -> str:
 
 
 def _name_with(db: Db, name: str, ending: str) -> str:
-    """ "Street, copy", or "Street, copy 2" if a run has that name already."""
+    """Return a name such as "Street, copy", or "Street, copy 2" if a run has that name already."""
     taken = {row["name"] for row in db.query("SELECT DISTINCT name FROM run_states")}
     ending = f", {ending[: LONGEST_NAME // 2]}"
     root = re.sub(rf"{re.escape(ending)}( \d+)?$", "", name)[: LONGEST_NAME - len(ending) - 14]

@@ -22,7 +22,7 @@ def imported_worker(db: Db, study_id: str, vote: ImportedVote, numbers: dict[str
     """Return the worker's name here, adding and enrolling them if new; count this vote as their next."""
     name = whole(" ".join(vote.worker.split()))
     if not name or len(name) > LONGEST_WORKER:
-        raise UserError(f"Nothing was brought in: a worker's name has 1 to {LONGEST_WORKER} characters.")
+        raise UserError(f"Nothing was imported: a worker's name has 1 to {LONGEST_WORKER} characters.")
     worker = name if name.startswith(IMPORTED) else IMPORTED + name
     if worker not in numbers:
         db.execute("INSERT OR IGNORE INTO workers (id, created) VALUES (?, ?)", [worker, now()])
@@ -45,10 +45,10 @@ def import_vote(
     """Save a vote as the worker's `number`th assignment. Raises UserError for a second vote or impossible times."""
     known = "SELECT 1 FROM assignments WHERE item = ? AND worker = ?"
     if list(db.query(known, [item["id"], worker])):
-        raise UserError(f"Nothing was brought in: {worker} has a vote on item {item['public']} already.")
+        raise UserError(f"Nothing was imported: {worker} has a vote on item {item['public']} already.")
     accepted, submitted = _time(vote.accepted), _time(vote.submitted)
     if accepted > submitted or not math.isfinite(vote.seconds) or vote.seconds < 0:
-        raise UserError(f"Nothing was brought in: a vote of {vote.worker[:80]!r} was given before it was begun.")
+        raise UserError(f"Nothing was imported: a vote of {vote.worker[:80]!r} was given before it was begun.")
     row = {
         "public": secrets.token_urlsafe(16),
         "image_token": secrets.token_urlsafe(16),

@@ -90,7 +90,7 @@ def next_item(
 
 
 def look_again(db: Db, study_id: str) -> None:
-    """Search from the start for all workers again, as finished items need votes again or the orders changed."""
+    """Let all workers' searches start from the beginning, as finished items need votes again or the orders changed."""
     db.execute("UPDATE enrolments SET reached = 0 WHERE study = ?", [study_id])
 
 

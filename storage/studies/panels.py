@@ -96,7 +96,7 @@ def _panel(db: Db, study_id: str) -> Panel:
 
 
 def ways_in(db: Db, study_id: str) -> tuple[bool, bool]:
-    """Return whether an open link admitted anybody, and whether one admitted only people named by a panel. A link that
+    """Return two flags: an open link admitted anybody, and one admitted only people named by a panel. A link that
     admitted anybody before its panel was set counts as open to anybody only if somebody joined in that time.
     """
     query = "SELECT event, detail, created FROM study_log WHERE study = ? ORDER BY id"

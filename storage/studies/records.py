@@ -70,7 +70,9 @@ def insert_records(db: Db, records: Records, images: Mapping[str, str], check: C
         study_id = _Restoring(db, records, images).run()
         check(study_id)
     except (KeyError, TypeError, ValueError, AttributeError, sqlite3.Error) as error:
-        raise UserError(f"{_NOT_OURS}: its records do not hold together. Nothing was restored.") from error
+        raise UserError(
+            f"{_NOT_OURS}: its records contradict each other or are incomplete. Nothing was restored."
+        ) from error
     return study_id
 
 
@@ -87,7 +89,8 @@ class _Restoring:
         if not re.fullmatch("[0-9a-f]{16}", self._study_id):
             raise ValueError("the id of a study is 16 hexadecimal digits")
         for row in list(self._db.query("SELECT name FROM studies WHERE id = ?", [self._study_id])):
-            raise UserError(f"This study is here already, as “{row['name']}”: a file brings back one that is missing.")
+            name = row["name"]
+            raise UserError(f"This workspace has this study already, as “{name}”: only a missing one can be restored.")
         rules = self._rules(study["rules"])
         state = "paused" if study["state"] == "running" else study["state"]
         columns = {"state": state, "rules": pack_value(rules), "votes": rules.votes, "link": None}

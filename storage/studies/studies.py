@@ -84,7 +84,9 @@ class Studies(Repository):
 
     @write
     def set_votes(self, db: Db, study_id: str, votes: int, consensus: int) -> None:
-        """Increase the votes an item, as new rules. Raises UserError for fewer, and unless running or paused."""
+        """Increase the votes per item in a new version of the rules. Raises UserError for fewer, and unless running or
+        paused.
+        """
         row = require_study(db, study_id)
         rules = rules_of(row["rules"])
         if row["state"] not in ("running", "paused"):
@@ -266,7 +268,7 @@ class Studies(Repository):
         on an item, and impossible times or names.
         """
         if require_study(db, study_id)["state"] not in ("running", "paused"):
-            raise UserError("Votes can be brought into a study that is running or paused; start it first.")
+            raise UserError("Votes can be imported into a study that is running or paused; start it first.")
         rows = sorted((ImportedVote(*vote) for vote in votes), key=lambda vote: vote.submitted)
         items = {item["id"]: item for item in db.query("SELECT * FROM study_items WHERE study = ?", [study_id])}
         decisions: dict[tuple[str, str, str], int] = {}
@@ -276,11 +278,11 @@ class Studies(Repository):
             worker = imported_worker(db, study_id, vote, numbers)
             if vote.item not in items:
                 raise UserError(
-                    f"Nothing was brought in: a vote names item {vote.item}, which is not one of the study's."
+                    f"Nothing was imported: a vote names item {vote.item}, which is not one of the study's."
                 )
             if (vote.item, worker) in seen:
                 name = items[vote.item]["public"]
-                raise UserError(f"Nothing was brought in: worker {vote.worker[:80]!r} has two votes on item {name}.")
+                raise UserError(f"Nothing was imported: worker {vote.worker[:80]!r} has two votes on item {name}.")
             seen.add((vote.item, worker))
             import_vote(db, study_id, worker, numbers[worker], items[vote.item], vote, decisions)
         for worker, number in numbers.items():
@@ -435,7 +437,7 @@ def _require_images(db: Db, items: Sequence[NewItem]) -> None:
     shas = {sha for item in items for sha in (item.image_sha, item.source_sha) if sha is not None}
     for sha in shas:
         if not _count(db, "SELECT count(*) FROM images WHERE sha = ?", [sha]):
-            raise UserError(f"This workspace has no image {sha[:80]!r}; bring it in first.")
+            raise UserError(f"This workspace has no image {sha[:80]!r}; import it first.")
 
 
 def _keep_version(db: Db, study_id: str, rules: Rules) -> None:

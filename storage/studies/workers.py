@@ -1,7 +1,7 @@
 """Workers: pseudonyms, codes, their studies, decisions on them, and sessions.
 
-A code is never stored, only its SHA-256: a reader of the database cannot sign in as anybody. It has so many random
-bits that no salt and no slow hash is needed. The same holds for the token of a session, of 256 random bits.
+A code is never stored, only its SHA-256: a reader of the database cannot sign in as anybody. It has many random bits,
+so it needs no salt and no slow hash. The same holds for the token of a session, of 256 random bits.
 """
 
 from __future__ import annotations

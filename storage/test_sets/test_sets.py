@@ -326,7 +326,7 @@ class TestSets(Repository):
 
     @read
     def cases(self, db: Db, ids: Iterable[int]) -> tuple[CaseOfSet, ...]:
-        """Return the parts of these test cases that a test set uses, in order. Raises UserError for an unknown one."""
+        """Return the fields of these test cases that test sets store, in order. Raises UserError if one is unknown."""
         case_ids = list(dict.fromkeys(ids))
         query = """
             SELECT test_cases.id, test_cases.image, runs.source, test_cases.task, state.mask, state.mask_classes,

@@ -244,7 +244,7 @@ def test_a_yes_covers_what_was_seen_and_what_its_person_just_typed(studio: Studi
     page.mouse.down()
     perform(studio, run_id, "setting", tab="another", setting="generation.images_per_caption", value="3")
     page.mouse.up()
-    expect(page.locator("#problem-generation")).to_contain_text("look at it and say yes again")
+    expect(page.locator("#problem-generation")).to_contain_text("check them and approve again")
     expect(page.locator("#generate")).to_contain_text("Generate 12 images")
     assert jobs() == []
 

@@ -207,7 +207,10 @@ def test_models_under_test_are_listed_fetched_and_tried(
     capsys.readouterr()
     hub.wrong.add(file)
     assert cli.main(["fetch", str(mine), "--yes"]) == 3
-    assert f"What came as {file} of the classifier under test torchvision squeezenet1_1" in capsys.readouterr().err
+    assert (
+        f"The download of {file} of the classifier under test torchvision squeezenet1_1 was discarded"
+        in capsys.readouterr().err
+    )
     monkeypatch.setattr("pipeline.models.hub.free_on_disk", lambda folder: 502_000_000)
     assert cli.main(["fetch", str(mine), "--yes"]) == 2
     assert "too little room: 5 MB are to be fetched" in capsys.readouterr().err

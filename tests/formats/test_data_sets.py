@@ -224,7 +224,7 @@ def test_what_cannot_be_opened_is_told_with_what_was_looked_for(tmp_path: Path) 
     put(tmp_path, {"notes.txt": b"nothing here"})
     for layout, known in LAYOUTS.items():
         said = refusal(tmp_path, layout)
-        assert "looked for" in said or "no image" in said, (layout, said)
+        assert " needs " in said or "it has neither" in said or "no image" in said, (layout, said)
         assert known.title and known.expected
     assert "choose one of imagefolder, torchvision" in refusal(tmp_path, "imagenet1k")
     assert "is no option of the layout shift: there is part, view" in refusal(tmp_path, "shift", veiw="front")

@@ -131,7 +131,7 @@ def test_shift_without_masks_without_weather_and_with_videos(tmp_path: Path) -> 
     (place / "img.tar").write_bytes(tar_of({"0a1b-0001.mp4": b"film"}))
     assert "holds videos" in refusal(root, "shift")
     (place / "img.tar").rename(place / "img.hdf5")
-    assert "Of HDF5 files nothing is read" in refusal(root, "shift")
+    assert "HDF5 files are not read" in refusal(root, "shift")
 
 
 def cityscapes(root: Path) -> Path:
@@ -304,7 +304,7 @@ def test_coco_that_is_damaged_or_changed_is_said_to_be(tmp_path: Path) -> None:
         data_set, "val2017/000000000139.jpg"
     )
     shutil.rmtree(root / "val2017")
-    assert "was looked for in val2017/, images/val2017/" in refusal(root, "coco", "val")
+    assert "was not found in val2017/, images/val2017/" in refusal(root, "coco", "val")
 
 
 def test_a_list_of_coco_that_is_larger_than_what_is_read_at_once(

@@ -464,9 +464,9 @@ def test_a_yes_makes_what_was_shown_or_nothing(studio: Studio) -> None:
     # Another page changes what would be made; it is put back, and the same is shown again.
     do(studio, run_id, "setting", tab="B", setting="generation.images_per_caption", value="8")
     other = studio.states.of(run_id).gate.shown
-    assert "look at it and say yes again" in do(studio, run_id, "generate", tab="A", shown=shown)
+    assert "check them and approve again" in do(studio, run_id, "generate", tab="A", shown=shown)
     assert not studio.workspace.runs.get(run_id).jobs and other != shown
-    assert "look at it and say yes again" in parts_of(studio, run_id)["generation"]
+    assert "check them and approve again" in parts_of(studio, run_id)["generation"]
     do(studio, run_id, "setting", tab="B", setting="generation.images_per_caption", value="1")
     assert studio.states.of(run_id).gate.shown == shown
 

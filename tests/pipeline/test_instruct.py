@@ -102,18 +102,18 @@ class Painter:
 
     def draw(
         self,
-        wanted: Sequence[DrawRequest],
+        requests: Sequence[DrawRequest],
         size: int,
         pictures: Sequence[Image.Image],
         settings: EditingSettings,
         on_step: OnStep,
     ) -> Sequence[DrawnImage]:
         picture = pictures[0]
-        self.told += [one.prompt for one in wanted]
+        self.told += [one.prompt for one in requests]
         self.sizes.append(picture.size)
         by = round(self.moved * picture.width)
         image = Image.fromarray(np.roll(np.asarray(picture), by, axis=1))
-        return [DrawnImage(image, DrawnBatch(size=size, place=one.place)) for one in wanted]
+        return [DrawnImage(image, DrawnBatch(size=size, place=one.place)) for one in requests]
 
 
 @pytest.mark.parametrize("side", [128, 512])

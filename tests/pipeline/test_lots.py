@@ -166,11 +166,11 @@ class Editing(NoiseEditor):
         self.batches: list[tuple[int, list[int]]] = []
 
     def draw(
-        self, wanted: Sequence[DrawRequest], size: int, pictures: Sequence[Image.Image], *more: Any
+        self, requests: Sequence[DrawRequest], size: int, pictures: Sequence[Image.Image], *more: Any
     ) -> Sequence[DrawnImage]:
         assert len({picture.tobytes() for picture in pictures}) == 1
-        self.batches.append((size, [one.place for one in wanted]))
-        return super().draw(wanted, size, pictures, *more)
+        self.batches.append((size, [one.place for one in requests]))
+        return super().draw(requests, size, pictures, *more)
 
 
 def test_an_editor_edits_the_sources_one_after_another() -> None:
@@ -284,10 +284,10 @@ def test_an_image_that_is_refused_or_has_no_caption_takes_no_other_along() -> No
 
 def test_what_breaks_a_batch_is_found_and_the_others_are_drawn() -> None:
     class Breaking(NoiseBatches):
-        def draw(self, wanted: Sequence[DrawRequest], *more: Any) -> Sequence[DrawnImage]:
-            if any(one.seed == 2 for one in wanted):
+        def draw(self, requests: Sequence[DrawRequest], *more: Any) -> Sequence[DrawnImage]:
+            if any(one.seed == 2 for one in requests):
                 raise RuntimeError("this seed is poison")
-            return super().draw(wanted, *more)
+            return super().draw(requests, *more)
 
     models, said = lot_models(3), list[Event]()
     models.generator = Breaking(3)

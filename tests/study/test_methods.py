@@ -53,7 +53,7 @@ def test_every_change_of_the_rules_is_stated_with_old_new_and_when_and_what_the_
     report = analyse(changed)
     words = (
         "Version 2 of 2 November 2026, 09:01 UTC, with 10 votes in: the consensus went from 4 of 5 (80.0 %) to 3 of 5 "
-        "(60.0 %); the votes an image stayed 5."
+        "(60.0 %); the votes per image stayed 5."
     )
     first = "By the rules as first announced (4 of 5): valid 50.0 % (1 of 2;"
     assert [(change.consensus, change.votes, change.votes_in) for change in report.changes] == [((4, 3), (5, 5), 10)]
@@ -72,7 +72,7 @@ def test_every_change_of_the_rules_is_stated_with_old_new_and_when_and_what_the_
 def test_a_consensus_that_stayed_while_votes_were_added_is_named_for_what_it_became() -> None:
     more = replace(BIRD, votes=7, version=2)
     report = analyse(replace(simple({1: YES}, rules=more), history=((BIRD, START), (more, START))))
-    assert "the votes an image went from 5 to 7; the consensus stayed 4 equal answers" in paragraph(report)
+    assert "the votes per image went from 5 to 7; the consensus stayed 4 equal answers" in paragraph(report)
     assert "which was 4 of 5 (80.0 %) and is 4 of 7 (57.1 %)" in paragraph(report)
 
 

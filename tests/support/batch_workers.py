@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from core.batches import PASSES, Lot, Pass
@@ -13,6 +14,7 @@ from services.batches.io_workers import Order
 from services.batches.pools import HerePool, Pool
 from services.batches.work import Worker
 from tests.support.scripted import NoiseBatches, ScriptedBatches, ScriptedModels, answer
+from tests.support.workspaces import workspace_in
 
 
 def models(at_once: int = 2) -> Any:
@@ -66,3 +68,11 @@ class Deadly:
 
 def not_there(order: Order) -> Worker:
     raise CannotLoad("The weights of the captioner are not there: fetch them.")
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """Open a workspace, which removes what killed processes could not remove, and return the tokens and half files in
+    the folder of its images.
+    """
+    with workspace_in(folder) as workspace:
+        return list(workspace.images.folder.glob(".*"))

@@ -125,7 +125,7 @@ def images_held(step: int) -> Iterator[Held]:
 
     def draw(
         self: Any,
-        wanted: Sequence[DrawRequest],
+        requests: Sequence[DrawRequest],
         size: int,
         pictures: Sequence[Image.Image],
         settings: GenerationSettings,
@@ -136,7 +136,7 @@ def images_held(step: int) -> Iterator[Held]:
             if done == step:
                 held.wait(lambda: on_step(done, total))
 
-        return plain(self, wanted, size, pictures, settings, after_step)
+        return plain(self, requests, size, pictures, settings, after_step)
 
     with held.in_place_of(ControlNetPipeline, "draw", draw):
         yield held

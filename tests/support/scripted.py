@@ -130,7 +130,7 @@ class OneByOne(ABC):
 
     def draw(
         self,
-        wanted: Sequence[DrawRequest],
+        requests: Sequence[DrawRequest],
         size: int,
         pictures: Sequence[Image.Image],
         settings: GenerationSettings,
@@ -140,7 +140,7 @@ class OneByOne(ABC):
             DrawnImage(
                 self.generate(one.prompt, picture, settings, one.seed, on_step), DrawnBatch(size=size, place=one.place)
             )
-            for one, picture in zip(wanted, pictures, strict=True)
+            for one, picture in zip(requests, pictures, strict=True)
         ]
 
     @abstractmethod
@@ -193,7 +193,7 @@ class NoiseEditor:
 
     def draw(
         self,
-        wanted: Sequence[DrawRequest],
+        requests: Sequence[DrawRequest],
         size: int,
         pictures: Sequence[Image.Image],
         settings: EditingSettings,
@@ -203,7 +203,7 @@ class NoiseEditor:
             on_step(step + 1, settings.steps)
         return [
             DrawnImage(noise(one.prompt, one.seed, picture.size), DrawnBatch(size=size, place=one.place))
-            for one, picture in zip(wanted, pictures, strict=True)
+            for one, picture in zip(requests, pictures, strict=True)
         ]
 
 
@@ -223,7 +223,7 @@ class NoiseBatches(NoiseGenerator):
 
     def draw(
         self,
-        wanted: Sequence[DrawRequest],
+        requests: Sequence[DrawRequest],
         size: int,
         pictures: Sequence[Image.Image],
         settings: GenerationSettings,
@@ -232,8 +232,8 @@ class NoiseBatches(NoiseGenerator):
         assert len({picture.size for picture in pictures}) == 1
         for step in range(settings.steps):
             on_step(step + 1, settings.steps)
-        self.batches.append((size, [(one.place, one.seed) for one in wanted]))
-        return [self._drawn(one, size, pictures[0], settings) for one in wanted]
+        self.batches.append((size, [(one.place, one.seed) for one in requests]))
+        return [self._drawn(one, size, pictures[0], settings) for one in requests]
 
     def _drawn(self, one: DrawRequest, size: int, control: Image.Image, settings: GenerationSettings) -> DrawnImage:
         batch = DrawnBatch(size=size, place=one.place)

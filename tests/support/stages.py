@@ -53,7 +53,7 @@ def run_alternatives(
     models = _models(language=language_model, sentences=sentences)
     values = {"caption": text, "keywords": keywords}
     return alternatives.run(
-        StageInputs(NO_SOURCE, task, values, settings, models, prompt, seed, cancelled=cancelled, said=said)
+        StageInputs(NO_SOURCE, task, values, settings, models, prompt, seed, cancelled=cancelled, early_reply=said)
     )
 
 
@@ -73,6 +73,6 @@ def run_counterfactuals(
     others = {} if choosing is None else {EDITS_PROMPT.name: choosing}
     values, models = {"caption": text, "alternatives": options}, _models(language=language_model)
     given = StageInputs(
-        NO_SOURCE, task, values, settings, models, prompt, seed, None, on_progress, cancelled, others, said=said
+        NO_SOURCE, task, values, settings, models, prompt, seed, None, on_progress, cancelled, others, early_reply=said
     )
     return counterfactuals.run(given)

@@ -102,7 +102,7 @@ def shown_item(rules: Rules, item: NewItem | Item, image: str, source: str | Non
 
 
 def _may_be_asked(rules: Rules, item: NewItem) -> list[Question]:
-    """Return the questions of an item, with those that follow on another one, which the page shows in their turn."""
+    """Return the questions of an item with its follow-ups, which the page shows after the question that they follow."""
     chosen: dict[str, Question] = {}
     for question in rules.questions:
         if asked([replace(question, follows="")], item, {}) and (not question.follows or question.follows in chosen):

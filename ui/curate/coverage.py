@@ -60,7 +60,7 @@ images, the address of its images, its description, and its shares in words."""
 
 @dataclass(frozen=True)
 class Look:
-    """The choices on the page."""
+    """The choices on the coverage page, as its address has them."""
 
     grid: CoverageGrid = GRIDS[0]
     by: By = "images"
@@ -72,7 +72,7 @@ class Look:
 
     @staticmethod
     def of(query: Mapping[str, str]) -> Look:
-        """Parse the query of an address. Invalid values count as absent, since none of them leaves anything out."""
+        """Parse the query of an address. Invalid values count as absent, which hides no image."""
         by: Any = query.get("by", "")
         return Look(
             grid=GRIDS[1] if query.get("table") == "weather" else GRIDS[0],
@@ -103,7 +103,7 @@ class Look:
 
 
 def add_coverage(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
-    """Add the routes of the page."""
+    """Add the routes of the coverage page."""
 
     @app.get(_PAGE, include_in_schema=False)
     def page(request: Request) -> Response:
@@ -123,7 +123,7 @@ def _begun(command: PlanCell, begun: BegunPlan) -> dict[str, Any]:
 
 
 def coverage_page(look: Look, table: CoverageTable, signed: bool = False) -> str:
-    """Return the page as a document."""
+    """Return the coverage page as a document."""
     model = look.model if look.model in table.models else next(iter(table.models), "")
     shown = {spot: figures_of(cell, model) for spot, cell in table.cells.items()}
     most = max((figures.images for figures in shown.values()), default=1)
@@ -229,7 +229,9 @@ def _level(figures: Figures, by: By, most: int) -> tuple[int, bool]:
 
 
 def _share(share: Proportion, words: str, nothing: str) -> str:
-    """Return a share in few words: counted for few images, and never rounded to all or none of them."""
+    """Return a share as text: a count if there are few images, else a percentage, which is 0 or 100 only for none or
+    all.
+    """
     if share.value is None:
         return nothing
     if share.n < FEW:

@@ -91,7 +91,7 @@ def order_choice(view: View, totals: Totals) -> Html:
 
 
 def _used_parts(view: View) -> Iterator[tuple[str, View]]:
-    """Yield each used part in words, with the view without it."""
+    """Yield each used part of the filter in words, with the view that lacks it."""
     for name, value in view.pairs:
         words = _part_words(view, name, value)
         if words:

@@ -47,7 +47,7 @@ EntryNumber = Annotated[int, Query(ge=1)]
 
 
 def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
-    """Add the page and its data."""
+    """Add the gallery page and its data."""
 
     @page_at(app, "/curate/", ("All images", gallery_address()))
     def page(request: Request) -> str:
@@ -148,7 +148,7 @@ def cell(entry: CatalogueEntry) -> list[Any]:
 
 
 def gallery_page(view: View, gallery: Gallery, signed: bool = False) -> str:
-    """Return the page as a document, with its first images."""
+    """Return the gallery page as a document, with its first images."""
     totals, first = gallery.totals(view), gallery.page(view).entries
     count, whole = totals.count.number, gallery.count(View()).number
     data = {"view": view.address, "count": count, "filter": view.is_filter, "waiting": totals.waiting}

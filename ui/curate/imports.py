@@ -47,7 +47,7 @@ SHEETS, SCRIPTS = ("curate-sets.css",), ("curate-sets-import.js",)
 
 
 def add_imports(app: FastAPI, commands: Commands, imports: ImportService) -> None:
-    """Add the pages, their data and their actions."""
+    """Add the pages of imports, their data and their actions."""
 
     @app.get(IMPORT, include_in_schema=False)
     def import_page(request: Request) -> Response:
@@ -171,7 +171,7 @@ def _counts(import_record: Import) -> str:
 
 
 def report_page(import_record: Import, kind: RowKind | None, after: int, rows: Sequence[tuple[int, ImportRow]]) -> Html:
-    """Return the page of a report: some rows, of one kind if `kind` is not None."""
+    """Return the page of an import's report: some rows, of one kind if `kind` is not None."""
     here, parameters = f"{IMPORT}/{import_record.id}", f"kind={kind}&" if kind else ""
     return render(
         "curate/import_report.html",

@@ -33,7 +33,7 @@ COLOURS = ("class", "edit type", "review", "weather", "time of day", "study", "t
 
 
 def add_map(app: FastAPI, commands: Commands, gallery: Gallery, image_map: ImageMap, meaning: Meaning) -> None:
-    """Add the page, its data and its actions."""
+    """Add the map page, its data and its actions."""
 
     @page_at(app, "/curate/map", ("The whole map", "/curate/map"))
     def page(request: Request) -> str:
@@ -102,7 +102,7 @@ def packed(points: MapPoints) -> bytes:
 
 
 def map_page(view: View, gallery: Gallery, image_map: ImageMap, meaning: Meaning, signed: bool = False) -> str:
-    """Return the page as a document; its points come later."""
+    """Return the map page as a document; its points come later."""
     shown = View(view.filter)
     data = {"view": shown.address, "pairs": shown.pairs, "state": _state(image_map, meaning)}
     models = tuple(gallery.totals(View()).models)

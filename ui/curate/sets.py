@@ -60,7 +60,7 @@ ALL_SETS = ("All test sets", SETS)
 
 
 def add_test_sets(app: FastAPI, commands: Commands, services: TestSetServices) -> None:
-    """Add the pages, their data and their actions."""
+    """Add the pages of test sets, their data and their actions."""
     _add_pages(app, services)
     _add_fetched(app, services)
     _add_commands(app, commands, services)
@@ -212,7 +212,7 @@ def added_words(added: Added) -> str:
 
 
 def _add_work(app: FastAPI, services: TestSetServices) -> None:
-    """Add the routes of long work."""
+    """Add the routes that start long work and report its progress."""
 
     def begin(data: dict[str, Any]) -> Mapping[str, Any]:
         kind = data.pop("kind", "")
@@ -277,7 +277,7 @@ def _exports(services: TestSetServices, version: SetVersion) -> Mapping[str, Any
 
 
 def place_of(request: Request) -> SetPlace:
-    """Return the images and the page of an address. Raises UserError for a filter that cannot be read."""
+    """Return the images that an address names, and the page of their list. Raises UserError for a bad filter."""
     pairs = request.query_params.multi_items()
     parts = ImageFilter.of((name, value) for name, value in pairs if name not in _OF_PAGE and value)
     against = request.query_params.get("against", "")

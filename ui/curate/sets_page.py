@@ -57,7 +57,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
 
 
 def set_page(shown: ShownVersion) -> Html:
-    """Return the page of a set, without its frame."""
+    """Return the page of a test set, without its frame."""
     version = shown.version
     query: dict[str, str | list[str]] = {"version": version_key(version), **shown.place.query}
     tasks = shown.readiness.tasks if shown.readiness is not None else {}
@@ -94,7 +94,7 @@ def _splits(shown: ShownVersion) -> list[Split]:
 
 
 def _rows(shown: ShownVersion) -> list[tuple[str | None, list[Cell]]]:
-    """Return counts by label and split. The label of all is None; the last of several cells counts all splits."""
+    """Return counts by label and split. All labels have the key None; the last of several cells is for all splits."""
     splits: list[Split | None] = [*_splits(shown)]
     labels: list[str | None] = [*sorted({count.label for count in shown.counts})]
     splits += [None] if len(splits) > 1 else []
@@ -110,7 +110,7 @@ def _rows(shown: ShownVersion) -> list[tuple[str | None, list[Cell]]]:
 
 
 def _chips(shown: ShownVersion) -> Iterator[tuple[str, *Cell]]:
-    """Yield counts by review if it differs, and the count of sources."""
+    """Yield words, count and link of each chip: one for each review outcome if they differ, and one for sources."""
     if len({count.review for count in shown.counts}) > 1:
         for review, (words, _) in REVIEW_WORDS.items():
             images = sum(count.images for count in shown.counts if count.review == review)
@@ -147,7 +147,7 @@ def verified_part(found: Verified, orphans: Sequence[str]) -> Html:
 
 
 def large_window(found: ImageOfSet) -> Html:
-    """Return one image beside its source and its mask, with what is known of it."""
+    """Return one image beside its source and its mask, with all known facts about it."""
     entry, known = found.shown.entry, found.known
     pictures = [(image_url(entry.image), found.sizes.get(entry.image), "image")]
     if entry.source != entry.image:
@@ -210,7 +210,9 @@ def shown_version(test_set: TestSet) -> SetVersion:
 
 
 def _line(test_set: TestSet, labels: int) -> tuple[TestSet, str, SetVersion, list[SetVersion], str]:
-    """Return the set, its address, its first version, the released ones from the latest, and facts."""
+    """Return one line of the list: the set, its address, the version shown first, released versions from the latest,
+    facts.
+    """
     version = shown_version(test_set)
     facts = [count_of(version.entries, "image"), count_of(labels, "label") if labels else "", splits_in_words(version)]
     released = [released_version for released_version in reversed(test_set.versions) if not released_version.is_draft]
@@ -220,7 +222,9 @@ def _line(test_set: TestSet, labels: int) -> tuple[TestSet, str, SetVersion, lis
 def difference_page(
     old: SetVersion, new: SetVersion, found: Difference, kind: str, at: int, sets: Sequence[TestSet]
 ) -> Html:
-    """Return the page without its frame. `kind` is a name of KINDS or "" (the first with any); `at` a page, from 1."""
+    """Return the page that compares two versions, without its frame. `kind` is a name of KINDS or "" (the first with
+    any); `at` a page, from 1.
+    """
     changes: dict[str, Sequence[tuple[SetEntry, SetEntry]]] = {
         "added": [(entry, entry) for entry in found.added],
         "removed": [(entry, entry) for entry in found.removed],

@@ -47,7 +47,7 @@ class FormatWords:
 
     loads: str
     line: str
-    """The line of code that loads it. SET stands for the unpacked folder."""
+    """The line of code that loads it. SET is the unpacked folder."""
     folders: Mapping[str, str] = field(default_factory=lambda: {"validation": "validation", "": "unsplit"})
     """Names of the splits whose folder is named differently."""
 
@@ -103,13 +103,15 @@ class ShownVersion:
     """The images on the page that each kind of obstacle concerns."""
 
     def address(self, meant: ImageFilter | None = None, against: str = "") -> str:
-        """Return the address of the images under a filter or an obstacle; without both, of all of them."""
+        """Return the address of the images that match a filter or have an obstacle to release, else of all images."""
         place = SetPlace(meant or ImageFilter(), against)
         query = urlencode({"version": version_key(self.version), **place.query}, doseq=True)
         return f"{set_address(self.held.id)}?{query}"
 
     def choice(self, meant: ImageFilter) -> tuple[str, bool]:
-        """Return the address of a filter's images and whether they are shown. If they are, it is that of all images."""
+        """Return the address that shows a filter's images, and False. If they are shown already, return that of all,
+        and True.
+        """
         on = meant != ImageFilter() and self.place.filter == meant
         return self.address(None if on else meant), on
 

@@ -75,8 +75,8 @@ class Stand:
 
 
 def subjects_part(subjects: Sequence[SubjectView], gallery: Mapping[TaskKind, int], chosen: ModelChoice | None) -> Html:
-    """Return every version of every test set and the gallery with its images by kind, or how to get some. `chosen` is
-    the model to evaluate on them, if it was chosen first.
+    """Return the list of subjects: every version of every test set, and the gallery with its images by kind. Without
+    any, it explains how to get some. `chosen` is the model to evaluate on them, if it was chosen first.
     """
     key = chosen.key if chosen is not None else ""
     return render("subjects", subjects=subjects, gallery=gallery, chosen=chosen, key=key, misfit=_misfit)
@@ -129,8 +129,8 @@ def work_part(stand: Stand) -> Html:
 
 
 def _choices(row: MappingRow, place: Place) -> Iterator[tuple[str, str]]:
-    """Yield classes of the model near a label, each with the address that maps the label to it by a line of a person's
-    own, or "" if an address cannot hold it.
+    """Yield the model's classes that are similar to a label. Each comes with the address that maps the label to it, or
+    "" if an address cannot hold the longer mapping.
     """
     for name in row.suggestions:
         mapping, of_id = _with_line(place.mapping, row.label, name), words_of_id(name).split(", ")[0]
@@ -138,7 +138,7 @@ def _choices(row: MappingRow, place: Place) -> Iterator[tuple[str, str]]:
 
 
 def _with_line(mapping: str, label: str, model_class: str) -> str:
-    """Return a person's lines with one more; "" if they are not CSV with commas or would be too long."""
+    """Return a person's mapping with one more line; "" if it is not CSV with commas or would be too long."""
     text = mapping.strip() or HEAD
     if text.partition("\n")[0].strip() != HEAD:
         return ""

@@ -22,7 +22,7 @@ class Term:
     """One or two sentences."""
     example: str
     shown: Sequence[str] = ()
-    """Other names in pages and files; N stands for a number."""
+    """Other names in pages and files; N is any number."""
 
     @property
     def key(self) -> str:

@@ -42,7 +42,7 @@ def list_page(
 
 
 def subject_page(subject: SubjectView, place: Place, models: Html | None, signed_in: bool) -> str:
-    """Return the page of a subject before a model is chosen."""
+    """Return the page to choose a model for a subject."""
     content = render("subject", subject=subject, place=place, stand=None, models=models, WITHOUT_SPLIT=WITHOUT_SPLIT)
     return _page(subject.title, content, signed_in)
 
@@ -54,7 +54,7 @@ def evaluation_page(
     versions: Sequence[SubjectView],
     signed_in: bool,
 ) -> str:
-    """Return the page of a model on a subject: the mapping of its classes, its reading, and the answer."""
+    """Return the page that evaluates a model on a subject: class mapping, progress of reading, and answer."""
     place = stand.place
     content = render(
         "evaluation",
@@ -77,7 +77,7 @@ def evaluation_page(
 
 
 def state_parts(stand: Stand, result: Html | None, compared: Html | None) -> dict[str, Html]:
-    """Return the parts that change while a model reads; missing ones are empty."""
+    """Return the parts of the page that change while a model reads; missing ones are empty."""
     return {
         "part-compared": compared or el("section", id="part-compared"),
         "part-work": work_part(stand),
@@ -110,7 +110,7 @@ def report_html(
     """Return the report as one HTML file that holds its styles and pictures, no script and no address."""
 
     def nowhere(entries: Sequence[int], image: int) -> None:
-        """Return None, since a report has no address of a list of images."""
+        """Return None: a report cannot link to a list of images."""
 
     def picture(sha: str) -> str | None:
         data = thumbnail(sha)

@@ -71,7 +71,7 @@ def ranking_part(found: Ranking, listed: Listed, picture: Callable[[str], str | 
 
 
 def _opens(found: Ranking, images: int, listed: Listed) -> str | None:
-    """Return the address of the first images; None unless our order is judged by exactly these."""
+    """Return the address that lists the first images. None unless our order is judged by exactly these images."""
     # The order is judged by images of known truth. Its first ones are the first of all only if they come before all
     # others.
     judged_by_these = found.known_first and 0 < images <= len(found.first)
@@ -86,7 +86,7 @@ def _sentence(orders: dict[str, Order], found: Ranking) -> str:
 
 
 def _curves(orders: Sequence[Order], images: int) -> tuple[list[tuple[str, str]], str]:
-    """Return the curve of each order with its style, and all of them in words."""
+    """Return the curve of each order with its style, and a description of all curves in words."""
     most = max(one.all_faults for one in orders)
     words = "; ".join(f"{_WORDS[one.name]}: {one.found(images // 10):,} faults in the first tenth" for one in orders)
     return [(_LOOKS[one.name], found_points(one, images, most)) for one in orders], words

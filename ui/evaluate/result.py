@@ -41,7 +41,7 @@ _TABS: dict[EditTable, str] = {"alternative": "What came", "edit type": "Edit ty
 
 
 def result_part(found: Evaluated, links: Links) -> Html:
-    """Return the answer, and the figures behind it."""
+    """Return the answer of an evaluation, and the figures behind it."""
     values: dict[str, Any] = {}
     if found.effectiveness is not None:
         values = _of_classifier(found, found.effectiveness, links)
@@ -150,8 +150,8 @@ def _left_is_shorter(found: Evaluated, classes: int, labels: int, adjacent: bool
 
 
 def worst_few(what: str, rows: Sequence[tuple[str, int, int]]) -> str:
-    """Return the worst rows of too few test cases, as text for the line that unfolds them; "" for none. `rows` are
-    name, wrong test cases and all test cases of each row; `what` is counted, such as "newly wrong".
+    """Return text for the line that opens the rows with too few test cases: the worst of these rows, "" for none.
+    `rows` are name, wrong test cases and all test cases of each row; `what` is counted, such as "newly wrong".
     """
     few = [f"{name} {wrong} of {cases}" for name, wrong, cases in rows if wrong and cases < FEWEST_CASES]
     return f"; {what}: {', '.join(few[:NAMED_FEW])}" if few else ""

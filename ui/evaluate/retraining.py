@@ -37,7 +37,7 @@ _BEHIND: Mapping[TaskKind, str] = {
 
 
 def retraining_waited_for() -> Html:
-    """Return the place of the part, until its script has fetched it."""
+    """Return a placeholder for the retraining section, which a script then fetches."""
     return el("section", muted("…"), id=PART, class_="card part retraining", data_wait=True)
 
 
@@ -50,8 +50,8 @@ def retraining_part(
     disk: int = 0,
     time: ExpectedTime | None = None,
 ) -> Html:
-    """Return the whole part. `results` has the latest first, `weights` are its files, `disk` is the size in bytes of
-    all trainings, and `time` is the expected time of the form's defaults.
+    """Return the whole retraining section. `results` has the latest first, `weights` are its files, `disk` is the size
+    in bytes of all trainings, and `time` is the expected time of the form's defaults.
     """
     place_fields = asdict(replace(place, beside="", other=None))
 

@@ -31,7 +31,7 @@ KeptNumber = Annotated[int, Query(ge=1, le=LARGEST_ID)]
 def add_retraining_routes(
     app: FastAPI, commands: Commands, evaluations: EvaluationService, retrainings: Retrainings
 ) -> None:
-    """Add the routes of the part."""
+    """Add the routes of the retraining section."""
 
     def latest(place: Place) -> RetrainingResult:
         results = retrainings.kept(evaluations.asked(OnModel.of(place.fields)))

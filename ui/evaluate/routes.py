@@ -88,7 +88,7 @@ class _Pages:
         self.evaluations, self.retrainings, self.like = evaluations, retrainings, likeness
 
     def asked(self, place: Place) -> EvaluationQuestion:
-        """Return the question of a place. Raises UserError if it is invalid."""
+        """Return the evaluation question that a page's address asks. Raises UserError if it is invalid."""
         return self.evaluations.asked(ShowEvaluation.of(place.fields))
 
     def choices(self, place: Place) -> tuple[ModelChoice, ...]:
@@ -130,7 +130,9 @@ class _Pages:
         return Stand(place, subject, title, mapping, service.pending(question), work, control=control)
 
     def parts(self, stand: Stand) -> dict[str, Html]:
-        """Return the parts of the page. Figures wait while the model reads: each batch would change them all."""
+        """Return the parts of the evaluation page. Figures wait while the model reads: each batch would change them
+        all.
+        """
         if stand.at_work or not stand.ready:
             return state_parts(stand, None, None)
         evaluated = self.evaluations.evaluate(self.asked(stand.place))

@@ -24,7 +24,7 @@ _FIGURES = re.compile(r"(\([^()]*\)|(?<![\w.-])[-+]?\d(?:[\d,.]*\d)?(?: %| point
 
 @dataclass(frozen=True)
 class Place:
-    """The content of an address of the page: the images, the model, and what they are compared with."""
+    """The content of an address of an evaluation page: images, model, and the model or version to compare with."""
 
     version: int | None = None
     filter: str = ""
@@ -52,7 +52,7 @@ class Place:
 
     @property
     def second(self) -> Place | None:
-        """Return the place to compare with, or None."""
+        """Return the place of the model or version to compare with, or None."""
         if self.beside:
             return replace(self, key=self.beside, beside="", other=None)
         if self.other is not None:

@@ -102,7 +102,7 @@ def _results(state: RunState) -> str:
 
 
 def _drawn(state: RunState) -> bool:
-    """Return True if a run has images that fit its captions; another yes draws further ones."""
+    """Return True if a run has images that fit its captions; approving again draws further ones."""
     return len(state.outdated) < len(state.run.test_cases)
 
 

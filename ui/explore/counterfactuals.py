@@ -1,6 +1,6 @@
 """The card of stage 4: counterfactual captions, each with its tick, its differences and its checks.
 
-Its grid shows which alternatives of which keywords become captions, and the ways to choose them.
+Its grid shows the alternatives of each keyword that become captions, and the ways to choose them.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ SLIDERS = {"low": (0, 500, 1), "high": (0, 500, 1), "median": (1, 15, 2)}
 
 
 def generation_card(state: RunState, profile: ProfileOptions) -> Html:
-    """Return what a yes would start and its cost, or the progress while it runs."""
+    """Return the card of the gate: the images that approval would start and their cost, or the progress of drawing."""
     running = running_stage(state.job) == STAGE or _waits(state)
     word, tone = _state_word(state, running)
     drawing, method, plan = state.settings.generation, state.recipe.drawing_method, state.gate.plan

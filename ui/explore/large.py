@@ -56,7 +56,7 @@ def modes(artifacts: Iterable[Artifact]) -> dict[str, Mode]:
 
 @dataclass(frozen=True)
 class View:
-    """The view of a page, kept in its browser."""
+    """View state of a page, kept in its browser: the picked test case, the mode, and open parts."""
 
     case: int | None = None
     """The picked test case, or None for the newest."""

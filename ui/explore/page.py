@@ -363,7 +363,7 @@ def _sent(kind: type[T], data: Any, request: gr.Request) -> T:
 
 
 def explore_page(explorer: Explorer) -> gr.Blocks:
-    """Build the page."""
+    """Build the page Explore."""
     with gr.Blocks(title="DILLEMA Studio", fill_width=True, analytics_enabled=False) as page:
         functions = page_functions(explorer)
         # Shows nothing. It gives the script the server's functions and Gradio's way to send a file.
@@ -443,7 +443,7 @@ def _stamp(part: str) -> str:
 
 
 def _slot(name: str) -> None:
-    """Add the place of a part and pass it to the script's `part`."""
+    """Add an empty element for a part of the page, and pass it to the script's `part`."""
     gr.HTML(
         "",
         html_template=f'<div class="studio" data-part="{name}"></div>',

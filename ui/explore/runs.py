@@ -29,7 +29,9 @@ SHOWN = 12
 def run_list(
     listed: Listing, run_id: str, today: datetime | None = None, edited: tuple[EditedShare, ...] | None = None
 ) -> Html:
-    """Return the runs and the deleted ones. `run_id` is open; `edited` is None while its figures are closed."""
+    """Return the runs and the deleted ones. `run_id` is open; `edited` has the shares of changed values, or None while
+    they are closed.
+    """
     now = today or datetime.now().astimezone()
     by_profile = groupby(edited or (), lambda share: share.profile)
     return render(

@@ -174,7 +174,7 @@ def has_call(page: gr.Blocks, event: str) -> bool:
 
 
 def answering(services: Services) -> Iterator[tuple[type[Command], Do]]:
-    """Yield every endpoint and what performs it, without those of `awaited` and `WatchJob`, which streams."""
+    """Yield each endpoint and its function, except those of `awaited` and `WatchJob`, which streams."""
     yield from _commands(services)
     yield from _files(services)
 

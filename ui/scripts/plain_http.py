@@ -58,7 +58,7 @@ class PlainHttp:
         self._numbers = {endpoint_of(command): number for number, command in functions.items() if command is not None}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on in its right shape, or refuse it."""
+        """Convert a request to the form that Gradio takes and pass it on, or refuse it."""
         if scope["type"] != "http" or not scope["path"].startswith(PREFIX):
             await self.app(scope, receive, send)
             return

@@ -101,7 +101,7 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def waits(self) -> bool:
-        """Return True if it is the client's turn, and nothing of ours is under way."""
+        """Return True if the connection waits for its client to send or to read."""
         return self._sends() or self.flow.write_paused
 
     def cut(self) -> None:

@@ -33,13 +33,13 @@ def _line(study: Study) -> tuple[Study, str, float]:
 
 
 def new_page(signed_in: bool) -> str:
-    """Return the page for name and template of a new study."""
+    """Return the page to begin a study: it asks for a name and a template."""
     choices = [(template, _shown(template)) for template in TEMPLATES.values()]
     return page("New study", render("study/new.html", choices=choices), signed_in=signed_in)
 
 
 def _shown(template: Template) -> str:
-    """Return what is shown beside an image that is judged."""
+    """Return in words which texts and pictures a template shows beside the judged image."""
     words = (("source image beside it", template.show_source), ("both captions", template.show_captions))
     return ", ".join(name for name, on in words if on)
 

@@ -90,7 +90,7 @@ def votes_over_time(times: Sequence[datetime], needed: int) -> tuple[str, str] |
 
 @dataclass(frozen=True)
 class Scatter:
-    """Workers by median seconds a vote (logarithmic) and agreement with the consensus."""
+    """Workers by median seconds per vote (logarithmic) and agreement with the consensus."""
 
     fast: str | None
     """Position of the fewest seconds that the rules expect of a vote, or None."""

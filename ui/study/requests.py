@@ -117,7 +117,9 @@ def add_requests(app: FastAPI, commands: Commands, services: StudyServices) -> N
 
     @app.post(f"{VOTE_FILES}{{study_id}}", include_in_schema=False)
     async def votes(request: Request, study_id: str, name: str = "") -> Response:
-        """With `name` "look" only describe the file; with "even-so" leave out rows that are no votes."""
+        """Import the votes in a file. `name` "look" only describes the file; "even-so" leaves out rows that are no
+        votes.
+        """
 
         def take(file: Path) -> Reply:
             if name == LOOK:

@@ -24,7 +24,7 @@ NamedSlices = list[tuple[str, Slice]]
 
 
 def parts(report: StudyReport, data: StudyData, paragraph: str) -> Mapping[str, Html | None]:
-    """Return the parts of the page by name, in order; None where there is nothing to show."""
+    """Return the parts of the results page by name, in order; None where there is nothing to show."""
     excluded = {exclusion.worker for exclusion in data.exclusions}
     times = [vote.submitted for vote in data.votes if vote.kind == "item" and vote.worker not in excluded]
     items = {item.id: item for item in data.items}
@@ -46,7 +46,7 @@ def parts(report: StudyReport, data: StudyData, paragraph: str) -> Mapping[str, 
 
 
 def layout(found: Mapping[str, Html | None]) -> list[Html]:
-    """Return the parts in their places, each in a slot that the page fills again when something changes."""
+    """Return the parts of the page in their slots, which the page fills again when something changes."""
     paired = {name for column in COLUMNS for name in column}
     placed: list[Html] = []
     for name, part in found.items():
@@ -69,7 +69,7 @@ def sent(found: Mapping[str, Html | None]) -> Mapping[str, Mapping[str, str]]:
 
 
 def result_buttons(study: Study) -> Html:
-    """Return the buttons in the head of the page, with a menu of downloads."""
+    """Return the buttons in the head of the results page, with a menu of downloads."""
     return render("study/result_buttons.html", study=study, away=False)
 
 
@@ -239,6 +239,6 @@ def questions_in_detail(report: StudyReport, data: StudyData) -> Html:
 
 
 def _question(result: QuestionResult, is_only: bool) -> tuple[QuestionResult, dict[str, int], NamedSlices, Axis]:
-    """Return a question with its votes, and the parts of its images on one axis unless it is alone."""
+    """Return a question, its votes, its groups of images unless it is the only question, and an axis for them."""
     parts = [] if is_only else [named for _, found in _named(result.slices) for named in found]
     return result, _votes(result), parts, share_axis(part for _, part in parts)

@@ -33,9 +33,10 @@ def run_page(
     further_people: int,
     lost: int,
 ) -> str:
-    """Return the page as a document. `here` is the number of workers in the study, `others` are workers of other
-    studies, best first. At least `further_people` more must join before every image can get all its votes; `lost`
-    images are set aside."""
+    """Return the page to run a study, as a document. `here` is the number of workers in the study, `others` are workers
+    of other studies, best first. At least `further_people` more must join before every image can get all its votes;
+    `lost` images are set aside.
+    """
     content = render(
         "study/run.html",
         study=study,

@@ -49,7 +49,7 @@ class Assumptions:
 
 
 def setup_page(draft: DraftState, assumed: Assumptions, signed_in: bool) -> str:
-    """Return the page as a document."""
+    """Return the page to set up a study, as a document."""
     study, rules, problems = draft.study, draft.study.rules, draft.problems
     content = render(
         "study/setup.html",
@@ -142,7 +142,7 @@ def _x(percent: float) -> str:
 
 
 def missing_part(study: Study, troubles: Sequence[RuleProblem], found: Sequence[Finding]) -> Html:
-    """Return the part with what stops the start, what a lead should know, and the buttons."""
+    """Return the part with the problems that stop the start, remarks for the lead, and the buttons."""
     stops = [(trouble.field, trouble.words) for trouble in troubles]
     stops += [(finding.field, finding.text) for finding in found if finding.stops]
     notes = [(finding.field, finding.text) for finding in found if not finding.stops]

@@ -183,7 +183,9 @@ class Retrainings:
         return matching
 
     def opens(self, question: EvaluationQuestion, number: int, on: str, arm: str = "") -> tuple[int, ...]:
-        """Return the catalogue entries behind a set, or an arm on it. Raises UserError if none are stored."""
+        """Return the catalogue entries that the number of a set, or of an arm on it, opens. Raises UserError if none
+        are stored.
+        """
         opened = self.result(question, number).opens(on, arm)
         if opened is None:
             raise UserError("No images are kept behind this number: begin again, and it opens them.")
@@ -289,7 +291,9 @@ class Retrainings:
         return cases
 
     def _valid(self, cases: Cases, parted: DataSplit) -> tuple[list[Outcome], ValidCases]:
-        """Return votes on sources of the training side, and which test cases count as valid by them."""
+        """Return the votes on images whose source is on the training side, and the test cases that are valid according
+        to them.
+        """
         columns = self._workspace.case_columns
         outcomes = columns.outcomes()
         judged = judged_of(cases, outcomes)

@@ -151,7 +151,7 @@ class RetrainingResult:
     """Speed of the training; None in results of version 0.1.0."""
 
     def opens(self, on: str, arm: str = "") -> OpenedImages | None:
-        """Return the images behind a set, or behind an arm on it, or None."""
+        """Return the images that the number of a set, or of an arm on it, opens. None without any."""
         return next((one for one in self.opened if (one.set, one.arm) == (on, arm) and one.entries), None)
 
     def row(self, arm: str, on: str) -> ArmRow | None:
@@ -160,7 +160,9 @@ class RetrainingResult:
 
     @property
     def main(self) -> str:
-        """Return the arm that the answer is about: the paper's, or the one in its place."""
+        """Return the arm that the answer reports: the one with generated images, else the first other one, controls
+        last.
+        """
         names = [one.name for one in self.arms if one.name != ORIGINAL]
         rest = [name for name in names if name not in CONTROLS] or names
         return GENERATED if GENERATED in names else next(iter(rest), "")
@@ -243,9 +245,9 @@ def result_of(
 def opened(
     behind: Mapping[str, SetEntries], measured: Mapping[str, Mapping[str, Measured]], kind: TaskKind
 ) -> Iterator[OpenedImages]:
-    """Yield the images that open for each set and for each arm on it. For a classifier: images wrong in most seeds, the
-    most often wrong first. A segmenter is never right about all pixels: for it, one of `LOWEST` images, those with the
-    smallest share of right pixels.
+    """Yield the images that the gallery shows for each set, and for each arm on it. For a classifier, those of an arm
+    are wrong in most seeds, the most often wrong first. A segmenter is never right about all pixels: those of an arm
+    are then one in `LOWEST` images, with the smallest share of right pixels.
     """
     for name, set_entries in behind.items():
         for arm in ("", *measured):

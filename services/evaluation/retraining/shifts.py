@@ -24,9 +24,9 @@ _OF = "Of the natural shift"
 
 
 def groups_of_shift(learnt: ClassMap, own: ClassMap) -> dict[str, int]:
-    """Return the group of `learnt` that each class of the shift's masks, mapped by `own`, is measured as: the group of
-    its name, or the one with all model classes that are right for it. A class without a group is absent: its pixels do
-    not count.
+    """Return the group of `learnt` as which each class of the shift's masks is measured. `own` maps these classes to
+    the model's. The group has the same name, or else all model classes that are right for the class. A class without a
+    group is absent: its pixels do not count.
     """
     named = {learnt.labels[one].label: at for at, group in enumerate(learnt.groups) for one in group}
     of_class = {
@@ -59,11 +59,13 @@ def with_shift(
     passed_over: Sequence[str] = (),
     twins: Collection[str] = (),
 ) -> RetrainingPlan:
-    """Return the plan, measured also on images of a version of a test set, originals or not: those with a label, or a
-    mask with a class that is learnt. Rejected images are left out, and images that look like one to learn from or to
-    tune with. `table` has all entries of `rows`; `made` maps their labels and knows their masks; `passed_over` are
-    classes of their masks that do not count. `twins` are copies (mirrored, cropped or the like) of a source to learn
-    from or tune with.
+    """Return the plan with a further set to measure on: images of a version of a test set, originals or not. The set
+    has images with a label, or with a class in their mask, that is learnt. It leaves out rejected images, and those
+    that look like one to learn from or to tune with.
+
+    `table` has all entries of `rows`; `made` maps their labels and knows their masks; `passed_over` are classes of
+    their masks that do not count. `twins` are copies (mirrored, cropped or the like) of a source to learn from or tune
+    with.
     """
     before = [
         looks[sha]

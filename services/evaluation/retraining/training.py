@@ -135,7 +135,9 @@ class SetEntries:
     entry: Numbers
 
     def entries(self, places: Numbers, most: int) -> tuple[tuple[int, ...], int]:
-        """Return the entries of images, ascending, first places first up to `most`; and how many images they cover."""
+        """Return the catalogue entries of these images, ascending, and the number of images that they show. The first
+        images count first, up to `most` entries.
+        """
         shown_entries, images = dict[int, None](), 0
         begins, ends = (np.searchsorted(self.image, places, side) for side in ("left", "right"))
         for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
@@ -328,7 +330,7 @@ def require_unseen(cases: Cases, name: str) -> None:
 
 @dataclass(frozen=True)
 class Examples:
-    """Makes examples of images, in an order that hangs on the images alone."""
+    """Makes examples of images, in an order that depends on the images alone."""
 
     mapping: ClassMap
     path: Callable[[str], Path]
@@ -336,7 +338,9 @@ class Examples:
     """Returns the path of a mask with the numbers of the map's groups; None if it has none of them."""
 
     def of(self, images: Images, rows: Numbers) -> tuple[tuple[Example, ...], Numbers]:
-        """Return the examples of the images in these places that can be learnt from, and the place of each."""
+        """Return examples of the images in these places, with the place of each. Images that cannot be learnt from are
+        left out.
+        """
         examples = []
         for row in sorted(rows.tolist(), key=lambda row: (images.shas[row], int(images.label[row]))):
             classes = () if images.masks else self.mapping.labels[int(images.label[row])].classes

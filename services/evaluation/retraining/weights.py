@@ -203,7 +203,7 @@ def _marked(folder: Path) -> Marked | None:
 
 
 def _used(folder: Path) -> str:
-    """Return when its mark was last written, which every use does."""
+    """Return the time of the training's last use, which is when its mark was last written."""
     file = next((one for one in (folder / MARK, folder / ABOUT) if one.exists()), folder)
     return datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat(timespec="microseconds")
 

@@ -93,17 +93,14 @@ def sdxl(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return load_models(Profile.model_validate(data)).generator
 
 
-@pytest.fixture(params=["sd", "sdxl"])
-def generator(request: pytest.FixtureRequest) -> Any:
-    return request.getfixturevalue(request.param)
-
-
-@pytest.fixture(params=[(EPSILON, 10.0), (V, 1.0)], ids=["epsilon", "v with zero terminal SNR"])
-def model(request: pytest.FixtureRequest, generator: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+@pytest.fixture(params=[("sd", EPSILON, 10.0), ("sdxl", V, 1.0)], ids=["sd, epsilon", "sdxl, v with zero terminal SNR"])
+def model(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The latents of its random autoencoder are made as large as those of a trained one, or larger: answers of random
-    weights to tiny latents change wildly with them, so that no inversion is exact.
+    weights to tiny latents change wildly with them, so that no inversion is exact. The demo's model, which
+    `tests/pipeline/test_edit.py` draws with, is the third pair: sd and v.
     """
-    scheduler, spread = request.param
+    name, scheduler, spread = request.param
+    generator = request.getfixturevalue(name)
     pipe = generator._pipe
     monkeypatch.setattr(pipe, "scheduler", make_scheduler(scheduler, pipe.scheduler.config))
     factor = pipe.vae.config.scaling_factor

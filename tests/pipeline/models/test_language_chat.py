@@ -151,10 +151,12 @@ def test_random_weights_that_are_held_reply_to_the_one_request_in_json(qwen: Cha
     made = keywords.ask_together(caption, bird, qwen, prompt, KeywordSettings(**freely), wanted, captions, 0)
     found = made.value.value
     assert found.items and all(item.text in caption.text and item.text != "bird" for item in found.items)
-    some = run_alternatives(caption, found, bird, qwen, prompt, wanted, 0, said=made.said["alternatives"])
+    some = run_alternatives(caption, found, bird, qwen, prompt, wanted, 0, said=made.early_replies["alternatives"])
     assert {item.keyword for item in some.value.items} == {item.text for item in found.items}
     assert any(option.text for item in some.value.items for option in item.options)
-    new = run_counterfactuals(caption, some.value, bird, qwen, prompt, captions, 0, said=made.said["counterfactuals"])
+    new = run_counterfactuals(
+        caption, some.value, bird, qwen, prompt, captions, 0, said=made.early_replies["counterfactuals"]
+    )
     assert new.value.items and new.trace.prompt.startswith(made.value.trace.prompt)
     assert "gave 0 of" in new.trace.notes[0], "its edits are noise, so the captions are asked for by themselves"
 
@@ -236,7 +238,7 @@ def test_thoughts_that_nobody_asked_for_are_taken_off_and_counted(
 
         def weigh(row: Any, scores: Any) -> None:
             scores.fill_(-torch.inf)
-            scores[tokens[len(row.said)] if len(row.said) < len(tokens) else model._ends[0]] = 0
+            scores[tokens[len(row.written)] if len(row.written) < len(tokens) else model._ends[0]] = 0
 
         monkeypatch.setattr(model, "_weigh", weigh)
 

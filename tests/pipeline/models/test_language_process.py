@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from pydantic_core import _pydantic_core
 
 from core.errors import CannotLoad, UserError
 from core.model_sections import ROOT
@@ -174,7 +175,7 @@ def test_libraries_of_cuda_12_that_are_missing_are_named_with_their_packages(mon
 
 
 def test_libraries_of_cuda_12_are_opened_where_their_packages_put_them(tmp_path: Path) -> None:
-    some_library = next(Path(sys.base_prefix, "lib").rglob("_bisect*.so"))
+    some_library = _pydantic_core.__file__  # a build of Python may have none of its own
     for package, name in language.CUDA_12:
         folder = tmp_path / "nvidia" / package / "lib"
         folder.mkdir(parents=True, exist_ok=True)

@@ -22,7 +22,7 @@ from services.batches.service import BatchService
 from services.batches.worker_process import MakeRunner
 from storage.workspace import Workspace
 from tests.services.batches.test_cluster import images, plan_of, run
-from tests.support.batch_workers import Deadly, Poisoned, here, only_for, scripted
+from tests.support.batch_workers import Deadly, Poisoned, here, leftovers, only_for, scripted
 from tests.support.workspaces import workspace_in
 
 SOURCES = 8
@@ -96,7 +96,7 @@ def test_when_a_helper_or_its_worker_is_killed_nothing_is_lost(tmp_path: Path, v
     assert len(made) == SOURCES
     assert len(pools) == 1 and len(killed) == 2
     assert not psutil.wait_procs(killed, timeout=60)[1], "helpers end with their worker"
-    assert not list((tmp_path / "killed" / "images").glob(".*")), "no half file"
+    assert not leftovers(tmp_path / "killed")
 
 
 @pytest.mark.slow

@@ -29,7 +29,7 @@ from services.batches.plan_file import read_plan
 from services.batches.pools import Pool, ProcessPool
 from services.batches.service import BatchService
 from storage.workspace import Workspace
-from tests.support.batch_workers import Deadly, Poisoned, here, not_there, only_for, scripted
+from tests.support.batch_workers import Deadly, Poisoned, here, leftovers, not_there, only_for, scripted
 from tests.support.workspaces import workspace_in
 
 pytestmark = [pytest.mark.slow]
@@ -128,7 +128,7 @@ def test_two_nodes_make_the_images_of_one_process_also_when_an_actor_is_killed(t
     with on_ray(address=two_nodes):
         assert run(plan, tmp_path / "two", only_for("images", pool), kill) == expected
     assert killed
-    assert not list((tmp_path / "two" / "images").glob(".*")), "no token and no half file"
+    assert not leftovers(tmp_path / "two")
 
 
 @pytest.mark.soak

@@ -112,9 +112,9 @@ def test_what_somebody_else_decided_since_stays(studio: Studio) -> None:
     )
     held = verdicts(studio.workspace)
     assert held == {one: ("open", "", ""), two: ("rejected", "a hat", "Bo"), three: ("open", "", "")}
-    with pytest.raises(UserError, match="taken back already"):
+    with pytest.raises(UserError, match="undone already"):
         ask(studio, "undo-decision", decision=first.decision)
-    with pytest.raises(UserError, match="nothing of yours"):
+    with pytest.raises(UserError, match="no decision to undo"):
         ask(studio, "undo-decision", author="Ada")
     ask(studio, "undo-decision", author="Bo")
     assert verdicts(studio.workspace)[two] == ("open", "", ""), "Ada took her word back as well"
@@ -365,7 +365,7 @@ class Deciding(Busy):
             try:
                 decisions.take_back(fate.choice(open_ones), author)
             except UserError as error:
-                assert "nothing of yours" in str(error)
+                assert "no decision to undo" in str(error)
 
 
 @pytest.mark.slow

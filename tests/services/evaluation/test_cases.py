@@ -58,7 +58,7 @@ def test_reconstructions_are_controls_and_never_test_cases(workspace: Workspace)
     foggy = read_cases(workspace, Subject(filter=ImageFilter(facets={"weather": ("foggy",)})))
     assert foggy.view.controls == 3, "the controls of a filter are those of its sources, wherever they are"
     only = read_cases(workspace, Subject(filter=ImageFilter(facets={"recipe": ("reconstruction",)})))
-    assert only.view.problem == "It has reconstructions alone, and no test case."
+    assert only.view.problem == "It has only reconstructions and no test case."
 
 
 def test_labels_are_those_that_people_decided_and_sources_keep_that_of_their_task(workspace: Workspace) -> None:

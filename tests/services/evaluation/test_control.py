@@ -82,7 +82,7 @@ def test_each_source_is_drawn_once_as_its_test_cases_were(studio: Studio) -> Non
         assert isinstance(control.settings, ControlNetSettings) and control.settings.steps == 3, "not those of now"
         alike = (control.seed, control.model, control.method, control.task, control.settings)
         assert alike == (first.seed, first.model, first.method, first.task, first.settings)
-    with pytest.raises(UserError, match="Each of its sources has a reconstruction already"):
+    with pytest.raises(UserError, match="Each source has a reconstruction already"):
         evaluations.make_control(ALL)
 
     # Those that came since are missing, and no other.

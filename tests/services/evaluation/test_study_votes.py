@@ -180,4 +180,4 @@ def test_the_plan_names_groups_without_a_judged_image_and_what_votes_cannot_do(s
     assert all(row.stratum.startswith("wrong") for row in plan.rows if row.judged)
     left = [row for row in plan.rows if not row.judged]
     assert f"none of {left[0].stratum} ({left[0].images})" in plan.words
-    assert "More votes an image do not mend errors that annotators share" in plan.words
+    assert "More votes per image do not mend errors that annotators share" in plan.words

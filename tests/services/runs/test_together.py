@@ -69,7 +69,7 @@ def test_several_pictures_get_one_task_and_the_same_settings_and_all_are_run(stu
     # The other one joins: what was shown is no longer what would be made.
     send(studio, "task", [runs[1]], kind="classification", label="bird")
     send(studio, "run", runs)
-    with pytest.raises(UserError, match="was changed after it was shown"):
+    with pytest.raises(UserError, match="changed after they were shown"):
         send(studio, "generate", runs, shown=shown.shown)
     now = studio.together.of(runs)
     studio.commands.send("together-generate", {"runs": runs, "shown": now.shown})

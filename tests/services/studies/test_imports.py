@@ -446,7 +446,7 @@ def test_a_zip_is_restored_as_the_study_it_was(workspace: Workspace, tmp_path: P
     panel = Panel("PID", "C1", "https://x.example/?p={participant}", (PersonQuestion("How old?", ("young", "old")),))
     studies.panels.set(study_id, panel)
     data = b"".join(zipped(workspace, study_id)[1])
-    with pytest.raises(UserError, match="is here already, as “Bïrds"):
+    with pytest.raises(UserError, match="has this study already, as “Bïrds"):
         restore_study(workspace, data)
 
     def told(of: Workspace) -> dict[str, Any]:
@@ -529,7 +529,7 @@ def test_a_zip_that_was_changed_is_not_restored(workspace: Workspace, tmp_path: 
         listed = json.dumps({**manifest, "files": sums}).encode()
         return zip_of({**files, "records.json": text, "manifest.json": listed})
 
-    together = "do not hold together"
+    together = "contradict each other"
     wrong: list[tuple[bytes, str]] = [
         (zip_of({name: data for name, data in files.items() if name != "records.json"}), "no records.json"),
         (zip_of({**files, "records.json": files["records.json"] + b" "}), "is not as it was exported"),
@@ -580,7 +580,7 @@ def test_a_row_that_is_no_vote_stops_all_unless_told_otherwise(workspace: Worksp
     item = workspace.studies.items(study_id)[0].public
     head = "HITId,WorkerId,SubmitTime,Answer.valid\n"
     file = f"{head}{item},A,2026-01-02 10:00,yes\n{item},B,2026-01-02 10:00,perhaps\n".encode()
-    with pytest.raises(UserError, match=r"Nothing was brought in\. Row 2: Please choose"):
+    with pytest.raises(UserError, match=r"Nothing was imported\. Row 2: Please choose"):
         import_votes(workspace, study_id, file)
     assert workspace.studies.data(study_id).votes == ()
     count, said = import_votes(workspace, study_id, file, even_so=True)

@@ -728,7 +728,7 @@ def test_more_votes_are_a_new_version_of_the_rules(lead: Lead) -> None:
     assert (rules.votes, rules.consensus, rules.version) == (7, 5, 2)
     page = lead.get(f"/study/{study}/run")
     assert "version 2" in page and "still show a [class]?" in page and "{label}" not in page
-    assert "the votes an image went from 5 to 7" in lead.get(f"/study/{study}/")
+    assert "the votes per image went from 5 to 7" in lead.get(f"/study/{study}/")
 
 
 def test_more_images_come_with_their_control_items(lead: Lead) -> None:
