@@ -58,7 +58,7 @@ def _set_up(page: Page, server: ServerProcess, camera: Camera) -> tuple[str, str
     page.goto(f"{server.url}study/")
     camera.states("study-1-none")
     page.click("#new-study")
-    page.fill("[name=name]", NAME)
+    page.fill("[name=title]", NAME)
     camera.states("study-2-new")
     page.click("#create")
     page.wait_for_selector("#draw-now")

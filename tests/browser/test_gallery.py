@@ -106,6 +106,12 @@ def test_the_question_mark_lists_the_keys_but_not_in_a_field(page: Page, server:
     idle(page)
 
 
+def test_a_value_that_is_not_found_is_hidden(page: Page, server: tuple[str, Studio]) -> None:
+    chip = opened(page, server).locator("#filters .chip").first
+    chip.evaluate("chip => { chip.hidden = true; }")
+    expect(chip).to_be_hidden()
+
+
 def test_words_are_looked_for_as_they_are_typed(page: Page, server: tuple[str, Studio]) -> None:
     found = server[1].workspace.catalogue
     opened(page, server)

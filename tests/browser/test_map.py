@@ -69,6 +69,13 @@ def lasso_all(page: Page) -> None:
     page.mouse.up()
 
 
+def test_only_the_button_that_does_something_is_shown(page: Page, server: tuple[str, Studio]) -> None:
+    opened(page, server)
+    page.evaluate("document.getElementById('making').hidden = false")
+    expect(page.locator("#make-map")).to_be_visible()
+    expect(page.locator("#stop-map")).to_be_hidden()
+
+
 def test_a_region_is_picked_and_its_address_means_the_same_images(page: Page, server: tuple[str, Studio]) -> None:
     studio = server[1]
     opened(page, server)

@@ -57,7 +57,7 @@ def test_a_token_is_made_shown_once_used_and_withdrawn(served: tuple[str, Studio
     expect(page.locator("#token-made")).to_have_count(0)
     assert token not in page.content()
     page.click("#withdraw-1")
-    page.click("[data-withdraw='1']")
+    page.click("#part-tokens [name=token]")
     expect(page.locator(".tokens")).to_contain_text("withdrawn")
     assert httpx.post(f"{url}gradio_api/run/list_jobs", **asked).status_code == 401  # type: ignore[arg-type]
 
@@ -69,6 +69,14 @@ def test_every_endpoint_is_listed_with_its_fields(signed_in: Page) -> None:
     expect(entry).to_contain_text("one of subject, object, attribute")
     expect(entry.locator(".code-block")).to_contain_text('api_name="/keyword_add"')
     assert page.locator(".endpoint").count() > 80
+
+
+def test_nothing_moves_for_who_wants_no_motion(signed_in: Page) -> None:
+    page = signed_in
+    for motion, moving in (("reduce", 0), ("no-preference", 2)):
+        page.emulate_media(reduced_motion=motion)  # type: ignore[arg-type]
+        page.evaluate("document.body.classList.add('awaits'); document.querySelector('#make-token').ariaBusy = 'true'")
+        assert page.evaluate("document.getAnimations().length") == moving, motion
 
 
 def test_the_explore_page_has_one_header(served: tuple[str, Studio], signed_in: Page) -> None:

@@ -348,11 +348,11 @@ def test_a_long_split_tells_how_far_it_is_and_stops(desk: Desk, monkeypatch: pyt
     desk.open(f"/{set_id}")
     page.click("#open-split")
     page.click("#split [type=submit]")
-    page.wait_for_selector("#split [data-cancel-work]")
+    page.wait_for_selector("#split .working button")
     with page.expect_response("**/curate/api/set-cancel"):
-        page.click("#split [data-cancel-work]")
+        page.click("#split .working button")
     go_on.set()
-    expect(page.locator("#split [data-cancel-work]")).to_have_count(0)
+    expect(page.locator("#split .working button")).to_have_count(0)
     desk.idle()
     assert not any(entry.split for entry in desk.entries(set_id).values())
     page.click("#split [type=submit]")
@@ -557,7 +557,7 @@ def test_no_page_is_wider_than_its_window(desk: Desk) -> None:
 def test_pictures_are_imported_and_make_a_test_set(desk: Desk, tmp_path: Path) -> None:
     page = desk.page
     folder = tmp_path / "Öwls & co"
-    for number, place in ((1, "test/owl/1.png"), (2, "train/owl/2.png"), (3, "train/bird/ü 3.png")):
+    for number, place in ((1, "test/owl/1.png"), (2, "train/owl/2.png"), (3, f"train/bird/ü {'long ' * 20}3.png")):
         (folder / place).parent.mkdir(parents=True, exist_ok=True)
         picture(7000 + number).save(folder / place)
     (folder / "test" / "owl" / "bad.png").write_bytes(b"no picture")
@@ -583,7 +583,7 @@ def test_pictures_are_imported_and_make_a_test_set(desk: Desk, tmp_path: Path) -
     found = sorted((entry.label, entry.split) for entry in desk.entries(held.id).values())
     assert found == [("bird", "train"), ("owl", "test"), ("owl", "train")]
     page.click("#to-report")
-    expect(page.locator(".report")).to_contain_text("ü 3.png")  # its name was changed
+    expect(page.locator(".report")).to_contain_text("ü long long")  # its name was changed
     page.click(".chip:has-text('refused')")
     expect(page.locator(".report tbody tr")).to_have_count(2)
     expect(page.locator(".report")).to_contain_text("test/owl/bad.png")

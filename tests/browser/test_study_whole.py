@@ -28,7 +28,7 @@ def set_up(page: Page, url: str) -> str:
     """A study of six images, two votes each, without controls; started. Gives the link of its invitation."""
     page.goto(f"{url}study/")
     page.click("#new-study")
-    page.fill("[name=name]", "Objects")
+    page.fill("[name=title]", "Objects")
     page.click("#create")
     page.wait_for_selector("#draw-now")
     wanted = {"votes": "2", "consensus": "2", "share": "0", "min_finished": "0", "quiz": "0", "draw.count": str(ITEMS)}

@@ -10,7 +10,6 @@ SHEETS = ("studio.css", "annotate.css")
 SCRIPTS = (
     "kept.js",
     "annotate-wire.js",
-    "annotate-feedback.js",
     "annotate-judge.js",
     "annotate-keys.js",
     "annotate.js",

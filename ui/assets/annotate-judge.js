@@ -9,6 +9,22 @@
   const GAP = 14, WORDS_HEIGHT = 24;     // px between the pictures, and of the word below each of two
   const RETRY_PICTURE = 3000, LONGEST_COMMENT = 2000, LONGEST_TEXT = 2000;
   const WORDS = { yes: "Yes", no: "No" };
+  const words = (answer) => WORDS[answer] ?? answer;
+
+  // ---- What is told of an answer to a training item: whether it was right, what is right of each question, and why
+
+  function toldLine({ question, given, expected, right }, several) {
+    const mark = several && right !== null ? make("span", { class: `pill ${right ? "ok" : "warn"}` }, right ? "✓ right" : "✗ not right") : null;
+    const said = make("dd", { class: "said" }, make("span", {}, "Your answer: "), make("b", {}, given ? words(given) : "none"), mark);
+    const told = right === null ? make("dd", { class: "mut" }, "Here no answer is right or wrong.")
+      : right ? null : make("dd", {}, make("span", {}, "Right is: "), make("b", {}, words(expected)));
+    return make("div", { class: "told-line" }, make("dt", {}, question), said, told);
+  }
+
+  const feedbackPart = ({ right, answers, why }) => make("div", { class: "feedback", role: "status" },
+    make("h2", { id: "verdict", class: right ? "right" : "wrong" }, right ? "Right" : "Not right"),
+    make("dl", {}, answers.map((told) => toldLine(told, answers.length > 1))),
+    why ? make("p", { class: "why" }, make("b", {}, "Why: "), why) : null);
 
   let tapped = -Infinity;        // when a tap or a click sent the last vote
   const byTap = (event) => { if (event.detail) tapped = performance.now(); };   // of a key it has no detail
@@ -281,7 +297,7 @@
     const undoButton = button(["Undo", key("U")], () => view.undo(), { id: "undo", class: "q" });
     const several = !single;
     const panel = make("section", { class: "panel-card card", "aria-label": feedback ? "What is right" : "Questions" },
-      feedback ? annotate.feedbackPart(feedback)
+      feedback ? feedbackPart(feedback)
         : make("div", { class: "questions" }, questions.length ? questions.map(questionPart) : make("p", { class: "words" }, "There is no question about this image.")),
       problem, commentBox,
       several ? make("div", { class: "sending" }, questions.length > 1 ? make("span", { class: "stepper" }, back, place, on) : null, count, sendButton) : null,

@@ -1,7 +1,6 @@
 // The pages of batches: what is shown is asked for again and again while it changes; what is pressed is sent. After study.js.
 (() => {
   "use strict";
-  const batches = (window.batches = { ready: false, busy: 0 });
   const QUICK = 1000, SLOW = 4000;   // milliseconds between two looks: at work, and at rest
   const page = document.getElementById("batch"), list = document.getElementById("part-list");
   const number = page ? Number(page.dataset.batch) : 0;
@@ -9,56 +8,32 @@
 
   // ---- What is shown
 
-  let revision = "", timer = null, looks = 0;
-  function show(said) {
-    if (said.same) return;
-    revision = said.revision;
-    if (page) batches.atWork = said.at_work;
-    study.fit(said.parts);
-    if (!page) batches.atWork = "atWork" in document.getElementById("part-list").dataset;
-  }
-  async function look() {
-    clearTimeout(timer);
-    const mine = ++looks;
-    try {
-      if (!document.hidden && !batches.busy) {
-        const said = await wire.get(api(page ? "state" : "list"), page ? { batch: number, revision } : { revision });
-        if (mine === looks && !batches.busy) show(said);
-        document.body.classList.remove("lost");
-      }
-    } catch (error) { document.body.classList.toggle("lost", Boolean(error.lost)); }
-    if (mine === looks) timer = setTimeout(look, batches.atWork ? QUICK : SLOW);
-  }
-  if (page || list) {
-    document.addEventListener("visibilitychange", look);
-    look();
-  }
+  let atWork = false;
+  const batches = (window.batches = study.following({
+    get: (revision) => wire.get(api(page ? "state" : "list"), page ? { batch: number, revision } : { revision }),
+    show(said) {
+      study.fit(said.parts);
+      atWork = page ? said.at_work : "atWork" in document.getElementById("part-list").dataset;
+    },
+    pause: () => (page || list ? (atWork ? QUICK : SLOW) : 0),
+    rests: () => document.hidden || !(page || list),
+  }));
+  batches.look();
 
   // ---- What is pressed on the page of a batch
 
-  document.addEventListener("click", async (event) => {
+  document.addEventListener("click", (event) => {
     const button = event.target.closest("[data-send]");
     if (!button || !page) return;
-    const data = { batch: number };
-    if ("reason" in button.dataset) data.reason = button.dataset.reason;
-    batches.busy++;
-    looks++;   // what was asked for before it is old
+    const { send, reason } = button.dataset;
     button.disabled = true;
     study.tell("", "");
-    try { show(await wire.post(api(button.dataset.send), data)); }
-    catch (error) { study.tell("", error.message); revision = ""; }
-    button.disabled = false;
-    document.querySelector("details.cancel[open]")?.removeAttribute("open");
-    batches.busy--;
-    look();
-  });
-  // A window that hangs on a button goes when something else is pressed.
-  document.addEventListener("click", (event) => {
-    const open = document.querySelector("details.cancel[open]");
-    if (open && !open.contains(event.target)) open.removeAttribute("open");
-  });
-  document.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") document.querySelector("details.cancel[open]")?.removeAttribute("open");
+    batches.during(async () => {
+      try { batches.shown(await wire.post(api(send), { batch: number, reason })); }
+      catch (error) { study.tell("", error.message); batches.revision = ""; }
+      button.disabled = false;
+      document.querySelector("details.cancel[open]")?.removeAttribute("open");
+    });
   });
 
   // ---- A new one
@@ -66,46 +41,40 @@
   const form = document.getElementById("plan-form");
   if (form) {
     const text = form.elements.plan, send = document.getElementById("plan-it");
-    const refuse = (error) => { if (!study.tell(error.field ?? "", error.message)) study.tell("", error.message); };
     async function follow(said) {
       while (!said.go) {
         study.fit(said.parts);
         if (!said.active) return;
-        await new Promise((go) => setTimeout(go, 500));
+        await wire.pause(500);
         said = await wire.get(api("planning"), { work: said.work });
       }
       location.assign(wire.at(said.go));
     }
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
-      for (const field of ["plan", ""]) study.tell(field, "");
+      study.clear(form);
       send.disabled = true;
       try { await follow(await wire.post(api("plan-batch"), { plan: text.value })); }
-      catch (error) { refuse(error); document.getElementById("part-planning").replaceChildren(); }
+      catch (error) { study.refuse(error); document.getElementById("part-planning").replaceChildren(); }
       send.disabled = false;
     });
     form.addEventListener("click", (event) => {
       const stop = event.target.closest("[data-stop-planning]");
-      if (stop) wire.post(api("stop-planning"), { work: Number(stop.dataset.stopPlanning) }).catch(refuse);
+      if (stop) wire.post(api("stop-planning"), { work: Number(stop.dataset.stopPlanning) }).catch((error) => study.refuse(error));
     });
     // What takes the place of the text: at once where nobody has typed, else after a yes.
     const ask = document.getElementById("ask-replace"), choices = [...form.querySelectorAll("[data-start]")];
     let given = text.defaultValue, offered = null;
     const chosen = (value) => {
-      for (const one of choices) {
-        const on = one.dataset.start === value;
-        one.classList.toggle("on", on);
-        one.setAttribute("aria-pressed", String(on));
-        if (on) document.getElementById("start-words").textContent = one.dataset.words;
-      }
-      if (!choices.some((one) => one.dataset.start === value)) document.getElementById("start-words").textContent = "";
+      fields.choose(choices, (one) => one.dataset.start === value);
+      document.getElementById("start-words").textContent = choices.find((one) => one.dataset.start === value)?.dataset.words ?? "";
     };
     function put(value) {
       text.value = given = value;
       offered = null;
       ask.hidden = true;
       chosen(value);
-      for (const field of ["plan", ""]) study.tell(field, "");
+      study.clear(form);
       const empty = /^root = "(?=")/m.exec(value);   // what is left to be filled in
       const at = empty ? empty.index + empty[0].length : 0;
       text.focus();

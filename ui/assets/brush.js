@@ -195,10 +195,7 @@
       end();
       tool = name;
       frame.dataset.tool = name;
-      for (const one of root.querySelectorAll(".chip[data-brush]")) {
-        one.classList.toggle("on", one.dataset.brush === name);
-        one.setAttribute("aria-pressed", String(one.dataset.brush === name));
-      }
+      fields.choose(root.querySelectorAll(".chip[data-brush]"), (one) => one.dataset.brush === name);
     }
 
     // ---- Zoom: the point of the frame at (x, y), in pixels of the page, stays where it is

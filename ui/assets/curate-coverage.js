@@ -95,16 +95,14 @@
   }
 
   function refused(line, place, sentence) {
-    const part = document.getElementById("plan"), make = (name, text, more = {}) => Object.assign(document.createElement(name), { textContent: text, ...more });
-    const acts = make("div", "", { className: "acts" });
-    acts.append(make("button", "Close", { type: "button", className: "btn q", id: "plan-no" }), make("a", "Open Explore", { href: wire.at("/?run="), className: "btn p" }));
-    part.replaceChildren(make("h2", "No plan for this cell", { id: "plan-title" }), make("p", sentence), acts);
+    const part = document.getElementById("plan"), { make, button } = window.patch;
+    const acts = make("div", { className: "acts" }, button("Close", null, { className: "btn q", id: "plan-no" }), make("a", { href: wire.at("/?run="), className: "btn p" }, "Open Explore"));
+    part.replaceChildren(make("h2", { id: "plan-title" }, "No plan for this cell"), make("p", {}, sentence), acts);
     Object.assign(part.dataset, { line, place });
   }
 
   document.addEventListener("click", async (event) => {
     const target = event.target.closest?.("[data-plan], [data-line][data-place]:is(button), #plan-no, #plan-go");
-    if (event.target === dialog) dialog.close();
     if (!target) return;
     if (target.id === "plan-no") dialog.close();
     else if (target.id === "plan-go") begin(target);

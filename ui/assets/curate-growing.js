@@ -5,23 +5,18 @@
   const GROWS = 3000, RESTS = 15_000;   // milliseconds between two looks: while a batch of the view is at work, or none is
   const { gallery } = window, button = document.getElementById("came");
   if (!gallery || !button) return;
-  let timer = null;
+  let view = "", pause = RESTS;
 
-  async function look() {
-    clearTimeout(timer);
-    const { view } = gallery;
-    let pause = RESTS;
-    if (!document.hidden && new URLSearchParams(view).has("batch")) {
-      try {
-        const said = await wire.get("/curate/api/grown", { view });
-        if (said.grows) pause = GROWS;
-        // A view that is held keeps its images; one that was left is another matter.
-        if (view === gallery.view && !gallery.held) tell(said.count - gallery.fits);
-      } catch { /* the next look may be answered */ }
-    }
-    clearTimeout(timer);
-    timer = setTimeout(look, pause);
-  }
+  const batch = study.following({
+    get: () => wire.get("/curate/api/grown", { view: (view = gallery.view) }),
+    show(said) {
+      pause = said.grows ? GROWS : RESTS;
+      // A view that is held keeps its images; one that was left is another matter.
+      if (view === gallery.view && !gallery.held) tell(said.count - gallery.fits);
+    },
+    pause: () => pause,
+    rests: () => document.hidden || !new URLSearchParams(gallery.view).has("batch"),
+  });
   function tell(more) {
     button.hidden = more <= 0;
     if (more > 0) button.textContent = `${more.toLocaleString("en-US")} more`;
@@ -30,7 +25,6 @@
     button.hidden = true;
     gallery.go(gallery.view, { push: false });
   });
-  gallery.hooks.went.push(() => { button.hidden = true; look(); });
-  document.addEventListener("visibilitychange", look);
-  look();
+  gallery.hooks.went.push(() => { button.hidden = true; pause = RESTS; batch.look(); });
+  batch.look();
 })();

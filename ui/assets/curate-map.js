@@ -4,7 +4,7 @@
   "use strict";
   const main = document.querySelector("main.curate.map");
   if (!main) return;
-  const byId = (id) => document.getElementById(id);
+  const byId = (id) => document.getElementById(id), { make } = window.patch;
   const first = JSON.parse(byId("first").content.textContent);
   const stage = byId("stage"), points = byId("points"), over = byId("over"), drawnOver = over.getContext("2d");
   const FULL = 65535, CELLS = 256, CORNERS = 90, REACH = 14, RIGHT = 2;
@@ -213,15 +213,10 @@
   function legend() {
     const parts = data.legend.map((one, place) => {
       if (!one.count) return null;
-      const line = document.createElement("button"), dot = document.createElement("i"), name = document.createElement("span"), count = document.createElement("small");
-      line.type = "button";
+      const dot = make("i"), line = make("button", { type: "button", ariaPressed: "true", title: "Show or hide; with Shift only this" },
+        dot, make("span", {}, one.name), make("small", {}, one.count.toLocaleString("en")));
       line.dataset.place = place;
-      line.setAttribute("aria-pressed", "true");
-      line.title = "Show or hide; with Shift only this";
       dot.style.setProperty("--dot", `var(--${tone(one, place)})`);
-      name.textContent = one.name;
-      count.textContent = one.count.toLocaleString("en");
-      line.append(dot, name, count);
       return line;
     });
     byId("legend").replaceChildren(...parts.filter(Boolean));
@@ -403,7 +398,7 @@
 
   function told() {
     const umap = which === "umap", none = umap && !state.umap, share = /(\d+) %/.exec(state.note);
-    for (const tab of document.querySelectorAll("[data-map]")) { tab.classList.toggle("on", tab.dataset.map === which); tab.setAttribute("aria-pressed", String(tab.dataset.map === which)); }
+    fields.choose(document.querySelectorAll("[data-map]"), (tab) => tab.dataset.map === which);
     const newer = state.embedded - state.umap;
     byId("about-map").textContent = !umap ? "The plane in which the images differ most. It is there at once."
       : state.failed || (state.making ? `Making it: ${state.note}${share ? left("placing", Number(share[1]), 100) : ""}.` : !state.available ? "UMAP is not installed: pip install umap-learn, and start the studio again."
@@ -419,16 +414,19 @@
     byId("embedding").textContent = state.problem || (state.embedded < state.total ? `Looked at ${state.embedded.toLocaleString("en")} of ${words(state.total, "image", "images")}${left("looking", state.embedded, state.total)}.` : "");
   }
 
-  async function look() {
-    const before = state;
-    try { state = await wire.get("/curate/api/map-state"); } catch { return setTimeout(look, 5000); }
-    told();
-    const more = which === "pca" ? state.embedded - before.embedded : before.making && !state.making;
-    // New points are drawn when there are many, or when it is done: each time is a look at all of them.
-    if (which === "pca" && more && (!state.filling || state.embedded > 1.2 * data.count)) load();
-    else if (which === "umap" && more && state.umap) load();
-    if (state.filling || state.making) setTimeout(look, 1500);
-  }
+  const maps = study.following({
+    get: () => wire.get("/curate/api/map-state"),
+    show(said) {
+      const before = state;
+      state = said;
+      told();
+      const more = which === "pca" ? state.embedded - before.embedded : before.making && !state.making;
+      // New points are drawn when there are many, or when it is done: each time is a look at all of them.
+      if (which === "pca" && more && (!state.filling || state.embedded > 1.2 * data.count)) load();
+      else if (which === "umap" && more && state.umap) load();
+    },
+    pause: () => (state.filling || state.making ? 1500 : 0),
+  });
 
   document.querySelector(".map-side .tabs").addEventListener("click", (event) => {
     const tab = event.target.closest("[data-map]");
@@ -449,7 +447,7 @@
   for (const [id, name] of [["make-map", "make-map"], ["stop-map", "stop-map"]]) {
     byId(id).addEventListener("click", async () => {
       try { await wire.post(`/curate/api/${name}`); } catch (error) { byId("about-map").textContent = error.message; return; }
-      look();
+      maps.look();
     });
   }
   byId("colour").addEventListener("change", load);
@@ -461,5 +459,5 @@
   resized();
   told();
   load();
-  if (state.filling || state.making) setTimeout(look, 1000);
+  if (state.filling || state.making) setTimeout(maps.look, 1000);
 })();

@@ -6,7 +6,7 @@
   "use strict";
   const gallery = window.gallery;
   if (!gallery) return;
-  const byId = (id) => document.getElementById(id);
+  const byId = (id) => document.getElementById(id), { make, button } = window.patch;
   const grid = byId("grid"), WAITING = `curate-waiting${wire.root}:`, NAME = "curate-name";
   const own = `${WAITING}${Math.random().toString(36).slice(2)}`;   // another window has its own
   const REASONS = {
@@ -135,7 +135,7 @@
   // ---- Asking for a reason, a tag, a label: one window, with what is used most as digits
 
   const ask = byId("ask");
-  function question({ title, words = "", choices = [], text = "", button = "", empty = false, value = "", digits = true, act }) {
+  function question({ title, words = "", choices = [], text = "", yes = "", empty = false, value = "", digits = true, act }) {
     byId("ask-title").textContent = title;
     byId("ask-words").textContent = words;
     byId("ask-problem").textContent = "";
@@ -143,15 +143,11 @@
     field.hidden = byId("ask-label").hidden = !text;
     byId("ask-label").textContent = text;
     field.value = value;
-    byId("ask-do").textContent = button;
-    byId("ask-do").hidden = !button;
+    byId("ask-do").textContent = yes;
+    byId("ask-do").hidden = !yes;
     byId("ask-choices").replaceChildren(...choices.map((choice, place) => {
-      const chip = document.createElement("button");
-      chip.type = "button";
-      chip.className = "chip";
-      chip.textContent = `${choice} `;
-      if (digits && place < 9) { const key = document.createElement("kbd"); key.textContent = place + 1; chip.append(key); }
-      chip.addEventListener("click", () => (digits ? done(choice) : done(field.value.trim(), choice)));
+      const chip = button(`${choice} `, () => (digits ? done(choice) : done(field.value.trim(), choice)), { className: "chip" });
+      if (digits && place < 9) chip.append(make("kbd", {}, place + 1));
       return chip;
     }));
     ask.onkeydown = (event) => {
@@ -166,7 +162,7 @@
     };
     ask.querySelector("form").onsubmit = (event) => { event.preventDefault(); done(field.value.trim()); };
     ask.showModal();
-    (text ? field : button ? byId("ask-do") : byId("ask-choices").firstElementChild).focus();
+    (text ? field : yes ? byId("ask-do") : byId("ask-choices").firstElementChild).focus();
   }
   // A field that is not seen any more must not keep the keys: a hidden grid takes no focus, and a browser gives it back late.
   const toPage = () => { document.activeElement?.blur(); (gallery.large ? byId("large") : grid).focus({ preventScroll: true }); };
@@ -184,14 +180,14 @@
     const ids = meant();
     if (!ids.length) return;
     const title = gallery.chosen.size ? `Reject ${many(ids)}: why?` : "Why is it rejected?";
-    question({ title, text: "Another reason, or none", choices: REASONS[kind()], button: "Reject", empty: true, act: (reason) => decide("rejected", reason, ids) });
+    question({ title, text: "Another reason, or none", choices: REASONS[kind()], yes: "Reject", empty: true, act: (reason) => decide("rejected", reason, ids) });
   }
   const tagsInUse = () => [...document.querySelectorAll('#filters [data-key^="tag:"] span')].map((one) => one.textContent).slice(0, 9);
   function tag() {
     const ids = meant();
     if (!ids.length) return;
     const title = gallery.chosen.size ? `Tag ${many(ids)}` : "Tag this image";
-    question({ title, text: "Tag", choices: tagsInUse(), button: "Tag", act: (said) => post("tag-images", { entries: ids, tag: said }) });
+    question({ title, text: "Tag", choices: tagsInUse(), yes: "Tag", act: (said) => post("tag-images", { entries: ids, tag: said }) });
   }
   function label() {
     const ids = meant();
@@ -199,7 +195,7 @@
     if (!gallery.chosen.size && kind() !== "classification") { gallery.say("An image of a segmentation has no label."); return; }
     const known = [...document.querySelectorAll('#filters [data-key^="class:"] span')].map((one) => one.textContent).slice(0, 9);
     const why = "What it shows in truth, where the label that it was made for is wrong.";
-    question({ title: gallery.chosen.size ? `Label of ${many(ids)}` : "Label of this image", words: why, text: "Label", choices: known, button: "Give this label",
+    question({ title: gallery.chosen.size ? `Label of ${many(ids)}` : "Label of this image", words: why, text: "Label", choices: known, yes: "Give this label",
       act: (said) => post("relabel-images", { entries: ids, label: said }) });
   }
 
@@ -221,7 +217,7 @@
     if (review.session) return void end();
     question({
       title: "Review one after the other", words: "Your name stands beside what you decide. Of the images that you have decided, one in twenty can come once more, to see how steady you are.",
-      text: "Your name, or none", button: "Begin with repeats", choices: ["Begin without repeats"], empty: true, value: author(), digits: false,
+      text: "Your name, or none", yes: "Begin with repeats", choices: ["Begin without repeats"], empty: true, value: author(), digits: false,
       act: async (said, choice) => {
         kept.browser.set(NAME, said.slice(0, 60));
         try {
@@ -334,7 +330,7 @@
     if (!count) { gallery.say("None of them fits the filter any more."); return; }
     const counted = words(count);
     const every = (verdict, button) => question({
-      title: `${button} ${counted}?`, text: verdict === "rejected" ? "Another reason, or none" : "", choices: verdict === "rejected" ? REASONS[kind()] : [], empty: true, button,
+      title: `${button} ${counted}?`, text: verdict === "rejected" ? "Another reason, or none" : "", choices: verdict === "rejected" ? REASONS[kind()] : [], empty: true, yes: button,
       words: "All that this filter shows, also what is not in sight. One undo takes all of it back.",
       act: (reason) => { if (what.entries) mark(what.entries, (cell) => { cell.verdict = verdict; }); post("decide", { ...what, verdict, reason: reason || "" }); },
     });
@@ -344,7 +340,7 @@
       act: (choice) => {
         if (choice === "Accept all") every("accepted", "Accept");
         else if (choice === "Reject all") every("rejected", "Reject");
-        else if (choice === "Tag all") question({ title: `Tag ${counted}`, text: "Tag", choices: tagsInUse(), button: "Tag", act: (said) => { post("tag-images", { ...what, tag: said }); } });
+        else if (choice === "Tag all") question({ title: `Tag ${counted}`, text: "Tag", choices: tagsInUse(), yes: "Tag", act: (said) => { post("tag-images", { ...what, tag: said }); } });
         else if (choice) addToSet(what, count);
       },
     });
@@ -357,16 +353,14 @@
     try { sets = (await wire.get("/curate/api/drafts")).sets; } catch (error) { gallery.refuse(error.message); return; }
     question({
       title: `Add ${words(count)} to a test set`, words: "A test set is a list: what fits this filter later does not come by itself.",
-      choices: sets.map((one) => one.name), text: "Name of a new test set", button: "Add to a new set", digits: sets.length > 0,
+      choices: sets.map((one) => one.name), text: "Name of a new test set", yes: "Add to a new set", digits: sets.length > 0,
       act: async (name) => {
         try {
           let set = sets.find((one) => one.name === name);
           if (!set) { const { result } = await wire.post("/curate/api/create-test-set", { title: name }); set = { id: result.test_set, draft: true, name }; }
           if (!set.draft) await wire.post("/curate/api/draft-test-set", { version: set.id });
           const { result } = await wire.post("/curate/api/add-to-test-set", { test_set: set.id, ...what });
-          const link = document.createElement("a");
-          link.href = wire.at(`/curate/sets/${set.id}`);
-          link.textContent = `Open “${name}”`;
+          const link = make("a", { href: wire.at(`/curate/sets/${set.id}`) }, `Open “${name}”`);
           const already = result.already === 1 ? "1 was" : `${result.already.toLocaleString("en-US")} were`;
           gallery.say(`Added ${result.added.toLocaleString("en-US")}${result.already ? `, ${already} in it` : ""}${result.left_out ? `, ${result.left_out.toLocaleString("en-US")} could not be added` : ""}. `, link);
           clear();

@@ -1,34 +1,16 @@
 // The page of imports: what is chosen or dropped is sent as one archive, and the page asks how far it is. After study.js.
 (() => {
   "use strict";
-
-  // The report of an import: its images into a test set.
-  const into = document.getElementById("into-set");
-  into?.addEventListener("submit", async (event) => {
-    event.preventDefault();
-    const button = into.querySelector("[type=submit]");
-    for (const field of ["test_set", ""]) study.tell(field, "");
-    button.disabled = true;
-    try { location.assign(wire.at((await wire.post("/curate/api/import-into-test-set", { number: Number(into.dataset.import), test_set: into.elements.test_set.value })).go)); }
-    catch (error) { if (!study.tell(error.field ?? "", error.message)) study.tell("", error.message); button.disabled = false; }
-  });
+  const { make, button: makeButton } = window.patch;
 
   const form = document.getElementById("import-form");
   if (!form) return;
   const imports = (window.imports = { busy: 0 });
   const drop = document.getElementById("drop"), begin = document.getElementById("begin"), place = document.getElementById("upload");
   const ARCHIVE = /\.(zip|tar|tgz|tar\.(gz|xz|bz2)|tbz2|txz)$/i;
-  const MOST = 60000;   // files: a zip as we pack it counts them in 16 bits
   let chosen = [];      // { name, file }
 
-  const clear = () => { for (const one of form.querySelectorAll("[data-problem]")) one.textContent = ""; };
-  function refuse(error) {
-    const at = (field) => [...form.querySelectorAll("[data-problem]")].find((one) => one.dataset.problem === field);
-    const there = (error.field && at(error.field)) || at("");
-    there.textContent = error.message;
-    there.closest("details")?.setAttribute("open", "");
-    there.scrollIntoView({ block: "nearest" });
-  }
+  const clear = () => study.clear(form), refuse = (error) => study.refuse(error, form);
 
   // ---- What is chosen
 
@@ -51,77 +33,50 @@
     });
   }
 
-  // A folder that is dropped comes piece by piece.
-  async function walk(entry, into) {
-    if (entry.isFile) into.push({ name: entry.fullPath.replace(/^\//, ""), file: await new Promise((go, no) => entry.file(go, no)) });
-    else if (entry.isDirectory) {
-      const reader = entry.createReader();
-      for (let some; (some = await new Promise((go, no) => reader.readEntries(go, no))).length;) for (const one of some) await walk(one, into);
-    }
-  }
   for (const kind of ["dragenter", "dragover"]) drop.addEventListener(kind, (event) => { event.preventDefault(); drop.classList.add("over"); });
   for (const kind of ["dragleave", "drop"]) drop.addEventListener(kind, () => drop.classList.remove("over"));
   drop.addEventListener("drop", async (event) => {
     event.preventDefault();
-    const entries = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean), found = [];
-    try { for (const entry of entries) await walk(entry, found); } catch { refuse({ field: "file", message: "This cannot be read: choose the files instead." }); return; }
-    choose(found.length ? found : [...event.dataTransfer.files].map((file) => ({ name: file.name, file })));
+    const { items, files } = event.dataTransfer, entries = [...items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
+    const found = entries.length ? await wire.filesIn(entries) : [...files].map((file) => ({ path: file.name, file }));
+    if (found.every(({ file }) => file)) choose(found.map(({ path, file }) => ({ name: path, file })));
+    else refuse({ field: "file", message: "This cannot be read: choose the files instead." });
   });
 
-  // ---- Several files as one zip, not compressed: pictures are already
+  // ---- Several files as one tar: blocks of 512 bytes, first the head of a file, then what is in it
 
-  const TABLE = Uint32Array.from({ length: 256 }, (_, number) => {
-    let value = number;
-    for (let bit = 0; bit < 8; bit++) value = value & 1 ? (value >>> 1) ^ 0xedb88320 : value >>> 1;
-    return value;
-  });
-  function crc(bytes) {
-    let value = ~0;
-    for (let at = 0; at < bytes.length; at++) value = (value >>> 8) ^ TABLE[(value ^ bytes[at]) & 255];
-    return ~value >>> 0;
+  const BLOCK = 512, LONGEST = 100;   // bytes, the latter of a path that fits into a head
+  const toBytes = (text) => new TextEncoder().encode(text);
+  const filling = (size) => new Uint8Array((BLOCK - (size % BLOCK)) % BLOCK);
+  function head(path, size, kind) {
+    const block = new Uint8Array(BLOCK), put = (at, text) => block.set(toBytes(text), at);
+    block.set(path.slice(0, LONGEST));
+    put(100, "0000644");
+    put(124, size.toString(8).padStart(11, "0"));
+    put(136, "0".repeat(11));   // the first day that a tar knows
+    put(148, " ".repeat(8));    // what the sum of the head takes for the sum
+    put(156, kind);
+    put(257, "ustar\x0000");
+    put(148, `${block.reduce((sum, byte) => sum + byte).toString(8).padStart(6, "0")}\0`);
+    return block;
   }
-  function record(...fields) {   // [bytes, value], little end first
-    const held = new DataView(new ArrayBuffer(fields.reduce((sum, [bytes]) => sum + bytes, 0)));
-    let at = 0;
-    for (const [bytes, value] of fields) { if (bytes === 2) held.setUint16(at, value, true); else held.setUint32(at, value, true); at += bytes; }
-    return held.buffer;
-  }
-  async function packed(files) {
-    if (files.length > MOST) throw Object.assign(new Error(`These are more than ${MOST.toLocaleString("en")} files: pack them as an archive.`), { field: "file" });
-    const parts = [], ends = [];
-    let at = 0, size = 0;
-    for (const [number, { name, file }] of files.entries()) {
-      if (number % 50 === 0) show(`Packing ${number.toLocaleString("en")} of ${files.length.toLocaleString("en")}`, number / files.length);
-      const path = new TextEncoder().encode(name);
-      // UTF-8 names, stored, the first day that a zip knows.
-      const told = [[2, 0x800], [2, 0], [2, 0], [2, 0x21], [4, crc(new Uint8Array(await file.arrayBuffer()))], [4, file.size], [4, file.size], [2, path.length], [2, 0]];
-      const head = record([4, 0x04034b50], [2, 20], ...told);
-      const end = record([4, 0x02014b50], [2, 20], [2, 20], ...told, [2, 0], [2, 0], [2, 0], [4, 0], [4, at]);
-      parts.push(head, path, file);
-      ends.push(end, path);
-      at += head.byteLength + path.length + file.size;
-      size += end.byteLength + path.length;
-    }
-    const last = record([4, 0x06054b50], [2, 0], [2, 0], [2, files.length], [2, files.length], [4, size], [4, at], [2, 0]);
-    return new Blob([...parts, ...ends, last]);
+  function packed(files) {
+    const parts = files.flatMap(({ name, file }) => {
+      const path = toBytes(name);
+      const long = path.length > LONGEST ? [head(toBytes("././@LongLink"), path.length, "L"), path, filling(path.length)] : [];
+      return [...long, head(path, file.size, "0"), file, filling(file.size)];
+    });
+    return new Blob([...parts, new Uint8Array(2 * BLOCK)]);
   }
 
   // ---- Sending
 
   let sending = null;
   function show(words, share, stop) {
-    const bar = document.createElement("div"), line = document.createElement("i"), text = document.createElement("span");
-    bar.className = "bar";
+    const line = make("i");
     line.style.width = `${Math.round(100 * share)}%`;
-    bar.append(line);
-    text.textContent = words;
-    place.replaceChildren(text, bar);
-    if (stop) {
-      const button = document.createElement("button");
-      Object.assign(button, { type: "button", className: "btn s", textContent: "Stop" });
-      button.addEventListener("click", stop);
-      place.append(button);
-    }
+    place.replaceChildren(make("span", {}, words), make("div", { className: "bar" }, line));
+    if (stop) place.append(makeButton("Stop", stop, { className: "btn s" }));
     place.hidden = false;
   }
   const sent = (address, body) => new Promise((go, no) => {
@@ -151,12 +106,12 @@
     try {
       const fields = form.elements, alone = chosen.length === 1 && ARCHIVE.test(chosen[0].name);
       const first = chosen[0].name.split("/");
-      const named = alone ? chosen[0].name : `${first.length > 1 ? first[0] : "pictures"}.zip`;
+      const named = alone ? chosen[0].name : `${first.length > 1 ? first[0] : "pictures"}.tar`;
       const query = new URLSearchParams({ file: named });
       for (const name of ["name", "layout", "labels", "classes"]) if (fields[name].value.trim()) query.set(name, fields[name].value.trim());
       if (fields.as_set.checked) query.set("test_set", fields.test_set.value.trim());
       await wire.get("/curate/api/import-ready", { layout: fields.layout.value, classes: fields.classes.value.trim() });
-      const body = alone ? chosen[0].file : await packed(chosen);
+      const body = alone ? chosen[0].file : packed(chosen);
       const said = await sent(`/curate/files/import?${query}`, body);
       patch.parts(said.parts);
       choose([]);
@@ -178,7 +133,7 @@
         const said = await wire.patient("/curate/api/import", {}, (words) => document.querySelector("#part-import .mut")?.replaceChildren(words));
         patch.parts(said.parts);
         active = said.active;
-        if (active) await new Promise((go) => setTimeout(go, 500));
+        if (active) await wire.pause(500);
       }
     } catch (error) { refuse(error); }
     watching = false;

@@ -7,16 +7,11 @@
   if (!main) return;
   const sets = (window.sets = { picked: new Set(), busy: 0 });
   const api = (name) => `/curate/api/${name}`;
-  const make = (name, properties = {}, ...children) => {
-    const element = Object.assign(document.createElement(name), properties);
-    element.append(...children);
-    return element;
-  };
+  const { make, button: makeButton } = window.patch;
 
   // ---- What is said and refused
 
-  const said = main.appendChild(make("p", { id: "set-said" }));
-  said.setAttribute("role", "status");
+  const said = main.appendChild(make("p", { id: "set-said", role: "status" }));
   // Behind the words stands what can be done about it: a button or a link.
   const say = (words, bad = false, act = null) => {
     said.replaceChildren(words, ...(act ? [" ", act] : []));
@@ -24,14 +19,7 @@
     said.dataset.number = String(Number(said.dataset.number ?? 0) + 1);
   };
 
-  // Beside its field, or where `place` has room for all others.
-  function refuse(error, place) {
-    const places = [...place.querySelectorAll("[data-problem]")];
-    const at = places.find((one) => error.field && one.dataset.problem === error.field) ?? places.find((one) => one.dataset.problem === "");
-    if (at) { at.textContent = error.message; at.scrollIntoView({ block: "nearest" }); }
-    else say(error.message, true);
-  }
-  const clear = (place) => { for (const one of place.querySelectorAll("[data-problem]")) one.textContent = ""; };
+  const refuse = (error, place) => { if (!study.refuse(error, place)) say(error.message, true); };
 
   // ---- The page as it is now
 
@@ -62,11 +50,10 @@
     spoken = mine;
     say(words.join(" "), !fresh, reply.undo ? undoButton(reply.undo) : reply.open ? make("a", { href: wire.at(reply.open.address) }, reply.open.words) : null);
   }
-  function undoButton({ name, fields }) {
-    const button = make("button", { type: "button", className: "btn s", id: "undo-removal" }, "Undo");
-    button.addEventListener("click", () => { button.disabled = true; send(name, { ...about(), ...fields }, said); });
-    return button;
-  }
+  const undoButton = ({ name, fields }) => makeButton("Undo", (event) => {
+    event.currentTarget.disabled = true;
+    send(name, { ...about(), ...fields }, said);
+  }, { className: "btn s", id: "undo-removal" });
 
   // What is done while the one before is under way waits for it: it is saved in the order in which it was done.
   let before = Promise.resolve();
@@ -78,7 +65,7 @@
 
   async function send(name, data, place) {
     sets.busy++;
-    clear(place);
+    study.clear(place);
     try { await done(await post(name, data)); return true; } catch (error) { refuse(error, place); return false; } finally { sets.busy--; }
   }
 
@@ -86,7 +73,7 @@
 
   const open = (name) => {
     const window_ = document.getElementById(name);
-    clear(window_);
+    study.clear(window_);
     window_.showModal();
     if (name === "split") preview();
   };
@@ -135,18 +122,13 @@
 
   // ---- What takes long
 
-  const wait = (milliseconds) => new Promise((go) => setTimeout(go, milliseconds));
-
   function progress(place, told, stop) {
     const line = make("div", { className: "bar" }, make("i"));
     if (told.total) line.firstChild.style.width = `${Math.round((100 * told.done) / told.total)}%`;
     else line.classList.add("unsure");
     const words = told.state === "waiting" ? "Waiting for what comes before it" : told.total ? `${told.done.toLocaleString("en")} of ${told.total.toLocaleString("en")}${told.left}` : "Working";
-    const cancel = make("button", { type: "button", className: "btn s" }, "Cancel");
-    cancel.dataset.cancelWork = told.work;
-    cancel.addEventListener("click", stop);
     place.hidden = false;
-    place.replaceChildren(make("span", {}, words), line, cancel);
+    place.replaceChildren(make("span", {}, words), line, makeButton("Cancel", stop, { className: "btn s" }));
   }
 
   // Follows work to its end; gives what it told last, or null where it was cancelled. Raises its refusal.
@@ -154,7 +136,7 @@
     const stop = () => wire.post(api("set-cancel"), { number: told.work }).catch(() => {});
     while (told.state === "waiting" || told.state === "running") {
       progress(place, told, stop);
-      await wait(400);
+      await wire.pause(400);
       told = await wire.patient(api("set-work"), { work: told.work }, (words) => place.firstChild?.replaceChildren(words));
     }
     place.hidden = true;
@@ -165,7 +147,7 @@
 
   async function begin(data, form) {
     sets.busy++;
-    clear(form);
+    study.clear(form);
     const place = form.querySelector(".working");
     try {
       const told = await follow(await post("set-work", data), place);
@@ -201,7 +183,7 @@
       while (told.state === "waiting" || told.state === "running") {
         const line = document.querySelector(`#part-work [data-work="${work}"] .bar i`);
         if (line && told.total) line.style.width = `${Math.round((100 * told.done) / told.total)}%`;
-        await wait(600);
+        await wire.pause(600);
         told = await heard("set-work", { work });
       }
       if (told.state === "failed") say(told.error, true);
@@ -219,7 +201,7 @@
   // ---- Exports
 
   async function makeExport(fields, form) {
-    clear(form);
+    study.clear(form);
     sets.busy++;
     try {
       const reply = await wire.post(api("set-export"), { version: page().dataset.version, ...fields });
@@ -237,7 +219,7 @@
         const reply = await heard("set-exports", { version: page().dataset.version });
         patch.parts(reply.parts);
         active = reply.active;
-        if (active) await wait(500);
+        if (active) await wire.pause(500);
       }
     } catch (error) { say(error.message, true); }
     watching = false;
@@ -329,11 +311,10 @@
   // ---- Clicks and keys
 
   document.addEventListener("click", (event) => {
-    const target = event.target.closest("button, dialog");
+    const target = event.target.closest("button");
     if (!target) return;
     const data = target.dataset;
-    if (target.nodeName === "DIALOG") { if (event.target === target) target.close(); }
-    else if (data.openWindow) open(data.openWindow);
+    if (data.openWindow) open(data.openWindow);
     else if ("closeWindow" in data) target.closest("dialog").close();
     else if (data.send === "draft-test-set") send(data.send, { version: data.versionOf }, target);
     else if (data.send === "add-to-test-set") send(data.send, { ...about(), filter: "review=accepted&test_cases=1" }, document.getElementById("before-release"));

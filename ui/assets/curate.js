@@ -338,10 +338,7 @@
     const panel = byId("detail"), there = [...panel.querySelectorAll("[data-shows]")];
     if (!there.some((one) => one.dataset.shows === way)) way = "result";
     for (const one of there) one.hidden = one.dataset.shows !== way;
-    for (const tab of panel.querySelectorAll("[data-way]")) {
-      tab.classList.toggle("on", tab.dataset.way === way);
-      tab.setAttribute("aria-pressed", tab.dataset.way === way);
-    }
+    fields.choose(panel.querySelectorAll("[data-way]"), (tab) => tab.dataset.way === way);
   }
 
   gallery.enlarge = (large) => {

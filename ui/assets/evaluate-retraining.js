@@ -2,49 +2,29 @@
 // After evaluate.js.
 (() => {
   "use strict";
-  const head = document.getElementById("evaluation");
-  if (!head || !document.getElementById("part-retraining")) return;
-  const retraining = (window.retraining = { ready: false, atWork: false });
+  if (!document.getElementById("evaluation") || !document.getElementById("part-retraining")) return;
   const PAUSE = 1000;   // milliseconds between two looks
-  const query = new URLSearchParams(head.dataset.query);
-  const place = () => {
-    const said = Object.fromEntries(query);
-    if ("version" in said) said.version = Number(said.version);
-    delete said.beside;
-    delete said.other;
-    return said;
-  };
+  const { query } = window.evaluate;
+  const place = () => { const { beside, other, ...said } = window.evaluate.place(); return said; };
   const NUMBERS = ["seeds", "updates", "batch", "rate", "split_seed"], CHOICES = ["preset", "augmentation", "unseen"];
-  let timer = null, looks = 0, busy = 0;
-
-  function show(said) {
-    retraining.atWork = said.at_work;
-    study.fit(said.parts);
-    retraining.ready = true;
-  }
-  async function look() {
-    clearTimeout(timer);
-    const mine = ++looks;
-    try {
-      const said = await wire.get(`/evaluate/api/retraining?${query}`);
-      if (mine === looks && !busy) show(said);
-    } catch (error) {
-      if (!error.lost) document.querySelector("#part-retraining .mut").textContent = error.message;
-    }
-    if (mine === looks && (retraining.atWork || !retraining.ready)) timer = setTimeout(look, PAUSE);
-  }
-  async function send(name, data) {
-    busy++;
-    looks++;   // what was asked for before it is old
-    clearTimeout(timer);
-    for (const one of ["retraining", "arms", "shift", ...NUMBERS, ...CHOICES]) study.tell(one, "");
-    try { show(await wire.post(`/evaluate/api/${name}`, { ...place(), ...data })); }
+  let atWork = false;
+  const retraining = (window.retraining = study.following({
+    get: () => wire.get(`/evaluate/api/retraining?${query}`),
+    show(said) {
+      atWork = said.at_work;
+      study.fit(said.parts);
+    },
+    pause: () => (atWork || !retraining.ready ? PAUSE : 0),
+    refused: (error) => { document.querySelector("#part-retraining .mut").textContent = error.message; },
+  }));
+  const send = (name, data) => retraining.during(async () => {
+    study.clear(document.getElementById("part-retraining"));
+    try { retraining.shown(await wire.post(`/evaluate/api/${name}`, { ...place(), ...data })); }
     catch (error) {
       const field = (error.field ?? "").split(".")[0];
       if (!field || !study.tell(field, error.message)) study.tell("retraining", error.message);
-    } finally { busy--; }
-    if (retraining.atWork) look();
-  }
+    }
+  });
   function filled(form) {
     const data = { arms: [...form.querySelectorAll("[data-arm]:checked")].map((one) => one.dataset.arm) };
     for (const name of NUMBERS) {
@@ -82,5 +62,5 @@
     button.disabled = true;
     send("cancel-retraining", { work: Number(button.dataset.work) });
   });
-  look();
+  retraining.look();
 })();

@@ -6,6 +6,9 @@
 
   fields.ticked = (field) => field.type === "checkbox" || field.type === "radio";
 
+  // A slider or a tick is no place to type.
+  fields.TYPED_IN = "textarea, select, input:not([type=range], [type=checkbox], [type=radio]), [contenteditable=true]";
+
   // What the markup of a field gives it.
   fields.given = (field) => {
     if (field.tagName !== "SELECT") return field.defaultValue;
@@ -26,6 +29,14 @@
     field.classList.toggle("typed", open);
     if (open) kept.tab.set(`draft:${field.dataset.draft}`, field.value);
     else kept.tab.remove(`draft:${field.dataset.draft}`);
+  };
+
+  // Of several buttons some are on, such as the one of what is shown.
+  fields.choose = (buttons, isOn) => {
+    for (const one of buttons) {
+      one.classList.toggle("on", isOn(one));
+      one.setAttribute("aria-pressed", String(isOn(one)));
+    }
   };
 
   fields.fitHeight = (area) => {

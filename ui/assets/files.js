@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const studio = window.studio;
-  const { send } = studio;
+  const { send } = studio, { make, button } = window.patch;
 
   // ---- What happened, in the header: there it covers nothing. What was refused has a line of its own until it is closed
 
@@ -15,26 +15,14 @@
     clearTimeout(fading);
     line.dataset.tone = tone || "";
     if (text) {
-      const words = document.createElement("span");
-      words.textContent = words.title = text;
-      line.append(words);
-      if (action) line.append(pressed(action.word, () => { say(""); action.do(); }, "said-act"));
-      line.append(pressed("Close", () => say("")));
+      line.append(make("span", { title: text }, text));
+      if (action) line.append(button(action.word, () => { say(""); action.do(); }, { className: "btn s", id: "said-act" }));
+      line.append(button("Close", () => say(""), { className: "btn s" }));
       // An offer, such as Undo, waits for its person, however long the page takes meanwhile.
       if (tone !== "bad" && !action) fading = setTimeout(() => say(""), 12000);
     }
     // What keeps its place below the header does so below a higher one too.
     document.documentElement.style.setProperty("--s-top", text && tone === "bad" ? `${line.closest("header").offsetHeight}px` : "");
-  }
-
-  function pressed(word, act, id = "") {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.className = "btn s";
-    button.textContent = word;
-    if (id) button.id = id;
-    button.addEventListener("click", act);
-    return button;
   }
 
   // ---- Sending
@@ -104,7 +92,7 @@
     const refused = studio.refusedPictures ?? [], place = document.getElementById("together-refused");
     if (!place) { if (refused.length) say(refused.join(" "), "bad"); return; }
     place.className = refused.length ? "notice" : "";   // the others were taken
-    place.replaceChildren(...refused.map((text) => Object.assign(document.createElement("div"), { textContent: text })));
+    place.replaceChildren(...refused.map((text) => make("div", {}, text)));
   }
 
   async function giveRun(file) {
@@ -191,7 +179,7 @@
     const folders = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry?.()).filter((entry) => entry?.isDirectory);
     if (folders.length) {
       const beside = files.filter(({ name }) => !folders.some((folder) => folder.name === name));
-      return void filesIn(folders).then((inside) => giveFolder([...beside.map((file) => ({ file, path: file.name })), ...inside]));
+      return void wire.filesIn(folders, LOOKED_AT).then((inside) => giveFolder([...beside.map((file) => ({ file, path: file.name })), ...inside]));
     }
     if (!files.length) return;
     if (mask && files.length > 1) say("Drop one mask at a time.", "bad");
@@ -209,26 +197,6 @@
 
   const LOOKED_AT = 5000, NAMED = 5;
   const OF_THE_SYSTEM = /(^|\/)(\.[^/]*|thumbs\.db|desktop\.ini)$/i;
-
-  // What cannot be read has no file.
-  async function filesIn(entries, found = []) {
-    for (const entry of entries) {
-      if (found.length >= LOOKED_AT) break;
-      const path = entry.fullPath.slice(1);
-      try {
-        if (entry.isFile) found.push({ path, file: await new Promise((take, refuse) => entry.file(take, refuse)) });
-        else {
-          const reader = entry.createReader();
-          for (;;) {   // it gives a hundred at a time
-            const some = await new Promise((take, refuse) => reader.readEntries(take, refuse));
-            if (!some.length) break;
-            await filesIn(some, found);
-          }
-        }
-      } catch { found.push({ path }); }
-    }
-    return found;
-  }
 
   function giveFolder(found) {
     const shown = found.filter(({ path }) => !OF_THE_SYSTEM.test(path)).sort((one, other) => one.path.localeCompare(other.path));

@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const studio = window.studio;
-  const { submit, closeEditors, look, toggle, askWhy } = studio, { fitHeight, mark } = window.fields;
+  const { submit, closeEditors, look, toggle, askWhy } = studio, { fitHeight, mark } = window.fields, { make, button: makeButton } = window.patch;
   const byId = (id) => document.getElementById(id);
   const press = (id) => () => { const button = byId(id); if (button && !button.disabled) button.click(); };
 
@@ -26,19 +26,12 @@
     const button = byId("generate"), open = byId("ask-generate");
     if (!button || button.disabled) { open?.close(); return; }
     if (open?.open || document.activeElement?.closest("#stage-generation")) { open?.close(); button.click(); return; }
-    const asked = open ?? document.body.appendChild(Object.assign(document.createElement("dialog"), { id: "ask-generate", className: "studio" }));
-    asked.setAttribute("aria-labelledby", "ask-generate-words");
-    const words = Object.assign(document.createElement("p"), { id: "ask-generate-words", textContent: `${byId("gate-count").textContent}: generate now?` });
-    const acts = Object.assign(document.createElement("div"), { className: "acts" });
-    acts.append(answer("Generate", "btn p", () => { asked.close(); byId("generate")?.click(); }), answer("Not now", "btn", () => asked.close()));
-    asked.replaceChildren(words, acts);
+    const words = `${byId("gate-count").textContent}: generate now?`;
+    const asked = open ?? document.body.appendChild(make("dialog", { id: "ask-generate", className: "studio" }));
+    asked.ariaLabel = words;
+    asked.replaceChildren(make("p", {}, words), make("div", { className: "acts" },
+      makeButton("Generate", () => { asked.close(); byId("generate")?.click(); }, { className: "btn p" }), makeButton("Not now", () => asked.close())));
     asked.showModal();
-  }
-
-  function answer(text, className, does) {
-    const button = Object.assign(document.createElement("button"), { type: "button", textContent: text, className });
-    button.addEventListener("click", does);
-    return button;
   }
 
   // The newest stands first, so right goes back in time.
@@ -56,9 +49,6 @@
     else document.querySelector(`.tab[data-digit="${number}"]`)?.click();
   }
 
-  // A slider or a tick is no place to type, but the arrows are its own.
-  const isTyping = (element) => element?.matches?.("textarea, select, input:not([type=range], [type=checkbox], [type=radio]), [contenteditable=true]");
-
   document.addEventListener("keydown", (event) => {
     if (event.isComposing) return;   // it takes or leaves what an input method proposes
     const field = event.target.closest?.("input, textarea, select");
@@ -73,7 +63,7 @@
       else if (field.dataset.do) { event.preventDefault(); field.blur(); }
     } else if (event.key === "Escape") {
       escape(field, inside);
-    } else if (!isTyping(event.target) && !event.ctrlKey && !event.metaKey && !event.altKey) {
+    } else if (!event.target.matches?.(fields.TYPED_IN) && !event.ctrlKey && !event.metaKey && !event.altKey) {
       plain(event, field);
     }
   });
@@ -84,7 +74,7 @@
       if (event.key.toLowerCase() === "g" && byId("ask-generate")?.open) askToGenerate();
       return;
     }
-    if (field && event.key.startsWith("Arrow")) return;
+    if (field && event.key.startsWith("Arrow")) return;   // a slider or a tick has arrows of its own
     const act = KEYS[event.key.length === 1 ? event.key.toLowerCase() : event.key];
     if (!act && !/^[1-9]$/.test(event.key)) return;
     event.preventDefault();

@@ -113,4 +113,12 @@
     return shown;
   };
   patch.nodes = nodes;
+
+  // An element with its properties and what it holds. Texts stay texts.
+  patch.make = (name, properties = {}, ...children) => {
+    const made = Object.assign(document.createElement(name), properties);
+    made.append(...children.filter((child) => child !== null));
+    return made;
+  };
+  patch.button = (words, onclick, properties = {}) => patch.make("button", { type: "button", className: "btn", onclick, ...properties }, words);
 })();

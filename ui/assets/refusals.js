@@ -12,9 +12,7 @@
     const line = field.closest(".line");
     if (line && field.matches(".in-place")) line.dataset.editing = "";   // or it would be out of sight
     studio.accept(field);
-    const words = document.createElement("p");
-    Object.assign(words, { className: "refusal", id: `refusal-${++number}`, textContent: said, of: field });
-    words.setAttribute("role", "alert");
+    const words = patch.make("p", { className: "refusal", id: `refusal-${++number}`, role: "alert", of: field }, said);
     field.setAttribute("aria-invalid", "true");
     field.setAttribute("aria-errormessage", words.id);
     if (place(field) === field) field.after(words); else place(field).append(words);

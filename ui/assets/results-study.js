@@ -7,68 +7,39 @@
 
   // ---- Parts that follow the study
   const live = document.querySelector("[data-live]");
-  let asked = 0, revision = "";
-  study.refresh = async () => {
-    const mine = ++asked;
-    const said = await wire.get(live.dataset.live, { view: live.dataset.view, revision });
-    if (said.same || mine !== asked) return;   // a later reply is on its way, or here already
-    if (said.state !== live.dataset.state) return location.reload();
-    revision = said.revision;
-    for (const [name, part] of Object.entries(said.parts)) {
-      const slot = live.querySelector(`[data-part="${name}"]`);
-      if (!slot || slot.dataset.stamp === part.stamp) continue;
-      slot.dataset.stamp = part.stamp;
-      patch(slot, part.html);
-      const sorted = slot.querySelector("th[aria-sort]");
-      if (sorted) sort(sorted, sorted.ariaSort === "ascending");
-    }
-  };
-  const watch = async () => {
-    // Nothing is redrawn under a person's hands: not while a menu is open, and not while a text is marked.
-    const busy = document.querySelector(".menu[open], dialog[open]") || !getSelection().isCollapsed;
-    if (!document.hidden && !busy) {
-      try { await study.refresh(); document.body.classList.remove("lost"); } catch { document.body.classList.add("lost"); }
-    }
-    setTimeout(watch, Number(live.dataset.every));
-  };
-  if (live?.dataset.every) setTimeout(watch, Number(live.dataset.every));
+  // Nothing is redrawn under a person's hands: not while a menu is open, and not while a text is marked.
+  const rests = () => document.hidden || document.querySelector(".menu[open], dialog[open]") || !getSelection().isCollapsed;
+  const every = Number(live?.dataset.every ?? 0);
+  const following = live && study.following({
+    get: (revision) => wire.get(live.dataset.live, { view: live.dataset.view, revision }),
+    show(said) {
+      if (said.state !== live.dataset.state) return location.reload();
+      for (const [name, part] of Object.entries(said.parts)) {
+        const slot = live.querySelector(`[data-part="${name}"]`);
+        if (!slot || slot.dataset.stamp === part.stamp) continue;
+        slot.dataset.stamp = part.stamp;
+        patch(slot, part.html);
+        const sorted = slot.querySelector("th[aria-sort]");
+        if (sorted) sort(sorted, sorted.ariaSort === "ascending");
+      }
+    },
+    pause: () => every, rests,
+  });
+  study.refresh = () => following.look(true);
+  if (every) setTimeout(following.look, every);
 
   // ---- Decisions
-  const make = (name, fields = {}, ...children) => {
-    const made = Object.assign(document.createElement(name), fields);
-    made.append(...children);
-    return made;
-  };
-  const dialog = (title, words, { reason = false, code = "", told = false } = {}) => new Promise((resolve) => {
-    const text = make("textarea", { rows: 3, maxLength: 500, id: "dialog-reason" });
-    const refused = make("p", { className: "problem", hidden: true });
-    refused.setAttribute("role", "alert");
-    const no = make("button", { type: "button", className: "btn", textContent: code || told ? "Close" : "Cancel" });
-    const yes = make("button", { type: "submit", className: "btn p", textContent: title });
-    const copy = make("button", { type: "button", className: "btn", textContent: "Copy" });
-    copy.dataset.copyFrom = "#dialog-code";
-    const label = make("label", { htmlFor: "dialog-reason", textContent: "Reason" });
-    const form = make("form", {}, make("h2", { textContent: title }), make("p", { textContent: words }),
-      ...(code ? [make("code", { id: "dialog-code", textContent: code })] : []), ...(reason ? [label, text] : []), refused,
-      make("div", { className: "acts" }, no, ...(told ? [] : [code ? copy : yes])));
-    const asked = make("dialog", { className: "ask" }, form);
-    document.querySelector(".studio").append(asked);
-    const end = (value) => { asked.close(); asked.remove(); resolve(value); };
-    no.onclick = () => end(null);
-    asked.oncancel = (event) => { event.preventDefault(); end(null); };
-    form.onsubmit = (event) => {
-      event.preventDefault();
-      if (reason && !text.value.trim()) {
-        refused.textContent = "Please give the reason in a few words.";
-        refused.hidden = false;
-        text.focus();
-        return;
-      }
-      end({ reason: text.value.trim() });
+  const { make } = window.patch;
+  const tell = (title, ...content) => study.ask({ title, content, no: "Close" });
+  function why(title, words) {
+    const text = make("textarea", { rows: 3, maxLength: 500, id: "dialog-reason", autofocus: true });
+    const act = () => {
+      if (text.value.trim()) return { reason: text.value.trim() };
+      text.focus();
+      throw new Error("Please give the reason in a few words.");
     };
-    asked.showModal();
-    (reason ? text : code ? copy : told ? no : yes).focus();
-  });
+    return study.ask({ title, content: [words, make("label", { htmlFor: "dialog-reason" }, "Reason"), text], yes: title, no: "Cancel", act });
+  }
 
   const act = async (button) => {
     const { decide: path, ask, title, reason } = button.dataset;
@@ -78,11 +49,11 @@
     }
     const ways = [button, button.closest(".menu, tr")?.querySelector("summary")];
     button.closest(".menu")?.removeAttribute("open");
-    const given = ask ? await dialog(title, ask, { reason: Boolean(reason) }) : {};
+    const words = make("p", {}, ask ?? "");
+    const given = !ask ? {} : reason ? await why(title, words) : await study.ask({ title, content: [words], yes: title, no: "Cancel", act: () => ({}) });
     if (given) {
-      if (given.reason) data.reason = given.reason;
       button.disabled = true;
-      await send(path, data, title);
+      await send(path, { ...data, ...given }, title);
       button.disabled = false;
     }
     // The focus goes back to the button, or to the menu of its row, unless the person has put it elsewhere meanwhile.
@@ -90,22 +61,20 @@
   };
   const send = async (path, data, title) => {
     let said;
-    try { said = await wire.post(path, data); } catch (error) { await dialog("Not done", error.message, { told: true }); return; }
-    if (said.code) await dialog(title, said.words, { code: said.code });
+    try { said = await wire.post(path, data); } catch (error) { await tell("Not done", make("p", {}, error.message)); return; }
+    if (said.code) {
+      const copy = patch.button("Copy", null, { autofocus: true });
+      copy.dataset.copyFrom = "#dialog-code";
+      await tell(title, make("p", {}, said.words), make("code", { id: "dialog-code" }, said.code), copy);
+    }
     try { if (live) await study.refresh(); else location.reload(); } catch {
-      await dialog("Done", "It is done, but this page could not be drawn anew. Please reload it.", { told: true });
+      await tell("Done", make("p", {}, "It is done, but this page could not be drawn anew. Please reload it."));
     }
   };
   document.addEventListener("click", (event) => {
-    const button = event.target.closest("[data-decide]");
-    if (button) return void act(button);
-    for (const menu of document.querySelectorAll(".menu[open]")) if (!menu.contains(event.target)) menu.open = false;
-    const head = event.target.closest(".sortable thead th:not([data-fixed])");
-    if (head) sort(head, head.ariaSort === "descending");
-  });
-  document.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape") return;
-    for (const menu of document.querySelectorAll(".menu[open]")) { menu.open = false; menu.querySelector("summary").focus(); }
+    const button = event.target.closest("[data-decide]"), head = event.target.closest(".sortable thead th:not([data-fixed])");
+    if (button) act(button);
+    else if (head) sort(head, head.ariaSort === "descending");
   });
 
   // ---- Sorting

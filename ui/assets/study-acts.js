@@ -7,12 +7,7 @@
   if (!page) return;
   const api = (name) => `/study/api/${encodeURIComponent(page.dataset.study)}/${name}`;
 
-  const make = (name, properties = {}, ...children) => {
-    const element = Object.assign(document.createElement(name), properties);
-    element.append(...children);
-    return element;
-  };
-
+  const { make, button } = window.patch;
   const valueOf = (name) => document.getElementsByName(name)[0]?.value ?? "";
   // The gaps of the sentence and the address of the gallery are parts of one filter.
   study.drawn = () => {
@@ -26,7 +21,6 @@
 
   // ---- Asking once more
 
-  const confirming = document.getElementById("confirm");
   let asking = false;
 
   // A double click asks once: the second question would take the place of the one that is being answered.
@@ -57,34 +51,19 @@
       if (!(error.field && study.tell(placeOf(error.field), error.message))) refuse(error.message);
       return;
     }
-    const problem = make("p", { className: "wrong" });
-    problem.setAttribute("role", "alert");
-    const go = make("button", { type: "button", className: `btn p${told.bad ? " bad" : ""}`, id: "confirm-go" }, told.button);
-    const no = make("button", { type: "button", className: "btn q", id: "confirm-no" }, "Not now");
-    no.addEventListener("click", () => confirming.close());
-    go.addEventListener("click", async () => {
-      go.disabled = true;
-      try {
-        const done = await wire.post(api(act), data);
-        if (done.go) location.assign(wire.at(done.go));
-        else if (done.reload) location.reload();
-        else { study.fit(done.parts); confirming.close(); document.getElementById("part-codes")?.scrollIntoView({ block: "nearest" }); }
-      } catch (error) { problem.textContent = error.message; go.disabled = false; }
-    });
     // Codes are kept nowhere to be shown again, and each of these acts redraws the page without them.
     const codesGo = document.getElementById("codes-table") ? ["The codes on this page are not shown again: print or copy them first."] : [];
-    confirming.replaceChildren(make("h2", {}, told.title), make("ul", {}, ...[...told.words, ...codesGo].map((words) => make("li", {}, words))),
-      problem, make("div", { className: "acts" }, go, no));
-    confirming.showModal();
+    const list = make("ul", {}, ...[...told.words, ...codesGo].map((words) => make("li", {}, words)));
+    await study.ask({ title: told.title, content: [list], yes: told.button, bad: told.bad, act: async () => {
+      const done = await wire.post(api(act), data);
+      if (done.go) location.assign(wire.at(done.go));
+      else if (done.reload) location.reload();
+      else { study.fit(done.parts); document.getElementById("part-codes")?.scrollIntoView({ block: "nearest" }); }
+    } });
   }
 
-  function refuse(text) {
-    const no = make("button", { type: "button", className: "btn" }, "Close");
-    no.addEventListener("click", () => confirming.close());
-    confirming.replaceChildren(make("h2", {}, "This cannot be done"), make("p", {}, text), make("div", { className: "acts" }, no));
-    confirming.showModal();
-  }
-  study.refuse = refuse;
+  const refuse = (text) => study.ask({ title: "This cannot be done", content: [make("p", {}, text)], no: "Close" });
+  study.cannot = refuse;
 
   // ---- Drawing: what fits is told as the filter is filled in
 
@@ -93,13 +72,11 @@
   // Images that the model under test has not read: it is asked on request, and looked after until it is done.
   function modelPart(unread) {
     if (asked && Date.now() - asked < PATIENCE) { setTimeout(study.noteDraw, 4000); return [`It is reading them: ${unread} to go.`]; }
-    const button = make("button", { type: "button", className: "btn s", id: "ask-model" }, "Have it read them");
-    button.addEventListener("click", async () => {
-      button.disabled = true;
+    return [button("Have it read them", async (event) => {
+      event.currentTarget.disabled = true;
       try { await wire.post(api("ask-model"), study.drawn()); asked = Date.now(); study.noteDraw(); }
       catch (error) { study.tell("draw", error.message); }
-    });
-    return [button];
+    }, { className: "btn s", id: "ask-model" })];
   }
 
   study.noteDraw = () => {
@@ -149,8 +126,6 @@
       place?.focus?.({ preventScroll: true });
     }
   });
-  for (const dialog of document.querySelectorAll("dialog"))
-    dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
 
   // ---- Addresses for annotators: of the studio as this browser reaches it
 
@@ -168,16 +143,11 @@
 
   // ---- Votes that come in while the page is open
 
-  let watching = false, revision = "";   // a slow reply never comes after a later one
-  if ("watch" in page.dataset) setInterval(async () => {
-    if (document.hidden || watching) return;
-    watching = true;
-    try {
-      const said = await wire.get(api("progress"), { revision });
-      if (!said.same) { revision = said.revision; study.fit(said.parts); }
-    } catch { /* told by whatever is done next */ }
-    watching = false;
-  }, 5000);
+  const EVERY = 5000;   // milliseconds
+  if ("watch" in page.dataset) {
+    const votes = study.following({ get: (revision) => wire.get(api("progress"), { revision }), show: (said) => study.fit(said.parts), pause: () => EVERY });
+    setTimeout(votes.look, EVERY);
+  }
 
   study.afterFit.push(tellAddresses);
   tellAddresses();

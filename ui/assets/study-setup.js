@@ -92,7 +92,7 @@
       say("not saved", "bad");
       pill.title = error.message;
       const quiet = error.message.startsWith("No answer") && again?.();
-      if (!quiet && !error.field) study.refuse(error.message);
+      if (!quiet && !error.field) study.cannot(error.message);
       throw error;
     } finally { flying = null; }
   }
@@ -190,7 +190,7 @@
   }
 
   async function show(name, data) {
-    try { window_.replaceChildren(patch.nodes((await wire.get(study.api(name), data)).html)); } catch (error) { study.refuse(error.message); return; }
+    try { window_.replaceChildren(patch.nodes((await wire.get(study.api(name), data)).html)); } catch (error) { study.cannot(error.message); return; }
     if (!window_.open) window_.showModal();
   }
 

@@ -1,4 +1,5 @@
-// The lead's pages: parts that come again, copying. Each page's own doings hang on `window.study`. After patch.js.
+// The lead's pages: parts that come again, looking for what is new, what is posted, windows that ask, menus, copying. Each
+// page's own doings hang on `window.study`. After patch.js.
 (() => {
   "use strict";
   const study = (window.study = { afterFit: [], keeps: undefined });
@@ -14,6 +15,103 @@
     for (const place of places) place.textContent = text;
     return places.length > 0;
   };
+  // An error stands beside its field, else where `root` has room for all others. Whether there is such a place.
+  study.refuse = (error, root = document) => {
+    const places = [...root.querySelectorAll("[data-problem]")];
+    const at = places.find((one) => error.field && one.dataset.problem === error.field) ?? places.find((one) => one.dataset.problem === "");
+    if (!at) return false;
+    at.textContent = error.message;
+    at.closest("details")?.setAttribute("open", "");
+    at.scrollIntoView({ block: "nearest" });
+    return true;
+  };
+  study.clear = (root = document) => { for (const place of root.querySelectorAll("[data-problem]")) place.textContent = ""; };
+
+  // Looks for what is new again and again, and shows it. `get` is told which revision the page has; `pause` gives the
+  // milliseconds to the next look, 0 for none; `rests` says that it is not the time to look.
+  study.following = ({ get, show, pause, rests = () => document.hidden, refused = () => {} }) => {
+    let timer = null, looks = 0;
+    const following = {
+      busy: 0, revision: "", ready: false,   // ready: something was shown
+      // Whoever looks `now` gets the error of it.
+      async look(now = false) {
+        clearTimeout(timer);
+        const mine = ++looks;
+        try {
+          if (now || !(following.busy || rests())) {
+            const said = await get(following.revision);
+            document.body.classList.remove("lost");
+            if (mine === looks && !following.busy && !said.same) following.shown(said);
+          }
+        } catch (error) {
+          document.body.classList.toggle("lost", Boolean(error.lost));
+          if (now) throw error;
+          if (!error.lost) refused(error);
+        } finally { if (mine === looks && pause()) timer = setTimeout(following.look, pause()); }
+      },
+      shown(said) {
+        Object.assign(following, { revision: said.revision ?? "", ready: true });
+        show(said);
+      },
+      // While something is sent the page does not look: what was asked for before is old.
+      async during(act) {
+        following.busy++;
+        looks++;
+        clearTimeout(timer);
+        try { await act(); } finally { following.busy--; }
+        following.look();
+      },
+    };
+    document.addEventListener("visibilitychange", () => { if (!document.hidden) following.look(); });
+    return following;
+  };
+
+  // A form with an address posts its fields there. What comes back is another page, or parts of this one.
+  document.addEventListener("submit", async (event) => {
+    const form = event.target, { post } = form.dataset;
+    if (!post) return;
+    event.preventDefault();
+    const button = event.submitter ?? form.querySelector("[type=submit]"), fields = Object.fromEntries(new FormData(form, button));
+    study.clear(form);
+    button.disabled = true;
+    try {
+      const done = await wire.post(post, fields);
+      if (done.go) return void location.assign(wire.at(done.go));
+      form.reset();
+      study.fit(done.parts);
+      document.querySelector("[autofocus]")?.focus();
+    } catch (error) { study.refuse(error, form); }
+    button.disabled = false;
+  });
+
+  // A window that tells something, or asks before it is done: `yes` does `act`, and stays open with the error of it.
+  // Gives what `act` gave, or null.
+  study.ask = ({ title, content, yes = "", bad = false, no = "Not now", act }) => new Promise((resolve) => {
+    const { make, button } = window.patch;
+    let given = null;
+    const problem = make("p", { className: "wrong", role: "alert" });
+    const go = make("button", { type: "submit", className: `btn p${bad ? " bad" : ""}`, id: "confirm-go", autofocus: true }, yes);
+    const form = make("form", {}, make("h2", {}, title), ...content, problem,
+      make("div", { className: "acts" }, yes ? go : null, button(no, () => asked.close(), { id: "confirm-no" })));
+    const asked = make("dialog", { className: "window small", id: "confirm", ariaLabel: title }, form);
+    form.onsubmit = async (event) => {
+      event.preventDefault();
+      go.disabled = true;
+      try { given = await act(); asked.close(); } catch (error) { problem.textContent = error.message; }
+      go.disabled = false;
+    };
+    asked.onclose = () => { asked.remove(); resolve(given); };
+    document.querySelector(".studio").append(asked);
+    asked.showModal();
+  });
+
+  // Menus, and windows that hang on a button, go when something else is pressed.
+  const menus = () => document.querySelectorAll("details:is(.menu, .menu-of, .cancel)[open]");
+  document.addEventListener("click", (event) => { for (const menu of menus()) if (!menu.contains(event.target)) menu.open = false; });
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    for (const menu of menus()) { menu.open = false; menu.querySelector("summary").focus(); }
+  });
 
   study.copy = async (text) => {
     try { await navigator.clipboard.writeText(text); return true; } catch { /* not allowed here: the old way */ }
@@ -43,22 +141,6 @@
   });
 })();
 
-// ---- The page on which a new study is named
-(() => {
-  const form = document.getElementById("new-study-form");
-  form?.addEventListener("submit", async (event) => {
-    event.preventDefault();
-    const { tell } = window.study;
-    for (const field of ["name", "template", ""]) tell(field, "");
-    const button = form.querySelector("#create");
-    button.disabled = true;
-    try {
-      const said = await wire.post("/study/api/create-study", { title: form.elements.name.value, template: form.elements.template.value });
-      location.assign(wire.at(said.go));
-    } catch (error) { tell(error.field === "title" ? "name" : error.field ?? "", error.message); button.disabled = false; }
-  });
-})();
-
 // ---- The list: a study comes back from its file
 (() => {
   const field = document.getElementById("restore"), note = document.getElementById("restore-note");
@@ -70,10 +152,7 @@
     note.textContent = `Restoring ${file.name} …`;
     try {
       const { said, go } = await wire.sendFile("/study/restored", file);
-      const link = document.createElement("a");
-      link.href = wire.at(go);
-      link.textContent = "Open it";
-      note.replaceChildren(`${said} `, link);
+      note.replaceChildren(`${said} `, patch.make("a", { href: wire.at(go) }, "Open it"));
     } catch (error) { note.textContent = ""; window.study.tell("restore", error.message); }
     field.disabled = false;
     field.value = "";   // so that the same file can be chosen again

@@ -24,7 +24,6 @@
     }
   });
 
-  const TYPED_IN = "textarea, select, input:not([type=range], [type=checkbox], [type=radio]), [contenteditable=true]";
   document.addEventListener("keydown", (event) => {
     const name = turned(event);
     if (!name || event.target === typedIn || document.querySelector("dialog[open]")) return;
@@ -42,7 +41,7 @@
 
   // A field that is being typed in has an undo of its own; one that only has the focus has nothing to take back.
   let typedIn = null;
-  document.addEventListener("input", (event) => { if (event.target.matches(TYPED_IN)) typedIn = event.target; });
+  document.addEventListener("input", (event) => { if (event.target.matches(fields.TYPED_IN)) typedIn = event.target; });
   document.addEventListener("focusout", () => { typedIn = null; });
 
   // What was refused and is now forced need not be typed again: the field that held it is emptied.

@@ -24,6 +24,8 @@
     return reply;
   };
 
+  wire.pause = (milliseconds) => new Promise((go) => setTimeout(go, milliseconds));
+
   const lost = () => Object.assign(new Error("No answer from the studio: is it running? Nothing was changed."), { lost: true });
   const reached = async (path, how) => { try { return await fetch(wire.at(path), how); } catch { throw lost(); } };
   const told = async (reply) => {
@@ -50,7 +52,7 @@
         if (!error.lost) throw error;
         unheard("The studio does not answer: is it running? The page keeps trying.");
       }
-      await new Promise((go) => setTimeout(go, pause));
+      await wire.pause(pause);
     }
   };
   // What is under way is not sent again, as by a double click: both get the one answer. `lasting`: it goes on when the
@@ -67,6 +69,23 @@
   // A file as it is, with its kind where that is not to be guessed.
   wire.sendFile = (path, file, kind = "application/octet-stream") =>
     wire.atWork(wire.ask(path, { method: "POST", headers: { "content-type": kind, "x-studio": "1" }, body: file }));
+
+  // The files of dropped folders, each with its path; one that cannot be read has no file.
+  wire.filesIn = async (entries, most = Infinity, found = []) => {
+    for (const entry of entries) {
+      if (found.length >= most) break;
+      const path = entry.fullPath.replace(/^\//, "");
+      try {
+        if (entry.isFile) found.push({ path, file: await new Promise((take, refuse) => entry.file(take, refuse)) });
+        else {
+          const reader = entry.createReader();
+          // It gives a hundred at a time.
+          for (let some; (some = await new Promise((take, refuse) => reader.readEntries(take, refuse))).length;) await wire.filesIn(some, most, found);
+        }
+      } catch { found.push({ path }); }
+    }
+    return found;
+  };
 
   // The button that was just pressed says that it is at work until the answer has come.
   let pressed = null;
@@ -98,15 +117,9 @@
     if (document.getElementById("signed-out")) return;
     const locked = document.documentElement.classList.contains("locked");
     const why = locked ? "You are signed out" : "This studio asks for a password now";
-    const make = (name, fields, ...children) => {
-      const made = Object.assign(document.createElement(name), fields);
-      made.append(...children);
-      return made;
-    };
+    const { make } = window.patch;
     const way = make("a", { className: "btn p", href: wire.at(`/sign-in?next=${encodeURIComponent(location.pathname.slice(wire.root.length) + location.search)}`) }, "Sign in");
     const words = make("span", {}, `${why}, so nothing here is saved any more. Copy what you have just typed, then sign in${locked ? " again" : ""}.`);
-    const bar = make("div", { id: "signed-out", className: "studio" }, make("div", { className: "card" }, words, way));
-    bar.setAttribute("role", "alert");
-    document.body.append(bar);
+    document.body.append(make("div", { id: "signed-out", className: "studio", role: "alert" }, make("div", { className: "card" }, words, way)));
   }
 })();

@@ -71,7 +71,7 @@ def scripts_page(commands: Commands, tokens: Sequence[Token], here: str, locked:
         tokens=_tokens(tokens),
         endpoints=[_endpoint(command) for command in offered(commands)],
     )
-    return page("Scripts", content, here="scripts", signed_in=locked, scripts=("scripts.js",))
+    return page("Scripts", content, here="scripts", signed_in=locked)
 
 
 def _tokens(tokens: Sequence[Token], made: NewToken | None = None) -> Html:
