@@ -157,9 +157,12 @@ def test_the_page_makes_equal_images_once_and_says_so(tmp_path: Path) -> None:
 
         do("recipe", recipe="reconstruction")
         do("run-all")
+        do("setting", setting="generation.start", value="noise")
         card = parts_of(studio, run_id)["generation"]
         assert 'data-setting="generation.start"' in card and "generation.fresh_noise" not in card
-        for name, value in (("start", "inverted"), ("images_per_caption", 3), ("inversion_evaluations", 1)):
+        do("setting", setting="generation.start", value="inverted")
+        changes = {"fresh_noise_by_type": "", "fresh_noise": 0, "images_per_caption": 3, "inversion_evaluations": 1}
+        for name, value in changes.items():
             assert not do("setting", setting=f"generation.{name}", value=value)
         card = parts_of(studio, run_id)["generation"]
         assert 'data-setting="generation.fresh_noise"' in card and "1 image from 1 caption" in card

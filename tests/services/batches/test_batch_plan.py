@@ -135,12 +135,13 @@ def test_typed_edits_of_lance_are_asked_for_and_counted() -> None:
 
 
 def test_what_the_inverted_source_cannot_give_is_refused() -> None:
-    inverted = SMALL + '[make.settings]\ngeneration.start = "inverted"\n'
+    own = 'generation.start = "inverted"\ngeneration.fresh_noise = 0\ngeneration.fresh_noise_by_type = ""\n'
+    inverted = f"{SMALL}[make.settings]\n{own}"
     assert settings_of(plan_of(inverted)).generation.inverted
     with pytest.raises(UserError, match=r"seeds_a_caption is 2\. .*all images of a caption are equal") as several:
         settings_of(plan_of(inverted + "[images]\nseeds_a_caption = 2"))
     assert several.value.field == "images.seeds_a_caption"
-    settings_of(plan_of(inverted + "generation.fresh_noise = 0.2\n[images]\nseeds_a_caption = 2"))
+    settings_of(plan_of(inverted.replace("noise = 0", "noise = 0.2") + "[images]\nseeds_a_caption = 2"))
     with pytest.raises(UserError, match="Z-Image cannot be inverted") as refused:
         settings_of(plan_of(inverted.replace('"demo"', '"modern"')))
     assert refused.value.field == "make.settings"
