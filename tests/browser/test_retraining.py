@@ -94,7 +94,11 @@ def test_begun_cancelled_gone_on_with_and_read(
     time = page.locator("#retraining-time")
     expect(time).to_contain_text("The duration is not known yet: this model was never trained here.")
     ask(page, updates="a few")
-    expect(page.locator("[data-problem=updates]")).to_contain_text("“updates” cannot be taken")
+    refused = page.locator("[data-problem=updates]")
+    expect(refused).to_contain_text("“updates” cannot be taken")
+    with page.expect_response(re.compile("retraining-time")):
+        page.locator("#f-seeds").fill("1")
+    expect(refused).to_contain_text("“updates” cannot be taken")
     ask(page)
     assert reached.wait(300)
     progress = page.locator("#retraining-progress")

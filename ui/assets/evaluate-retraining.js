@@ -17,14 +17,15 @@
     pause: () => (atWork || !retraining.ready ? PAUSE : 0),
     refused: (error) => { document.querySelector("#part-retraining .mut").textContent = error.message; },
   }));
-  const send = (name, data) => retraining.during(async () => {
+  const send = async (name, data) => {
     study.clear(document.getElementById("part-retraining"));
-    try { retraining.shown(await wire.post(`/evaluate/api/${name}`, { ...place(), ...data })); }
+    try { await retraining.during(async () => retraining.shown(await wire.post(`/evaluate/api/${name}`, { ...place(), ...data }))); }
     catch (error) {
       const field = (error.field ?? "").split(".")[0];
       if (!field || !study.tell(field, error.message)) study.tell("retraining", error.message);
+      if (atWork) retraining.look();   // else it would draw the form anew, without what was refused
     }
-  });
+  };
   function filled(form) {
     const data = { arms: [...form.querySelectorAll("[data-arm]:checked")].map((one) => one.dataset.arm) };
     for (const name of NUMBERS) {
