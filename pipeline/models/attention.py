@@ -104,17 +104,25 @@ class AttentionControl:
         self.step = 0
         """Zero-based number of the step that is drawn."""
 
+    @property
+    def reads_source(self) -> bool:
+        """True if attention maps of the source are replaced or read, so that it has to be drawn in the batch."""
+        return self._cross_steps > 0 or max(self._self_steps) > 0 or self._local_blend > 0
+
     @contextmanager
     def on(self, network: Any, latents: torch.Tensor) -> Iterator[None]:
-        """Control the network's attention within the context, for latents of this size. Compiled blocks run uncompiled,
-        as they would have to be compiled again for its processors. Restores the previous processors, also after an
-        error.
+        """Control the network's attention within the context, for latents of this size, if anything of the source is
+        read. Compiled blocks run uncompiled then, as they would have to be compiled again for its processors. Restores
+        the previous processors, also after an error.
         """
         self._size = (latents.shape[-2], latents.shape[-1])
         self._small = max(SMALL, math.prod(self._sides(len(network.down_blocks) - 1)))
         for name in ("_moved", "_own", "_gone", "_new", "_region"):
             if (tensor := getattr(self, name)) is not None:
                 setattr(self, name, tensor.to(latents.device))
+        if not self.reads_source:
+            yield
+            return
         processors = network.attn_processors
         calls = {one: call for one in network.modules() if (call := one._compiled_call_impl) is not None}
         try:
@@ -152,27 +160,27 @@ class AttentionControl:
                 rows = mixed / mixed.sum(-1, keepdim=True).clamp_min(1e-4)
         return torch.cat([others, source[None], rows])
 
-    def allowed(self, change: torch.Tensor, done: float) -> torch.Tensor | None:
-        """Return the share (1 + rows, 1, h, w) of each row's change (1 + rows, c, h, w) that is kept when this share of
-        the steps is `done`, or None for all of it. It exceeds 1 where a faint change is strengthened.
+    def limited(self, change: torch.Tensor, done: float) -> torch.Tensor:
+        """Return what is kept of each row's change (rows, c, h, w) when this share of the steps is `done`.
+
+        Faint changes are strengthened. A row before them, that of the source, is returned as it is.
         """
         import torch
         from torch.nn import functional
 
-        share: torch.Tensor | None = None
+        rows, share = change[-self._count :], torch.ones_like(change[-self._count :, :1])
         if self._local_blend > 0:
             near = functional.max_pool2d(self._seen, 3, 1, 1)
             shown = near / near.amax((2, 3), keepdim=True).clamp_min(1e-9) > self._local_blend
-            share = shown.any(1, keepdim=True).float()
+            share = share * shown.any(1, keepdim=True)
         if self._region is not None:
-            share = self._region.expand(self._count, 1, -1, -1) * (1.0 if share is None else share)
+            share = share * self._region
         if self._least_change > 0:
-            amount = functional.avg_pool2d(change[1:].square().mean(1, keepdim=True), 3, 1, 1, count_include_pad=False)
+            amount = functional.avg_pool2d(rows.square().mean(1, keepdim=True), 3, 1, 1, count_include_pad=False)
             peak = amount.sqrt().flatten(1).quantile(PEAK, dim=1).clamp_min(1e-9).view(-1, 1, 1, 1)
             factor = (self._least_change * done / peak).clamp(1, MOST)
-            stronger = 1 + (factor - 1) * (amount.sqrt() / peak).clamp(max=1)  # places that hardly change stay so
-            share = stronger * (1.0 if share is None else share)
-        return None if share is None else torch.cat([torch.ones_like(share[:1]), share])
+            share = share * (1 + (factor - 1) * (amount.sqrt() / peak).clamp(max=1))  # faint places stay faint
+        return torch.cat([change[: -self._count], share * rows])
 
     def _look(self, source: torch.Tensor, rows: torch.Tensor) -> None:
         import torch

@@ -75,15 +75,14 @@ def test_a_faint_change_is_strengthened_where_it_is_and_a_plain_one_stays_as_it_
     change = torch.zeros(4, 4, 8, 8)
     change[1, :, 4:], change[2, :, 4:] = 0.1, 2.0  # the source, a faint edit, a plain one, and the source's own prompt
     faint = AttentionControl([alike] * 3, 0, [0] * 3, least_change=0.6)
-    share = faint.allowed(change, 0.5)
-    assert share is not None and share.shape == (4, 1, 8, 8)
-    assert share[[0, 2, 3]].eq(1).all()
-    assert share[1, 0, 5:].allclose(torch.tensor(MOST)) and share[1, 0, :3].eq(1).all()
-    near = faint.allowed(change * 2.5, 0.5)
-    assert near is not None and near[1, 0, 5:].allclose(torch.tensor(1.2)), "no further than to the least change"
+    kept = faint.limited(change, 0.5)
+    assert kept[[0, 2, 3]].equal(change[[0, 2, 3]]) and kept[1:].equal(faint.limited(change[1:], 0.5))
+    assert kept[1, :, 5:].allclose(torch.tensor(0.1 * MOST)) and kept[1, :, :3].eq(0).all()
+    near = faint.limited(change * 2.5, 0.5)
+    assert near[1, :, 5:].allclose(torch.tensor(0.3)), "no further than to the least change"
 
     left = torch.zeros(8, 8)
     left[:, :4] = 1
-    painted = AttentionControl([alike] * 3, 0, [0] * 3, region=left, least_change=0.6).allowed(change, 0.5)
-    assert painted is not None and painted[1:].equal((share * left)[1:])
-    assert AttentionControl([alike] * 3, 0, [0] * 3).allowed(change, 0.5) is None
+    painted = AttentionControl([alike] * 3, 0, [0] * 3, region=left, least_change=0.6).limited(change, 0.5)
+    assert painted[1:].equal((kept * left)[1:])
+    assert AttentionControl([alike] * 3, 0, [0] * 3).limited(change, 0.5).equal(change)
