@@ -35,7 +35,7 @@ from experiments.demo_report.rows import Row, share, table
 from experiments.resumable import measure_each
 from pipeline.methods.base import MethodDescription
 from pipeline.methods.controlnet import CONTROLNET
-from pipeline.methods.edit import EDIT
+from pipeline.methods.edit import EDIT, SELF_REPLACEMENTS
 from pipeline.models import load_models
 from pipeline.models.inverting import Inverts
 from pipeline.profiles.profile import Profile, load_profile
@@ -266,7 +266,7 @@ def costs(ways: Ways, store: Kept, count: int) -> str:
         sweep, second, inversions, apart = (list(values) for values in zip(*measured_costs, strict=True))
         text += [
             f"guidance {guidance:g}, {count} sources, 10 steps:",
-            f"a sweep of six takes {statistics.mean(sweep):.2f} of six single images (at most {most})",
+            f"a sweep of six takes {statistics.mean(sweep):.2f} of its six values drawn singly (at most {most})",
             f"a second caption takes {statistics.mean(second):.2f} of the first (at most 0.45)",
             f"inversions for it: {sum(inversions):g} (0)",
             f"a batch and its single images differ by at most {max(apart):g} grey values (1)",
@@ -276,10 +276,10 @@ def costs(ways: Ways, store: Kept, count: int) -> str:
 
 
 def _costs(one: Asked, ways: Ways, store: Kept, guidance: float) -> tuple[float, float, float, float]:
-    full = {"sweep": "self-replacement", "full_sweep": True}
-    sweep, single = (
-        (EDIT, edit_settings(ways.profile, steps=10, guidance=guidance, edit=edit)) for edit in (full, dict[str, Any]())
-    )
+    def way(**edit: Any) -> Drawing:
+        return EDIT, edit_settings(ways.profile, steps=10, guidance=guidance, edit=edit)
+
+    single, sweep = way(), way(sweep="self-replacement", full_sweep=True)
     word = next(word for word in keywords(one.scene) if word.slot == "weather")
     texts = [caption(edited_scene(one.scene, [("weather", new)])) for new in word.alternatives]
     word = next(word for word in keywords(one.scene) if word.slot == "time")
@@ -296,7 +296,8 @@ def _costs(one: Asked, ways: Ways, store: Kept, guidance: float) -> tuple[float,
     spent = sum(taken for taken, _ in singles)
     together = [np.asarray(case.image, int) for case in ways.draw(single, one.source, *captions)]
     apart = max(int(np.abs(a - b).max()) for a, (_, b) in zip(together, singles, strict=True))
-    return seconds(sweep, captions[0])[0] / spent, spent / 6 / first, len(store) - before, apart
+    swept = sum(seconds(way(self_replace=value), captions[0])[0] for value in SELF_REPLACEMENTS)
+    return seconds(sweep, captions[0])[0] / swept, spent / 6 / first, len(store) - before, apart
 
 
 class Kept(dict[str, bytes]):
