@@ -59,6 +59,8 @@ LOOKS = (
 )
 """Weather and time of day of the test cases of every scene; the classifier knows fair days."""
 FIRST_SEED = 2_000_000
+MOST_WRONG = 2
+"""Verdicts of a sample that may be wrong: four of five votes have to be, which happens to one image in 2,000."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +84,6 @@ class Size:
     """Share of control items among the items that a worker sees."""
     finished: int
     """Assignments that a record has to have."""
-    near: float
-    """Maximum distance of the measured share of valid images from the true one."""
 
     @property
     def items(self) -> int:
@@ -111,12 +111,8 @@ class Size:
         return self.careful + 3
 
 
-SMALL = Size(
-    at_random=60, misclassified=20, scenes=20, wrong=28, careful=9, min_seen=5, share=0.2, finished=8, near=0.03
-)
-FULL = Size(
-    at_random=300, misclassified=100, scenes=90, wrong=50, careful=12, min_seen=8, share=0.1, finished=50, near=0.02
-)
+SMALL = Size(at_random=60, misclassified=20, scenes=20, wrong=28, careful=9, min_seen=5, share=0.2, finished=8)
+FULL = Size(at_random=300, misclassified=100, scenes=90, wrong=50, careful=12, min_seen=8, share=0.1, finished=50)
 
 
 @dataclass(frozen=True)
@@ -340,11 +336,12 @@ def test_the_papers_protocol(world: World, tmp_path: Path) -> None:
     assert found["dawid_skene_yes"] == report.questions[0].second.dawid_skene.count
     assert found["kept"] == sorted(f"{row.task},{row.worker},{row.label}" for row in votes.itertuples())
 
-    # The figures are near what the world is, and the sample that the model gets wrong is the worse one.
-    public = {item.public: item for item in data.items}
-    true = [world.shown[i.image_sha] == i.label for i in public.values() if i.kind == "item"]
-    assert report.images.rate.value == pytest.approx(sum(true) / size.items, abs=size.near)
-    assert slices["misclassified"].rate.value < slices["random"].rate.value  # type: ignore[operator]
+    # The truth lies between the bounds of each sample: only its discarded images are unknown.
+    for name in ("after", *counts):
+        judged = [item for item in data.items if item.kind == "item" and name in ("after", item.group)]
+        true = sum(world.shown[item.image_sha] == item.label for item in judged)
+        bounds = slices[name].bounds
+        assert bounds.worst * len(judged) - MOST_WRONG <= true <= bounds.best * len(judged) + MOST_WRONG, name
 
     # The other exports say the same.
     assert results["images"]["rate"]["count"] == report.images.rate.count
