@@ -340,8 +340,9 @@ def test_the_papers_protocol(world: World, tmp_path: Path) -> None:
     for name in ("after", *counts):
         judged = [item for item in data.items if item.kind == "item" and name in ("after", item.group)]
         true = sum(world.shown[item.image_sha] == item.label for item in judged)
-        bounds = slices[name].bounds
-        assert bounds.worst * len(judged) - MOST_WRONG <= true <= bounds.best * len(judged) + MOST_WRONG, name
+        worst, best = slices[name].bounds.worst, slices[name].bounds.best
+        assert worst is not None and best is not None
+        assert worst * len(judged) - MOST_WRONG <= true <= best * len(judged) + MOST_WRONG, name
 
     # The other exports say the same.
     assert results["images"]["rate"]["count"] == report.images.rate.count
