@@ -35,7 +35,7 @@ from core.batches import (
 from core.csv_tables import cells
 from core.errors import UserError
 from core.types import CounterfactualCaption
-from storage.engine.database import Database, Repository, read, write
+from storage.engine.database import Database, Repository, read, reading, write, writing
 from storage.engine.rows import Row, insert_row, now, pack, pack_value, record_of, unpack_value, whole
 from storage.images import Images
 from storage.runs.rows import begin_steps, change_state, insert_value, latest_state, latest_values
@@ -46,6 +46,48 @@ MOST_DEATHS = 3
 """Deaths of workers after which the work that they had counts as failed."""
 _AT_ONCE = 20_000
 """Rows written in one transaction: others may write in between."""
+
+
+def _add_work(db: Db, batch: int, stage: Pass, work: Sequence[NewWork], skipped: Mapping[str, str]) -> None:
+    """Add new work of a pass, all or nothing. `skipped` maps keys of work to skip to the reasons. A million is planned
+    in parts of some thousand: others may write in between.
+    """
+    time = now()
+    query = "SELECT key FROM batch_work WHERE batch = ? AND key IN (SELECT value FROM json_each(?))"
+    known = {key for (key,) in db.execute(query, [batch, pack([one.key for one in work])])}
+    new = [
+        {
+            "batch": batch,
+            "pass": stage,
+            **cells(one, "lot place source key seed"),
+            "counterfactual": pack_value(one.counterfactual) if one.counterfactual is not None else "",
+            "state": "skipped" if one.key in skipped else "planned",
+            "reason": skipped.get(one.key, ""),
+            "changed": time,
+        }
+        for one in work
+        if one.key not in known
+    ]
+    if new:
+        names = tuple(new[0])
+        placeholders = ", ".join(f":{name}" for name in names)
+        db.conn.executemany(f"INSERT INTO batch_work ({', '.join(names)}) VALUES ({placeholders})", new)
+
+
+def _source_runs(db: Db, runs: Sequence[str]) -> Mapping[str, SourceRun]:
+    """Return these runs by id, each with its values so far."""
+    query = """
+        SELECT runs.id, source, width, height FROM runs JOIN images ON sha = source
+        WHERE runs.id IN (SELECT value FROM json_each(?))
+    """
+    runs_by_id = {}
+    for row in list(db.query(query, [pack(list(runs))])):
+        state = latest_state(db, row["id"])
+        classes = {int(number): name for number, name in json.loads(state["mask_classes"]).items()}
+        values = {name: stored.value for name, stored in latest_values(db, row["id"]).items()}
+        size = (row["width"], row["height"])
+        runs_by_id[row["id"]] = SourceRun(row["source"], size, state["mask"] or "", classes, values)
+    return runs_by_id
 
 
 class Batches(Repository):
@@ -116,12 +158,7 @@ class Batches(Repository):
         """Return the number of sources."""
         return int(db.execute("SELECT count(*) FROM batch_sources WHERE batch = ?", [batch]).fetchone()[0])
 
-    @write
-    def plan(self, db: Db, batch: int, stage: Pass, work: Sequence[NewWork], skipped: Mapping[str, str]) -> None:
-        """Add new work of a pass, all or nothing. `skipped` maps keys of work to skip to the reasons. A million is
-        planned in parts of some thousand: others may write in between.
-        """
-        _add_work(db, batch, stage, work, skipped)
+    plan = writing(_add_work)
 
     @read
     def edited(self, db: Db, batch: int) -> tuple[BatchSource, ...]:
@@ -207,10 +244,7 @@ class Batches(Repository):
         query = "SELECT coalesce(max(lot), -1) + 1 FROM batch_work WHERE batch = ? AND pass = ?"
         return int(db.execute(query, [batch, stage]).fetchone()[0])
 
-    @read
-    def source_runs(self, db: Db, runs: Sequence[str]) -> Mapping[str, SourceRun]:
-        """Return these runs by id, each with its values so far."""
-        return _source_runs(db, runs)
+    source_runs = reading(_source_runs)
 
     # The process that works on it
 
@@ -479,29 +513,6 @@ class Batches(Repository):
         )
 
 
-def _add_work(db: Db, batch: int, stage: Pass, work: Sequence[NewWork], skipped: Mapping[str, str]) -> None:
-    time = now()
-    query = "SELECT key FROM batch_work WHERE batch = ? AND key IN (SELECT value FROM json_each(?))"
-    known = {key for (key,) in db.execute(query, [batch, pack([one.key for one in work])])}
-    new = [
-        {
-            "batch": batch,
-            "pass": stage,
-            **cells(one, "lot place source key seed"),
-            "counterfactual": pack_value(one.counterfactual) if one.counterfactual is not None else "",
-            "state": "skipped" if one.key in skipped else "planned",
-            "reason": skipped.get(one.key, ""),
-            "changed": time,
-        }
-        for one in work
-        if one.key not in known
-    ]
-    if new:
-        names = tuple(new[0])
-        placeholders = ", ".join(f":{name}" for name in names)
-        db.conn.executemany(f"INSERT INTO batch_work ({', '.join(names)}) VALUES ({placeholders})", new)
-
-
 def _require(db: Db, batch: int) -> Row:
     for row in db.query("SELECT * FROM batches WHERE id = ?", [batch]):
         return dict(row)
@@ -526,18 +537,3 @@ def _begin_run(db: Db, batch: Row, work: Row, source: ReadSource) -> str:
 
 def _item(row: Row) -> Item:
     return Item(row["key"], row["label"], row["split"], json.loads(row["attributes"]), row["stamp"])
-
-
-def _source_runs(db: Db, runs: Sequence[str]) -> Mapping[str, SourceRun]:
-    query = """
-        SELECT runs.id, source, width, height FROM runs JOIN images ON sha = source
-        WHERE runs.id IN (SELECT value FROM json_each(?))
-    """
-    runs_by_id = {}
-    for row in list(db.query(query, [pack(list(runs))])):
-        state = latest_state(db, row["id"])
-        classes = {int(number): name for number, name in json.loads(state["mask_classes"]).items()}
-        values = {name: stored.value for name, stored in latest_values(db, row["id"]).items()}
-        size = (row["width"], row["height"])
-        runs_by_id[row["id"]] = SourceRun(row["source"], size, state["mask"] or "", classes, values)
-    return runs_by_id

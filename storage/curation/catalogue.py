@@ -37,7 +37,7 @@ from storage.curation.information_order import hold, walk
 from storage.curation.scores import MEASURE as SCORE
 from storage.curation.scores import NUMBER
 from storage.curation.selection import Held, Selection, counts
-from storage.engine.database import Database, Repository, read, write
+from storage.engine.database import Database, Repository, read, reading, write
 from storage.engine.rows import Row, record_of, unpack_value, when
 from storage.images import Images, file_name
 
@@ -116,13 +116,7 @@ class Catalogue(Repository):
         keys = first + list(islice(way.from_key(after), limit + 1 - len(first)))
         return CataloguePage(self._entries(db, keys[:limit]), len(keys) > limit)
 
-    @read
-    def hold(self, db: Db, image_filter: ImageFilter = EVERYTHING, order: Order = NEWEST) -> Held:
-        """Return the images that match now, for a review whose decisions change the match. A million take 125 kB, or
-        seven times that by information, whose order is fixed too. Other orders keep following decisions: "reviewed"
-        moves an image that gets a verdict.
-        """
-        return hold(db, image_filter, order)
+    hold = reading(hold)
 
     @read
     def place(

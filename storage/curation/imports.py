@@ -19,7 +19,7 @@ from core.images import StoredImage
 from core.imports import Import, ImportRow, RowKind
 from core.test_sets import Role, Split
 from core.types import Check, Edit, to_plain
-from storage.engine.database import Repository, read, write
+from storage.engine.database import Repository, read, reading, write
 from storage.engine.rows import Row, insert_row, now, record_of, unpack_value, whole
 from storage.images import keep_image
 
@@ -83,6 +83,15 @@ class ImportedImage:
     """Test case of its entry, if the picture was made here."""
 
 
+def _get(db: Db, number: int) -> Import:
+    """Return one import. Raises UserError if the number is unknown."""
+    row = _row(db, number)
+    images, made, sources = db.execute(_COUNTS, [number]).fetchone()
+    rows = dict(db.execute(_TOLD, [number]).fetchall())
+    header = json.loads(row["header"])
+    return record_of(Import, row, header=header, images=images, made=made, sources=sources, rows=rows)
+
+
 class Imports(Repository):
     """The imports of a workspace."""
 
@@ -129,10 +138,7 @@ class Imports(Repository):
             [layout, _json(header), now(), number],
         )
 
-    @read
-    def get(self, db: Db, number: int) -> Import:
-        """Return one import. Raises UserError if the number is unknown."""
-        return _get(db, number)
+    get = reading(_get)
 
     @read
     def all(self, db: Db) -> tuple[Import, ...]:
@@ -196,14 +202,6 @@ class Imports(Repository):
             ORDER BY brought.id LIMIT {_AT_ONCE}
         """
         return tuple((row["id"], _image(row)) for row in db.query(query, [number, after]))
-
-
-def _get(db: Db, number: int) -> Import:
-    row = _row(db, number)
-    images, made, sources = db.execute(_COUNTS, [number]).fetchone()
-    rows = dict(db.execute(_TOLD, [number]).fetchall())
-    header = json.loads(row["header"])
-    return record_of(Import, row, header=header, images=images, made=made, sources=sources, rows=rows)
 
 
 def _row(db: Db, number: int) -> Row:

@@ -69,9 +69,14 @@ def _name_with(db: Db, name: str, ending: str) -> str:
 
 
 def latest_of_sources(
-    db: Db, recipes: Collection[str], label: str, keywords: Collection[EditType], begun_for: str
+    db: Db, recipes: Collection[str], label: str = "", keywords: Collection[EditType] = (), begun_for: str = ""
 ) -> tuple[LatestRun, ...]:
-    """Implement `Runs.by_source`."""
+    """Return the latest run of each source image, most recently changed first: among the runs with these recipes that
+    have a class (as label or protected class), and keywords of all these edit types. A run limited to some edit types
+    comes after all others.
+
+    `begun_for` are the edit types in the keyword settings of the runs that count as waiting.
+    """
     query = """
         SELECT summary.run, runs.source, :begun_for <> '' AND test_cases = 0
             AND json_extract(state.settings, '$.keywords.edit_types') IS :begun_for

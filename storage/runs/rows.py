@@ -14,7 +14,10 @@ from storage.engine.rows import Row, insert_row, now, pack, pack_value, record_o
 
 
 def insert_value(db: Db, run_id: str, stage: StageName, value: StageValue[Any], batch: str = "") -> int:
-    """Insert a version of a stage's value. Raises UserError for an unknown run, TypeError for another stage's value."""
+    """Insert a version of a stage's value; return its id. Versions of one `batch` are undone together.
+
+    Raises UserError for an unknown run, TypeError for another stage's value.
+    """
     kind = stage_kinds()[stage].value
     if not isinstance(value.value, kind):
         raise TypeError(f"the stage {stage} has a {kind.__name__}, not a {type(value.value).__name__}")

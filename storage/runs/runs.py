@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,8 +20,8 @@ from core.images import StoredImage
 from core.lineage import DEFAULT_RECIPE, TestCase
 from core.run_record import RunRecord
 from core.stored_runs import BatchOfRuns, EditedShare, Run, RunSummary, SavedCase, StoredState, StoredValue
-from core.types import GENERATION, EditType, ReviewDecision, StageName, StageValue, Task, stage_kinds
-from storage.engine.database import Database, Repository, read, write
+from core.types import GENERATION, ReviewDecision, StageName, Task, stage_kinds
+from storage.engine.database import Database, Repository, read, reading, write, writing
 from storage.engine.rows import (
     Row,
     checked_text,
@@ -34,7 +34,7 @@ from storage.engine.rows import (
     unpack_value,
 )
 from storage.images import Images, keep_image
-from storage.runs.branches import LONGEST_NAME, Branch, LatestRun, begin_from, latest_of_sources
+from storage.runs.branches import LONGEST_NAME, Branch, begin_from, latest_of_sources
 from storage.runs.rows import (
     BEGUN,
     appear,
@@ -205,10 +205,7 @@ class Runs(Repository):
 
     # Values of the text stages
 
-    @write
-    def append_value(self, db: Db, run_id: str, stage: StageName, value: StageValue[Any], batch: str = "") -> int:
-        """Save a new version of a stage's value; return its id. Versions of one `batch` are undone together."""
-        return insert_value(db, run_id, stage, value, batch)
+    append_value = writing(insert_value)
 
     @write
     def bring_back(self, db: Db, value_id: int) -> int:
@@ -228,10 +225,8 @@ class Runs(Repository):
 
     # Queries
 
-    @read
-    def exists(self, db: Db, run_id: str) -> bool:
-        """Return True if the run exists, removed or not."""
-        return run_exists(db, run_id)
+    exists = reading(run_exists)
+    by_source = reading(latest_of_sources)
 
     @read
     def get(self, db: Db, run_id: str) -> Run:
@@ -352,23 +347,6 @@ class Runs(Repository):
             "SELECT count(*) FROM run_summaries WHERE removed = 0 AND (:find = '' OR instr(casefold(search), :find))"
         )
         return int(db.execute(query, {"find": find.casefold()}).fetchone()[0])
-
-    @read
-    def by_source(
-        self,
-        db: Db,
-        recipes: Collection[str],
-        label: str = "",
-        keywords: Collection[EditType] = (),
-        begun_for: str = "",
-    ) -> tuple[LatestRun, ...]:
-        """Return the latest run of each source image, most recently changed first: among the runs with these recipes
-        that have a class (as label or protected class), and keywords of all these edit types. A run limited to some
-        edit types comes after all others.
-
-        `begun_for` are the edit types in the keyword settings of the runs that count as waiting.
-        """
-        return latest_of_sources(db, recipes, label, keywords, begun_for)
 
     def latest(self) -> str | None:
         """Return the id of the most recently changed run; None in an empty workspace."""

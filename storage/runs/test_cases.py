@@ -27,7 +27,7 @@ from core.stored_runs import (
 )
 from core.stored_studies import Candidate
 from core.types import LONGEST_REASON, Check, CounterfactualCaption, ReviewDecision, Task, to_plain
-from storage.engine.database import Database, Repository, read, write
+from storage.engine.database import Database, Repository, read, write, writing
 from storage.engine.rows import (
     Row,
     checked_text,
@@ -56,6 +56,19 @@ _CASES: Final = """
 
 _ORIGIN = "run run_name profile recipe method model prompt negative_prompt seed settings created".split()
 """Columns of a test case that a study item keeps."""
+
+
+def insert_review(db: Db, case_id: int, verdict: Verdict, reason: str = "", restores: int | None = None) -> int:
+    """Save a verdict on a test case, "open" to withdraw it; return the id of the row. `restores`: row that an undo
+    restores, 0 for none, None for a new verdict. Raises UserError.
+    """
+    if verdict not in VERDICTS:
+        raise ValueError(f"there is no verdict {verdict!r}")
+    reason = checked_text(reason, "The reason", LONGEST_REASON, "reason")
+    if not list(db.query("SELECT 1 FROM test_cases WHERE id = ?", [case_id])):
+        raise _unknown_case(case_id)
+    row = {"test_case": case_id, "verdict": verdict, "reason": reason, "created": now()}
+    return insert_row(db, "reviews", {**row, "restores": restores})
 
 
 class TestCases(Repository):
@@ -104,10 +117,7 @@ class TestCases(Repository):
             checks=stored.checks,
         )
 
-    @write
-    def review(self, db: Db, case_id: int, verdict: Verdict, reason: str = "") -> int:
-        """Save a verdict on a test case, "open" to withdraw it; return the id of the row. Raises UserError."""
-        return insert_review(db, case_id, verdict, reason)
+    review = writing(insert_review)
 
     @read
     def candidates(self, db: Db, cases: Sequence[int] | None = None) -> tuple[Candidate, ...]:
@@ -136,6 +146,19 @@ class TestCases(Repository):
         )
 
 
+def _finish_job(db: Db, job_id: int, state: JobState, message: str = "") -> bool:
+    """End a job as "done", "cancelled", "failed" or "interrupted". The first end counts; False for a later one."""
+    if state not in JOB_STATES or state == "running":
+        raise ValueError(f"a job cannot end as {state!r}")
+    rows = list(db.query("SELECT state FROM jobs WHERE id = ?", [job_id]))
+    if not rows:
+        raise ValueError(f"there is no job {job_id}")
+    if rows[0]["state"] != "running":
+        return False
+    db.table("jobs").update(job_id, {"state": state, "message": message, "finished": now()})
+    return True
+
+
 class Jobs(Repository):
     """The generations started by this process and by others."""
 
@@ -149,10 +172,7 @@ class Jobs(Repository):
         row = {"run": run_id, "process": self.process, "total": total, "inputs_key": inputs_key}
         return insert_row(db, "jobs", {**row, "state": "running", "message": "", "started": now(), "finished": None})
 
-    @write
-    def finish(self, db: Db, job_id: int, state: JobState, message: str = "") -> bool:
-        """End a job as "done", "cancelled", "failed" or "interrupted". The first end counts; False for a later one."""
-        return _finish_job(db, job_id, state, message)
+    finish = writing(_finish_job)
 
 
 def interrupt_jobs(db: Db, alive: Callable[[int], bool]) -> int:
@@ -221,17 +241,6 @@ def _task_now(db: Db, run_id: str) -> str:
     return str(row[0])
 
 
-def insert_review(db: Db, case_id: int, verdict: Verdict, reason: str, restores: int | None = None) -> int:
-    """Add a verdict. `restores`: row that an undo restores, 0 for none, None for a new verdict. Raises UserError."""
-    if verdict not in VERDICTS:
-        raise ValueError(f"there is no verdict {verdict!r}")
-    reason = checked_text(reason, "The reason", LONGEST_REASON, "reason")
-    if not list(db.query("SELECT 1 FROM test_cases WHERE id = ?", [case_id])):
-        raise _unknown_case(case_id)
-    row = {"test_case": case_id, "verdict": verdict, "reason": reason, "created": now()}
-    return insert_row(db, "reviews", {**row, "restores": restores})
-
-
 def read_test_cases(db: Db, run_id: str, images: Path) -> tuple[StoredTestCase, ...]:
     """Return the run's test cases, oldest first."""
     rows = db.query(f"{_CASES} WHERE test_cases.run = ? ORDER BY test_cases.id", [run_id])
@@ -251,18 +260,6 @@ def read_jobs(db: Db, run_id: str) -> tuple[Job, ...]:
         [run_id],
     )
     return tuple(record_of(Job, row, run_id=row["run"]) for row in rows)
-
-
-def _finish_job(db: Db, job_id: int, state: JobState, message: str) -> bool:
-    if state not in JOB_STATES or state == "running":
-        raise ValueError(f"a job cannot end as {state!r}")
-    rows = list(db.query("SELECT state FROM jobs WHERE id = ?", [job_id]))
-    if not rows:
-        raise ValueError(f"there is no job {job_id}")
-    if rows[0]["state"] != "running":
-        return False
-    db.table("jobs").update(job_id, {"state": state, "message": message, "finished": now()})
-    return True
 
 
 def _unknown_case(case_id: int) -> UserError:

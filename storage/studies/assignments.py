@@ -21,7 +21,7 @@ from sqlite_utils import Database as Db
 from core.errors import UserError
 from core.stored_studies import Assignment, Saved, UnsentAnswers, VoteRefused
 from core.studies import WORK, Answers, Item, ItemKind, Rules
-from storage.engine.database import Database, Repository, read, write
+from storage.engine.database import Database, Repository, read, write, writing
 from storage.engine.rows import Row, insert_row, now, pack, pack_value, record_of, when, whole
 from storage.studies.next_items import next_item, told_of
 from storage.studies.rows import append_log, item_of, require_study, rules_of, touch
@@ -43,6 +43,12 @@ _TO_SEE = f"""
 """Condition `_TO_READ` for workers neither excluded nor blocked: the picture stays visible beside its feedback."""
 _NOT_YOURS = "This image is not assigned to you, or no longer; continue with the next one."
 """Used for missing assignments and for those of other workers, so that a request reveals nothing."""
+
+
+def _release(db: Db, study_id: str, worker: str) -> None:
+    """End the worker's lease for a pause. They get the item first on return, if it is still needed."""
+    query = "UPDATE assignments SET state = 'expired' WHERE study = ? AND worker = ? AND state = 'leased'"
+    db.execute(query, [study_id, worker])
 
 
 class Assignments(Repository):
@@ -264,10 +270,7 @@ class Assignments(Repository):
         db.execute("INSERT OR IGNORE INTO training_read (assignment, created) VALUES (?, ?)", [row["id"], now()])
         return True
 
-    @write
-    def release(self, db: Db, study_id: str, worker: str) -> None:
-        """End the worker's lease for a pause. They get the item first on return, if it is still needed."""
-        _release(db, study_id, worker)
+    release = writing(_release)
 
     @write
     def set_aside(self, db: Db, study_id: str, worker: str, lost: Collection[str]) -> None:
@@ -413,11 +416,6 @@ def _to_undo(db: Db, study_id: str, worker: str) -> Row | None:
         ):
             return row
     return None
-
-
-def _release(db: Db, study_id: str, worker: str) -> None:
-    query = "UPDATE assignments SET state = 'expired' WHERE study = ? AND worker = ? AND state = 'leased'"
-    db.execute(query, [study_id, worker])
 
 
 def _end_leases(db: Db, study_id: str, time: str) -> None:

@@ -20,7 +20,7 @@ from core.csv_tables import cells
 from core.errors import UserError
 from core.stored_studies import ImportedVote, LogEntry
 from core.studies import ITEM_KINDS, Adjudication, Exclusion, Item, NewItem, Rules, Study, StudyData, StudyState, Vote
-from storage.engine.database import Database, Repository, read, write
+from storage.engine.database import Database, Repository, read, reading, write, writing
 from storage.engine.rows import Row, checked_text, insert_row, now, pack, pack_value, record_of, when, whole
 from storage.studies.assignments import Assignments, hold_again
 from storage.studies.imported_votes import import_vote, imported_worker
@@ -38,6 +38,45 @@ _CONTENT = "expected why label classes edit_types caption counterfactual test_ca
 """Fields of an item that are stored as JSON in one column."""
 
 
+def create_study(db: Db, name: str, rules: Rules) -> str:
+    """Create a draft; return its id, 16 hexadecimal digits. Raises UserError for an empty or too long name."""
+    study_id, time = secrets.token_hex(8), now()
+    row = {"id": study_id, "name": _name(name), "state": "draft", "created": time, "changed": time}
+    db.table("studies").insert({**row, **_rules_columns(replace(rules, version=0))})
+    append_log(db, "created", "", study_id)
+    return study_id
+
+
+def _data(db: Db, study_id: str) -> StudyData:
+    """Return all data for an analysis."""
+    linked, panelled = ways_in(db, study_id)
+    return StudyData(
+        study=_study(db, require_study(db, study_id)),
+        items=_items(db, study_id),
+        votes=_votes(db, study_id),
+        workers=read_workers(db, study_id),
+        exclusions=_exclusions(db, study_id),
+        adjudications=_adjudications(db, study_id),
+        history=_history(db, study_id),
+        linked=linked,
+        panelled=panelled,
+        same_browser=_same_browser(db, study_id),
+    )
+
+
+def _history(db: Db, study_id: str) -> tuple[tuple[Rules, datetime], ...]:
+    """Return the versions of the rules, each with the time of its start, oldest first; () for a draft."""
+    require_study(db, study_id)
+    rows = db.query("SELECT rules, created FROM study_rules WHERE study = ? ORDER BY version", [study_id])
+    return tuple((rules_of(row["rules"]), when(row["created"])) for row in rows)
+
+
+def _items(db: Db, study_id: str) -> tuple[Item, ...]:
+    """Return the items of all kinds, in the order of their addition."""
+    require_study(db, study_id)
+    return tuple(map(item_of, db.query("SELECT * FROM study_items WHERE study = ? ORDER BY id", [study_id])))
+
+
 class Studies(Repository):
     """The studies, with their workers, assignments and sessions."""
 
@@ -50,10 +89,7 @@ class Studies(Repository):
 
     # Set-up and state
 
-    @write
-    def create(self, db: Db, name: str, rules: Rules) -> str:
-        """Create a draft; its id is 16 hexadecimal digits. Raises UserError for an empty or too long name."""
-        return create_study(db, name, rules)
+    create = writing(create_study)
 
     @write
     def rename(self, db: Db, study_id: str, name: str) -> None:
@@ -205,26 +241,14 @@ class Studies(Repository):
         rows = list(db.query("SELECT * FROM studies ORDER BY created DESC, rowid DESC"))
         return tuple(_study(db, row) for row in rows)
 
-    @read
-    def items(self, db: Db, study_id: str) -> tuple[Item, ...]:
-        """Return the items of all kinds, in the order of their addition."""
-        return _items(db, study_id)
-
-    @read
-    def rules_history(self, db: Db, study_id: str) -> tuple[tuple[Rules, datetime], ...]:
-        """Return the versions of the rules, each with the time of its start, oldest first; () for a draft."""
-        require_study(db, study_id)
-        return _history(db, study_id)
+    items = reading(_items)
+    rules_history = reading(_history)
+    data = reading(_data)
 
     @read
     def revision(self, db: Db, study_id: str) -> int:
         """Return a number that grows with every change that results may depend on. It validates cached results."""
         return int(require_study(db, study_id)["revision"])
-
-    @read
-    def data(self, db: Db, study_id: str) -> StudyData:
-        """Return all data for an analysis, in one snapshot."""
-        return _data(db, study_id)
 
     @read
     def log(self, db: Db, study_id: str = "", limit: int = 200) -> tuple[LogEntry, ...]:
@@ -235,10 +259,7 @@ class Studies(Repository):
 
     # Statements about a study, besides its workers' answers
 
-    @write
-    def note(self, db: Db, event: str, detail: str, study_id: str = "", worker: str = "") -> None:
-        """Add a line to the log, such as a refusal; too long texts are cut. Study and worker need not exist."""
-        append_log(db, event, detail, study_id, worker)
+    note = writing(append_log)
 
     @write
     def adjudicate(self, db: Db, study_id: str, item: int, question: str, answer: str, reason: str) -> None:
@@ -292,31 +313,6 @@ class Studies(Repository):
         return len(rows)
 
 
-def create_study(db: Db, name: str, rules: Rules) -> str:
-    """Save a new draft and return its id. Raises UserError as `Studies.create`."""
-    study_id, time = secrets.token_hex(8), now()
-    row = {"id": study_id, "name": _name(name), "state": "draft", "created": time, "changed": time}
-    db.table("studies").insert({**row, **_rules_columns(replace(rules, version=0))})
-    append_log(db, "created", "", study_id)
-    return study_id
-
-
-def _data(db: Db, study_id: str) -> StudyData:
-    linked, panelled = ways_in(db, study_id)
-    return StudyData(
-        study=_study(db, require_study(db, study_id)),
-        items=_items(db, study_id),
-        votes=_votes(db, study_id),
-        workers=read_workers(db, study_id),
-        exclusions=_exclusions(db, study_id),
-        adjudications=_adjudications(db, study_id),
-        history=_history(db, study_id),
-        linked=linked,
-        panelled=panelled,
-        same_browser=_same_browser(db, study_id),
-    )
-
-
 def _change_state(db: Db, study_id: str, state: StudyState, only: StudyState | None = None) -> None:
     """Start, pause, resume or close; a repeated call does nothing. `only` is the single state that may be left.
 
@@ -340,16 +336,6 @@ def _change_state(db: Db, study_id: str, state: StudyState, only: StudyState | N
         hold_again(db, study_id)
     update_study(db, study_id, {"state": state})
     append_log(db, event, "", study_id)
-
-
-def _history(db: Db, study_id: str) -> tuple[tuple[Rules, datetime], ...]:
-    rows = db.query("SELECT rules, created FROM study_rules WHERE study = ? ORDER BY version", [study_id])
-    return tuple((rules_of(row["rules"]), when(row["created"])) for row in rows)
-
-
-def _items(db: Db, study_id: str) -> tuple[Item, ...]:
-    require_study(db, study_id)
-    return tuple(map(item_of, db.query("SELECT * FROM study_items WHERE study = ? ORDER BY id", [study_id])))
 
 
 def _study(db: Db, row: Row) -> Study:

@@ -16,7 +16,7 @@ from sqlite_utils import Database as Db
 from core.errors import UserError
 from core.stored_studies import Enrolment, Role, Session
 from core.studies import ApprovalVerdict, Exclusion, Worker
-from storage.engine.database import Repository, read, write
+from storage.engine.database import Repository, read, reading, write, writing
 from storage.engine.rows import checked_text, insert_row, now, record_of, sha_of, when, whole
 from storage.studies.next_items import look_again
 from storage.studies.rows import append_log, require_study, touch
@@ -49,13 +49,83 @@ HOURS = 12.0
 """Default hours of a session."""
 
 
+def require_worker(db: Db, worker: str) -> Worker:
+    """Return a worker with their record in all studies. Raises UserError for an unknown worker."""
+    for row in db.query("SELECT * FROM workers WHERE id = ?", [worker]):
+        return record_of(Worker, row)
+    raise UserError(f"There is no worker {worker[:80]!r}; pick one from the list of workers.")
+
+
+def read_workers(db: Db, study_id: str) -> tuple[Worker, ...]:
+    """Return the workers of a study in the order in which they joined."""
+    require_study(db, study_id)
+    query = """
+        SELECT workers.* FROM enrolments JOIN workers ON workers.id = enrolments.worker
+        WHERE enrolments.study = ? ORDER BY enrolments.created, workers.rowid
+    """
+    return tuple(record_of(Worker, row) for row in db.query(query, [study_id]))
+
+
+def enrol(db: Db, study_id: str, worker: str) -> None:
+    """Enrol a worker; a repeated call does nothing. Raises UserError for an unknown study or worker."""
+    require_study(db, study_id)
+    require_worker(db, worker)
+    row = {"study": study_id, "worker": worker, "created": now()}
+    if _enrolment(db, study_id, worker) is None:
+        db.table("enrolments").insert(row)
+        touch(db, study_id)
+
+
+def came_from(db: Db, worker: str, browser: str) -> None:
+    """Record that a worker signed in from the browser with this secret, of which only a hash is stored. A repeated call
+    does nothing.
+    """
+    if not browser:
+        return
+    row = [worker, sha_of(browser), now()]
+    if db.execute("INSERT OR IGNORE INTO worker_browsers (worker, browser, created) VALUES (?, ?, ?)", row).rowcount:
+        for study_id in _enrolled(db, worker):
+            touch(db, study_id)
+
+
+def add_worker(db: Db, browser: str = "") -> tuple[Worker, str]:
+    """Create a pseudonym and its code, which cannot be shown again: only its hash is stored. The code is derived from
+    the secret of a `browser` if there is one.
+    """
+    worker = _free_name(db)
+    db.table("workers").insert({"id": worker, "created": now()})
+    return require_worker(db, worker), _new_code(db, worker, browser)
+
+
+def _enrolled(db: Db, worker: str) -> tuple[str, ...]:
+    """Return the ids of a worker's studies, the latest joined first; () for an unknown worker."""
+    query = "SELECT study FROM enrolments WHERE worker = ? ORDER BY created DESC"
+    return tuple(row["study"] for row in db.query(query, [worker]))
+
+
+def _enrolment(db: Db, study_id: str, worker: str) -> Enrolment | None:
+    """Return a worker's state in a study; None if they are not enrolled."""
+    query = """
+        SELECT enrolments.*, enrolments.study AS study_id, reason, author, exclusions.created AS since
+        FROM enrolments LEFT JOIN exclusions ON exclusions.id = enrolments.exclusion
+        WHERE enrolments.study = ? AND enrolments.worker = ?
+    """
+    for row in db.query(query, [study_id, worker]):
+        exclusion = Exclusion(worker, row["reason"], row["author"], when(row["since"])) if row["exclusion"] else None
+        return record_of(Enrolment, row, consented=row["consented"] is not None, exclusion=exclusion)
+    return None
+
+
 class Workers(Repository):
     """The workers of all studies. A method raises UserError for an unknown worker or study unless it says otherwise."""
 
-    @write
-    def add(self, db: Db) -> tuple[Worker, str]:
-        """Create a pseudonym and its code, which cannot be shown again: only its hash is stored."""
-        return add_worker(db)
+    add = writing(add_worker)
+    enrol = writing(enrol)
+    came_from = writing(came_from)
+    get = reading(require_worker)
+    of_study = reading(read_workers)
+    enrolled = reading(_enrolled)
+    enrolment = reading(_enrolment)
 
     @write
     def join(self, db: Db, link: str, browser: str = "") -> tuple[str, Worker, str]:
@@ -74,11 +144,6 @@ class Workers(Repository):
                 came_from(db, worker.id, browser)
                 return row["id"], worker, code
         raise UserError("This invitation is not open; please ask the person who sent it for another one.")
-
-    @write
-    def came_from(self, db: Db, worker: str, browser: str) -> None:
-        """Record that the worker is signed in from the browser with this secret; a repeated call does nothing."""
-        came_from(db, worker, browser)
 
     @read
     def others_of_browser(self, db: Db, study_id: str, worker: str, browser: str) -> bool:
@@ -117,37 +182,12 @@ class Workers(Repository):
             return str(row["worker"])
         return None
 
-    @read
-    def get(self, db: Db, worker: str) -> Worker:
-        """Return a worker with their record in all studies."""
-        return require_worker(db, worker)
-
-    @read
-    def of_study(self, db: Db, study_id: str) -> tuple[Worker, ...]:
-        """Return the workers of a study in the order in which they joined."""
-        return read_workers(db, study_id)
-
-    @write
-    def enrol(self, db: Db, study_id: str, worker: str) -> None:
-        """Enrol a worker in a study; a repeated call does nothing."""
-        enrol(db, study_id, worker)
-
-    @read
-    def enrolled(self, db: Db, worker: str) -> tuple[str, ...]:
-        """Return the ids of a worker's studies, the latest joined first; () for an unknown worker."""
-        return _enrolled(db, worker)
-
     @write
     def consent(self, db: Db, study_id: str, worker: str) -> None:
         """Record the worker's consent; the first time counts. Raises UserError if they are not enrolled."""
         query = "UPDATE enrolments SET consented = coalesce(consented, ?) WHERE study = ? AND worker = ?"
         if not db.execute(query, [now(), study_id, worker]).rowcount:
             raise UserError("You are not part of this study; open the link of its invitation.")
-
-    @read
-    def enrolment(self, db: Db, study_id: str, worker: str) -> Enrolment | None:
-        """Return a worker's state in a study; None if they are not enrolled."""
-        return _enrolment(db, study_id, worker)
 
     @write
     def block(self, db: Db, worker: str, blocked: bool) -> None:
@@ -224,43 +264,6 @@ class Workers(Repository):
         append_log(db, f"work {verdict}", reason, study_id, worker)
 
 
-def require_worker(db: Db, worker: str) -> Worker:
-    """Return a worker with their record in all studies. Raises UserError for an unknown worker."""
-    for row in db.query("SELECT * FROM workers WHERE id = ?", [worker]):
-        return record_of(Worker, row)
-    raise UserError(f"There is no worker {worker[:80]!r}; pick one from the list of workers.")
-
-
-def read_workers(db: Db, study_id: str) -> tuple[Worker, ...]:
-    """Return the workers of a study in the order in which they joined."""
-    require_study(db, study_id)
-    query = """
-        SELECT workers.* FROM enrolments JOIN workers ON workers.id = enrolments.worker
-        WHERE enrolments.study = ? ORDER BY enrolments.created, workers.rowid
-    """
-    return tuple(record_of(Worker, row) for row in db.query(query, [study_id]))
-
-
-def enrol(db: Db, study_id: str, worker: str) -> None:
-    """Enrol a worker; a repeated call does nothing. Raises UserError for an unknown study or worker."""
-    require_study(db, study_id)
-    require_worker(db, worker)
-    row = {"study": study_id, "worker": worker, "created": now()}
-    if _enrolment(db, study_id, worker) is None:
-        db.table("enrolments").insert(row)
-        touch(db, study_id)
-
-
-def came_from(db: Db, worker: str, browser: str) -> None:
-    """Record that a worker signed in from the browser with this secret. Only a hash of it is stored."""
-    if not browser:
-        return
-    row = [worker, sha_of(browser), now()]
-    if db.execute("INSERT OR IGNORE INTO worker_browsers (worker, browser, created) VALUES (?, ?, ?)", row).rowcount:
-        for study_id in _enrolled(db, worker):
-            touch(db, study_id)
-
-
 def insert_decision(db: Db, study_id: str, worker: str, verdict: ApprovalVerdict, reason: str) -> int:
     """Insert a decision; return its id."""
     row = {"study": study_id, "worker": worker, "verdict": verdict, "reason": reason, "created": now()}
@@ -273,13 +276,6 @@ def checked_reason(reason: str, needed: bool) -> str:
     if needed and not reason:
         raise UserError("Say why: the worker may ask, and the report names the reason.")
     return reason
-
-
-def add_worker(db: Db, browser: str = "") -> tuple[Worker, str]:
-    """Create a pseudonym and its code, derived from the secret of a browser if there is one."""
-    worker = _free_name(db)
-    db.table("workers").insert({"id": worker, "created": now()})
-    return require_worker(db, worker), _new_code(db, worker, browser)
 
 
 def _symbols(worker: str, browser: str) -> str:
@@ -301,23 +297,6 @@ def _new_code(db: Db, worker: str, browser: str = "") -> str:
 
 def _spaced(symbols: str) -> str:
     return "-".join(symbols[start : start + 4] for start in range(0, _SYMBOLS, 4))
-
-
-def _enrolled(db: Db, worker: str) -> tuple[str, ...]:
-    query = "SELECT study FROM enrolments WHERE worker = ? ORDER BY created DESC"
-    return tuple(row["study"] for row in db.query(query, [worker]))
-
-
-def _enrolment(db: Db, study_id: str, worker: str) -> Enrolment | None:
-    query = """
-        SELECT enrolments.*, enrolments.study AS study_id, reason, author, exclusions.created AS since
-        FROM enrolments LEFT JOIN exclusions ON exclusions.id = enrolments.exclusion
-        WHERE enrolments.study = ? AND enrolments.worker = ?
-    """
-    for row in db.query(query, [study_id, worker]):
-        exclusion = Exclusion(worker, row["reason"], row["author"], when(row["since"])) if row["exclusion"] else None
-        return record_of(Enrolment, row, consented=row["consented"] is not None, exclusion=exclusion)
-    return None
 
 
 def _require_enrolment(db: Db, study_id: str, worker: str) -> Enrolment:

@@ -27,7 +27,7 @@ class CaseFacts:
 
 
 def captions_of(db: Db, version: int) -> dict[str, str]:
-    """Return the captions of source images, by run and by hash of the source; "" without one."""
+    """Return the captions of a version's source images, by run and by hash of the source; "" without one."""
     query = """
         SELECT runs.id, runs.source, (
             SELECT value FROM stage_values WHERE run = runs.id AND stage = 'caption' ORDER BY id DESC LIMIT 1

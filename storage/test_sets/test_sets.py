@@ -29,7 +29,7 @@ from core.test_sets import (
     version_id,
 )
 from core.types import Task, TaskKind
-from storage.engine.database import Database, Repository, read, write
+from storage.engine.database import Database, Repository, read, reading, write, writing
 from storage.engine.rows import Row, checked_text, now, pack, record_of, unpack_value, when, whole
 from storage.images import Images
 from storage.test_sets.entry_filter import FROM_ENTRIES, REVIEW, where_of
@@ -63,6 +63,55 @@ _VERSIONS = """
 """
 
 
+def _begin_next(db: Db, version: int) -> SetVersion:
+    """Create a draft from a released version, its parent. Raises UserError for a draft, or if there is one."""
+    parent = _version(db, version)
+    if parent.is_draft or _drafts(db, parent.test_set):
+        raise UserError(f"“{parent.set_name}” has a draft already: change that one, or delete it first.")
+    number = _begin_draft(db, parent.test_set, version)
+    names = ", ".join(_ENTRY[1:])
+    db.execute(
+        f"INSERT INTO test_set_entries (version, {names}) "
+        f"SELECT ?, {names} FROM test_set_entries WHERE version = ? ORDER BY id",
+        [number, version],
+    )
+    return _version(db, number)
+
+
+def _add(db: Db, version: int, entries: Iterable[SetEntry]) -> int:
+    """Add images to a draft, all or none; existing ones stay unchanged. Return the number of new ones. `entries` are
+    consumed one by one.
+
+    The source of an image without a test case may be elsewhere. Raises UserError for a released version, any other
+    image that is not in the workspace, and too many.
+    """
+    count_before, waiting = _draft(db, version).entries, iter(entries)
+    names, marks = ", ".join(_ENTRY), ", ".join("?" * len(_ENTRY))
+    query = f"INSERT INTO test_set_entries ({names}) VALUES ({marks}) ON CONFLICT (version, image) DO NOTHING"
+    while some := list(islice(waiting, _AT_ONCE)):
+        elsewhere = _missing(db, (entry.source for entry in some if entry.test_case is None))
+        _require_images(db, some, elsewhere)
+        db.conn.executemany(query, [_row(version, entry, elsewhere) for entry in some])
+    count = _count(db, version)
+    if count > MOST_ENTRIES:
+        raise UserError(f"A test set has at most {MOST_ENTRIES:,} images; choose fewer.")
+    return count - count_before
+
+
+def _version(db: Db, number: int) -> SetVersion:
+    """Return one version by its row number. Raises UserError if it was deleted."""
+    for row in list(db.query(f"{_VERSIONS} WHERE versions.number = ?", [number])):
+        return _stored(row)
+    raise _gone()
+
+
+def _entries(db: Db, version: int) -> tuple[SetEntry, ...]:
+    """Return all images of a version in the order of their addition, without their origins: see `origins`."""
+    names = ", ".join(name for name in _ENTRY if name != "origin")
+    rows = db.query(f"SELECT {names} FROM test_set_entries WHERE version = ? ORDER BY id", [version])
+    return tuple(_entry(row) for row in rows)
+
+
 class TestSets(Repository):
     """The test sets, and the hashes by which pictures are found again."""
 
@@ -86,10 +135,7 @@ class TestSets(Repository):
         added = _add(db, number, entries)
         return _version(db, number), added
 
-    @write
-    def begin_draft(self, db: Db, version: int) -> SetVersion:
-        """Create a draft from a released version, its parent. Raises UserError for a draft, or if there is one."""
-        return _begin_next(db, version)
+    begin_draft = writing(_begin_next)
 
     @write
     def begin_draft_with(self, db: Db, version: int, entries: Iterable[SetEntry]) -> tuple[SetVersion, int]:
@@ -131,15 +177,7 @@ class TestSets(Repository):
 
     # Content of a draft
 
-    @write
-    def add(self, db: Db, version: int, entries: Iterable[SetEntry]) -> int:
-        """Add images to a draft, all or none; existing ones stay unchanged. Return the number of new ones. `entries`
-        are consumed one by one.
-
-        The source of an image without a test case may be elsewhere. Raises UserError for a released version, any other
-        image that is not in the workspace, and too many.
-        """
-        return _add(db, version, entries)
+    add = writing(_add)
 
     @write
     def remove(self, db: Db, version: int, images: Sequence[str]) -> Removed:
@@ -222,15 +260,9 @@ class TestSets(Repository):
         rows = db.query(f"{_VERSIONS} WHERE versions.sha BETWEEN ? AND ?", [beginning, f"{beginning}g"])
         return tuple(_stored(row) for row in rows)
 
-    @read
-    def version(self, db: Db, number: int) -> SetVersion:
-        """Return one version by its row number. Raises UserError if it was deleted."""
-        return _version(db, number)
-
-    @read
-    def entries(self, db: Db, version: int) -> tuple[SetEntry, ...]:
-        """Return all images of a version in the order of their addition, without their origins: see `origins`."""
-        return _entries(db, version)
+    version = reading(_version)
+    entries = reading(_entries)
+    captions = reading(captions_of)
 
     @read
     def origins(self, db: Db, version: int, images: Iterable[str]) -> dict[str, Mapping[str, Any]]:
@@ -345,11 +377,6 @@ class TestSets(Repository):
         return found
 
     @read
-    def captions(self, db: Db, version: int) -> dict[str, str]:
-        """Return the captions of a version's source images, by their hash and by the run."""
-        return captions_of(db, version)
-
-    @read
     def versions_with(self, db: Db, image: str) -> tuple[SetVersion, ...]:
         """Return the versions that contain an image, latest first."""
         query = """
@@ -409,34 +436,6 @@ def create_set(db: Db, name: str, note: str) -> tuple[str, int]:
     return set_id, number
 
 
-def _begin_next(db: Db, version: int) -> SetVersion:
-    parent = _version(db, version)
-    if parent.is_draft or _drafts(db, parent.test_set):
-        raise UserError(f"“{parent.set_name}” has a draft already: change that one, or delete it first.")
-    number = _begin_draft(db, parent.test_set, version)
-    names = ", ".join(_ENTRY[1:])
-    db.execute(
-        f"INSERT INTO test_set_entries (version, {names}) "
-        f"SELECT ?, {names} FROM test_set_entries WHERE version = ? ORDER BY id",
-        [number, version],
-    )
-    return _version(db, number)
-
-
-def _add(db: Db, version: int, entries: Iterable[SetEntry]) -> int:
-    count_before, waiting = _draft(db, version).entries, iter(entries)
-    names, marks = ", ".join(_ENTRY), ", ".join("?" * len(_ENTRY))
-    query = f"INSERT INTO test_set_entries ({names}) VALUES ({marks}) ON CONFLICT (version, image) DO NOTHING"
-    while some := list(islice(waiting, _AT_ONCE)):
-        elsewhere = _missing(db, (entry.source for entry in some if entry.test_case is None))
-        _require_images(db, some, elsewhere)
-        db.conn.executemany(query, [_row(version, entry, elsewhere) for entry in some])
-    count = _count(db, version)
-    if count > MOST_ENTRIES:
-        raise UserError(f"A test set has at most {MOST_ENTRIES:,} images; choose fewer.")
-    return count - count_before
-
-
 def _begin_draft(db: Db, set_id: str, parent: int | None) -> int:
     query = "SELECT coalesce(max(place), 0) + 1 FROM test_set_versions WHERE test_set = ?"
     place = db.execute(query, [set_id]).fetchone()[0]
@@ -454,12 +453,6 @@ def _drafts(db: Db, set_id: str) -> bool:
 def _versions(db: Db, set_id: str) -> tuple[SetVersion, ...]:
     rows = db.query(f"{_VERSIONS} WHERE versions.test_set = ? ORDER BY versions.place", [set_id])
     return tuple(_stored(row) for row in rows)
-
-
-def _version(db: Db, number: int) -> SetVersion:
-    for row in list(db.query(f"{_VERSIONS} WHERE versions.number = ?", [number])):
-        return _stored(row)
-    raise _gone()
 
 
 def _gone() -> UserError:
@@ -520,12 +513,6 @@ def _entry(row: Row) -> SetEntry:
         mask_classes=_classes(row["mask_classes"]),
         origin=json.loads(row["origin"]) if "origin" in row else {},
     )
-
-
-def _entries(db: Db, version: int) -> tuple[SetEntry, ...]:
-    names = ", ".join(name for name in _ENTRY if name != "origin")
-    rows = db.query(f"SELECT {names} FROM test_set_entries WHERE version = ? ORDER BY id", [version])
-    return tuple(_entry(row) for row in rows)
 
 
 def _case(row: Row) -> CaseOfSet:
