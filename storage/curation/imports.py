@@ -14,6 +14,7 @@ from typing import Any
 from sqlite_utils import Database as Db
 
 from core.csv_tables import cells
+from core.data_files import DataTable
 from core.errors import UserError
 from core.images import StoredImage
 from core.imports import Import, ImportRow, RowKind
@@ -24,11 +25,7 @@ from storage.engine.rows import Row, insert_row, now, record_of, unpack_value, w
 from storage.images import keep_image
 
 _AT_ONCE = 500
-# Both need only an index.
-_COUNTS = """
-    SELECT count(entry), coalesce(sum(made), 0), count(*) - count(entry) FROM imported_images WHERE import = ?
-"""
-_TOLD = "SELECT kind, count(*) FROM import_rows WHERE import = ? GROUP BY kind"
+_QUERIES = DataTable(__file__, str)
 
 
 @dataclass(frozen=True)
@@ -86,8 +83,8 @@ class ImportedImage:
 def _get(db: Db, number: int) -> Import:
     """Return one import. Raises UserError if the number is unknown."""
     row = _row(db, number)
-    images, made, sources = db.execute(_COUNTS, [number]).fetchone()
-    rows = dict(db.execute(_TOLD, [number]).fetchall())
+    images, made, sources = db.execute(_QUERIES["counts"], [number]).fetchone()
+    rows = dict(db.execute(_QUERIES["told"], [number]).fetchall())
     header = json.loads(row["header"])
     return record_of(Import, row, header=header, images=images, made=made, sources=sources, rows=rows)
 
@@ -183,25 +180,14 @@ class Imports(Repository):
         """Return the images that these entries were made for, each with the name of its import, in the order of the
         entries; test cases are left out.
         """
-        query = """
-            SELECT brought.*, NULL AS test_case, catalogue.label AS label_now, imports.name AS import_name
-            FROM json_each(?) AS wanted CROSS JOIN catalogue ON catalogue.id = wanted.value
-                CROSS JOIN imported_images AS brought ON brought.entry = catalogue.id AND made
-                JOIN imports ON imports.id = brought.import
-            WHERE catalogue.test_case IS NULL ORDER BY wanted.key
-        """
-        return tuple((row["import_name"], _image(row)) for row in db.query(query, [json.dumps(list(entries))]))
+        return tuple(
+            (row["import_name"], _image(row)) for row in db.query(_QUERIES["of_entries"], [json.dumps(list(entries))])
+        )
 
     @read
     def _page(self, db: Db, number: int, linked: bool, after: int) -> tuple[tuple[int, ImportedImage], ...]:
-        query = f"""
-            SELECT brought.*, catalogue.test_case, iif(made, catalogue.label, brought.label) AS label_now
-            FROM imported_images AS brought
-                LEFT JOIN catalogue ON catalogue.id = brought.entry
-            WHERE import = ? AND brought.id > ? {"AND entry IS NOT NULL AND NOT made" if linked else ""}
-            ORDER BY brought.id LIMIT {_AT_ONCE}
-        """
-        return tuple((row["id"], _image(row)) for row in db.query(query, [number, after]))
+        values = {"import": number, "after": after, "linked": linked, "most": _AT_ONCE}
+        return tuple((row["id"], _image(row)) for row in db.query(_QUERIES["page"], values))
 
 
 def _row(db: Db, number: int) -> Row:

@@ -15,6 +15,7 @@ from typing import Any
 from PIL import Image
 from sqlite_utils import Database as Db
 
+from core.data_files import DataTable
 from core.errors import UserError
 from core.images import StoredImage
 from core.lineage import DEFAULT_RECIPE, TestCase
@@ -53,6 +54,7 @@ from storage.thumbnails import Thumbnails
 
 LOOKED_AT = 2000
 """Latest runs that are read for the list of runs, in which those of a batch are one line."""
+_QUERIES = DataTable(__file__, str)
 
 
 @dataclass(frozen=True)
@@ -277,18 +279,8 @@ class Runs(Repository):
     @read
     def edited(self, db: Db, run_ids: Sequence[str] | None = None) -> tuple[EditedShare, ...]:
         """Count the values that people changed by profile and stage, in these runs or in all that are not deleted."""
-        query = """
-            SELECT profile, stage, count(*) AS "values", sum(author = 'person' AND NOT EXISTS (
-                SELECT 1 FROM stage_values AS other WHERE other.run = held.run AND other.stage = held.stage
-                    AND other.author = 'model' AND other.value = held.value
-            )) AS changed
-            FROM stage_values AS held JOIN runs ON runs.id = held.run JOIN run_summaries ON run_summaries.run = held.run
-            WHERE held.id IN (SELECT max(id) FROM stage_values GROUP BY run, stage) AND value <> 'null'
-                AND iif(:runs IS NULL, removed = 0, held.run IN (SELECT value FROM json_each(:runs)))
-            GROUP BY profile, stage
-        """
         chosen = None if run_ids is None else pack(list(run_ids))
-        shares = [EditedShare(**row) for row in db.query(query, {"runs": chosen})]
+        shares = [EditedShare(**row) for row in db.query(_QUERIES["edited"], {"runs": chosen})]
         order = list(stage_kinds())
         known = [one for one in shares if one.stage in order]
         return tuple(sorted(known, key=lambda one: (one.profile, order.index(one.stage))))
@@ -302,51 +294,21 @@ class Runs(Repository):
         `find` selects those with this text in name or label, ignoring case; `after` those after the run with this id,
         for the next page.
         """
-        query = f"""
-            SELECT runs.*, state.name, state.task, state.recipe, summary.removed, changed, stages, test_cases, accepted,
-                job
-            FROM run_summaries AS summary JOIN runs ON runs.id = summary.run
-                JOIN run_states AS state ON state.id = summary.state
-            WHERE summary.removed = :removed AND (:removed = 0 OR summary.state > {BEGUN})
-                AND (:find = '' OR instr(casefold(search), :find)) AND (
-                :after = '' OR (changed, number) < (SELECT changed, number FROM run_summaries WHERE run = :after)
-            )
-            ORDER BY changed DESC, number DESC LIMIT :limit
-        """
         values = {"removed": int(removed), "find": find.casefold(), "limit": limit, "after": after}
-        return tuple(_summary(row) for row in db.query(query, values))
+        return tuple(_summary(row) for row in db.query(_QUERIES["search"].format(begun=BEGUN), values))
 
     @read
     def lines(self, db: Db, limit: int) -> tuple[RunSummary, ...]:
         """Return runs, most recently changed first, without deleted ones. The latest run of a batch represents all of
         its runs. Only the latest `LOOKED_AT` runs are read.
         """
-        query = """
-            WITH latest AS MATERIALIZED (
-                SELECT summary.*, batch_sources.batch FROM run_summaries AS summary
-                    LEFT JOIN batch_sources ON batch_sources.run = summary.run
-                WHERE removed = 0 ORDER BY changed DESC, number DESC LIMIT :looked_at
-            ), lines AS (
-                SELECT *, row_number() OVER (PARTITION BY batch ORDER BY changed DESC, number DESC) AS place FROM latest
-            )
-            SELECT runs.*, state.name, state.task, state.recipe, lines.removed, changed, stages, test_cases, accepted,
-                job, lines.batch, batches.name AS batch_name,
-                (SELECT count(*) FROM batch_sources WHERE batch = lines.batch) AS batch_runs
-            FROM lines JOIN runs ON runs.id = lines.run JOIN run_states AS state ON state.id = lines.state
-                LEFT JOIN batches ON batches.id = lines.batch
-            WHERE lines.batch IS NULL OR place = 1
-            ORDER BY changed DESC, number DESC LIMIT :limit
-        """
-        rows = db.query(query, {"looked_at": LOOKED_AT, "limit": limit})
+        rows = db.query(_QUERIES["lines"], {"looked_at": LOOKED_AT, "limit": limit})
         return tuple(_line(row) for row in rows)
 
     @read
     def count(self, db: Db, find: str = "") -> int:
         """Return the number of runs, without deleted ones, that have `find` in their name or label."""
-        query = (
-            "SELECT count(*) FROM run_summaries WHERE removed = 0 AND (:find = '' OR instr(casefold(search), :find))"
-        )
-        return int(db.execute(query, {"find": find.casefold()}).fetchone()[0])
+        return int(db.execute(_QUERIES["count"], {"find": find.casefold()}).fetchone()[0])
 
     def latest(self) -> str | None:
         """Return the id of the most recently changed run; None in an empty workspace."""

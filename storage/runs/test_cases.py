@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
 
 from sqlite_utils import Database as Db
 
 from core.csv_tables import cells
+from core.data_files import DataTable
 from core.errors import UserError
 from core.lineage import Lineage, MethodSettings, TestCase, read_settings
 from core.predictions import Prediction
@@ -44,16 +44,7 @@ from storage.evaluation.predictions import prediction_of
 from storage.images import ImageFiles, Images, file_name, keep_image
 from storage.thumbnails import ThumbnailFiles, Thumbnails
 
-_CASES: Final = """
-    SELECT test_cases.*, jobs.inputs_key, reviews.verdict, reviews.reason, reviews.created AS reviewed,
-        images.width, images.height,
-        (SELECT json_group_object(name, image) FROM artifacts WHERE test_case = test_cases.id) AS artifacts
-    FROM test_cases JOIN images ON images.sha = test_cases.image LEFT JOIN jobs ON jobs.id = test_cases.job
-    LEFT JOIN test_case_states AS state ON state.test_case = test_cases.id
-    LEFT JOIN reviews ON reviews.id = state.review
-"""
-
-
+_QUERIES = DataTable(__file__, str)
 _ORIGIN = "run run_name profile recipe method model prompt negative_prompt seed settings created".split()
 """Columns of a test case that a study item keeps."""
 
@@ -103,7 +94,7 @@ class TestCases(Repository):
     @read
     def get(self, db: Db, case_id: int) -> StoredTestCase:
         """Return a test case without its pixels. Raises UserError if it does not exist."""
-        for row in db.query(f"{_CASES} WHERE test_cases.id = ?", [case_id]):
+        for row in db.query(f"{_QUERIES['cases']} WHERE test_cases.id = ?", [case_id]):
             return _case(row, self._images.folder)
         raise _unknown_case(case_id)
 
@@ -123,20 +114,7 @@ class TestCases(Repository):
     def candidates(self, db: Db, cases: Sequence[int] | None = None) -> tuple[Candidate, ...]:
         """Return these test cases in order, or all, oldest first. Those of deleted runs are left out."""
         numbers = None if cases is None else json.dumps(list(cases))
-        query = """
-            SELECT test_cases.*, state.name AS run_name, runs.source, runs.profile, verdict, (
-                SELECT value FROM stage_values WHERE id = (
-                    SELECT max(id) FROM stage_values WHERE run = test_cases.run AND stage = 'caption'
-                )
-            ) AS caption
-            FROM test_cases JOIN runs ON runs.id = test_cases.run
-                JOIN run_summaries AS summary ON summary.run = runs.id
-                JOIN run_states AS state ON state.id = summary.state
-                JOIN test_case_states ON test_case = test_cases.id
-            WHERE summary.removed = 0 AND (:cases IS NULL OR test_cases.id IN (SELECT value FROM json_each(:cases)))
-            ORDER BY test_cases.id
-        """
-        rows = list(db.query(query, {"cases": numbers}))
+        rows = list(db.query(_QUERIES["candidates"], {"cases": numbers}))
         predictions = _predictions(db, self._images.folder, {row[name] for row in rows for name in ("source", "image")})
         candidate_by_case = {row["id"]: _candidate(row, predictions) for row in rows}
         return tuple(
@@ -243,13 +221,13 @@ def _task_now(db: Db, run_id: str) -> str:
 
 def read_test_cases(db: Db, run_id: str, images: Path) -> tuple[StoredTestCase, ...]:
     """Return the run's test cases, oldest first."""
-    rows = db.query(f"{_CASES} WHERE test_cases.run = ? ORDER BY test_cases.id", [run_id])
+    rows = db.query(f"{_QUERIES['cases']} WHERE test_cases.run = ? ORDER BY test_cases.id", [run_id])
     return tuple(_case(row, images) for row in rows)
 
 
 def cases_by_id(db: Db, ids: Sequence[int], images: Path) -> tuple[StoredTestCase, ...]:
     """Return the existing ones of these test cases, of any run."""
-    rows = db.query(f"{_CASES} WHERE test_cases.id IN (SELECT value FROM json_each(?))", [pack(list(ids))])
+    rows = db.query(f"{_QUERIES['cases']} WHERE test_cases.id IN (SELECT value FROM json_each(?))", [pack(list(ids))])
     return tuple(_case(row, images) for row in rows)
 
 

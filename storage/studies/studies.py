@@ -17,6 +17,7 @@ from typing import Any
 from sqlite_utils import Database as Db
 
 from core.csv_tables import cells
+from core.data_files import DataTable
 from core.errors import UserError
 from core.stored_studies import ImportedVote, LogEntry
 from core.studies import ITEM_KINDS, Adjudication, Exclusion, Item, NewItem, Rules, Study, StudyData, StudyState, Vote
@@ -36,6 +37,7 @@ MOST_ITEMS = 100_000
 """Maximum items of a study, of all kinds together."""
 _CONTENT = "expected why label classes edit_types caption counterfactual test_case model model_right group origin"
 """Fields of an item that are stored as JSON in one column."""
+_QUERIES = DataTable(__file__, str)
 
 
 def create_study(db: Db, name: str, rules: Rules) -> str:
@@ -341,18 +343,8 @@ def _change_state(db: Db, study_id: str, state: StudyState, only: StudyState | N
 def _study(db: Db, row: Row) -> Study:
     rules = rules_of(row["rules"])
     counts = {kind: _count_items(db, row, kind) for kind in ITEM_KINDS}
-    # Every request of every annotator reads the study: counting over workers is far quicker than over items.
-    query = """
-        SELECT total(items_seen + controls_seen + quiz_seen > 0), total(items_seen * (exclusion IS NULL))
-        FROM enrolments WHERE study = ?
-    """
-    workers, votes = db.execute(query, [row["id"]]).fetchone()
-    # Readmitted workers and imported files may give more votes than an item needs; an index finds these few.
-    query = """
-        SELECT total(max(votes - :asked, 0)) FROM study_items
-        WHERE study = :study AND kind = 'item' AND votes + leases > :asked
-    """
-    surplus = db.execute(query, {"study": row["id"], "asked": rules.votes}).fetchone()[0]
+    workers, votes = db.execute(_QUERIES["judged"], [row["id"]]).fetchone()
+    surplus = db.execute(_QUERIES["surplus"], {"study": row["id"], "asked": rules.votes}).fetchone()[0]
     return record_of(
         Study,
         row,
@@ -447,41 +439,21 @@ def _name(name: str) -> str:
 
 
 def _votes(db: Db, study_id: str) -> tuple[Vote, ...]:
-    # CROSS JOIN makes SQLite use the index that has the votes in order.
-    query = """
-        SELECT assignments.id AS assignment, item, kind, assignments.worker, answers, comment, accepted, submitted,
-            seconds, side, changes, assignments.verdict, coalesce(decisions.reason, '') AS reason,
-            iif(assignments.verdict = 'pending' OR imported, NULL, decisions.created) AS decided, imported
-        FROM assignments CROSS JOIN study_votes ON study_votes.id = assignments.vote
-            LEFT JOIN decisions ON decisions.id = assignments.decision
-        WHERE assignments.study = ? AND state = 'submitted' ORDER BY first_vote
-    """
-    return tuple(record_of(Vote, row, answers=json.loads(row["answers"])) for row in db.query(query, [study_id]))
+    return tuple(
+        record_of(Vote, row, answers=json.loads(row["answers"])) for row in db.query(_QUERIES["votes"], [study_id])
+    )
 
 
 def _exclusions(db: Db, study_id: str) -> tuple[Exclusion, ...]:
-    query = """
-        SELECT exclusions.* FROM enrolments JOIN exclusions ON exclusions.id = enrolments.exclusion
-        WHERE enrolments.study = ? ORDER BY exclusions.id
-    """
-    return tuple(record_of(Exclusion, row, by=row["author"]) for row in db.query(query, [study_id]))
+    return tuple(record_of(Exclusion, row, by=row["author"]) for row in db.query(_QUERIES["exclusions"], [study_id]))
 
 
 def _same_browser(db: Db, study_id: str) -> tuple[tuple[str, ...], ...]:
-    query = """
-        SELECT browser, worker FROM worker_browsers JOIN enrolments USING (worker)
-        WHERE study = ? ORDER BY enrolments.created, worker
-    """
     workers_by_browser: dict[str, list[str]] = {}
-    for row in db.query(query, [study_id]):
+    for row in db.query(_QUERIES["same_browser"], [study_id]):
         workers_by_browser.setdefault(row["browser"], []).append(row["worker"])
     return tuple(dict.fromkeys(tuple(names) for names in workers_by_browser.values() if len(names) > 1))
 
 
 def _adjudications(db: Db, study_id: str) -> tuple[Adjudication, ...]:
-    query = """
-        SELECT * FROM adjudications WHERE answer <> '' AND id IN (
-            SELECT max(id) FROM adjudications WHERE study = ? GROUP BY item, question
-        ) ORDER BY id
-    """
-    return tuple(record_of(Adjudication, row) for row in db.query(query, [study_id]))
+    return tuple(record_of(Adjudication, row) for row in db.query(_QUERIES["adjudications"], [study_id]))

@@ -13,6 +13,7 @@ from typing import Literal
 
 from sqlite_utils import Database as Db
 
+from core.data_files import DataTable
 from core.errors import UserError
 from core.stored_studies import Enrolment, Role, Session
 from core.studies import ApprovalVerdict, Exclusion, Worker
@@ -38,15 +39,9 @@ _BIRDS = (
 ).split()
 
 
-_NOT_BEGUN = """
-    SELECT worker FROM enrolments JOIN worker_browsers USING (worker) JOIN workers ON workers.id = worker
-    WHERE study = :study AND browser = :browser AND exclusion IS NULL AND NOT blocked AND NOT EXISTS (
-        SELECT 1 FROM enrolments AS any_of WHERE any_of.worker = workers.id AND (consented NOT NULL OR given > 0)
-    ) LIMIT 1
-"""
-"""Workers who joined a study from a browser, and have neither consented nor been given an item, in any study."""
 HOURS = 12.0
 """Default hours of a session."""
+_QUERIES = DataTable(__file__, str)
 
 
 def require_worker(db: Db, worker: str) -> Worker:
@@ -59,11 +54,7 @@ def require_worker(db: Db, worker: str) -> Worker:
 def read_workers(db: Db, study_id: str) -> tuple[Worker, ...]:
     """Return the workers of a study in the order in which they joined."""
     require_study(db, study_id)
-    query = """
-        SELECT workers.* FROM enrolments JOIN workers ON workers.id = enrolments.worker
-        WHERE enrolments.study = ? ORDER BY enrolments.created, workers.rowid
-    """
-    return tuple(record_of(Worker, row) for row in db.query(query, [study_id]))
+    return tuple(record_of(Worker, row) for row in db.query(_QUERIES["read_workers"], [study_id]))
 
 
 def enrol(db: Db, study_id: str, worker: str) -> None:
@@ -105,12 +96,7 @@ def _enrolled(db: Db, worker: str) -> tuple[str, ...]:
 
 def _enrolment(db: Db, study_id: str, worker: str) -> Enrolment | None:
     """Return a worker's state in a study; None if they are not enrolled."""
-    query = """
-        SELECT enrolments.*, enrolments.study AS study_id, reason, author, exclusions.created AS since
-        FROM enrolments LEFT JOIN exclusions ON exclusions.id = enrolments.exclusion
-        WHERE enrolments.study = ? AND enrolments.worker = ?
-    """
-    for row in db.query(query, [study_id, worker]):
+    for row in db.query(_QUERIES["enrolment"], [study_id, worker]):
         exclusion = Exclusion(worker, row["reason"], row["author"], when(row["since"])) if row["exclusion"] else None
         return record_of(Enrolment, row, consented=row["consented"] is not None, exclusion=exclusion)
     return None
@@ -136,7 +122,7 @@ class Workers(Repository):
         """
         for row in db.query("SELECT id, state FROM studies WHERE link = ?", [whole(link[:200])]):
             if row["state"] in ("running", "paused"):
-                for earlier in db.query(_NOT_BEGUN, {"study": row["id"], "browser": sha_of(browser)}):
+                for earlier in db.query(_QUERIES["not_begun"], {"study": row["id"], "browser": sha_of(browser)}):
                     worker = require_worker(db, earlier["worker"])
                     return row["id"], worker, _new_code(db, worker.id, browser)
                 worker, code = add_worker(db, browser)
@@ -148,23 +134,17 @@ class Workers(Repository):
     @read
     def others_of_browser(self, db: Db, study_id: str, worker: str, browser: str) -> bool:
         """Return True if another worker came from the browser with this secret and has begun this study."""
-        query = """
-            SELECT 1 FROM enrolments JOIN worker_browsers USING (worker)
-            WHERE study = ? AND browser = ? AND worker <> ? AND given > 0 LIMIT 1
-        """
-        return bool(browser and list(db.query(query, [study_id, sha_of(browser), worker])))
+        return bool(browser and list(db.query(_QUERIES["others_of_browser"], [study_id, sha_of(browser), worker])))
 
     @read
     def code_of_browser(self, db: Db, worker: str, browser: str) -> str:
         """Return the code of a worker who joined from this browser and has not begun, for a reloaded page; else ""."""
         symbols = _symbols(worker, browser)
-        query = """
-            SELECT 1 FROM worker_codes JOIN worker_browsers USING (worker) WHERE worker = ? AND sha = ? AND browser = ?
-                AND NOT EXISTS (
-                    SELECT 1 FROM enrolments WHERE worker = worker_codes.worker AND (consented NOT NULL OR given > 0)
-                )
-        """
-        return _spaced(symbols) if browser and list(db.query(query, [worker, sha_of(symbols), sha_of(browser)])) else ""
+        return (
+            _spaced(symbols)
+            if browser and list(db.query(_QUERIES["code_of_browser"], [worker, sha_of(symbols), sha_of(browser)]))
+            else ""
+        )
 
     @write
     def new_code(self, db: Db, worker: str) -> str:
@@ -213,13 +193,7 @@ class Workers(Repository):
         exclusion = insert_row(db, "exclusions", row)
         change = "UPDATE enrolments SET exclusion = ? WHERE study = ? AND worker = ?"
         db.execute(change, [exclusion, study_id, worker])
-        db.execute(
-            """
-            UPDATE assignments SET counts = 0, state = CASE state WHEN 'leased' THEN 'expired' ELSE state END
-            WHERE study = ? AND worker = ?
-            """,
-            [study_id, worker],
-        )
+        db.execute(_QUERIES["exclude"], [study_id, worker])
         look_again(db, study_id)
         touch(db, study_id)
         author = "the rule" if by == "rule" else "the study lead"
@@ -252,14 +226,7 @@ class Workers(Repository):
         reason = checked_reason(reason, needed=verdict == "rejected")
         decision = insert_decision(db, study_id, worker, verdict, reason)
         values = {"verdict": verdict, "decision": decision, "study": study_id, "worker": worker}
-        db.execute(
-            """
-            UPDATE assignments SET verdict = :verdict, decision = :decision
-            WHERE study = :study AND worker = :worker AND state = 'submitted' AND kind IN ('item', 'control', 'quiz')
-                AND (NOT :only_pending OR verdict = 'pending')
-            """,
-            {**values, "only_pending": only_pending},
-        )
+        db.execute(_QUERIES["decide"], {**values, "only_pending": only_pending})
         touch(db, study_id)
         append_log(db, f"work {verdict}", reason, study_id, worker)
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlite_utils import Database as Db
 
+from core.data_files import DataTable
 from core.errors import UserError
 from core.image_filter import ImageFilter
 from core.test_sets import (
@@ -38,12 +39,6 @@ from storage.test_sets.facts import CaseFacts, captions_of, facts_of
 LONGEST_NOTE = 4000
 MOST_ENTRIES = 1_000_000
 """Maximum images in one version."""
-# One lookup for each named image: NOT IN would read all images of the version for each.
-_OUTSIDE = """
-    SELECT value FROM json_each(?) WHERE NOT EXISTS (
-        SELECT 1 FROM test_set_entries WHERE version = ? AND image = value
-    ) LIMIT 1
-"""
 Removed = tuple[Row, ...]
 """Rows of images removed from a draft: `put_back` uses them to undo the removal."""
 _AT_ONCE = 500
@@ -53,14 +48,7 @@ _CHOSEN = """
     FROM json_each(?) AS chosen CROSS JOIN test_set_entries AS entries
         ON entries.version = ? AND entries.image = chosen.value ORDER BY entries.id
 """
-_VERSIONS = """
-    SELECT versions.*, sets.name AS set_name, parents.sha AS parent_sha,
-        (SELECT json_group_object(split, number) FROM (
-            SELECT split, count(*) AS number FROM test_set_entries WHERE version = versions.number GROUP BY split
-        )) AS splits
-    FROM test_set_versions AS versions JOIN test_sets AS sets ON sets.id = versions.test_set
-        LEFT JOIN test_set_versions AS parents ON parents.number = versions.parent
-"""
+_QUERIES = DataTable(__file__, str)
 
 
 def _begin_next(db: Db, version: int) -> SetVersion:
@@ -100,7 +88,7 @@ def _add(db: Db, version: int, entries: Iterable[SetEntry]) -> int:
 
 def _version(db: Db, number: int) -> SetVersion:
     """Return one version by its row number. Raises UserError if it was deleted."""
-    for row in list(db.query(f"{_VERSIONS} WHERE versions.number = ?", [number])):
+    for row in list(db.query(f"{_QUERIES['versions']} WHERE versions.number = ?", [number])):
         return _stored(row)
     raise _gone()
 
@@ -257,7 +245,7 @@ class TestSets(Repository):
     @read
     def by_id(self, db: Db, beginning: str) -> tuple[SetVersion, ...]:
         """Return the released versions whose id begins with the hexadecimal digits `beginning`."""
-        rows = db.query(f"{_VERSIONS} WHERE versions.sha BETWEEN ? AND ?", [beginning, f"{beginning}g"])
+        rows = db.query(f"{_QUERIES['versions']} WHERE versions.sha BETWEEN ? AND ?", [beginning, f"{beginning}g"])
         return tuple(_stored(row) for row in rows)
 
     version = reading(_version)
@@ -267,11 +255,7 @@ class TestSets(Repository):
     @read
     def origins(self, db: Db, version: int, images: Iterable[str]) -> dict[str, Mapping[str, Any]]:
         """Return the origins of imported images of a version, by hash. They may be long: request some hundred."""
-        query = """
-            SELECT image, origin FROM json_each(:images) AS wanted CROSS JOIN test_set_entries
-            WHERE version = :version AND image = wanted.value AND origin <> '{}'
-        """
-        rows = db.query(query, {"version": version, "images": pack(list(images))})
+        rows = db.query(_QUERIES["origins"], {"version": version, "images": pack(list(images))})
         return {row["image"]: json.loads(row["origin"]) for row in rows}
 
     @read
@@ -315,15 +299,8 @@ class TestSets(Repository):
     @read
     def tasks(self, db: Db, version: int) -> dict[TaskKind, tuple[str, ...]]:
         """Return the generated images of a version whose task is known, by task."""
-        query = """
-            SELECT image, coalesce(
-                (SELECT kind FROM catalogue WHERE catalogue.test_case = entries.test_case),
-                (SELECT min(kind) FROM catalogue WHERE catalogue.image = entries.image)
-            ) AS kind
-            FROM test_set_entries AS entries WHERE version = ? AND role = 'generated' ORDER BY id
-        """
         images_by_task: dict[TaskKind, list[str]] = {}
-        for image, kind in db.execute(query, [version]):
+        for image, kind in db.execute(_QUERIES["tasks"], [version]):
             if kind is not None:
                 images_by_task.setdefault(kind, []).append(image)
         return {kind: tuple(images) for kind, images in images_by_task.items()}
@@ -331,25 +308,14 @@ class TestSets(Repository):
     @read
     def not_accepted(self, db: Db, version: int) -> dict[int, str]:
         """Return the verdicts of a version's test cases that are not accepted: "rejected", or "" without a review."""
-        query = """
-            SELECT entries.test_case, verdict FROM test_set_entries AS entries
-            JOIN test_case_states AS state ON state.test_case = entries.test_case
-            WHERE version = ? AND role = 'generated' AND verdict <> 'accepted' ORDER BY entries.test_case
-        """
-        return {row["test_case"]: row["verdict"] for row in db.query(query, [version])}
+        return {row["test_case"]: row["verdict"] for row in db.query(_QUERIES["not_accepted"], [version])}
 
     @read
     def brought_not_accepted(self, db: Db, version: int) -> dict[str, str]:
         """Return imported images that are not accepted, here or where they came from: "rejected" or ""."""
-        query = """
-            SELECT image, coalesce(
-                (SELECT max(verdict) FROM catalogue
-                    WHERE catalogue.image = entries.image AND there AND verdict <> 'open'),
-                json_extract(origin, '$.facts.review.verdict')
-            ) AS verdict
-            FROM test_set_entries AS entries WHERE version = ? AND role = 'generated' AND test_case IS NULL ORDER BY id
-        """
-        verdict_by_image = {row["image"]: row["verdict"] for row in db.query(query, [version])}
+        verdict_by_image = {
+            row["image"]: row["verdict"] for row in db.query(_QUERIES["brought_not_accepted"], [version])
+        }
         return {
             image: verdict if verdict == "rejected" else ""
             for image, verdict in verdict_by_image.items()
@@ -360,17 +326,7 @@ class TestSets(Repository):
     def cases(self, db: Db, ids: Iterable[int]) -> tuple[CaseOfSet, ...]:
         """Return the fields of these test cases that test sets store, in order. Raises UserError if one is unknown."""
         case_ids = list(dict.fromkeys(ids))
-        query = """
-            SELECT test_cases.id, test_cases.image, runs.source, test_cases.task, state.mask, state.mask_classes,
-                made.width, made.height, sources.width AS source_width, sources.height AS source_height,
-                (SELECT label FROM catalogue WHERE catalogue.test_case = test_cases.id) AS label
-            FROM json_each(?) AS wanted JOIN test_cases ON test_cases.id = wanted.value
-                JOIN runs ON runs.id = test_cases.run JOIN run_summaries AS summary ON summary.run = runs.id
-                JOIN run_states AS state ON state.id = summary.state
-                JOIN images AS made ON made.sha = test_cases.image JOIN images AS sources ON sources.sha = runs.source
-            ORDER BY wanted.key
-        """
-        found = tuple(_case(row) for row in db.query(query, [pack(case_ids)]))
+        found = tuple(_case(row) for row in db.query(_QUERIES["cases"], [pack(case_ids)]))
         if len(found) < len(case_ids):
             unknown = next(iter(sorted({*case_ids} - {case.id for case in found})))
             raise UserError(f"This workspace has no test case {unknown}; nothing was added.", field="cases")
@@ -379,11 +335,7 @@ class TestSets(Repository):
     @read
     def versions_with(self, db: Db, image: str) -> tuple[SetVersion, ...]:
         """Return the versions that contain an image, latest first."""
-        query = """
-            SELECT number FROM test_set_versions
-            WHERE EXISTS (SELECT 1 FROM test_set_entries WHERE version = number AND image = ?) ORDER BY number DESC
-        """
-        return tuple(_version(db, number) for (number,) in db.execute(query, [image]).fetchall())
+        return tuple(_version(db, number) for (number,) in db.execute(_QUERIES["versions_with"], [image]).fetchall())
 
     @read
     def facts(self, db: Db, ids: Sequence[int]) -> dict[int, CaseFacts]:
@@ -395,13 +347,7 @@ class TestSets(Repository):
         """Return a person's latest verdict here on each image, with its reason and time, by image. Open images are left
         out.
         """
-        query = """
-            SELECT image, reviews.verdict, reason, reviews.created FROM catalogue
-            JOIN reviews ON reviews.id = catalogue.review
-            WHERE image IN (SELECT value FROM json_each(?)) AND there AND catalogue.verdict <> 'open'
-            ORDER BY catalogue.verdict
-        """
-        rows = db.query(query, [pack(list(images))])
+        rows = db.query(_QUERIES["reviews_of"], [pack(list(images))])
         return {row.pop("image"): row for row in rows}
 
     # Hashes by which pictures are found again
@@ -451,7 +397,7 @@ def _drafts(db: Db, set_id: str) -> bool:
 
 
 def _versions(db: Db, set_id: str) -> tuple[SetVersion, ...]:
-    rows = db.query(f"{_VERSIONS} WHERE versions.test_set = ? ORDER BY versions.place", [set_id])
+    rows = db.query(f"{_QUERIES['versions']} WHERE versions.test_set = ? ORDER BY versions.place", [set_id])
     return tuple(_stored(row) for row in rows)
 
 
@@ -466,10 +412,7 @@ def _draft(db: Db, number: int) -> SetVersion:
 
 def _require_draft(db: Db, number: int) -> str:
     """Return the name of the draft's set, without counting its images. Raises UserError if it is no draft."""
-    query = """
-        SELECT place, state, name FROM test_set_versions JOIN test_sets ON test_sets.id = test_set WHERE number = ?
-    """
-    for place, state, name in db.execute(query, [number]):
+    for place, state, name in db.execute(_QUERIES["require_draft"], [number]):
         if state != "draft":
             raise UserError(f"Version {place} of “{name}” is released and stays as it is: draft the next.")
         return str(name)
@@ -549,7 +492,7 @@ def _require_images(db: Db, entries: Sequence[SetEntry], elsewhere: frozenset[st
 
 def _require_inside(db: Db, version: int, images: Sequence[str]) -> None:
     name = _require_draft(db, version)
-    for row in db.query(_OUTSIDE, [pack(list(images)), version]):
+    for row in db.query(_QUERIES["outside"], [pack(list(images)), version]):
         raise UserError(f"“{name}” has no image {row['value'][:80]!r}; nothing was changed.", field="images")
 
 
