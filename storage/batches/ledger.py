@@ -169,10 +169,9 @@ class Batches(Repository):
     def drawings(self, db: Db, source: int) -> tuple[PlannedDrawing, ...]:
         """Return the images of a source that have a caption, in the order of planning."""
         return tuple(
-            PlannedDrawing(
-                row["id"],
-                unpack_value(CounterfactualCaption, row["counterfactual"]),
-                row["seed"],
+            record_of(
+                PlannedDrawing,
+                row,
                 begun=row["state"] not in ("planned", "skipped") or row["tries"] > 0,
                 skipped=row["state"] == "skipped",
             )
@@ -442,11 +441,9 @@ class Batches(Repository):
         return record_of(
             Batch,
             row,
-            settings=json.loads(row["settings"]),
             stage=row["pass"],
             planned=row["planned"] is not None,
             running=row["process"] is not None and self._alive(row["process"]),
-            notes=tuple(json.loads(row["notes"])),
         )
 
 
@@ -473,4 +470,4 @@ def _begin_run(db: Db, batch: Row, work: Row, source: ReadSource) -> str:
 
 
 def _item(row: Row) -> Item:
-    return Item(row["key"], row["label"], row["split"], json.loads(row["attributes"]), row["stamp"])
+    return record_of(Item, row)

@@ -21,7 +21,7 @@ from core.imports import Import, ImportRow, RowKind
 from core.test_sets import Role, Split
 from core.types import Check, Edit, to_plain
 from storage.engine.database import Repository, read, reading, write
-from storage.engine.rows import Row, insert_row, now, record_of, unpack_value, whole
+from storage.engine.rows import Row, insert_row, now, record_of, whole
 from storage.images import keep_image
 
 _AT_ONCE = 500
@@ -85,8 +85,7 @@ def _get(db: Db, number: int) -> Import:
     row = _row(db, number)
     images, made, sources = db.execute(_QUERIES["counts"], [number]).fetchone()
     rows = dict(db.execute(_QUERIES["told"], [number]).fetchall())
-    header = json.loads(row["header"])
-    return record_of(Import, row, header=header, images=images, made=made, sources=sources, rows=rows)
+    return record_of(Import, row, images=images, made=made, sources=sources, rows=rows)
 
 
 class Imports(Repository):
@@ -236,9 +235,5 @@ def _image(row: Row) -> ImportedImage:
     return record_of(
         ImportedImage,
         row,
-        mask_classes={int(number): named for number, named in json.loads(row["mask_classes"]).items()},
         label=row["label_now"],
-        edits=unpack_value(tuple[Edit, ...], row["edits"]),
-        edit_types=tuple(json.loads(row["edit_types"])),
-        facts=json.loads(row["facts"]),
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
-from typing import Any, TypeVar, get_type_hints
+from functools import lru_cache, partial
+from typing import Any, TypeVar, get_origin, get_type_hints
 
 from sqlite_utils import Database as Db
 
@@ -52,14 +52,23 @@ def record_of(kind: Callable[..., T], row: Row, **values: Any) -> T:
 
 @lru_cache
 def _readers(kind: Any) -> dict[str, Callable[[Any], Any]]:
-    """Map each field of a dataclass to the parser of its column: for times and truth values, others as stored."""
+    """Map each field of a dataclass to the parser of its column."""
+    hints = get_type_hints(kind)
+    return {field.name: _reader(hints[field.name]) for field in fields(kind)}
+
+
+def _reader(hint: Any) -> Callable[[Any], Any]:
+    """Return the parser of a column: lists, mappings and dataclasses are JSON, a seed is a text, no text is NULL."""
+    if get_origin(hint) in (tuple, dict, Mapping) or is_dataclass(hint):
+        return partial(unpack_value, hint)
     known: dict[Any, Callable[[Any], Any]] = {
         datetime: when,
         datetime | None: lambda text: when(text) if text else None,
         bool: bool,
+        int: lambda number: int(number) if isinstance(number, str) else number,
+        str: lambda text: text or "",
     }
-    hints = get_type_hints(kind)
-    return {field.name: known.get(hints[field.name], lambda value: value) for field in fields(kind)}
+    return known.get(hint, lambda value: value)
 
 
 def whole(text: str) -> str:

@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 from sqlite_utils import Database as Db
 
 from core.data_files import DataTable
-from core.model_identity import ModelIdentity, Preprocessing
+from core.model_identity import ModelIdentity
 from core.predictions import TOP
-from core.types import from_plain
 from storage.engine.database import Repository, read, write
-from storage.engine.rows import Row, insert_row, now, pack, whole
+from storage.engine.rows import Row, insert_row, now, pack, record_of, whole
 
 NO_CLASS = 0xFFFF
 """Filler in `likeliest`: there is no further guess."""
@@ -225,7 +224,4 @@ def _packed(numbers: NDArray[Any]) -> tuple[bytes, bytes]:
 
 
 def _stored(row: Row) -> StoredModel:
-    prepared: Preprocessing = from_plain(Preprocessing, json.loads(row["preprocessing"]))
-    classes = tuple(json.loads(row["classes"]))
-    identity = ModelIdentity(row["name"], row["weights"], row["kind"], prepared, classes)
-    return StoredModel(row["id"], row["key"], row["title"], identity)
+    return record_of(StoredModel, row, identity=record_of(ModelIdentity, row))

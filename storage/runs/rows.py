@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from sqlite_utils import Database as Db
@@ -107,7 +106,6 @@ def latest_values(db: Db, run_id: str) -> dict[StageName, StoredValue]:
 
 
 def stored_value(row: Row) -> StoredValue:
-    settings, notes = json.loads(row["settings"]), tuple(json.loads(row["notes"]))
-    trace = record_of(Trace, row, settings=settings, seed=int(row["seed"]), notes=notes)
+    trace = record_of(Trace, row)
     value = unpack_value(stage_kinds()[row["stage"]].value, row["value"])
     return record_of(StoredValue, row, run_id=row["run"], value=StageValue(value, trace, row["inputs_key"]))

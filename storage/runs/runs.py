@@ -32,7 +32,6 @@ from storage.engine.rows import (
     record_of,
     require_run,
     run_exists,
-    unpack_value,
 )
 from storage.images import Images, keep_image
 from storage.runs.branches import LONGEST_NAME, Branch, begin_from, latest_of_sources
@@ -238,20 +237,13 @@ class Runs(Repository):
         state = latest_state(db, run_id)
         return record_of(
             Run,
-            row,
-            name=state["name"],
-            task=unpack_value(Task, state["task"]),
-            settings=json.loads(state["settings"]),
-            notes=tuple(json.loads(row["notes"])),
+            row | state,
             source_sha=row["source"],
             values=latest_values(db, run_id),
             test_cases=read_test_cases(db, run_id, self._images.folder),
             jobs=read_jobs(db, run_id),
             mask_sha=state["mask"],
-            mask_classes={int(number): name for number, name in json.loads(state["mask_classes"]).items()},
-            prompts=json.loads(state["prompts"]),
             removed=bool(state["removed"]) and not waits(db, run_id),
-            recipe=state["recipe"],
             state=next(db.query("SELECT max(id) AS id FROM run_states WHERE run = ?", [run_id]))["id"],
         )
 
@@ -267,14 +259,14 @@ class Runs(Repository):
         """Return settings and prompts over time from the state `since`. Raises UserError for an unknown run."""
         require_run(db, run_id)
         query = "SELECT id, settings, prompts, created FROM run_states WHERE run = ? AND id >= ? ORDER BY id"
-        return tuple(_state(row) for row in db.query(query, [run_id, since]))
+        return tuple(record_of(StoredState, row) for row in db.query(query, [run_id, since]))
 
     @read
     def prompt_states(self, db: Db, run_id: str) -> tuple[StoredState, ...]:
         """Return the states of a run that changed its prompts, oldest first."""
         changed = "SELECT *, lag(prompts, 1, '{}') OVER (ORDER BY id) AS earlier FROM run_states WHERE run = ?"
         query = f"SELECT id, settings, prompts, created FROM ({changed}) WHERE prompts <> earlier ORDER BY id"
-        return tuple(_state(row) for row in db.query(query, [run_id]))
+        return tuple(record_of(StoredState, row) for row in db.query(query, [run_id]))
 
     @read
     def edited(self, db: Db, run_ids: Sequence[str] | None = None) -> tuple[EditedShare, ...]:
@@ -386,10 +378,6 @@ def _name(name: str) -> str:
     return name
 
 
-def _state(row: Row) -> StoredState:
-    return record_of(StoredState, row, settings=json.loads(row["settings"]), prompts=json.loads(row["prompts"]))
-
-
 def _line(row: Row) -> RunSummary:
     batch = row["batch"]
     of = BatchOfRuns(batch, row["batch_name"], row["batch_runs"]) if batch is not None else None
@@ -403,7 +391,6 @@ def _summary(row: Row) -> RunSummary:
     return record_of(
         RunSummary,
         row,
-        task=unpack_value(Task, row["task"]),
         source_sha=row["source"],
         stages=tuple(stage for stage in (*stage_kinds(), GENERATION) if stage in present),
     )

@@ -26,7 +26,7 @@ from core.stored_runs import (
     Verdict,
 )
 from core.stored_studies import Candidate
-from core.types import LONGEST_REASON, Check, CounterfactualCaption, ReviewDecision, Task, to_plain
+from core.types import LONGEST_REASON, CounterfactualCaption, ReviewDecision, Task, to_plain
 from storage.engine.database import Database, Repository, read, write, writing
 from storage.engine.rows import (
     Row,
@@ -274,16 +274,12 @@ def _case(row: Row, images: Path) -> StoredTestCase:
         lineage=record_of(
             Lineage,
             row,
-            counterfactual=unpack_value(CounterfactualCaption, row["counterfactual"]),
-            seed=int(row["seed"]),
             settings=_settings(row["method"], row["settings"]),
             task=_task(row["task"]),
         ),
         artifacts={
             name: StoredArtifact(sha, images / file_name(sha)) for name, sha in json.loads(row["artifacts"]).items()
         },
-        checks=unpack_value(tuple[Check, ...], row["checks"]),
-        inputs_key=row["inputs_key"] or "",
         review=_review(row),
     )
 

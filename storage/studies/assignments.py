@@ -422,7 +422,6 @@ def _assignment(db: Db, row: Row) -> Assignment:
     return record_of(
         Assignment,
         row,
-        source_token=row["source_token"] or "",
         item=item,
         study_id=row["study"],
         answers=answers,

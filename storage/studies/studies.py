@@ -7,7 +7,6 @@ raises one for an unknown study. Typed text is only used as bound parameters.
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -356,7 +355,6 @@ def _study(db: Db, row: Row) -> Study:
         votes=int(votes - surplus),
         needed=counts["item"] * rules.votes,
         workers=int(workers),
-        link=row["link"] or "",
         archived=_is_archived(db, row["id"]),
     )
 
@@ -439,9 +437,7 @@ def _name(name: str) -> str:
 
 
 def _votes(db: Db, study_id: str) -> tuple[Vote, ...]:
-    return tuple(
-        record_of(Vote, row, answers=json.loads(row["answers"])) for row in db.query(_QUERIES["votes"], [study_id])
-    )
+    return tuple(record_of(Vote, row) for row in db.query(_QUERIES["votes"], [study_id]))
 
 
 def _exclusions(db: Db, study_id: str) -> tuple[Exclusion, ...]:

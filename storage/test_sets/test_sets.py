@@ -420,16 +420,8 @@ def _require_draft(db: Db, number: int) -> str:
 
 
 def _stored(row: Row) -> SetVersion:
-    splits: dict[Split, int] = json.loads(row["splits"])
-    return record_of(
-        SetVersion,
-        row,
-        id=row["sha"] or "",
-        parent=row["parent_sha"] or "",
-        thresholds=json.loads(row["thresholds"]),
-        entries=sum(splits.values()),
-        splits=splits,
-    )
+    entries = sum(json.loads(row["splits"]).values())
+    return record_of(SetVersion, row, id=row["sha"] or "", parent=row["parent_sha"] or "", entries=entries)
 
 
 def _row(version: int, entry: SetEntry, elsewhere: frozenset[str]) -> list[Any]:
@@ -449,13 +441,7 @@ def _row(version: int, entry: SetEntry, elsewhere: frozenset[str]) -> list[Any]:
 
 
 def _entry(row: Row) -> SetEntry:
-    return record_of(
-        SetEntry,
-        row,
-        source=row["source_elsewhere"] or row["source"],
-        mask_classes=_classes(row["mask_classes"]),
-        origin=json.loads(row["origin"]) if "origin" in row else {},
-    )
+    return record_of(SetEntry, row, source=row["source_elsewhere"] or row["source"])
 
 
 def _case(row: Row) -> CaseOfSet:
