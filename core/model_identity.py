@@ -14,6 +14,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Literal, get_args
 
+from core.data_files import DataTable
 from core.types import TaskKind
 
 Output = Literal["logits", "softmax", "log softmax", "percentages", "probabilities", "class numbers"]
@@ -23,14 +24,7 @@ UNKNOWN_VERSION = "unknown version"
 """Version of a model behind HTTP whose server does not report one. Such a model may change unnoticed."""
 DIGEST = 16
 """Hex digits of `ModelIdentity.digest`."""
-_OUTPUT_WORDS: dict[Output, str] = {
-    "logits": "raw scores (logits), which a softmax turns into probabilities",
-    "softmax": "probabilities: the model ends in a softmax, so none is added",
-    "log softmax": "logarithms of probabilities, since the model ends in a log softmax",
-    "percentages": "percentages from 0 to 100, which are divided by 100",
-    "probabilities": "probabilities, taken as the server sends them",
-    "class numbers": "a class number for each pixel, taken as the server sends it",
-}
+_OUTPUT_WORDS = DataTable(__file__, str, "outputs")
 
 
 _HASHES = re.compile(r"@[0-9a-f]{8,}(?= \(| \[|$)| \[[0-9a-f]{16}\]$")
@@ -111,7 +105,7 @@ class ModelIdentity:
             normalised = f"; mean {_listed(prepared.mean)}, std {_listed(prepared.std)}" if prepared.mean else ""
             rows.append(("Pixel values", f"{numbers}{normalised}"))
         if assumed.output in get_args(Output):
-            rows.append(("Answer", _OUTPUT_WORDS[assumed.output]))  # type: ignore[index]
+            rows.append(("Answer", _OUTPUT_WORDS[assumed.output]))
         if assumed.class_names:
             rows.append(("Class names", f"{len(self.classes):,}, from {assumed.class_names}"))
         return (*rows, *(("Note", remark) for remark in assumed.remarks))

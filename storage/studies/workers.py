@@ -28,20 +28,12 @@ _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _SYMBOLS = 16
 """Symbols of a code: 16 times 5 bits."""
 _READ_AS = str.maketrans("OIL", "011", "- \t\r\n")
-_BIRDS = (
-    "avocet bittern bunting buzzard chough condor coot cormorant crane curlew dipper dove dunlin dunnock eagle "
-    "egret eider falcon finch fulmar gannet godwit goose grebe grouse gull harrier hawk heron hoopoe ibis jackdaw "
-    "jay kestrel kite kiwi knot lapwing lark linnet loon magpie mallard martin merlin moorhen nightjar nuthatch "
-    "oriole osprey ostrich ouzel owl parrot partridge pelican penguin petrel pheasant pigeon pipit plover puffin "
-    "quail rail raven redstart robin rook ruff sandpiper shrike siskin skylark snipe sparrow starling stilt "
-    "stonechat stork swallow swan swift teal tern thrush toucan treecreeper turnstone wagtail warbler waxwing "
-    "whimbrel wigeon woodcock wren"
-).split()
+_NAMES = DataTable(__file__, str, "names")
 
 
 HOURS = 12.0
 """Default hours of a session."""
-_QUERIES = DataTable(__file__, str)
+_QUERIES = DataTable(__file__, str, "queries")
 
 
 def require_worker(db: Db, worker: str) -> Worker:
@@ -277,11 +269,11 @@ def _require_enrolment(db: Db, study_id: str, worker: str) -> Enrolment:
 def _free_name(db: Db) -> str:
     """Return a free name such as heron-41. Two digits while most are free, then more, to keep the search short."""
     count = db.execute("SELECT count(*) FROM workers").fetchone()[0]
-    largest = 100
-    while count > len(_BIRDS) * largest // 2:
+    birds, largest = _NAMES["birds"].split(), 100
+    while count > len(birds) * largest // 2:
         largest *= 10
     while True:
-        name = f"{secrets.choice(_BIRDS)}-{10 + secrets.randbelow(largest - 10)}"
+        name = f"{secrets.choice(birds)}-{10 + secrets.randbelow(largest - 10)}"
         if not list(db.query("SELECT 1 FROM workers WHERE id = ?", [name])):
             return name
 
