@@ -162,11 +162,7 @@ def _drop(db: Db, tables: Mapping[str, str], meant: dict[str, Any]) -> None:
 def _without_guards(db: Db) -> Iterator[None]:
     """Suspend the triggers that forbid deleting rows, in the caller's transaction."""
     tables = pack([*_STUDY, *_TEST_SET, *_BATCH])
-    query = """
-        SELECT name, sql FROM sqlite_master
-        WHERE type = 'trigger' AND tbl_name IN (SELECT value FROM json_each(?)) AND sql LIKE '%BEFORE DELETE ON%'
-    """
-    guards = db.execute(query, [tables]).fetchall()
+    guards = db.execute(_QUERIES["guards"], [tables]).fetchall()
     db.execute("PRAGMA defer_foreign_keys = ON")  # votes and assignments refer to each other; checked at the commit
     for name, _ in guards:
         db.execute(f"DROP TRIGGER {name}")

@@ -37,7 +37,18 @@ from core.data_files import DataTable
 from core.errors import UserError
 from core.types import CounterfactualCaption
 from storage.engine.database import Database, Repository, read, reading, write, writing
-from storage.engine.rows import Row, insert_row, now, pack, pack_value, record_of, unpack_value, whole
+from storage.engine.rows import (
+    Row,
+    change_row,
+    insert_row,
+    insert_rows,
+    now,
+    pack,
+    pack_value,
+    record_of,
+    unpack_value,
+    whole,
+)
 from storage.images import Images
 from storage.runs.rows import begin_steps, change_state, insert_value, latest_state, latest_values
 from storage.runs.runs import insert_run, mask_columns
@@ -70,10 +81,7 @@ def _add_work(db: Db, batch: int, stage: Pass, work: Sequence[NewWork], skipped:
         for one in work
         if one.key not in known
     ]
-    if new:
-        names = tuple(new[0])
-        placeholders = ", ".join(f":{name}" for name in names)
-        db.conn.executemany(f"INSERT INTO batch_work ({', '.join(names)}) VALUES ({placeholders})", new)
+    insert_rows(db, "batch_work", new)
 
 
 def _source_runs(db: Db, runs: Sequence[str]) -> Mapping[str, SourceRun]:
@@ -133,11 +141,8 @@ class Batches(Repository):
 
     @write
     def _add_sources(self, db: Db, batch: int, items: Sequence[Item]) -> None:
-        db.conn.executemany(
-            "INSERT INTO batch_sources (batch, key, label, split, attributes, stamp) VALUES (?, ?, ?, ?, ?, ?) "
-            "ON CONFLICT (batch, key) DO NOTHING",
-            ((batch, one.key, one.label, one.split, pack(dict(one.attributes)), one.stamp) for one in items),
-        )
+        rows = ({"batch": batch, **vars(one), "attributes": pack(dict(one.attributes))} for one in items)
+        insert_rows(db, "batch_sources", rows, ignore=True)
 
     @write
     def is_planned(self, db: Db, batch: int, notes: Sequence[str]) -> None:
@@ -352,8 +357,7 @@ class Batches(Repository):
                 }
             else:
                 self._take(db, row, work, result, change)
-            assignments = ", ".join(f"{name} = :{name}" for name in change)
-            db.execute(f"UPDATE batch_work SET {assignments} WHERE id = :id", {**change, "id": result.id})
+            change_row(db, "batch_work", result.id, change)
 
     def _take(self, db: Db, batch: Row, work: Row, result: Done, change: dict[str, Any]) -> None:
         run = db.execute("SELECT run FROM batch_sources WHERE id = ?", [work["source"]]).fetchone()[0]

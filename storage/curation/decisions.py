@@ -24,7 +24,7 @@ from storage.curation import entry_sets
 from storage.curation.decision_undo import DecisionKind, in_force, last_of, log_of, words_after
 from storage.curation.selection import Selection
 from storage.engine.database import Repository, read, write
-from storage.engine.rows import Row, checked_text, insert_row, now, pack, record_of, when
+from storage.engine.rows import Row, checked_text, insert_row, insert_rows, now, pack, record_of, when
 
 MOST_AT_ONCE = 100_000
 """Maximum images of one decision."""
@@ -216,8 +216,7 @@ class Decisions(Repository):
         number = insert_row(db, "image_decisions", decision_row)
         for table, values in moved:
             cells = {**values, "author": author, "decision": number, "created": created}
-            names = ", ".join(cells)
-            db.conn.execute(f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(cells))})", [*cells.values()])
+            insert_rows(db, table, [cells])
         left = len(rows) - len(moved)
         entry = _entry_of(db, moved[0][1]) if len(moved) == 1 else 0
         return TakenBack(number, row["id"], row["kind"], row["what"], len(moved), left, again, entry)

@@ -21,7 +21,7 @@ from core.imports import Import, ImportRow, RowKind
 from core.test_sets import Role, Split
 from core.types import Check, Edit, to_plain
 from storage.engine.database import Repository, read, reading, write
-from storage.engine.rows import Row, insert_row, now, record_of, whole
+from storage.engine.rows import Row, change_row, insert_row, insert_rows, now, record_of, whole
 from storage.images import keep_image
 
 _AT_ONCE = 500
@@ -125,14 +125,12 @@ class Imports(Repository):
         """Mark an import as done with its report `rows`. Does nothing if it is done already."""
         if _row(db, number)["state"] == "done":
             return
-        db.conn.executemany(
-            "INSERT INTO import_rows (import, file, reason, kind) VALUES (?, ?, ?, ?)",
-            ([number, whole(row.file), whole(row.reason), row.kind] for row in rows),
+        told = (
+            {"import": number, "file": whole(row.file), "reason": whole(row.reason), "kind": row.kind} for row in rows
         )
-        db.execute(
-            "UPDATE imports SET state = 'done', layout = ?, header = ?, finished = ? WHERE id = ?",
-            [layout, _json(header), now(), number],
-        )
+        insert_rows(db, "import_rows", told)
+        done = {"state": "done", "layout": layout, "header": _json(header), "finished": now()}
+        change_row(db, "imports", number, done)
 
     get = reading(_get)
 

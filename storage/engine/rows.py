@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from functools import lru_cache, partial
@@ -94,6 +94,20 @@ def insert_row(db: Db, table: str, row: Row) -> int:
     key = db.table(table).insert(dict(row)).last_pk
     assert key is not None  # insert() without ignore always has one
     return int(key)
+
+
+def insert_rows(db: Db, table: str, rows: Iterable[Row], ignore: bool = False) -> int:
+    """Insert rows of the same columns with every value bound; return their number. `ignore` skips existing ones."""
+    new = list(rows)
+    names = list(new[0]) if new else []
+    query = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join(f':{name}' for name in names)})"
+    return db.conn.executemany(f"{query}{' ON CONFLICT DO NOTHING' if ignore else ''}", new).rowcount if new else 0
+
+
+def change_row(db: Db, table: str, key: int | str, columns: Row) -> None:
+    """Set columns of the row with this id, with every value bound."""
+    names = ", ".join(f"{name} = :{name}" for name in columns)
+    db.execute(f"UPDATE {table} SET {names} WHERE id = :id", {**columns, "id": key})
 
 
 def require_run(db: Db, run_id: str) -> None:

@@ -23,7 +23,7 @@ from core.errors import UserError
 from core.stored_studies import Assignment, Saved, UnsentAnswers, VoteRefused
 from core.studies import WORK, Answers, Item, ItemKind, Rules
 from storage.engine.database import Database, Repository, read, write, writing
-from storage.engine.rows import Row, insert_row, now, pack, pack_value, record_of, when, whole
+from storage.engine.rows import Row, change_row, insert_row, now, pack, pack_value, record_of, when, whole
 from storage.studies.next_items import next_item, told_of
 from storage.studies.rows import append_log, item_of, require_study, rules_of, touch
 
@@ -185,7 +185,7 @@ class Assignments(Repository):
             columns["first_vote"] = vote
         else:
             columns["changes"] = row["changes"] + 1
-        _update(db, row["id"], columns)
+        change_row(db, "assignments", row["id"], columns)
         touch(db, row["study"])
         return "saved"
 
@@ -200,7 +200,7 @@ class Assignments(Repository):
         time, columns = now(), {"draft": None if draft is None else pack_value(draft)}
         if row["state"] == "leased" and row["expires"] > time:
             columns["expires"] = _later(time, rules_of(require_study(db, row["study"])["rules"]))
-        _update(db, row["id"], columns)
+        change_row(db, "assignments", row["id"], columns)
         return True
 
     @write
@@ -218,7 +218,7 @@ class Assignments(Repository):
             vote = next(db.query("SELECT answers, comment FROM study_votes WHERE id = ?", [row["vote"]]))
             answers, comment = json.loads(vote["answers"]), vote["comment"]
             _append_vote(db, row["id"], "withdrawn", None, answers, comment, 0.0, time)
-            _update(db, row["id"], {"state": "leased", "expires": _later(time, rules)})
+            change_row(db, "assignments", row["id"], {"state": "leased", "expires": _later(time, rules)})
             touch(db, study_id)
             return _by_id(db, row["id"])
         return None
@@ -393,11 +393,6 @@ def _append_vote(
 ) -> int:
     row = {"assignment": assignment, "event": event, "key": key, "answers": pack(dict(answers))}
     return insert_row(db, "study_votes", {**row, "comment": comment, "seconds": float(seconds), "created": time})
-
-
-def _update(db: Db, assignment: int, columns: Row) -> None:
-    names = ", ".join(f"{name} = :{name}" for name in columns)
-    db.execute(f"UPDATE assignments SET {names} WHERE id = :id", {**columns, "id": assignment})
 
 
 def _later(time: str, rules: Rules) -> str:

@@ -31,7 +31,7 @@ from core.test_sets import (
 )
 from core.types import Task, TaskKind
 from storage.engine.database import Database, Repository, read, reading, write, writing
-from storage.engine.rows import Row, checked_text, now, pack, record_of, unpack_value, when, whole
+from storage.engine.rows import Row, checked_text, insert_rows, now, pack, record_of, unpack_value, when, whole
 from storage.images import Images
 from storage.test_sets.entry_filter import FROM_ENTRIES, REVIEW, where_of
 from storage.test_sets.facts import CaseFacts, captions_of, facts_of
@@ -74,12 +74,10 @@ def _add(db: Db, version: int, entries: Iterable[SetEntry]) -> int:
     image that is not in the workspace, and too many.
     """
     count_before, waiting = _draft(db, version).entries, iter(entries)
-    names, marks = ", ".join(_ENTRY), ", ".join("?" * len(_ENTRY))
-    query = f"INSERT INTO test_set_entries ({names}) VALUES ({marks}) ON CONFLICT (version, image) DO NOTHING"
     while some := list(islice(waiting, _AT_ONCE)):
         elsewhere = _missing(db, (entry.source for entry in some if entry.test_case is None))
         _require_images(db, some, elsewhere)
-        db.conn.executemany(query, [_row(version, entry, elsewhere) for entry in some])
+        insert_rows(db, "test_set_entries", (_row(version, entry, elsewhere) for entry in some), ignore=True)
     count = _count(db, version)
     if count > MOST_ENTRIES:
         raise UserError(f"A test set has at most {MOST_ENTRIES:,} images; choose fewer.")
@@ -181,12 +179,7 @@ class TestSets(Repository):
         since then stays unchanged. Raises UserError for a released version.
         """
         _require_draft(db, version)
-        names = ("id", *_ENTRY)
-        query = f"""
-            INSERT INTO test_set_entries ({", ".join(names)}) VALUES ({", ".join(f":{name}" for name in names)})
-            ON CONFLICT (version, image) DO NOTHING
-        """
-        return db.conn.executemany(query, ({**row, "version": version} for row in removed)).rowcount
+        return insert_rows(db, "test_set_entries", ({**row, "version": version} for row in removed), ignore=True)
 
     @write
     def part(self, db: Db, version: int, name: str, moved: Sequence[str], shared: Sequence[str]) -> SetVersion:
@@ -362,10 +355,11 @@ class TestSets(Repository):
     @write
     def keep_hashes(self, db: Db, found: Mapping[str, ImageHashes]) -> None:
         """Save the hashes of stored images; existing ones stay."""
-        db.conn.executemany(
-            "INSERT INTO image_hashes (image, pixels, perceptual) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-            ([image, hashes.pixels, f"{hashes.perceptual:016x}"] for image, hashes in found.items()),
+        rows = (
+            {"image": image, "pixels": hashes.pixels, "perceptual": f"{hashes.perceptual:016x}"}
+            for image, hashes in found.items()
         )
+        insert_rows(db, "image_hashes", rows, ignore=True)
 
 
 def create_set(db: Db, name: str, note: str) -> tuple[str, int]:
@@ -424,20 +418,16 @@ def _stored(row: Row) -> SetVersion:
     return record_of(SetVersion, row, id=row["sha"] or "", parent=row["parent_sha"] or "", entries=entries)
 
 
-def _row(version: int, entry: SetEntry, elsewhere: frozenset[str]) -> list[Any]:
-    return [
-        version,
-        entry.image,
-        entry.image if entry.source in elsewhere else entry.source,
-        checked_text(entry.label, "The label", LONGEST_NAME, "label"),
-        entry.split,
-        entry.mask,
-        pack({str(number): whole(name) for number, name in sorted(entry.mask_classes.items())}),
-        entry.role,
-        entry.test_case,
-        pack(dict(entry.origin)),
-        entry.source if entry.source in elsewhere else "",
-    ]
+def _row(version: int, entry: SetEntry, elsewhere: frozenset[str]) -> Row:
+    return {
+        **vars(entry),
+        "version": version,
+        "source": entry.image if entry.source in elsewhere else entry.source,
+        "label": checked_text(entry.label, "The label", LONGEST_NAME, "label"),
+        "mask_classes": pack({str(number): whole(name) for number, name in sorted(entry.mask_classes.items())}),
+        "origin": pack(dict(entry.origin)),
+        "source_elsewhere": entry.source if entry.source in elsewhere else "",
+    }
 
 
 def _entry(row: Row) -> SetEntry:
