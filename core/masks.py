@@ -71,6 +71,13 @@ class Mask:
     notes: tuple[str, ...] = ()
 
 
+def renumbered(mask: Image.Image, numbers: Mapping[int, int]) -> Image.Image:
+    """Return a mask with other class numbers. Those that `numbers` lacks become UNLABELLED."""
+    table = np.full(256, UNLABELLED, np.uint8)
+    table[list(numbers)] = list(numbers.values())
+    return Image.fromarray(table[np.asarray(mask)])
+
+
 def read_mask(data: bytes, size: tuple[int, int], classes: Mapping[int, str], place: str = THE_CLASSES) -> Mask:
     """Read the mask of a source image of `size` (width, height) from the bytes of a file.
 

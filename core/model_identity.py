@@ -10,11 +10,12 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, get_args
 
 from core.data_files import DataTable
+from core.images import known_file_hash
 from core.types import TaskKind
 
 Output = Literal["logits", "softmax", "log softmax", "percentages", "probabilities", "class numbers"]
@@ -128,19 +129,8 @@ def _listed(numbers: Sequence[float]) -> str:
 def files_hash(files: Sequence[Path]) -> str:
     """Return "sha256:" and the hash of files, with their names if several. Reads changed files only. Raises OSError."""
     if len(files) == 1:
-        return f"sha256:{_file_hash(files[0])}"
+        return f"sha256:{known_file_hash(files[0])}"
     whole = hashlib.sha256()
     for file in sorted(files, key=lambda file: file.name):
-        whole.update(f"{file.name}\0{_file_hash(file)}\n".encode())
+        whole.update(f"{file.name}\0{known_file_hash(file)}\n".encode())
     return f"sha256:{whole.hexdigest()}"
-
-
-def _file_hash(file: Path) -> str:
-    stat = file.stat()
-    return _hash_of(file.resolve(), stat.st_size, stat.st_mtime_ns)
-
-
-@cache
-def _hash_of(file: Path, _size: int, _changed: int) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -9,13 +9,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
 from PIL import Image
 
 from core import class_tables
 from core.errors import UserError
 from core.images import opened, png_of
-from core.masks import UNLABELLED
+from core.masks import UNLABELLED, renumbered
 from core.test_sets import split_to_load
 from formats.common import read_classes, require_each, splits_of
 from formats.draft import Draft, Picture
@@ -94,11 +93,8 @@ def _common_numbers(
 
 
 def _mapped(picture: Picture, numbers: Mapping[int, int]) -> bytes:
-    table = np.full(256, UNLABELLED, np.uint8)
-    for old, new in numbers.items():
-        table[old] = new
     with Image.open(io.BytesIO(picture.mask or b"")) as mask:
-        return png_of(Image.fromarray(table[np.asarray(mask.convert("L"))]))
+        return png_of(renumbered(mask.convert("L"), numbers))
 
 
 class SceneSource(Source):

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 from core.data_files import DataTable
 from core.errors import CannotLoad
+from core.images import file_hash
 from core.model_sections import WebFile, Weights, in_bytes
 from core.progress import stop_if
 
@@ -388,10 +389,9 @@ def _matching(weights: Weights, folder: Path) -> int:
 
 def _hash(file: Path, large: bool) -> str:
     """Return the hash that the hub uses: sha256, or git's hash of a small file."""
-    with file.open("rb") as opened:
-        if large:
-            return hashlib.file_digest(opened, "sha256").hexdigest()
-        data = opened.read()
+    if large:
+        return file_hash(file)
+    data = file.read_bytes()
     return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
 
