@@ -43,7 +43,7 @@ from storage.curation.decisions import Target
 from storage.curation.entry_sets import CHUNK, listed
 from storage.curation.scores import NewScores
 from storage.curation.stored_sets import make_set, value_id
-from storage.pending import OUTCOMES
+from storage.pending import QUERIES
 from storage.workspace import Workspace
 
 SIZES = (125_000, 1_000_000)
@@ -453,7 +453,7 @@ def _fill_catalogue(db: sqlite_utils.Database) -> None:
         f"""
         INSERT INTO catalogue_outcomes
             (entry, model, prediction, source_prediction, measured, source_right, image_right)
-        {OUTCOMES}
+        {QUERIES["outcomes"]}
         """,
         "CREATE TEMP TABLE filling AS SELECT entry, measure, number FROM catalogue_measures",
         "INSERT INTO catalogue_values (facet, value) SELECT DISTINCT 'measure', measure FROM filling",

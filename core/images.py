@@ -10,7 +10,7 @@ import hashlib
 import io
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -108,6 +108,17 @@ def file_hash(file: Path) -> str:
     """Return the sha256 of a file. Raises OSError."""
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def known_file_hash(file: Path) -> str:
+    """Return the sha256 of a file, read again only if its size or time changed. Raises OSError."""
+    status = file.stat()
+    return _known_hash(file.resolve(), status.st_size, status.st_mtime_ns)
+
+
+@cache
+def _known_hash(file: Path, _size: int, _changed: int) -> str:
+    return file_hash(file)
 
 
 def image_sha(image: Image.Image) -> str:

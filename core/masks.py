@@ -15,6 +15,7 @@ from types import MappingProxyType
 import numpy as np
 from PIL import Image
 
+from core.data_files import DataTable
 from core.errors import UserError
 from core.images import opened
 from core.types import Task
@@ -43,19 +44,8 @@ _UNCLEAR = (
 THE_CLASSES = "the classes"
 _NAMED = 6
 """Maximum numbers named in a sentence; the rest is counted."""
-_COLOURS = (
-    (86, 160, 220),  # sky
-    (120, 170, 70),  # ground
-    (120, 90, 160),  # road
-    (235, 120, 190),  # pavement
-    (250, 220, 60),  # lane marking
-    (150, 105, 80),  # building
-    (30, 125, 60),  # vegetation
-    (215, 50, 45),  # vehicle
-    (250, 130, 30),  # pedestrian
-    (0, 180, 190),  # object
-)
-"""Colours of the first class numbers. The comments name the drawn world's classes; other masks get the same colours."""
+_COLOURS = DataTable(__file__, tuple[int, int, int], "colours")
+"""Colours of the first class numbers, by the drawn world's classes. Other masks get the same ones."""
 InMask = Mapping[str, bool]
 """By protected class with a number in the mask: True if a pixel has it."""
 NO_MASK: InMask = MappingProxyType({})
@@ -79,6 +69,13 @@ class Mask:
     """Mode L, the size of the source image, a class number at every pixel."""
     classes: Mapping[int, str]
     notes: tuple[str, ...] = ()
+
+
+def renumbered(mask: Image.Image, numbers: Mapping[int, int]) -> Image.Image:
+    """Return a mask with other class numbers. Those that `numbers` lacks become UNLABELLED."""
+    table = np.full(256, UNLABELLED, np.uint8)
+    table[list(numbers)] = list(numbers.values())
+    return Image.fromarray(table[np.asarray(mask)])
 
 
 def read_mask(data: bytes, size: tuple[int, int], classes: Mapping[int, str], place: str = THE_CLASSES) -> Mask:
@@ -207,7 +204,7 @@ def classes_text(classes: Mapping[int, str]) -> str:
 def colour(number: int) -> tuple[int, int, int]:
     """Return the fixed colour of a class number: RGB, 0 to 255 each."""
     if number < len(_COLOURS):
-        return _COLOURS[number]
+        return tuple(_COLOURS.values())[number]
     hue = (number * 0.618034) % 1.0  # the golden angle keeps neighbours apart
     red, green, blue = colorsys.hsv_to_rgb(hue, 0.75 if number % 2 else 0.5, 0.95 if number % 3 else 0.7)
     return round(red * 255), round(green * 255), round(blue * 255)

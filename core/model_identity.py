@@ -10,10 +10,12 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, get_args
 
+from core.data_files import DataTable
+from core.images import known_file_hash
 from core.types import TaskKind
 
 Output = Literal["logits", "softmax", "log softmax", "percentages", "probabilities", "class numbers"]
@@ -23,14 +25,7 @@ UNKNOWN_VERSION = "unknown version"
 """Version of a model behind HTTP whose server does not report one. Such a model may change unnoticed."""
 DIGEST = 16
 """Hex digits of `ModelIdentity.digest`."""
-_OUTPUT_WORDS: dict[Output, str] = {
-    "logits": "raw scores (logits), which a softmax turns into probabilities",
-    "softmax": "probabilities: the model ends in a softmax, so none is added",
-    "log softmax": "logarithms of probabilities, since the model ends in a log softmax",
-    "percentages": "percentages from 0 to 100, which are divided by 100",
-    "probabilities": "probabilities, taken as the server sends them",
-    "class numbers": "a class number for each pixel, taken as the server sends it",
-}
+_OUTPUT_WORDS = DataTable(__file__, str, "outputs")
 
 
 _HASHES = re.compile(r"@[0-9a-f]{8,}(?= \(| \[|$)| \[[0-9a-f]{16}\]$")
@@ -111,7 +106,7 @@ class ModelIdentity:
             normalised = f"; mean {_listed(prepared.mean)}, std {_listed(prepared.std)}" if prepared.mean else ""
             rows.append(("Pixel values", f"{numbers}{normalised}"))
         if assumed.output in get_args(Output):
-            rows.append(("Answer", _OUTPUT_WORDS[assumed.output]))  # type: ignore[index]
+            rows.append(("Answer", _OUTPUT_WORDS[assumed.output]))
         if assumed.class_names:
             rows.append(("Class names", f"{len(self.classes):,}, from {assumed.class_names}"))
         return (*rows, *(("Note", remark) for remark in assumed.remarks))
@@ -134,19 +129,8 @@ def _listed(numbers: Sequence[float]) -> str:
 def files_hash(files: Sequence[Path]) -> str:
     """Return "sha256:" and the hash of files, with their names if several. Reads changed files only. Raises OSError."""
     if len(files) == 1:
-        return f"sha256:{_file_hash(files[0])}"
+        return f"sha256:{known_file_hash(files[0])}"
     whole = hashlib.sha256()
     for file in sorted(files, key=lambda file: file.name):
-        whole.update(f"{file.name}\0{_file_hash(file)}\n".encode())
+        whole.update(f"{file.name}\0{known_file_hash(file)}\n".encode())
     return f"sha256:{whole.hexdigest()}"
-
-
-def _file_hash(file: Path) -> str:
-    stat = file.stat()
-    return _hash_of(file.resolve(), stat.st_size, stat.st_mtime_ns)
-
-
-@cache
-def _hash_of(file: Path, _size: int, _changed: int) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -11,23 +11,15 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from core.data_files import DataTable
+
 _HUGE = 10**15
 """Bounds at or above this are left out of messages."""
 _NUMBERS = frozenset(
     "greater_than greater_than_equal less_than less_than_equal multiple_of "
     "finite_number int_type int_parsing int_parsing_size int_from_float float_type float_parsing".split()
 )
-_KINDS = {
-    "bool": "yes or no",
-    "string": "a text",
-    "model": "an object",
-    "dict": "an object",
-    "dataclass": "an object",
-    "list": "a list",
-    "tuple": "a list",
-    "is": "an object",
-}
-"""Expected type in words, by the beginning of an error's type."""
+_MESSAGES, _KINDS = DataTable(__file__, str, "messages"), DataTable(__file__, str, "kinds")
 
 
 def reason(error: ValidationError, model: type[BaseModel] | None = None) -> str:
@@ -40,31 +32,13 @@ def reason(error: ValidationError, model: type[BaseModel] | None = None) -> str:
     if kind == "value_error":
         message = str(context["error"])
         return message[:1].lower() + message[1:].rstrip(".")
-    if kind == "extra_forbidden":
-        return "there is no such field here"
-    if kind == "missing":
-        return "it is missing"
-    if kind == "union_tag_not_found":
-        return f"its {_bare(context['discriminator'])} is missing"
-    if kind == "union_tag_invalid":
-        return (
-            f"its {_bare(context['discriminator'])} is {context['tag']!r:.80}: take {_bare(context['expected_tags'])}"
-        )
-    if kind == "string_too_long":
-        return f"it has to be a text of at most {context['max_length']} characters"
-    if kind == "string_too_short":
-        return f"it has to be a text of at least {context['min_length']} characters"
-    if kind in ("too_long", "too_short"):
-        return f"it has too {'many' if kind == 'too_long' else 'few'} parts"
-    if kind in ("literal_error", "enum"):
-        return f"take {_bare(context['expected'])}"
+    if kind in _MESSAGES:
+        values = {name: value if name == "tag" else _bare(value) for name, value in context.items()}
+        return _MESSAGES[kind].format_map(values)
     if kind in _NUMBERS:
         field = place_of(model, first["loc"]).field if model is not None else None
         return f"it has to be {_number(kind, field)}"
-    if kind == "string_unicode":
-        return "it holds half a letter"
-    expected = _KINDS.get(kind.split("_")[0], "something else")
-    return f"it has to be {expected}"
+    return f"it has to be {_KINDS.get(kind.split('_')[0], 'something else')}"
 
 
 def _bare(words: object) -> str:

@@ -20,7 +20,7 @@ IMAGES = 100
 def measurements(repetitions: int, seed: int = 0) -> list[Measurement]:
     """Measure each world once, with `repetitions` repetitions."""
     return [
-        partial(_measured, sources, area, valid, correlation, repetitions, seed)
+        partial(measured, sources, area, valid, correlation, repetitions, seed)
         for sources in SOURCES
         for valid in VALID
         for correlation in CORRELATIONS
@@ -28,20 +28,14 @@ def measurements(repetitions: int, seed: int = 0) -> list[Measurement]:
     ]
 
 
-def _measured(
-    sources: int, area: float, valid: float, correlation: float, repetitions: int, seed: int
-) -> list[Covered]:
-    return [measured(sources, area, valid, correlation, repetitions, seed)]
-
-
-def measured(sources: int, area: float, valid: float, correlation: float, repetitions: int, seed: int) -> Covered:
+def measured(sources: int, area: float, valid: float, correlation: float, repetitions: int, seed: int) -> list[Covered]:
     """Measure one world: `area` is the true area under the curve, `valid` the share of valid images, and `correlation`
     that of the images of a source, in score and in validity.
     """
     drawn = _worlds(sources, area, valid, correlation, np.random.default_rng(seed))
     world = {"sources": str(sources), "valid": f"{valid:.0%}", "correlation": f"{correlation:g}"}
     figures = [agreement(*next(drawn)).auc for _ in range(repetitions)]
-    return covered("validity score: area under the curve", world, f"{area:g}", figures, area)
+    return [covered("validity score: area under the curve", world, f"{area:g}", figures, area)]
 
 
 def _worlds(

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from core.data_files import DataTable
 from core.predictions import ClassFigures, Guess, Prediction, Standing, names_label
 from core.types import Task
 from evaluation.class_mapping import MappedLabel, map_classes
@@ -34,14 +35,7 @@ class ModelOutcome:
         return EXPLANATIONS[self.standing]
 
 
-EXPLANATIONS: dict[Standing, str] = {
-    "right": "The model under test is right on the source and here: this image shows no fault of it.",
-    "fails here": "The model under test is right on the source and fails here. If the image is valid, that is a fault "
-    "of the model: what you are looking for.",
-    "wrong before too": "The model under test fails on the source already, so this image shows nothing new about it.",
-    "right only here": "The model under test fails on the source and is right here.",
-    "cannot tell": "What the model under test says cannot be compared with the task.",
-}
+EXPLANATIONS = DataTable(__file__, str, "standings")
 
 
 def outcome_of(

@@ -9,8 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
+from core.data_files import DataTable
 from core.evaluation_results import (
     FEWEST_CASES,
     OF_PIXELS,
@@ -28,9 +31,9 @@ from evaluation.validity import ValidityEffect
 Tables = Mapping[str, Sequence[SensitivityRow]]
 """Tables of edits by their titles."""
 CANNOT_TELL = "cannot tell"
-_CONTROLLED = "of sources with a reconstruction"
 LOSES = "loses a class"
 """A segmenter's mistake on a test case."""
+_WORDS: DataTable[dict[str, str]] = DataTable(__file__, dict[str, str])
 _LATEX = str.maketrans({one: f"\\{one}" for one in "&%$#_{}"} | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}"})
 
 
@@ -114,19 +117,20 @@ def segmentation_rows(
     edits: Tables | None = None,
 ) -> Iterator[Row]:
     """Yield all figures of a segmenter, one per row; `edits` are tables of sensitivity by their names."""
-    for name, figure in _segmentation_figures(found):
+    for name, figure in _figures(found):
         yield _row("all", "", name, figure)
     for one in found.classes:
-        for name, value in (
-            ("IoU on originals", one.iou_original),
-            ("IoU on generated images", one.iou_generated),
-            ("IoU on reconstructions", one.iou_reconstructed),
-            ("pixel accuracy on originals", one.accuracy_original),
-            ("pixel accuracy on generated images", one.accuracy_generated),
-        ):
+        for name, value in _figures(one):
             why = "" if value is not None else "the class is not there"
             yield Row("classes", one.name, name, value, None, None, found.cases, found.sources, why)
-    yield from _loss_rows(losses)
+    yield from _rows_of_all(losses)
+    for protected in losses.classes:
+        for name, lost, of in (
+            ("lost on generated images", protected.lost, protected.cases),
+            ("lost on reconstructions", protected.lost_in_controls, protected.controls),
+        ):
+            why = "" if of else "it is found on no original"
+            yield Row("protected", protected.name, name, lost / of if of else None, None, None, of, losses.sources, why)
     for title, table in (edits or {}).items():
         for row in table:
             yield _row(title, row.name, f"change of {OF_PIXELS}", row.change)
@@ -136,37 +140,20 @@ def segmentation_rows(
         yield from (_row("validity", "", *one) for one in validity.figures(LOSES))
 
 
-def _clustering_rows(found: Effectiveness | LossEffect) -> Iterator[Row]:
-    worth = found.clustering
-    for name, value in (
-        ("intra-class correlation", worth.correlation),
-        ("design effect", worth.design_effect),
-        ("effective number of images", worth.effective),
-    ):
-        why = worth.why if value is None else ""
+def _rows_of_all(found: Effectiveness | LossEffect) -> Iterator[Row]:
+    for name, figure in _figures(found):
+        yield _row("all", "", name, figure)
+    for name, number in _figures(found, f"counts of {type(found).__name__}"):
+        yield Row("all", "", name, float(number), None, None, found.cases, found.sources, "")
+    for name, value in _figures(found.clustering):
+        why = found.clustering.why if value is None else ""
         yield Row("all", "", name, value, None, None, found.cases, found.sources, why)
 
 
-def _loss_rows(losses: LossEffect) -> Iterator[Row]:
-    for name, figure in _loss_figures(losses):
-        yield _row("all", "", name, figure)
-    together = losses.together
-    for name, number in (
-        ("test cases that lose a class, of originals where all are found", losses.newly_wrong),
-        ("sources with all test cases losing a class", together.all_wrong),
-        ("sources with some test cases losing a class", together.some_wrong),
-        ("sources with no test case losing a class", together.none_wrong),
-        ("test cases with no class to lose", losses.left_out),
-    ):
-        yield Row("all", "", name, float(number), None, None, losses.cases, losses.sources, "")
-    yield from _clustering_rows(losses)
-    for one in losses.classes:
-        for name, lost, of in (
-            ("lost on generated images", one.lost, one.cases),
-            ("lost on reconstructions", one.lost_in_controls, one.controls),
-        ):
-            why = "" if of else "it is found on no original"
-            yield Row("protected", one.name, name, lost / of if of else None, None, None, of, losses.sources, why)
+def _figures(found: object, table: str = "") -> list[tuple[str, Any]]:
+    """Return the figures of a table in `report.toml`, by default that of the class, with their words."""
+    words = _WORDS[table or type(found).__name__]
+    return [(name, attrgetter(attribute)(found)) for attribute, name in words.items()]
 
 
 def segmentation_markdown(
@@ -179,55 +166,8 @@ def segmentation_markdown(
 ) -> str:
     """Return the report of a segmenter as Markdown."""
     first = next(iter((edits or {}).values()), ())
-    return TEMPLATES.lines(
-        "report.md",
-        model=model,
-        test_set=test_set,
-        answer=segmentation_answer(model, found, losses, validity, first),
-        figures=[*_segmentation_figures(found), *_loss_figures(losses)],
-        found=found,
-        losses=losses,
-        validity=validity,
-        tables=edits or {},
-        what=OF_PIXELS,
-        wrong=LOSES,
-    )
-
-
-def _loss_figures(found: LossEffect) -> list[tuple[str, Figure]]:
-    return [
-        ("originals on which it misses a protected class", found.missed),
-        ("generated images on which it loses a class", found.generated),
-        ("generated images on which it loses a class, of sources with a reconstruction", found.generated_controlled),
-        ("reconstructions on which it loses a class", found.reconstructed),
-        ("loses a class, generated less reconstructed", found.excess),
-    ]
-
-
-def _segmentation_figures(found: SegmentationEffect) -> list[tuple[str, Figure]]:
-    return [
-        ("mIoU on originals", found.miou_original),
-        ("mIoU on generated images", found.miou_generated),
-        ("generated less original", found.difference),
-        (f"mIoU on originals, {_CONTROLLED}", found.miou_original_controlled),
-        (f"mIoU on generated images, {_CONTROLLED}", found.miou_generated_controlled),
-        ("mIoU on reconstructions", found.miou_reconstructed),
-        ("generated less reconstructed", found.excess),
-        ("mIoU on generated images whose mask holds", found.miou_where_kept),
-    ]
-
-
-def _figures(found: Effectiveness) -> list[tuple[str, Figure]]:
-    return [
-        ("error on originals", found.error_original),
-        ("error on generated images", found.error_generated),
-        ("generated less original", found.difference),
-        ("generated over original", found.factor),
-        (f"error on originals, {_CONTROLLED}", found.error_original_controlled),
-        (f"error on generated images, {_CONTROLLED}", found.error_generated_controlled),
-        ("error on reconstructions", found.error_reconstructed),
-        ("generated less reconstructed", found.excess),
-    ]
+    said = segmentation_answer(model, found, losses, validity, first)
+    return _report(model, test_set, said, found, losses, validity, edits)
 
 
 def rows(
@@ -236,25 +176,9 @@ def rows(
     edits: Tables | None = None,
 ) -> Iterator[Row]:
     """Yield all figures, one per row; `edits` are tables of sensitivity by their names."""
-    for name, figure in _figures(found):
-        yield _row("all", "", name, figure)
-    for name, number in (
-        ("newly wrong", found.flips.newly_wrong),
-        ("newly right", found.flips.newly_right),
-        ("sources with a reconstruction", found.controlled),
-        ("sources with all test cases wrong", found.together.all_wrong),
-        ("sources with some test cases wrong", found.together.some_wrong),
-        ("sources with no test case wrong", found.together.none_wrong),
-        ("images left out", found.left_out),
-    ):
-        yield Row("all", "", name, float(number), None, None, found.cases, found.sources, "")
-    yield from _clustering_rows(found)
+    yield from _rows_of_all(found)
     for row in found.classes:
-        for name, figure in (
-            ("error on originals", row.error_original),
-            ("error on generated images", row.error_generated),
-            ("generated less original", row.difference),
-        ):
+        for name, figure in _figures(row):
             yield _row("classes", row.label, name, figure)
     for title, table in (edits or {}).items():
         for one in table:
@@ -276,18 +200,31 @@ def markdown(
 ) -> str:
     """Return the report as Markdown."""
     first = next(iter((edits or {}).values()), ())
+    return _report(model, test_set, answer(model, found, validity, first), found, None, validity, edits)
+
+
+def _report(
+    model: str,
+    test_set: str,
+    said: str,
+    found: Effectiveness | SegmentationEffect,
+    losses: LossEffect | None,
+    validity: ValidityEffect | None,
+    edits: Tables | None,
+) -> str:
+    figures = [*_figures(found), *(_figures(losses) if losses is not None else [])]
     return TEMPLATES.lines(
         "report.md",
         model=model,
         test_set=test_set,
-        answer=answer(model, found, validity, first),
-        figures=[(name, figure) for name, figure in _figures(found) if name != "generated over original"],
+        answer=said,
+        figures=[(name, figure) for name, figure in figures if name != "generated over original"],
         found=found,
-        losses=None,
+        losses=losses,
         validity=validity,
         tables=edits or {},
-        what="the true class",
-        wrong="",
+        what=OF_PIXELS if losses is not None else "the true class",
+        wrong=LOSES if losses is not None else "",
     )
 
 

@@ -21,8 +21,8 @@ from core.test_sets import split_to_load
 from formats.draft import Draft, Picture
 from formats.files import Files, by_form, is_image, joined, names_by_form, stamp_of
 from formats.naming import SPLIT_OF, split_folder, standard
-from formats.pages import CLASSES, CROISSANT, SHEET, Description
-from formats.regions import MOST_REGIONS, area_of, class_names, mask_numbers, painted, pieces
+from formats.pages import CLASSES, CROISSANT, SHEET, Description, description_of
+from formats.regions import area_of, class_names, mask_numbers, painted, pieces
 from formats.source import UNKNOWN, Latest, Places, Source, Survey, Tally, digest, opener, stem_of
 from formats.types import Example, Found, Report, Row, Split
 
@@ -74,20 +74,7 @@ def write_coco(draft: Draft, examples: Sequence[Example]) -> Description:
         data = json.dumps(about, ensure_ascii=False, separators=(",", ":")).encode()
         draft.put(f"annotations/instances_{split_folder(split, 'val')}.json", data)
     first_split = split_folder(split_to_load(splits), "val")
-    return Description(
-        "from pycocotools.coco import COCO\n\n"
-        f'images = COCO("SET/annotations/instances_{first_split}.json")  # their files lie in SET/{first_split}',
-        (
-            ("SPLIT/", "the images"),
-            ("annotations/instances_SPLIT.json", "labels, classes, and the regions of the masks as run lengths"),
-        ),
-        images="*/*.png",
-        notes=(
-            "A connected region of a class is an instance, since the masks know classes and not objects; a class in "
-            f"more than {MOST_REGIONS} pieces is one crowd.",
-            "An image without a mask has one region of its label, the whole image; its entry also has the `label`.",
-        ),
-    )
+    return description_of("coco", first_split)
 
 
 def _texts(classes: Mapping[int, str]) -> dict[str, str]:

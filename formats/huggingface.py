@@ -20,7 +20,7 @@ from formats.draft import Draft
 from formats.files import Files, joined
 from formats.image_folders import class_folders
 from formats.naming import SPLIT_OF, choose_option, split_folder, standard
-from formats.pages import RECORDS, TYPED, Description
+from formats.pages import RECORDS, TYPED, Description, description_of
 from formats.row_tables import row_schema, row_table
 from formats.source import UNKNOWN, Latest, Source, Survey, Tally, stem_of
 from formats.tables import METADATA, METADATA_FILES, MetadataSource
@@ -55,21 +55,8 @@ def write_imagefolder(draft: Draft, examples: Sequence[Example]) -> Description:
     kinds = ("images", "masks") if draft.masks else ("images",)
     splits = [split_folder(split) for split in splits_of(examples)]
     first = split_folder(split_to_load(splits_of(examples)))
-    return Description(
-        f'from datasets import load_dataset\n\nimages = load_dataset("SET", split="{first}")',
-        (
-            ("SPLIT/images/", "the images"),
-            *([("SPLIT/masks/", "a class number a pixel, of the image of the same name")] if draft.masks else []),
-            (f"SPLIT/{METADATA}", "a row for each image, as `datasets` reads it"),
-        ),
-        images="*/images/*.png",
-        masks="*/masks/*.png" if draft.masks else "",
-        configs=tuple((split, (f"{split}/{METADATA}", *(f"{split}/{kind}/*" for kind in kinds))) for split in splits),
-        notes=(
-            '`edits`, `mask_classes` and `facts` are JSON texts: `json.loads(row["facts"])`.',
-            'Labels are texts; `images.class_encode_column("label")` numbers them.',
-        ),
-    )
+    configs = ((split, (f"{split}/{METADATA}", *(f"{split}/{kind}/*" for kind in kinds))) for split in splits)
+    return description_of("imagefolder", first, draft.masks, tuple(configs))
 
 
 def write_parquet(draft: Draft, examples: Sequence[Example]) -> Description:
@@ -86,13 +73,7 @@ def write_parquet(draft: Draft, examples: Sequence[Example]) -> Description:
                 add({"image": {"bytes": picture.data, "path": path}, "mask": mask, **picture.row})
                 draft.record(picture, place, place if mask else None)
     first = split_folder(split_to_load(splits_of(examples)))
-    return Description(
-        f'from datasets import load_dataset\n\nimages = load_dataset("SET", split="{first}")',
-        (("data/SPLIT-NUMBER.parquet", "a row for each image, with image and mask inside"),),
-        shards="data/*.parquet",
-        configs=tuple((split, (f"data/{split}-*.parquet",)) for split in splits),
-        notes=('`edits`, `mask_classes` and `facts` are JSON texts: `json.loads(row["facts"])`.',),
-    )
+    return description_of("parquet", first, configs=tuple((split, (f"data/{split}-*.parquet",)) for split in splits))
 
 
 def image_folder(files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> Source:

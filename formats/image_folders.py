@@ -25,7 +25,7 @@ from formats.common import (
 from formats.draft import Draft
 from formats.files import Files, images_in, is_image, joined
 from formats.naming import SPLIT_OF, folder_names, split_folder, standard
-from formats.pages import CARD, CLASSES, CROISSANT, RECORDS, TYPED, Description
+from formats.pages import CARD, CLASSES, CROISSANT, RECORDS, TYPED, Description, description_of
 from formats.source import UNKNOWN, Source, Survey, Tally, mask_opener, opener, stem_of
 from formats.types import Example, Found, Report, Row
 
@@ -72,19 +72,7 @@ def write_torchvision(draft: Draft, examples: Sequence[Example]) -> Description:
         draft.record(picture, *named(picture.example), details)
     draft.classes["folders"] = {folder: label for label, folder in folders.items()}
     first = split_folder(split_to_load(splits_of(examples)))
-    return Description(
-        f'from torchvision.datasets import ImageFolder\n\nimages = ImageFolder("SET/{first}")',
-        (
-            ("SPLIT/LABEL/", "the images of a label"),
-            *([("masks/SPLIT/LABEL/", "a class number a pixel, of the image of the same name")] if draft.masks else []),
-        ),
-        images="*/*/*.png",
-        masks="masks/*/*/*.png" if draft.masks else "",
-        notes=(
-            "`ImageFolder` numbers the labels that a split has: compare by `images.classes`, not by number.",
-            f"A folder stands for the label that `folders` of `{CLASSES}` gives.",
-        ),
-    )
+    return description_of("torchvision", first, draft.masks)
 
 
 class ClassFolders(Source):

@@ -26,7 +26,6 @@ from formats.naming import standard
 from formats.source import UNKNOWN, Latest, Source, Survey
 from formats.types import Found, Report
 
-TITLE = "ImageNet-1K"
 # The file names are those that the challenge published and torchvision.datasets.ImageNet requires.
 TRAIN_TAR, VAL_TAR = "ILSVRC2012_img_train.tar", "ILSVRC2012_img_val.tar"
 DEVKIT = "ILSVRC2012_devkit_t12"

@@ -6,14 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 from PIL import Image
 
 from core.batches import Item
 from core.errors import UserError
 from core.images import Picture, read_image
 from core.imports import ImportRow
-from core.masks import UNLABELLED, numbered_classes, parse_classes
+from core.masks import UNLABELLED, numbered_classes, numbers_in, parse_classes, renumbered
 from formats.files import open_files
 from formats.layouts import LAYOUTS, Layout, source_of
 from formats.naming import choose_split, standard
@@ -108,18 +107,13 @@ class DataSet:
         mask = mask_of(found, data, picture.image.size, self._named or self.mask_classes, exact=True)
         if mask is None:
             return Content(data, picture)
-        pixels = np.asarray(mask.image)
-        table = np.full(256, UNLABELLED, np.uint8)
-        unknown = set()
-        for number in np.unique(pixels).tolist():
-            if number != UNLABELLED:
-                name = mask.classes[number]
-                table[number] = self._numbers.get(name, UNLABELLED)
-                unknown |= {name} - self._numbers.keys()
+        names = {number: mask.classes[number] for number in numbers_in(mask.image) if number != UNLABELLED}
+        unknown = set(names.values()) - self._numbers.keys()
         if unknown:
             named = ", ".join(sorted(unknown)[:6])
             raise UserError(f"Its mask has classes that mask_classes does not name: {named}.")
-        return Content(data, picture, Image.fromarray(table[pixels]))
+        numbers = {number: self._numbers[name] for number, name in names.items()}
+        return Content(data, picture, renumbered(mask.image, numbers))
 
 
 def open_data_set(root: Path, layout: str, split: str = "", **options: str) -> DataSet:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from core.data_files import DataTable
 from core.errors import UserError
 from formats import coco, huggingface, image_folders, imagenet, road_scenes, tables, voc, webdataset, yolo
 from formats.draft import MANIFEST, Draft, read_manifest
@@ -17,6 +18,7 @@ from formats.records import RecordedSource
 from formats.source import Source
 from formats.types import Example, Report
 
+TITLES, _EXPECTED = DataTable(__file__, str, "titles"), DataTable(__file__, str, "expected")
 OpenSource = Callable[[Files, Report, Mapping[str, str], bool], Source]
 
 
@@ -24,9 +26,7 @@ OpenSource = Callable[[Files, Report, Mapping[str, str], bool], Source]
 class Layout:
     """A format in which data sets are published."""
 
-    title: str
-    expected: str
-    """Files that it requires, in words."""
+    name: str
     source: OpenSource
     write: Callable[[Draft, Sequence[Example]], Description] | None = None
     """Writer, or None for a format that is only read."""
@@ -34,6 +34,16 @@ class Layout:
     """Descriptions of the options that a plan may set, by name."""
     guessed: type[Source] | None = None
     """Reader that counts the images that this format explains; None for a format that is never guessed."""
+
+    @property
+    def title(self) -> str:
+        """Name for people."""
+        return TITLES[self.name]
+
+    @property
+    def expected(self) -> str:
+        """Files that it requires, in words."""
+        return _EXPECTED[self.name]
 
 
 def _studio(files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> Source:
@@ -43,120 +53,40 @@ def _studio(files: Files, report: Report, options: Mapping[str, str], in_place: 
     raise UserError(message, field="root")
 
 
-_ROWS = (
-    "a folder of save_to_disk (dataset_dict.json or state.json), or Parquet files",
-    huggingface.RowSource,
-    {
-        "image": "The column of the images, where it is not clear.",
-        "label": "The column of the labels, where there are several.",
-        "mask": "The column of masks; without it none are read.",
-        "mask_classes": "The names of the numbers in the masks, such as “0 sky, 1 road”.",
-        "config": "The folder of the Parquet files, where there are several.",
-    },
-)
-_CLASSES = "CLASS/image or SPLIT/CLASS/image, in a folder, a zip or a plain tar"
-
-LAYOUTS: Mapping[str, Layout] = {
-    "imagefolder": Layout(
-        "Hugging Face ImageFolder",
-        f"{_CLASSES}; or SPLIT/metadata.jsonl (csv, parquet) beside images",
-        huggingface.image_folder,
-        huggingface.write_imagefolder,
-        guessed=tables.MetadataSource,
-    ),
-    "torchvision": Layout(
-        "torchvision ImageFolder", _CLASSES, image_folders.class_folders, image_folders.write_torchvision
-    ),
-    "imagenet": Layout(
-        imagenet.TITLE,
-        f"train/ and val/ with a folder for each WordNet id; or {imagenet.TRAIN_TAR} and {imagenet.VAL_TAR} with "
-        f"{imagenet.DEVKIT}.tar.gz; or {imagenet.KAGGLE} with LOC_synset_mapping.txt; or the Parquet files of Hugging "
-        "Face",
-        imagenet.ImagenetSource,
-        options={"label": "For Parquet: the column of the label.", "image": "For Parquet: the column of the image."},
-        guessed=imagenet.ImagenetSource,
-    ),
-    "coco": Layout(
-        "COCO",
-        "annotations/instances_SPLIT.json and the images in SPLIT/ or images/SPLIT/",
-        coco.CocoSource,
-        coco.write_coco,
-        {"label": "“largest” takes the category of the largest object as the label; without it there are no labels."},
-        coco.CocoSource,
-    ),
-    "cityscapes": Layout(
-        "Cityscapes",
-        "leftImg8bit/SPLIT/CITY/ and gtFine/SPLIT/CITY/ with labelIds",
-        road_scenes.CityscapesSource,
-        road_scenes.write_cityscapes,
-        guessed=road_scenes.CityscapesSource,
-    ),
-    "acdc": Layout(
-        "ACDC",
-        "rgb_anon/CONDITION/SPLIT/SEQUENCE/ and gt/ with labelTrainIds",
-        road_scenes.AcdcSource,
-        guessed=road_scenes.AcdcSource,
-    ),
-    "bdd100k": Layout(
-        "BDD100K",
-        "images/10k/SPLIT/ and labels/sem_seg/masks/SPLIT/",
-        road_scenes.Bdd100kSource,
-        guessed=road_scenes.Bdd100kSource,
-    ),
-    "shift": Layout(
-        "SHIFT",
-        "discrete/ or continuous/, images/ or videos/, SPLIT/VIEW/img and semseg as folder, zip or plain tar, with "
-        "seq.csv",
-        road_scenes.ShiftSource,
-        options={"part": "Such as discrete/images or continuous/videos/1x.", "view": "Such as front or left_45."},
-        guessed=road_scenes.ShiftSource,
-    ),
-    "voc": Layout(
-        "Pascal VOC",
-        f"{voc.IMAGES}/, {voc.MASKS}/ and ImageSets/",
-        voc.VocSource,
-        options={"mask_classes": tables.CLASSES_OPTION["mask_classes"]},
-        guessed=voc.VocSource,
-    ),
-    "yolo": Layout(
-        "YOLO",
-        "images/ and labels/, or text files beside the images, and data.yaml or classes.txt",
-        yolo.YoloSource,
-        yolo.write_yolo,
-        guessed=yolo.YoloSource,
-    ),
-    "webdataset": Layout(
-        "WebDataset",
-        "plain tars of samples (KEY.jpg, KEY.cls, KEY.json, KEY.mask.png)",
-        webdataset.ShardSource,
-        webdataset.write_webdataset,
-        tables.CLASSES_OPTION,
-        webdataset.ShardSource,
-    ),
-    "csv": Layout(
-        "CSV or lines of JSON",
-        f"a table with a column of image files ({', '.join(tables.IMAGE_COLUMNS)}) and, where there are any, label, "
-        "split and mask",
-        tables.TableSource,
-        tables.write_csv,
-        {
-            **tables.CLASSES_OPTION,
-            "label": "The column of the labels.",
-            "table": "The table, where the folder has several.",
-        },
-        tables.TableSource,
-    ),
-    "parquet": Layout("Parquet", *_ROWS[:2], huggingface.write_parquet, _ROWS[2], huggingface.RowSource),
-    "huggingface": Layout("Hugging Face data set", *_ROWS[:2], options=_ROWS[2]),
-    "studio": Layout("Test set of the studio", "an export with its manifest", _studio),
-    "folder": Layout(
-        "Plain folder",
-        "images/ and masks/ with files of the same names, or masks called NAME_mask.png",
-        image_folders.PlainFolder,
-        options={"mask_classes": tables.CLASSES_OPTION["mask_classes"]},
-        guessed=image_folders.PlainFolder,
-    ),
+_ROWS = {
+    "image": "The column of the images, where it is not clear.",
+    "label": "The column of the labels, where there are several.",
+    "mask": "The column of masks; without it none are read.",
+    "mask_classes": tables.CLASSES_OPTION["mask_classes"],
+    "config": "The folder of the Parquet files, where there are several.",
 }
+_COLUMNS = {"label": "For Parquet: the column of the label.", "image": "For Parquet: the column of the image."}
+_PARTS = {"part": "Such as discrete/images or continuous/videos/1x.", "view": "Such as front or left_45."}
+_LABELS = {"label": "The column of the labels.", "table": "The table, where the folder has several."}
+_LARGEST = "“largest” takes the category of the largest object as the label; without it there are no labels."
+_MASKS = {"mask_classes": tables.CLASSES_OPTION["mask_classes"]}
+
+_KNOWN = (
+    Layout("imagefolder", huggingface.image_folder, huggingface.write_imagefolder, guessed=tables.MetadataSource),
+    Layout("torchvision", image_folders.class_folders, image_folders.write_torchvision),
+    Layout("imagenet", imagenet.ImagenetSource, None, _COLUMNS, imagenet.ImagenetSource),
+    Layout("coco", coco.CocoSource, coco.write_coco, {"label": _LARGEST}, coco.CocoSource),
+    Layout("cityscapes", road_scenes.CityscapesSource, road_scenes.write_cityscapes, {}, road_scenes.CityscapesSource),
+    Layout("acdc", road_scenes.AcdcSource, guessed=road_scenes.AcdcSource),
+    Layout("bdd100k", road_scenes.Bdd100kSource, guessed=road_scenes.Bdd100kSource),
+    Layout("shift", road_scenes.ShiftSource, None, _PARTS, road_scenes.ShiftSource),
+    Layout("voc", voc.VocSource, None, _MASKS, voc.VocSource),
+    Layout("yolo", yolo.YoloSource, yolo.write_yolo, {}, yolo.YoloSource),
+    Layout(
+        "webdataset", webdataset.ShardSource, webdataset.write_webdataset, tables.CLASSES_OPTION, webdataset.ShardSource
+    ),
+    Layout("csv", tables.TableSource, tables.write_csv, tables.CLASSES_OPTION | _LABELS, tables.TableSource),
+    Layout("parquet", huggingface.RowSource, huggingface.write_parquet, _ROWS, huggingface.RowSource),
+    Layout("huggingface", huggingface.RowSource, None, _ROWS),
+    Layout("studio", _studio),
+    Layout("folder", image_folders.PlainFolder, None, _MASKS, image_folders.PlainFolder),
+)
+LAYOUTS: Mapping[str, Layout] = {layout.name: layout for layout in _KNOWN}
 """Formats by their names in commands and plans. The stricter a format, the earlier it comes."""
 
 

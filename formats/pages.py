@@ -6,12 +6,13 @@ import io
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
+from core.data_files import DataTable
 from core.masks import UNLABELLED
 from core.text_templates import TextTemplates
 from core.version import version
@@ -42,8 +43,21 @@ class Description:
     """A glob of the files that contain images."""
     configs: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Splits and their files, for `datasets`; empty if `datasets` has no reader."""
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
     """Sentences for users of the format."""
+
+
+_DESCRIPTIONS = DataTable(__file__, Description)
+
+
+def description_of(
+    layout: str, first: str = "", masks: bool = True, configs: tuple[tuple[str, tuple[str, ...]], ...] = ()
+) -> Description:
+    """Return the description of a written format. `first` is the split that is loaded, as the format names it."""
+    known = _DESCRIPTIONS[layout]
+    if not masks:
+        known = replace(known, masks="", holds=tuple(held for held in known.holds if "masks/" not in held[0]))
+    return replace(known, loads=known.loads.format(first=first), configs=configs)
 
 
 def classes_of(examples: Sequence[Example]) -> dict[str, Any]:

@@ -9,19 +9,18 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
 from PIL import Image
 
 from core import class_tables
 from core.errors import UserError
 from core.images import opened, png_of
-from core.masks import UNLABELLED
+from core.masks import UNLABELLED, renumbered
 from core.test_sets import split_to_load
 from formats.common import read_classes, require_each, splits_of
 from formats.draft import Draft, Picture
 from formats.files import Files, Inner, images_in, joined, open_files
 from formats.naming import choose_option, split_folder, standard
-from formats.pages import CLASSES, Description
+from formats.pages import CLASSES, Description, description_of
 from formats.source import UNKNOWN, Source, Survey, mask_opener, opener, stem_of
 from formats.types import Example, Found, Report
 
@@ -61,20 +60,7 @@ def write_cityscapes(draft: Draft, examples: Sequence[Example]) -> Description:
         draft.record(picture, image, mask, details, mask_numbers={str(new): old for old, new in numbers.items()})
     draft.classes["masks"] = {str(number): name for number, name in common.items()}
     first = split_folder(split_to_load(splits_of(examples)) or "test", "val")
-    return Description(
-        "from torchvision.datasets import Cityscapes\n\n"
-        f'images = Cityscapes("SET", split="{first}", mode="fine", target_type="semantic")',
-        (
-            ("leftImg8bit/SPLIT/studio/", "the images"),
-            ("gtFine/SPLIT/studio/", f"their masks: the numbers of `{CLASSES}`, {UNLABELLED} for no class"),
-        ),
-        images="leftImg8bit/*/*/*.png",
-        masks="gtFine/*/*/*.png",
-        notes=(
-            f"The class numbers are this set's own, in `{CLASSES}`: they are not the numbers of Cityscapes.",
-            "Images of no split lie in `test`, since Cityscapes has three splits and no other.",
-        ),
-    )
+    return description_of("cityscapes", first)
 
 
 def _common_numbers(
@@ -107,11 +93,8 @@ def _common_numbers(
 
 
 def _mapped(picture: Picture, numbers: Mapping[int, int]) -> bytes:
-    table = np.full(256, UNLABELLED, np.uint8)
-    for old, new in numbers.items():
-        table[old] = new
     with Image.open(io.BytesIO(picture.mask or b"")) as mask:
-        return png_of(Image.fromarray(table[np.asarray(mask.convert("L"))]))
+        return png_of(renumbered(mask.convert("L"), numbers))
 
 
 class SceneSource(Source):

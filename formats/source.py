@@ -13,11 +13,11 @@ from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import ExifTags, Image, ImageOps
+from PIL import ExifTags, ImageOps
 
 from core.errors import UserError
 from core.images import opened, orientation_of, png_of
-from core.masks import THE_CLASSES, UNLABELLED, Mask, numbered_classes, read_mask, require_names
+from core.masks import THE_CLASSES, UNLABELLED, Mask, numbered_classes, read_mask, renumbered, require_names
 from core.words import composed
 from formats.files import Files
 from formats.types import Found, Report
@@ -187,10 +187,7 @@ def mask_of(
         return read_mask(mask, size, named, place)
     read = read_mask(mask, size, {number: str(number) for number in range(UNLABELLED)})
     require_names(read.image, dict.fromkeys(found.numbers, "known"))
-    table = np.full(256, UNLABELLED, np.uint8)
-    for number, own in found.numbers.items():
-        table[number] = own
-    image = Image.fromarray(table[np.asarray(read.image)])
+    image = renumbered(read.image, found.numbers)
     require_names(image, named, place)
     return Mask(image, named, read.notes)
 

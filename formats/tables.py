@@ -24,7 +24,7 @@ from formats.common import is_sheet, pair_of_files, read_row, split_in
 from formats.draft import Draft
 from formats.files import MOST_LINE, MOST_TABLE, Files, by_form, is_image, lines_of, names_by_form
 from formats.naming import choose_option, split_folder
-from formats.pages import RECORDS, Description
+from formats.pages import RECORDS, Description, description_of
 from formats.source import (
     UNKNOWN,
     Places,
@@ -71,20 +71,7 @@ def write_csv(draft: Draft, examples: Sequence[Example]) -> Description:
             table.write((text.partition("\r\n")[2] if columns else text).encode())
             columns = columns or list(row)
             draft.record(picture, image, mask)
-    return Description(
-        'import pandas\n\nimages = pandas.read_csv("SET/examples.csv", keep_default_na=False, dtype=str)',
-        (
-            (TABLE, "a row for each image, with the paths of its files"),
-            ("images/SPLIT/", "the images"),
-            *([("masks/SPLIT/", "a class number a pixel, of the image of the same name")] if draft.masks else []),
-        ),
-        images="images/*/*.png",
-        masks="masks/*/*.png" if draft.masks else "",
-        notes=(
-            "`edit_types`, `edits`, `mask_classes` and `facts` are JSON texts.",
-            "A text that a spreadsheet would run as a formula has an apostrophe in front.",
-        ),
-    )
+    return description_of("csv", masks=draft.masks)
 
 
 class TableSource(Source):

@@ -18,7 +18,7 @@ from formats.common import in_shards, read_row, split_in, splits_of
 from formats.draft import Draft
 from formats.files import Files, is_image, tar_members
 from formats.naming import SPLIT_OF, Names, split_folder, standard
-from formats.pages import CLASSES, Description
+from formats.pages import CLASSES, Description, description_of
 from formats.source import UNKNOWN, Latest, Source, Survey, Tally, mask_opener, numbered, opener
 from formats.tables import class_list
 from formats.types import Example, Found, Report, Row
@@ -51,15 +51,7 @@ def write_webdataset(draft: Draft, examples: Sequence[Example]) -> Description:
                     picture, f"{shard}/{key}.png", f"{shard}/{key}.mask.png" if picture.mask is not None else None
                 )
     first = f"{split_folder(split_to_load(splits_of(examples)))}-000000.tar"
-    return Description(
-        f'import webdataset\n\nimages = webdataset.WebDataset("SET/{first}", shardshuffle=False).decode("pil")',
-        (("SPLIT-NUMBER.tar", "of each example .png, .json, .cls (the number of its label) and .mask.png"),),
-        shards="*.tar",
-        notes=(
-            "`edits`, `mask_classes` and `facts` of the `.json` are JSON texts.",
-            "The numbers of the labels are their places in `labels` of `classes.json`.",
-        ),
-    )
+    return description_of("webdataset", first)
 
 
 class ShardSource(Source):

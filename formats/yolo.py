@@ -17,7 +17,7 @@ from formats.common import is_sheet, pair_of_files, read_classes, split_in, spli
 from formats.draft import Draft, Picture
 from formats.files import Files, is_image
 from formats.naming import split_folder
-from formats.pages import RECORDS, Description
+from formats.pages import RECORDS, Description, description_of
 from formats.regions import class_names, mask_numbers, painted
 from formats.source import Source, Tally, mask_opener, opener, stem_of
 from formats.types import Example, Found, Report
@@ -65,24 +65,7 @@ def write_yolo(draft: Draft, examples: Sequence[Example]) -> Description:
     quoted = (yaml.safe_dump(name, allow_unicode=True, default_style='"', width=10_000) for name in names)
     lines = ["names:", *(f"  {number}: {name.rstrip()}" for number, name in enumerate(quoted))]
     draft.put(DATA, "\n".join([*(f"{name}: {place}" for name, place in places.items()), *lines, ""]).encode())
-    return Description(
-        'from ultralytics import YOLO\n\nfigures = YOLO("yolo11n-seg.pt").val(data="SET/data.yaml")',
-        (
-            ("images/SPLIT/", "the images"),
-            (
-                "labels/SPLIT/",
-                "a text for each image: a line for each outline, the class first; a box for an image without mask",
-            ),
-            *([("masks/SPLIT/", "the exact masks: a class number a pixel")] if draft.masks else []),
-            (DATA, "the classes, and where the images are"),
-        ),
-        images="images/*/*.png",
-        masks="masks/*/*.png" if draft.masks else "",
-        notes=(
-            "An outline has no holes and no pixels of its own: the exact masks are in `masks/`.",
-            "`train` and `val` of `data.yaml` name what is there where the set has no such split.",
-        ),
-    )
+    return description_of("yolo", masks=draft.masks)
 
 
 def _outlines(picture: Picture, ids: Mapping[str, int]) -> Iterator[str]:

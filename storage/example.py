@@ -19,7 +19,7 @@ from sqlite_utils import Database as Db
 from core.data_files import DataTable
 from core.studies import Rules
 from core.types import from_plain
-from storage.engine.database import Repository, read, write
+from storage.engine.database import Repository, reading, write
 from storage.engine.rows import now, pack, pack_value
 from storage.runs.rows import change_state
 from storage.studies.imported_votes import IMPORTED
@@ -56,13 +56,17 @@ class Kept:
     """Number of remaining runs by reason."""
 
 
+def _record(db: Db) -> ExampleRecord | None:
+    """Return the record, or None if the workspace has no example."""
+    for (value,) in db.execute("SELECT value FROM secrets WHERE name = ?", [EXAMPLE]):
+        return from_plain(ExampleRecord, json.loads(value))  # type: ignore[no-any-return]
+    return None
+
+
 class Example(Repository):
     """The example of one workspace. All methods may be called from any thread."""
 
-    @read
-    def record(self, db: Db) -> ExampleRecord | None:
-        """Return the record, or None if the workspace has no example."""
-        return _record(db)
+    record = reading(_record)
 
     @write
     def begin(self, db: Db, seed: int) -> ExampleRecord:
@@ -158,11 +162,7 @@ def _drop(db: Db, tables: Mapping[str, str], meant: dict[str, Any]) -> None:
 def _without_guards(db: Db) -> Iterator[None]:
     """Suspend the triggers that forbid deleting rows, in the caller's transaction."""
     tables = pack([*_STUDY, *_TEST_SET, *_BATCH])
-    query = """
-        SELECT name, sql FROM sqlite_master
-        WHERE type = 'trigger' AND tbl_name IN (SELECT value FROM json_each(?)) AND sql LIKE '%BEFORE DELETE ON%'
-    """
-    guards = db.execute(query, [tables]).fetchall()
+    guards = db.execute(_QUERIES["guards"], [tables]).fetchall()
     db.execute("PRAGMA defer_foreign_keys = ON")  # votes and assignments refer to each other; checked at the commit
     for name, _ in guards:
         db.execute(f"DROP TRIGGER {name}")
@@ -182,12 +182,6 @@ def _runs_of(db: Db, batches: Sequence[int]) -> list[str]:
 
 def _is_removed(db: Db, run: str) -> bool:
     return bool(db.execute("SELECT removed FROM run_summaries WHERE run = ?", [run]).fetchone()[0])
-
-
-def _record(db: Db) -> ExampleRecord | None:
-    for (value,) in db.execute("SELECT value FROM secrets WHERE name = ?", [EXAMPLE]):
-        return from_plain(ExampleRecord, json.loads(value))  # type: ignore[no-any-return]
-    return None
 
 
 def _require(db: Db) -> ExampleRecord:

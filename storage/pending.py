@@ -13,35 +13,13 @@ from datetime import UTC, datetime
 from sqlite_utils import Database as Db
 
 from core.consensus import outcome_of_image
+from core.data_files import DataTable
 from core.predictions import names_label
 from core.studies import Adjudication, Vote
 from storage.curation.stored_sets import change_sets
 from storage.studies.rows import item_of, rules_of
 
-OUTCOMES = """
-    SELECT entry, model, prediction, source_prediction, measured,
-        names_label(source_label, label) AS source_right, names_label(image_label, label) AS image_right
-    FROM catalogue_predictions
-"""
-"""Initial rows of `catalogue_outcomes`: a segmentation is measured later, by its class maps."""
-VALIDITY = """
-    SELECT study_items.id, study_outcome(studies.rules, studies.state, content, (
-        SELECT json_group_array(json_array(worker, answers)) FROM (
-            SELECT assignments.worker, study_votes.answers FROM assignments
-            JOIN study_votes ON study_votes.id = assignments.vote
-            WHERE assignments.item = study_items.id AND assignments.state = 'submitted' AND counts ORDER BY first_vote
-        )
-    ), (
-        SELECT json_group_array(json_array(question, answer)) FROM (
-            SELECT question, answer FROM adjudications
-            WHERE answer <> '' AND id IN (
-                SELECT max(id) FROM adjudications WHERE study = studies.id AND item = study_items.id GROUP BY question
-            ) ORDER BY id
-        )
-    )) AS outcome
-    FROM study_items JOIN studies ON studies.id = study WHERE study_items.kind = 'item'
-"""
-"""The outcome of each study item."""
+QUERIES = DataTable(__file__, str)
 
 
 def give_functions(connection: sqlite3.Connection) -> None:
@@ -54,18 +32,10 @@ def take_up(db: Db) -> None:
     """Do the pending work in the caller's transaction. The connection needs `give_functions`."""
     if _waits(db, "pending_outcomes"):
         db.execute("DELETE FROM catalogue_outcomes WHERE (entry, model) IN (SELECT entry, model FROM pending_outcomes)")
-        db.execute(f"""
-            INSERT INTO catalogue_outcomes
-                (entry, model, prediction, source_prediction, measured, source_right, image_right)
-            {OUTCOMES} WHERE (entry, model) IN (SELECT entry, model FROM pending_outcomes)
-        """)
+        db.execute(QUERIES["take_up_outcomes"].format_map(QUERIES))
         db.execute("DELETE FROM pending_outcomes")
     if _waits(db, "pending_validity"):
-        db.execute(f"""
-            UPDATE study_items SET outcome = found.outcome
-            FROM ({VALIDITY} AND study_items.id IN (SELECT item FROM pending_validity)) AS found
-            WHERE study_items.id = found.id
-        """)
+        db.execute(QUERIES["take_up_validity"].format_map(QUERIES))
         db.execute("DELETE FROM pending_validity")
     if _waits(db, "pending_set_changes"):
         change_sets(db)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
 from core.consensus import ItemOutcome, Outcomes, adjudicated, counted, of_images, outcomes_of
 from core.figures import Proportion
@@ -24,6 +25,7 @@ from core.study_report import (
     StudyReport,
     further_people_words,
 )
+from core.text_templates import TextTemplates
 from core.words import count_of
 from study.aggregation import dawid_skene, majority
 from study.agreement import agreement
@@ -96,15 +98,22 @@ def analyse(data: StudyData) -> StudyReport:
         first_rules=first,
         as_announced=announced,
         conditions=conditions,
-        notes=(
-            *_notes(data, items, cast, after, excluded, people),
-            *(
-                f"{' and '.join(names)} voted from the same browser: they may be one person. Look at their votes, and "
-                "exclude those that should not count."
-                for names in conditions.same_browser
-            ),
-            *(f"The rules were changed after the start. {change.words}" for change in changes),
-            *([as_announced_words(announced, first)] if announced is not None and cast else []),
+        notes=_TEMPLATES.paragraphs(
+            "notes.txt",
+            rules=rules,
+            closed=closed,
+            telling=telling,
+            items=len(items),
+            cast=bool(cast),
+            workers=len({vote.worker for votes in after.values() for vote in votes}),
+            missing=sum(rules.votes - len(after.get(item.id, ())) for item in items),
+            people=people,
+            unseen=sum(not asked(rules.questions, item, {}) for item in items),
+            strange=len({vote.worker for vote in cast} - {worker.id for worker in data.workers} - excluded),
+            same_browser=conditions.same_browser,
+            changes=changes,
+            announced=announced,
+            first=first,
         ),
     )
 
@@ -275,41 +284,6 @@ def _disagreements(data: StudyData, outcomes: Outcomes) -> tuple[Disagreement, .
     return tuple(sorted(disagreements, key=lambda d: (order[d.status], -d.disagreement, d.item)))
 
 
-def _notes(
-    data: StudyData, items: Sequence[Item], cast: Sequence[Vote], after: Counted, excluded: set[str], people: int
-) -> tuple[str, ...]:
-    rules, notes = data.study.rules, []
-    if not items:
-        return ("This study has no images yet.",)
-    if not cast:
-        return ("There is no vote yet, so there is nothing to report.",)
-    workers = {vote.worker for votes in after.values() for vote in votes}
-    missing = sum(rules.votes - len(after.get(item.id, ())) for item in items)
-    if not workers:
-        notes.append("All votes are by excluded workers: no vote counts.")
-    elif len(workers) == 1 and rules.votes > 1:
-        notes.append("All votes that count are by one worker: there is no agreement to speak of.")
-    if missing and data.study.state == "closed":
-        notes.append(f"The study was closed with {count_of(missing, 'vote')} missing of {len(items) * rules.votes}.")
-    elif missing:
-        notes.append(
-            f"{count_of(missing, 'vote')} of {len(items) * rules.votes} are still missing: the figures will change."
-        )
-        if people:
-            notes.append(f"{further_people_words(people)} Invite them under “Invite and run”.")
-    if not any(question.valid for question in rules.questions):
-        notes.append("No question asks whether an image is valid, so there is no validity rate.")
-    unseen = [item for item in items if not asked(rules.questions, item, {})]
-    if unseen:
-        notes.append(
-            f"No question applies to {count_of(len(unseen), 'image')}: the classes that they show are not asked about."
-        )
-    strange = {vote.worker for vote in cast} - {worker.id for worker in data.workers} - excluded
-    if strange:
-        notes.append(f"{len(strange)} of those who voted have no record in this workspace.")
-    return tuple(notes)
-
-
 def of_question(outcomes: Outcomes, question: str) -> dict[int, ItemOutcome]:
     """Return the outcomes of one question, by item."""
     return {item: of_item[question] for item, of_item in outcomes.items() if question in of_item}
@@ -417,3 +391,11 @@ def _able(data: StudyData) -> set[str]:
         if worker.id not in elsewhere
         and standing(worker, figures[worker.id], rules).kind not in ("not eligible", "excluded")
     }
+
+
+_TEMPLATES = TextTemplates(
+    Path(__file__).with_name("templates"),
+    as_announced_words=as_announced_words,
+    count_of=count_of,
+    further_people_words=further_people_words,
+)

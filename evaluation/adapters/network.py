@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from PIL import Image
 
+from core.data_files import DataTable
 from core.errors import UserError
 from core.model_identity import ModelIdentity
 from core.settings import UnderTestSettings
@@ -37,12 +38,7 @@ READS: Mapping[str, frozenset[str]] = {
 """Settings that each source of models reads."""
 _CALLED = {"name": "a name", "file": "a file", "classes": "class names", "size": "a size", "mean": "a mean"}
 _CALLED |= {"std": "a std", "layout": "a layout", "address": "an address"}
-_INSTEAD = {
-    "torchvision": "it is prepared as torchvision prepares it; give its weights as a file to prepare it otherwise",
-    "timm": "it is prepared as timm prepares it; give its weights as a file to prepare it otherwise",
-    "transformers": "its preprocessor_config.json says how images are prepared for it, and can be changed",
-    "http": "its server prepares its images",
-}
+_INSTEAD = DataTable(__file__, str, "preparations")
 
 
 @dataclass(frozen=True)

@@ -70,15 +70,31 @@ class CaptioningModel:
 class SamplingModel(CaptioningModel, ABC):
     """A captioner of several pictures at once, each as if alone, if each can be sampled with its own seed."""
 
-    @abstractmethod
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
         """See `Captioner.caption`."""
+        (reply,) = self._say_all([CaptionRequest(image, task, seed)], settings)
+        return reply
 
     @abstractmethod
-    def _say_all(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]: ...
+    def _say_all(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
+        """Return the caption and the prompt of each request."""
+
+    @property
+    def _config(self) -> Any:
+        """The model's own settings for `generate`."""
+        return self._model.generation_config
 
     def _draws_apart(self, settings: CaptionSettings) -> bool:
-        return own_draws(self._model.generation_config, settings)
+        return own_draws(self._config, settings)
+
+    def _drawn(
+        self, seeds: Sequence[int], settings: CaptionSettings, several: int = 1, top_p: float | None = None
+    ) -> dict[str, Any]:
+        """Return the options of `generate` for several texts per seed. A single seed draws by `seeded`."""
+        more = {"num_return_sequences": several} if several > 1 else {}
+        if len(seeds) == 1:
+            return more | sampling(settings, top_p)
+        return more | sampling_apart(settings, self._config, seeds, self._device, several, top_p)
 
     def caption_many(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
         """See `BatchCaptioner.caption_many`. With sampled beams requests run one by one, as beams share their draws."""
@@ -88,7 +104,7 @@ class SamplingModel(CaptioningModel, ABC):
 
 
 class Blip(SamplingModel):
-    """A BLIP of transformers."""
+    """A BLIP of transformers. It takes no prompt, and its captions are no longer than its positions allow."""
 
     def __init__(self, section: BlipCaptioner) -> None:
         from transformers import BlipForConditionalGeneration, BlipProcessor
@@ -97,19 +113,11 @@ class Blip(SamplingModel):
         self._positions: int = self._model.config.text_config.max_position_embeddings
         self._at_once = AtOnce(AT_ONCE)
 
-    def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
-        """Return the caption, no longer than the model's positions allow, and "", as this model takes no prompt."""
-        pixels = self._processor(images=image, return_tensors="pt").pixel_values.to(self._device, self._dtype)
-        limit = min(settings.max_new_tokens, self._positions - 2)
-        with self._lock, seeded(seed):
-            ids = self._model.generate(pixel_values=pixels, max_new_tokens=limit, **sampling(settings))
-        return str(self._processor.decode(ids[0], skip_special_tokens=True)).strip(), ""
-
     def _say_all(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
         limit = min(settings.max_new_tokens, self._positions - 2)
         pixels = self._processor(images=[one.image for one in requests], return_tensors="pt").pixel_values
-        drawn = sampling_apart(settings, self._model.generation_config, [one.seed for one in requests], self._device)
-        with self._lock, seeded(0):
+        drawn = self._drawn([one.seed for one in requests], settings)
+        with self._lock, seeded(requests[0].seed):
             ids = self._model.generate(pixel_values=pixels.to(self._device, self._dtype), max_new_tokens=limit, **drawn)
         return [(str(text).strip(), "") for text in self._processor.batch_decode(ids, skip_special_tokens=True)]
 
@@ -126,19 +134,19 @@ class Blip2(SamplingModel):
         self._questions = section.questions
         self._samples, self._top_p = section.samples, section.top_p
 
-    def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
-        """Return the sentences as one text, and the prompts sent, one per line. Unanswered questions add none.
+    @property
+    def _config(self) -> Any:
+        return self._model.language_model.generation_config
+
+    def _draws_apart(self, settings: CaptionSettings) -> bool:
+        # Samples take no beams.
+        return super()._draws_apart(settings.model_copy(update={"beams": 1}) if self._samples else settings)
+
+    def _say_all(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
+        """Return the sentences of each as one text, and the prompts sent, one per line. Unanswered questions add none.
 
         Samples are drawn together, without a prompt, and repeated ones dropped; at temperature 0 there is only one.
         """
-        (reply,) = self._say_all([CaptionRequest(image, task, seed)], settings)
-        return reply
-
-    def _draws_apart(self, settings: CaptionSettings) -> bool:
-        effective = settings.model_copy(update={"beams": 1}) if self._samples else settings  # samples take no beams
-        return own_draws(self._model.language_model.generation_config, effective)
-
-    def _say_all(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
         pictures, seeds = [one.image for one in requests], [one.seed for one in requests]
         if self._samples:
             several = self._samples if settings.temperature else 1
@@ -188,13 +196,7 @@ class Blip2(SamplingModel):
         from that share of the likeliest, else from those with at least `LEAST_SHARE`.
         """
         encoded = self.encode(pictures, prompts)
-        drawn = {"num_return_sequences": several} if several > 1 else {}
-        if len(pictures) == 1:
-            drawn |= sampling(settings, top_p)
-        else:
-            drawn |= sampling_apart(
-                settings, self._model.language_model.generation_config, seeds, self._device, several, top_p
-            )
+        drawn = self._drawn(seeds, settings, several, top_p)
         with self._lock, seeded(seeds[0]):
             ids = self._model.generate(**encoded, max_new_tokens=settings.max_new_tokens, **drawn)
         # The output begins with the prompt.
@@ -205,7 +207,7 @@ class Blip2(SamplingModel):
 
 
 class Florence2(SamplingModel):
-    """A Florence-2 of transformers."""
+    """A Florence-2 of transformers. The name of its own task replaces a prompt."""
 
     def __init__(self, section: Florence2Captioner) -> None:
         from transformers import AutoProcessor, Florence2ForConditionalGeneration
@@ -213,23 +215,12 @@ class Florence2(SamplingModel):
         super().__init__(section, AutoProcessor, Florence2ForConditionalGeneration)
         self._task = section.task
 
-    def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
-        """Return the caption and the name of the model's own task, which replaces a prompt."""
-        (reply,) = self._say([image], settings, seed, sampling(settings))
-        return reply
-
     def _say_all(self, requests: Sequence[CaptionRequest], settings: CaptionSettings) -> list[tuple[str, str]]:
-        seeds = [one.seed for one in requests]
-        drawn = sampling_apart(settings, self._model.generation_config, seeds, self._device)
-        return self._say([one.image for one in requests], settings, 0, drawn)
-
-    def _say(
-        self, images: Sequence[Image.Image], settings: CaptionSettings, seed: int, drawn: dict[str, Any]
-    ) -> list[tuple[str, str]]:
-        """Return the caption and the task for each image. All have the same task, so all prompts have one length."""
-        prompts = [self._task] * len(images)
-        encoded = self._processor(images=list(images), text=prompts, return_tensors="pt").to(self._device, self._dtype)
-        with self._lock, seeded(seed):
+        # All have the same task, so all prompts have one length.
+        images, prompts = [one.image for one in requests], [self._task] * len(requests)
+        encoded = self._processor(images=images, text=prompts, return_tensors="pt").to(self._device, self._dtype)
+        drawn = self._drawn([one.seed for one in requests], settings)
+        with self._lock, seeded(requests[0].seed):
             ids = self._model.generate(**encoded, max_new_tokens=settings.max_new_tokens, **drawn)
         # The processor's own post-processing is for boxes and regions, and leaves captions as they are.
         texts = self._processor.batch_decode(ids, skip_special_tokens=True)

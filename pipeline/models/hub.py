@@ -18,12 +18,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from core.data_files import DataTable
 from core.errors import CannotLoad
+from core.images import file_hash
 from core.model_sections import WebFile, Weights, in_bytes
 from core.progress import stop_if
 
 SPARE = 500_000_000
 """Bytes that a download leaves free on the disk."""
+_FAULTS = DataTable(__file__, str, "faults")
 Told = Callable[[int], None]
 """Called with the bytes of every piece that arrived; negative if a piece has to be fetched again."""
 
@@ -327,46 +330,29 @@ def refused(role: str, weights: Weights) -> Iterator[None]:
         RevisionNotFoundError,
     )
 
-    about = f"{weights.title} ({weights.size_in_words}; licence: {weights.licence or 'see its page'})"
-    host = urlsplit(weights.url).netloc if isinstance(weights, WebFile) else "huggingface.co"
     try:
         yield
-    except GatedRepoError as error:
-        if error.response.status_code == 401:
-            message = (
-                f"The {role} {weights.hub} is given to those only who accepted its licence: accept it at "
-                f"{page_of(weights)}, then log in here with `hf auth login`, or set HF_TOKEN."
-            )
-        else:
-            message = (
-                f"The account of your token was not given the {role} {weights.hub} yet: accept its licence at "
-                f"{page_of(weights)}, and try again once it is granted."
-            )
-        raise CannotLoad(message) from error
-    except RevisionNotFoundError as error:
-        raise CannotLoad(
-            f"The {role} {weights.hub} has no revision {weights.revision}: see {page_of(weights)} and correct the "
-            "profile."
-        ) from error
-    except RepositoryNotFoundError as error:
-        raise CannotLoad(
-            f"The {role} {weights.hub} is not on huggingface.co, or not open to you: see {page_of(weights)}, then "
-            "correct it in the profile, or log in with `hf auth login`."
-        ) from error
-    except OfflineModeIsEnabled as error:
-        raise CannotLoad(
-            f"The weights of the {role}, {about}, could not be fetched: HF_HUB_OFFLINE is set, which forbids the "
-            "network. Unset it and try again, or start the demo profile, which needs none."
-        ) from error
     except (LocalEntryNotFoundError, HTTPError, OSError) as error:
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise CannotLoad(f"The disk is too full for the weights of the {role}, {about}: make room.") from error
-        status = f"it answered {error.response.status_code}" if isinstance(error, HfHubHTTPError) else ""
-        raise CannotLoad(
-            f"The weights of the {role}, {about}, could not be fetched from {host} "
-            f"({status or type(error).__name__}). Connect to the network and try again, or start the demo profile, "
-            "which needs none."
-        ) from error
+        status = error.response.status_code if isinstance(error, HfHubHTTPError) else None
+        if isinstance(error, GatedRepoError):
+            fault = "licence not accepted" if status == 401 else "not granted"
+        elif isinstance(error, RevisionNotFoundError):
+            fault = "no revision"
+        elif isinstance(error, RepositoryNotFoundError):
+            fault = "no repository"
+        elif isinstance(error, OfflineModeIsEnabled):
+            fault = "offline"
+        else:
+            fault = "full disk" if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) else "not fetched"
+        sentence = _FAULTS[fault].format(
+            role=role,
+            weights=weights,
+            page=page_of(weights),
+            about=f"{weights.title} ({weights.size_in_words}; licence: {weights.licence or 'see its page'})",
+            host=urlsplit(weights.url).netloc if isinstance(weights, WebFile) else "huggingface.co",
+            why=f"it answered {status}" if status is not None else type(error).__name__,
+        )
+        raise CannotLoad(sentence) from error
 
 
 @contextmanager
@@ -403,10 +389,9 @@ def _matching(weights: Weights, folder: Path) -> int:
 
 def _hash(file: Path, large: bool) -> str:
     """Return the hash that the hub uses: sha256, or git's hash of a small file."""
-    with file.open("rb") as opened:
-        if large:
-            return hashlib.file_digest(opened, "sha256").hexdigest()
-        data = opened.read()
+    if large:
+        return file_hash(file)
+    data = file.read_bytes()
     return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
 

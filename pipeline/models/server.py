@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from core.data_files import DataTable
 from core.errors import CannotLoad, UnreadableReply, UserError
 from core.progress import stop_if, stop_signal
 from pipeline.profiles.text_sections import Server
@@ -38,6 +39,8 @@ SHOWN = 4_000
 """Maximum letters of an answer that are kept with an error."""
 MOST_STOPS = 4
 """Maximum number of stops that OpenAI's own server takes. Replies are cut at further stops here."""
+
+_FAULTS, _INSTEAD = DataTable(__file__, str, "faults"), DataTable(__file__, str, "instead")
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -146,12 +149,9 @@ class ChatServer:
         variable = self._section.key_variable
         key = os.environ.get(variable, "").strip() if variable else ""
         if variable and not key:
-            raise CannotLoad(
-                f"The key of the server at {self._address} belongs into the environment variable {variable}, which is "
-                "not set: set it and start again, or correct key_variable in the profile."
-            )
+            raise CannotLoad(self._sentence("key_not_set", variable=variable))
         if not key.isascii() or not key.isprintable():
-            raise CannotLoad(f"The environment variable {variable} holds no key: it has letters that no key has.")
+            raise CannotLoad(self._sentence("no_key", variable=variable))
         if key and not self._local and not self._address.startswith("https:"):
             log.warning(
                 "The key in %s goes unencrypted to %s: an address with https keeps it.", variable, self._address
@@ -264,13 +264,8 @@ class ChatServer:
 
     def _read(self, answer: _Answer, prompt: str) -> ServerReply:
         data = answer.json()
-        who = f"The server at {self._address}"
         if data is None and answer.is_page:
-            message = (
-                f"{who} answered with a web page and not with a reply: correct the address in the profile, which "
-                "mostly ends in /v1."
-            )
-            raise NoServer(message, prompt, self._shown(answer.text))
+            raise NoServer(self._sentence("web_page"), prompt, self._shown(answer.text))
         try:
             choice = data["choices"][0]
             message = choice["message"]
@@ -281,9 +276,8 @@ class ChatServer:
             if not isinstance(usage, dict):
                 raise TypeError("counts of another kind")
         except (TypeError, KeyError, IndexError, AttributeError) as error:
-            problem = f"{who} answered with something that is no chat completion ({self._masked(answer.said)[:120]})"
-            message = f"{problem}: correct the address in the profile, or look at what runs there."
-            raise NoServer(message, prompt, self._shown(answer.text)) from error
+            problem = self._sentence("no_completion", said=self._masked(answer.said)[:120])
+            raise NoServer(problem, prompt, self._shown(answer.text)) from error
         text = with_thoughts(thoughts, content)
         read = read_reply(text)
         thought = _count_thoughts(usage, read.thoughts, read.answer)
@@ -294,11 +288,9 @@ class ChatServer:
             self.told_not_to_think = not self._section.thinking
         end, raw = choice.get("finish_reason"), self._shown(answer.text)
         if end == "content_filter" or not read.answer:
-            who = f"The {self._role} at {self._address}"
             if why := self._why_nothing(message, end, thought, "" if content.strip() else field):
-                raise NothingSaid(f"{who} {why}.", prompt, raw)
-            what = "thoughts alone" if thought else "nothing"
-            nothing = f"{who} replied with {what}: run it again, or fill it in yourself."
+                raise NothingSaid(f"The {self._role} at {self._address} {why}.", prompt, raw)
+            nothing = self._sentence("nothing", what="thoughts alone" if thought else "nothing")
             raise _Passing(NothingSaid(nothing, prompt, raw), most=2)
         return ServerReply(text, end == "length", thought)
 
@@ -309,62 +301,37 @@ class ChatServer:
         """
         if refusal := message.get("refusal"):
             words = self._masked(" ".join(whole_letters(str(refusal)).split()))[:200]
-            return f"refused (“{words}”): change the caption or the prompt, or take another model"
+            return _INSTEAD["refusal"].format(words=words)
         if end == "content_filter":
-            return "had its reply held back by the server's content filter: change the caption or the prompt"
+            return _INSTEAD["content_filter"]
         if message.get("tool_calls") or message.get("function_call"):
-            return "called a tool instead of replying: switch tools off on the server, or take another model"
+            return _INSTEAD["tool"]
         if end == "length":
-            todo = "switch thinking off in the profile, or raise that setting" if thought else "raise that setting"
-            return f"spent its longest reply{' on thoughts' if thought else ''} and said nothing: {todo}"
-        if thoughts_field:
-            return (
-                f"put its whole reply into {thoughts_field}, where thoughts belong, and none into content: correct the "
-                "reasoning parser of the server, or take another model"
-            )
-        return ""
+            return _INSTEAD["thoughts_too_long" if thought else "length"]
+        return _INSTEAD["wrong_field"].format(field=thoughts_field) if thoughts_field else ""
 
     def _fault(self, answer: _Answer, prompt: str) -> Exception:
-        status, who = answer.status, f"The server at {self._address}"
+        status = answer.status
         quoted = self._masked(answer.said)[:300].rstrip(". ")
         words = f" ({status}: {quoted})" if quoted else f" ({status})"
         raw = self._shown(answer.text)
         if status in (400, 413, 422, 500) and _TOO_LONG.search(answer.said):
-            return ServerFault(
-                f"The prompt and the longest reply together are more than the {self._role} reads{words}: shorten the "
-                "caption or the longest reply.",
-                prompt,
-                raw,
-            )
+            return ServerFault(self._sentence("prompt_too_long", words=words), prompt, raw)
         if status in (401, 403):
             variable = self._section.key_variable
-            todo = (
-                f"put a key that it takes into the environment variable {variable} and start again"
-                if variable
-                else "name the environment variable that holds its key as key_variable in the profile"
-            )
-            return NoServer(f"{who} does not let us in{words}: {todo}.", prompt, raw)
+            key = self._sentence("wrong_key" if variable else "needs_key", words=words, variable=variable)
+            return NoServer(key, prompt, raw)
         if status == 404:
             known = self.models()
             has = f"; it has {', '.join(sorted(known)[:10])}" if known else ""
-            return NoServer(
-                f"{who} has no model {self._section.model!r} or no chat there{words}{has}: correct model or address in "
-                "the profile.",
-                prompt,
-                raw,
-            )
+            return NoServer(self._sentence("no_model", model=self._section.model, words=words, has=has), prompt, raw)
         if 300 <= status < 400:
             to = self._masked(answer.headers.get("location", "elsewhere"))[:200]
-            return NoServer(f"{who} sends on to {to}: put the address that is meant into the profile.", prompt, raw)
-        if status == 429:
-            fault = ServerFault(
-                f"{who} takes no more requests for now{words}: wait a while and run it again.", prompt, raw
-            )
-            return self._later(fault, answer)
-        if status >= 500 or status in (408, 409, 425):
-            fault = ServerFault(f"{who} failed{words}: look at its log, and run it again.", prompt, raw)
-            return self._later(fault, answer)
-        return Refused(f"{who} refuses the request{words}: correct the profile or the settings.", prompt, raw)
+            return NoServer(self._sentence("elsewhere", to=to), prompt, raw)
+        if status == 429 or status >= 500 or status in (408, 409, 425):
+            busy = self._sentence("too_many" if status == 429 else "failed", words=words)
+            return self._later(ServerFault(busy, prompt, raw), answer)
+        return Refused(self._sentence("refused", words=words), prompt, raw)
 
     def _later(self, fault: ServerFault, answer: _Answer) -> Exception:
         """Return an error that leads to another try after the server's pause, or `fault` if the pause is too long."""
@@ -373,6 +340,10 @@ class ChatServer:
         except ValueError:
             return _Passing(fault)
         return _Passing(fault, wait) if wait <= LONGEST_WAIT else fault
+
+    def _sentence(self, fault: str, **values: str | float) -> str:
+        who = f"The server at {self._address}"
+        return _FAULTS[fault].format(who=who, address=self._address, role=self._role, **values)
 
     def _shown(self, raw: str) -> str:
         return self._masked(raw)[:SHOWN]
@@ -427,24 +398,17 @@ class ChatServer:
         import httpx
 
         address = self._address.removesuffix("/v1") if root else self._address
-        who = f"The server at {self._address}"
         try:
             return asyncio.run(self._exchange(method, address + path, body))
         except TimeoutError as error:
-            raise _Passing(
-                ServerFault(
-                    f"{who} gave no whole answer within {self._section.timeout:g} seconds: try again when it is less "
-                    "busy, or raise timeout in the profile.",
-                    prompt,
-                ),
-                most=2,  # a server that is too slow is not made faster by asking it more often
-            ) from error
+            fault = ServerFault(self._sentence("too_slow", seconds=self._section.timeout), prompt)
+            # A server that is too slow is not made faster by asking it more often.
+            raise _Passing(fault, most=2) from error
         except (httpx.TransportError, httpx.DecodingError) as error:
             why = (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
-            message = f"{who} cannot be reached ({self._masked(why)}): start it, or correct the address in the profile."
-            raise _Passing(NoServer(message, prompt)) from error
+            raise _Passing(NoServer(self._sentence("not_reached", why=self._masked(why)), prompt)) from error
         except _TooMuch as error:
-            raise NoServer(f"{who} answers without an end: look at what runs there.", prompt) from error
+            raise NoServer(self._sentence("endless"), prompt) from error
 
     async def _exchange(self, method: str, url: str, body: Mapping[str, Any] | None) -> _Answer:
         """Send a request in a task of its own, so that a slow or silent server cannot delay a stop. The connection is

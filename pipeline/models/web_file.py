@@ -4,13 +4,13 @@ hub's files, progress is reported, downloads resume, and a file is kept only if 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+from core.images import file_hash
 from core.model_sections import WebFile
 from pipeline.models.hub import Download, Told, bring, part_of, refused
 
@@ -90,7 +90,4 @@ def download(role: str, found: FileListing, on_bytes: Told, cancelled: threading
 def _right(file: Path, name: str) -> bool:
     """Return True if a file has the hash that its name contains, or if the name has none."""
     match = _HASH.search(name)
-    if match is None:
-        return True
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest().startswith(match[1])
+    return match is None or file_hash(file).startswith(match[1])

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 from pathlib import Path
 
+from core.images import known_file_hash
 from core.model_sections import ClipEmbedder, Weights
 
 FILES = (
@@ -40,8 +39,7 @@ def weights_hash(weights: Weights, part: str = "", files: Sequence[str] = FILES)
     if re.fullmatch(r"[0-9a-f]{64}", blob):
         return blob
     try:
-        status = found.stat()
-        return _of_file(found, status.st_mtime_ns, status.st_size)
+        return known_file_hash(found)
     except OSError:
         return ""
 
@@ -54,10 +52,3 @@ def _file(weights: Weights, name: str) -> Path | None:
 
     cached = try_to_load_from_cache(weights.hub, name, revision=weights.revision)
     return Path(cached) if isinstance(cached, str) else None
-
-
-@lru_cache(maxsize=64)
-def _of_file(path: Path, _changed: int, _size: int) -> str:
-    # The time of change and the size are part of the cache's key, so that a changed file is read again.
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

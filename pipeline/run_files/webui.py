@@ -8,18 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from core.data_files import DataTable
+
 MODEL_DIGITS, UNIT_DIGITS = 10, 8
 """Digits of a model's and a ControlNet's hash that the web UI and its extension write."""
-_SAMPLERS = {
-    "DDIMScheduler": "DDIM",
-    "PNDMScheduler": "PLMS",
-    "EulerDiscreteScheduler": "Euler",
-    "EulerAncestralDiscreteScheduler": "Euler a",
-    "HeunDiscreteScheduler": "Heun",
-    "LMSDiscreteScheduler": "LMS",
-    "UniPCMultistepScheduler": "UniPC",
-    "LCMScheduler": "LCM",
-}
+_SAMPLERS = DataTable(__file__, str, "samplers")
 """Names of diffusers' schedulers in the web UI; one that is not here keeps its own name."""
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from core.data_files import DataTable
 from core.types import EDIT_TYPES, EditType
 from pipeline.replies import is_refusal
 
@@ -27,20 +28,7 @@ _LABEL = re.compile(
     r"(?:caption|answer|output|reply)\s*:\s*",
     re.IGNORECASE,
 )
-_TYPE_NAMES: dict[str, EditType] = {
-    "colour": "attribute",
-    "color": "attribute",
-    "material": "attribute",
-    "adjective": "attribute",
-    "time": "time of day",
-    "daytime": "time of day",
-    "lighting": "time of day",
-    "style": "domain",
-    "environment": "background",
-    "location": "background",
-    "setting": "background",
-    "season": "weather",
-}
+_TYPE_NAMES: Mapping[str, EditType] = DataTable(__file__, EditType, "edit_types")  # type: ignore[arg-type]
 """Edit types by other names that models use for them."""
 _EDIT_ARROW = r"\s*(?:-+>|=+>|[→⇒:=]|\bto\b|\bbecomes\b)\s*"
 _BETWEEN_EDITS = re.compile(r"(?:[\s;,+&]|\band\b)*", re.IGNORECASE)

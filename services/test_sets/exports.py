@@ -20,7 +20,7 @@ from core.errors import UserError, disk_reason
 from core.progress import OnCount, Progress
 from core.test_sets import SetVersion
 from formats.draft import MANIFEST
-from formats.layouts import LAYOUTS
+from formats.layouts import LAYOUTS, TITLES
 from services.changes import Changes
 from services.commands import Missing
 from services.test_sets.examples import export_version
@@ -28,8 +28,10 @@ from services.test_sets.versions import version_of
 from services.work_queue import WorkQueue, WorkView
 from storage.workspace import Workspace
 
-FORMAT_TITLES = {name: layout.title for name, layout in LAYOUTS.items()}
-"""Titles of the formats of imported images, by name in commands."""
+FORMATS = tuple(LAYOUTS)
+"""Formats of imported images, by name in commands."""
+FORMAT_TITLES = TITLES
+"""Their titles."""
 WRITTEN = tuple(name for name, layout in LAYOUTS.items() if layout.write is not None)
 """Formats that a test set can be written in."""
 FOLDER = "exports"

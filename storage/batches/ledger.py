@@ -33,10 +33,22 @@ from core.batches import (
     WorkState,
 )
 from core.csv_tables import cells
+from core.data_files import DataTable
 from core.errors import UserError
 from core.types import CounterfactualCaption
-from storage.engine.database import Database, Repository, read, write
-from storage.engine.rows import Row, insert_row, now, pack, pack_value, record_of, unpack_value, whole
+from storage.engine.database import Database, Repository, read, reading, write, writing
+from storage.engine.rows import (
+    Row,
+    change_row,
+    insert_row,
+    insert_rows,
+    now,
+    pack,
+    pack_value,
+    record_of,
+    unpack_value,
+    whole,
+)
 from storage.images import Images
 from storage.runs.rows import begin_steps, change_state, insert_value, latest_state, latest_values
 from storage.runs.runs import insert_run, mask_columns
@@ -46,6 +58,42 @@ MOST_DEATHS = 3
 """Deaths of workers after which the work that they had counts as failed."""
 _AT_ONCE = 20_000
 """Rows written in one transaction: others may write in between."""
+_QUERIES = DataTable(__file__, str)
+
+
+def _add_work(db: Db, batch: int, stage: Pass, work: Sequence[NewWork], skipped: Mapping[str, str]) -> None:
+    """Add new work of a pass, all or nothing. `skipped` maps keys of work to skip to the reasons. A million is planned
+    in parts of some thousand: others may write in between.
+    """
+    time = now()
+    query = "SELECT key FROM batch_work WHERE batch = ? AND key IN (SELECT value FROM json_each(?))"
+    known = {key for (key,) in db.execute(query, [batch, pack([one.key for one in work])])}
+    new = [
+        {
+            "batch": batch,
+            "pass": stage,
+            **cells(one, "lot place source key seed"),
+            "counterfactual": pack_value(one.counterfactual) if one.counterfactual is not None else "",
+            "state": "skipped" if one.key in skipped else "planned",
+            "reason": skipped.get(one.key, ""),
+            "changed": time,
+        }
+        for one in work
+        if one.key not in known
+    ]
+    insert_rows(db, "batch_work", new)
+
+
+def _source_runs(db: Db, runs: Sequence[str]) -> Mapping[str, SourceRun]:
+    """Return these runs by id, each with its values so far."""
+    runs_by_id = {}
+    for row in list(db.query(_QUERIES["source_runs"], [pack(list(runs))])):
+        state = latest_state(db, row["id"])
+        classes = {int(number): name for number, name in json.loads(state["mask_classes"]).items()}
+        values = {name: stored.value for name, stored in latest_values(db, row["id"]).items()}
+        size = (row["width"], row["height"])
+        runs_by_id[row["id"]] = SourceRun(row["source"], size, state["mask"] or "", classes, values)
+    return runs_by_id
 
 
 class Batches(Repository):
@@ -93,11 +141,8 @@ class Batches(Repository):
 
     @write
     def _add_sources(self, db: Db, batch: int, items: Sequence[Item]) -> None:
-        db.conn.executemany(
-            "INSERT INTO batch_sources (batch, key, label, split, attributes, stamp) VALUES (?, ?, ?, ?, ?, ?) "
-            "ON CONFLICT (batch, key) DO NOTHING",
-            ((batch, one.key, one.label, one.split, pack(dict(one.attributes)), one.stamp) for one in items),
-        )
+        rows = ({"batch": batch, **vars(one), "attributes": pack(dict(one.attributes))} for one in items)
+        insert_rows(db, "batch_sources", rows, ignore=True)
 
     @write
     def is_planned(self, db: Db, batch: int, notes: Sequence[str]) -> None:
@@ -116,43 +161,26 @@ class Batches(Repository):
         """Return the number of sources."""
         return int(db.execute("SELECT count(*) FROM batch_sources WHERE batch = ?", [batch]).fetchone()[0])
 
-    @write
-    def plan(self, db: Db, batch: int, stage: Pass, work: Sequence[NewWork], skipped: Mapping[str, str]) -> None:
-        """Add new work of a pass, all or nothing. `skipped` maps keys of work to skip to the reasons. A million is
-        planned in parts of some thousand: others may write in between.
-        """
-        _add_work(db, batch, stage, work, skipped)
+    plan = writing(_add_work)
 
     @read
     def edited(self, db: Db, batch: int) -> tuple[BatchSource, ...]:
         """Return sources whose runs somebody edited since the batch wrote to them, if images are planned or skipped."""
-        query = """
-            SELECT own.*, '' AS first FROM batch_sources AS own
-            WHERE own.batch = :batch
-                AND EXISTS (SELECT 1 FROM stage_values WHERE run = own.run AND created > (
-                    SELECT max(created) FROM undo_log WHERE run = own.run AND what = 'begin'))
-                AND EXISTS (SELECT 1 FROM batch_work
-                    WHERE source = own.id AND pass = 'images' AND state IN ('planned', 'skipped'))
-            ORDER BY own.id
-        """
-        return tuple(BatchSource(row["id"], _item(row), row["run"], "") for row in db.query(query, {"batch": batch}))
+        return tuple(
+            BatchSource(row["id"], _item(row), row["run"], "") for row in db.query(_QUERIES["edited"], {"batch": batch})
+        )
 
     @read
     def drawings(self, db: Db, source: int) -> tuple[PlannedDrawing, ...]:
         """Return the images of a source that have a caption, in the order of planning."""
-        query = """
-            SELECT id, counterfactual, seed, state, tries FROM batch_work
-            WHERE source = ? AND pass = 'images' AND counterfactual <> '' ORDER BY id
-        """
         return tuple(
-            PlannedDrawing(
-                row["id"],
-                unpack_value(CounterfactualCaption, row["counterfactual"]),
-                row["seed"],
+            record_of(
+                PlannedDrawing,
+                row,
                 begun=row["state"] not in ("planned", "skipped") or row["tries"] > 0,
                 skipped=row["state"] == "skipped",
             )
-            for row in db.query(query, [source])
+            for row in db.query(_QUERIES["drawings"], [source])
         )
 
     @write
@@ -183,22 +211,10 @@ class Batches(Repository):
         the pass before is done.
         """
         before = PASSES[PASSES.index(lacking) - 1] if lacking in PASSES[1:] else None
-        # CROSS JOIN keeps SQLite from scanning all sources of the batch for each one.
-        query = """
-            SELECT own.*, runs.source,
-                (SELECT other.key FROM runs AS same CROSS JOIN batch_sources AS other ON other.run = same.id
-                 WHERE same.source = runs.source AND other.batch = own.batch ORDER BY other.id LIMIT 1) AS first
-            FROM batch_sources AS own LEFT JOIN runs ON runs.id = own.run
-            WHERE own.batch = :batch AND own.id > :after
-                AND (:lacking IS NULL OR NOT EXISTS (
-                    SELECT 1 FROM batch_work WHERE source = own.id AND pass = :lacking))
-                AND (:before IS NULL OR EXISTS (
-                    SELECT 1 FROM batch_work WHERE source = own.id AND pass = :before AND state = 'done'))
-            ORDER BY own.id LIMIT :limit
-        """
         parameters = {"batch": batch, "after": after, "lacking": lacking, "before": before, "limit": limit}
         return tuple(
-            BatchSource(row["id"], _item(row), row["run"], row["first"] or "") for row in db.query(query, parameters)
+            BatchSource(row["id"], _item(row), row["run"], row["first"] or "")
+            for row in db.query(_QUERIES["sources"], parameters)
         )
 
     @read
@@ -207,10 +223,7 @@ class Batches(Repository):
         query = "SELECT coalesce(max(lot), -1) + 1 FROM batch_work WHERE batch = ? AND pass = ?"
         return int(db.execute(query, [batch, stage]).fetchone()[0])
 
-    @read
-    def source_runs(self, db: Db, runs: Sequence[str]) -> Mapping[str, SourceRun]:
-        """Return these runs by id, each with its values so far."""
-        return _source_runs(db, runs)
+    source_runs = reading(_source_runs)
 
     # The process that works on it
 
@@ -275,13 +288,7 @@ class Batches(Repository):
         next_lot = db.execute(query, [batch, stage]).fetchone()
         if next_lot is None:
             return ()
-        query = """
-            SELECT batch_work.id, place, seed, seeds, tries, deaths, counterfactual,
-                batch_sources.key, label, split, attributes, stamp, run
-            FROM batch_work JOIN batch_sources ON batch_sources.id = source
-            WHERE batch_work.batch = ? AND pass = ? AND state = 'planned' AND lot = ? ORDER BY place
-        """
-        rows = list(db.query(query, [batch, stage, next_lot[0]]))
+        rows = list(db.query(_QUERIES["claim"], [batch, stage, next_lot[0]]))
         healthy = [row for row in rows if not row["deaths"]]
         rows = healthy or rows[:1]
         time = now()
@@ -350,8 +357,7 @@ class Batches(Repository):
                 }
             else:
                 self._take(db, row, work, result, change)
-            assignments = ", ".join(f"{name} = :{name}" for name in change)
-            db.execute(f"UPDATE batch_work SET {assignments} WHERE id = :id", {**change, "id": result.id})
+            change_row(db, "batch_work", result.id, change)
 
     def _take(self, db: Db, batch: Row, work: Row, result: Done, change: dict[str, Any]) -> None:
         run = db.execute("SELECT run FROM batch_sources WHERE id = ?", [work["source"]]).fetchone()[0]
@@ -403,19 +409,11 @@ class Batches(Repository):
     @read
     def failures(self, db: Db, batch: int, most: int = 100) -> tuple[FailedGroup, ...]:
         """Return failed and skipped work grouped by pass and reason, most frequent first."""
-        query = """
-            SELECT pass, state, reason, count(*) AS number, min(id) AS first FROM batch_work
-            WHERE batch = ? AND state IN ('failed', 'skipped') GROUP BY pass, state, reason ORDER BY number DESC LIMIT ?
-        """
-        examples = """
-            SELECT DISTINCT batch_sources.key FROM batch_work JOIN batch_sources ON batch_sources.id = source
-            WHERE batch_work.batch = ? AND pass = ? AND state = ? AND reason = ? LIMIT 3
-        """
-        groups = list(db.query(query, [batch, most]))
+        groups = list(db.query(_QUERIES["failures"], [batch, most]))
         return tuple(
             FailedGroup(
                 *(row["pass"], row["state"], row["reason"], row["number"]),
-                [key for (key,) in db.execute(examples, [batch, row["pass"], row["state"], row["reason"]])],
+                [key for (key,) in db.execute(_QUERIES["examples_of_failure"], {**row, "batch": batch})],
             )
             for row in groups
         )
@@ -423,83 +421,34 @@ class Batches(Repository):
     @read
     def sample(self, db: Db, batch: int, most: int) -> tuple[tuple[str, str, CounterfactualCaption], ...]:
         """Return key and run of the source, and the caption, of up to `most` images, chosen by hash."""
-        query = """
-            SELECT batch_sources.key, run, counterfactual FROM batch_work
-            JOIN batch_sources ON batch_sources.id = source
-            WHERE batch_work.batch = ? AND pass = 'images' AND counterfactual <> '' AND state <> 'skipped'
-            ORDER BY batch_work.key LIMIT ?
-        """
-        rows = db.execute(query, [batch, most]).fetchall()
+        rows = db.execute(_QUERIES["sample"], [batch, most]).fetchall()
         return tuple((key, run, unpack_value(CounterfactualCaption, packed)) for key, run, packed in rows)
 
     @read
     def latest_images(self, db: Db, batch: int, most: int = 12) -> tuple[tuple[int, str, str], ...]:
         """Return test case, image and run of the images drawn last."""
-        query = """
-            SELECT test_cases.id, test_cases.image, test_cases.run FROM batch_work
-            JOIN test_cases ON test_cases.id = test_case
-            WHERE batch_work.batch = ? AND test_case IS NOT NULL ORDER BY test_case DESC LIMIT ?
-        """
-        return tuple(db.execute(query, [batch, most]).fetchall())
+        return tuple(db.execute(_QUERIES["latest_images"], [batch, most]).fetchall())
 
     @read
     def reviewed(self, db: Db, batch: int) -> Mapping[str, int]:
         """Return the numbers of accepted and rejected images that the batch drew, without those of later jobs in its
         runs.
         """
-        query = """
-            SELECT verdict, count(*) FROM test_case_states JOIN test_cases ON test_cases.id = test_case
-            JOIN batch_sources ON batch_sources.run = test_cases.run
-            WHERE verdict IN ('accepted', 'rejected') AND batch = ? AND test_cases.job IS NULL GROUP BY verdict
-        """
-        return dict(db.execute(query, [batch]).fetchall())
+        return dict(db.execute(_QUERIES["reviewed"], [batch]).fetchall())
 
     @read
     def studied(self, db: Db, batch: int) -> Mapping[str, int]:
         """Return the numbers of accepted images that studies find valid and invalid, once for each study."""
-        query = """
-            SELECT outcome, count(*) FROM test_case_states JOIN test_cases ON test_cases.id = test_case_states.test_case
-            JOIN batch_sources ON batch_sources.run = test_cases.run
-            JOIN study_items ON study_items.test_case = test_cases.id
-            WHERE verdict = 'accepted' AND batch = ? AND test_cases.job IS NULL
-                AND kind = 'item' AND outcome IN ('valid', 'invalid')
-            GROUP BY outcome
-        """
-        return dict(db.execute(query, [batch]).fetchall())
+        return dict(db.execute(_QUERIES["studied"], [batch]).fetchall())
 
     def _batch(self, row: Row) -> Batch:
         return record_of(
             Batch,
             row,
-            settings=json.loads(row["settings"]),
             stage=row["pass"],
             planned=row["planned"] is not None,
             running=row["process"] is not None and self._alive(row["process"]),
-            notes=tuple(json.loads(row["notes"])),
         )
-
-
-def _add_work(db: Db, batch: int, stage: Pass, work: Sequence[NewWork], skipped: Mapping[str, str]) -> None:
-    time = now()
-    query = "SELECT key FROM batch_work WHERE batch = ? AND key IN (SELECT value FROM json_each(?))"
-    known = {key for (key,) in db.execute(query, [batch, pack([one.key for one in work])])}
-    new = [
-        {
-            "batch": batch,
-            "pass": stage,
-            **cells(one, "lot place source key seed"),
-            "counterfactual": pack_value(one.counterfactual) if one.counterfactual is not None else "",
-            "state": "skipped" if one.key in skipped else "planned",
-            "reason": skipped.get(one.key, ""),
-            "changed": time,
-        }
-        for one in work
-        if one.key not in known
-    ]
-    if new:
-        names = tuple(new[0])
-        placeholders = ", ".join(f":{name}" for name in names)
-        db.conn.executemany(f"INSERT INTO batch_work ({', '.join(names)}) VALUES ({placeholders})", new)
 
 
 def _require(db: Db, batch: int) -> Row:
@@ -525,19 +474,4 @@ def _begin_run(db: Db, batch: Row, work: Row, source: ReadSource) -> str:
 
 
 def _item(row: Row) -> Item:
-    return Item(row["key"], row["label"], row["split"], json.loads(row["attributes"]), row["stamp"])
-
-
-def _source_runs(db: Db, runs: Sequence[str]) -> Mapping[str, SourceRun]:
-    query = """
-        SELECT runs.id, source, width, height FROM runs JOIN images ON sha = source
-        WHERE runs.id IN (SELECT value FROM json_each(?))
-    """
-    runs_by_id = {}
-    for row in list(db.query(query, [pack(list(runs))])):
-        state = latest_state(db, row["id"])
-        classes = {int(number): name for number, name in json.loads(state["mask_classes"]).items()}
-        values = {name: stored.value for name, stored in latest_values(db, row["id"]).items()}
-        size = (row["width"], row["height"])
-        runs_by_id[row["id"]] = SourceRun(row["source"], size, state["mask"] or "", classes, values)
-    return runs_by_id
+    return record_of(Item, row)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlite_utils import Database as Db
 
+from core.data_files import DataTable
 from core.image_filter import ImageFilter
 from storage.curation import entry_sets
 from storage.curation.selection import Selection
@@ -27,6 +28,7 @@ _AT_ONCE = 4096
 """Rows fetched from the database at a time."""
 Numbers = NDArray[np.int64]
 Floats = NDArray[np.float64]
+_QUERIES = DataTable(__file__, str)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,14 +143,8 @@ class CaseColumns(Repository):
 
     @read
     def _table(self, db: Db) -> CaseTable:
-        static = db.execute(
-            "SELECT (SELECT max(id) FROM catalogue), (SELECT count(*) FROM catalogue WHERE source IS NOT NULL), "
-            "(SELECT max(id) FROM catalogue_labels)"
-        ).fetchone()
-        changing = db.execute(
-            "SELECT (SELECT max(id) FROM reviews), (SELECT max(id) FROM run_states), (SELECT max(id) FROM undo_log), "
-            "(SELECT count(*) FROM batch_sources WHERE run IS NOT NULL)"
-        ).fetchone()
+        static = db.execute(_QUERIES["static"]).fetchone()
+        changing = db.execute(_QUERIES["changing"]).fetchone()
         if self._held is None or self._static != static:
             self._held, self._static, self._version = _read(db), static, changing
         elif self._version != changing:
@@ -163,24 +159,12 @@ class CaseColumns(Repository):
     @read
     def set_rows(self, db: Db, version: int) -> list[SetRow]:
         """Return the images of a version of a test set, in the order of their addition."""
-        query = """
-            SELECT image, source, label, split, coalesce(mask, ''), mask_classes, coalesce(
-                (SELECT id FROM catalogue WHERE catalogue.test_case = entries.test_case),
-                (SELECT min(id) FROM catalogue WHERE catalogue.image = entries.image AND there),
-                0
-            ), role = 'source'
-            FROM test_set_entries AS entries WHERE version = ? ORDER BY entries.id
-        """
-        return [SetRow(*row) for row in db.execute(query, [version])]
+        return [SetRow(*row) for row in db.execute(_QUERIES["set_rows"], [version])]
 
     @read
     def outcomes(self, db: Db) -> list[Outcome]:
         """Return the outcomes of test cases in studies, in the order of their items."""
-        query = """
-            SELECT test_case, outcome, study, studies.name FROM study_items JOIN studies ON studies.id = study
-            WHERE kind = 'item' AND test_case IS NOT NULL AND outcome <> '' ORDER BY study_items.id
-        """
-        return [Outcome(*row) for row in db.execute(query)]
+        return [Outcome(*row) for row in db.execute(_QUERIES["outcomes"])]
 
     @read
     def checks(self, db: Db) -> dict[str, tuple[Numbers, Floats]]:
@@ -212,11 +196,7 @@ class CaseColumns(Repository):
 
 
 def _read(db: Db) -> CaseTable:
-    query = """
-        SELECT id, coalesce(test_case, -1), image, coalesce(source, ''), coalesce(run, ''), kind = 'segmentation',
-            recipe, profile, method, label, iif(kind = 'segmentation', classes, '') FROM catalogue ORDER BY id
-    """
-    columns = _columns(db, query, 11)
+    columns = _columns(db, _QUERIES["entries"], 11)
     entry = np.array(columns[0], np.int64)
     empty, none = np.zeros(len(entry), np.int8), texts_of(())
     table = CaseTable(
@@ -250,12 +230,10 @@ def _decided(db: Db, table: CaseTable) -> CaseTable:
 
 def _facts(db: Db, table: CaseTable) -> dict[str, Any]:
     splits = dict(db.execute("SELECT run, split FROM batch_sources WHERE run IS NOT NULL AND split <> ''"))
-    query = """
-        SELECT run_summaries.run, coalesce(json_extract(task, '$.label'), ''), coalesce(mask, ''), mask_classes
-        FROM run_summaries JOIN run_states ON run_states.id = run_summaries.state
-    """
     nothing = ("", "", "", "{}")
-    of_run = {run: (label, splits.get(run, ""), mask, names) for run, label, mask, names in db.execute(query)}
+    of_run = {
+        run: (label, splits.get(run, ""), mask, names) for run, label, mask, names in db.execute(_QUERIES["facts"])
+    }
     runs = [of_run.get(run, nothing) for run in table.runs.values] + [nothing]
     query = "SELECT entry, label, split, coalesce(mask, ''), mask_classes FROM imported_images WHERE made"
     imported = {entry: columns for entry, *columns in db.execute(query)}
@@ -272,16 +250,11 @@ def _facts(db: Db, table: CaseTable) -> dict[str, Any]:
 
 def _edits(db: Db, entry: Numbers) -> EditColumns:
     """Read all edits. Many captions have the same edits: each JSON text is parsed once."""
-    test_case_edits = """
-        SELECT catalogue.id, json_extract(counterfactual, '$.edits')
-        FROM catalogue JOIN test_cases ON test_cases.id = catalogue.test_case
-        WHERE catalogue.edits > 0
-    """
     imported_edits = "SELECT entry, edits FROM imported_images WHERE made AND edits <> '[]'"
     known: dict[str, list[dict[str, Any]]] = {}
     numbers: list[int] = []
     texts: tuple[list[str], ...] = ([], [], [])
-    for query in (test_case_edits, imported_edits):
+    for query in (_QUERIES["test_case_edits"], imported_edits):
         for number, text in zip(*_columns(db, query, 2), strict=True):
             edits = known.get(text)
             if edits is None:

@@ -29,6 +29,7 @@ from core.catalogue import (
     ScoreCounts,
     Unmeasured,
 )
+from core.data_files import DataTable
 from core.errors import UserError
 from core.image_filter import FACETS, Facet, ImageFilter, ScoreBand
 from core.types import Check, CounterfactualCaption, Edit
@@ -37,7 +38,7 @@ from storage.curation.information_order import hold, walk
 from storage.curation.scores import MEASURE as SCORE
 from storage.curation.scores import NUMBER
 from storage.curation.selection import Held, Selection, counts
-from storage.engine.database import Database, Repository, read, write
+from storage.engine.database import Database, Repository, read, reading, write
 from storage.engine.rows import Row, record_of, unpack_value, when
 from storage.images import Images, file_name
 
@@ -50,32 +51,7 @@ NEWEST = Order()
 MOST_LINES = 100
 """Lines, and places in a line, of a coverage table: an edit may contain any weather."""
 
-_ROWS = f"""
-    SELECT catalogue.*, images.width, images.height, state.name AS run_name, test_cases.counterfactual,
-        test_cases.checks, reviews.reason, reviews.created AS reviewed,
-        (SELECT author FROM reviews AS said WHERE said.id = coalesce(reviews.restores, reviews.id)) AS reviewer,
-        (SELECT value FROM stage_values WHERE id = (
-            SELECT max(id) FROM stage_values WHERE run = catalogue.run AND stage = 'caption'
-        )) AS caption,
-        brought.name, imports.name AS import_name, brought.caption AS brought_caption, brought.new_caption,
-        brought.edits AS brought_edits, brought.checks AS brought_checks,
-        (SELECT json_group_object(model, standing) FROM catalogue_outcomes WHERE entry = catalogue.id) AS standings,
-        (SELECT json_group_array(DISTINCT iif(outcome = '', 'undecided', outcome)) FROM study_items
-            WHERE study_items.test_case = catalogue.test_case AND kind = 'item') AS outcomes,
-        (SELECT json_group_array(tag) FROM catalogue_tags AS held WHERE entry = catalogue.id AND put AND id = (
-            SELECT max(id) FROM catalogue_tags WHERE entry = held.entry AND tag = held.tag
-        )) AS tags,
-        (SELECT number FROM catalogue_numbers WHERE entry = catalogue.id AND measure = {NUMBER}) AS score
-    FROM json_each(?) AS wanted JOIN catalogue ON catalogue.id = wanted.value
-        JOIN images ON images.sha = catalogue.image
-        LEFT JOIN test_cases ON test_cases.id = catalogue.test_case
-        LEFT JOIN run_summaries AS summary ON summary.run = catalogue.run
-        LEFT JOIN run_states AS state ON state.id = summary.state
-        LEFT JOIN reviews ON reviews.id = catalogue.review
-        LEFT JOIN imported_images AS brought ON brought.entry = catalogue.id AND brought.made
-        LEFT JOIN imports ON imports.id = brought.import
-    ORDER BY wanted.key
-"""
+_QUERIES = DataTable(__file__, str)
 
 
 class Catalogue(Repository):
@@ -116,13 +92,7 @@ class Catalogue(Repository):
         keys = first + list(islice(way.from_key(after), limit + 1 - len(first)))
         return CataloguePage(self._entries(db, keys[:limit]), len(keys) > limit)
 
-    @read
-    def hold(self, db: Db, image_filter: ImageFilter = EVERYTHING, order: Order = NEWEST) -> Held:
-        """Return the images that match now, for a review whose decisions change the match. A million take 125 kB, or
-        seven times that by information, whose order is fixed too. Other orders keep following decisions: "reviewed"
-        moves an image that gets a verdict.
-        """
-        return hold(db, image_filter, order)
+    hold = reading(hold)
 
     @read
     def place(
@@ -201,22 +171,15 @@ class Catalogue(Repository):
         """Return the coverage cells with images for these lines and places, by default the `most` common and ""."""
         reviews: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
         models: dict[tuple[str, str], dict[str, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
-        query = """
-            SELECT line, place, catalogue_cells.facet, catalogue_cells.value, catalogue_cells.entries
-            FROM json_each(:lines) AS lines CROSS JOIN json_each(:places) AS places
-                CROSS JOIN catalogue_cells ON grid = :grid AND line = lines.value AND place = places.value
-            WHERE catalogue_cells.entries > 0
-        """
-        common = (
-            "SELECT value FROM catalogue_values WHERE facet = ? AND entries > 0 ORDER BY entries DESC, value LIMIT ?"
-        )
         names = {
             name: json.dumps(
-                ["", *(value for (value,) in db.execute(common, [facet, most]))] if requested is None else requested
+                ["", *(value for (value,) in db.execute(_QUERIES["common_values"], [facet, most]))]
+                if requested is None
+                else requested
             )
             for name, facet, requested in zip(("lines", "places"), grid.split(" x "), (lines, places), strict=True)
         }
-        for line, place, facet, value, number in db.execute(query, {"grid": grid, **names}):
+        for line, place, facet, value, number in db.execute(_QUERIES["coverage"], {"grid": grid, **names}):
             if facet == "review":
                 reviews[line, place][value] = number
             else:
@@ -244,30 +207,18 @@ class Catalogue(Repository):
     def runs(self, db: Db, image_filter: ImageFilter = EVERYTHING) -> tuple[str, ...]:
         """Return the ids of the runs of the images, the run of the oldest image first."""
         entries = json.dumps(entry_sets.entries_of(Selection(db, image_filter).whole).tolist())
-        query = """
-            SELECT run FROM json_each(?) AS wanted CROSS JOIN catalogue ON catalogue.id = wanted.value
-            WHERE run IS NOT NULL GROUP BY run ORDER BY min(catalogue.id)
-        """
-        return tuple(run for (run,) in db.execute(query, [entries]))
+        return tuple(run for (run,) in db.execute(_QUERIES["runs"], [entries]))
 
     @read
     def by_source(self, db: Db, image_filter: ImageFilter = EVERYTHING) -> Mapping[str, int]:
         """Count the images that match by the SHA-256 of their source. Images without a source are left out."""
         entries = json.dumps(entry_sets.entries_of(Selection(db, image_filter).whole).tolist())
-        query = """
-            SELECT source, count(*) FROM json_each(?) AS wanted CROSS JOIN catalogue ON catalogue.id = wanted.value
-            WHERE source IS NOT NULL GROUP BY source
-        """
-        return dict(db.execute(query, [entries]).fetchall())
+        return dict(db.execute(_QUERIES["by_source"], [entries]).fetchall())
 
     @read
     def test_cases(self, db: Db, entries: Sequence[int]) -> tuple[int, ...]:
         """Return the test cases of entries, in the same order; imported images, which have none, are left out."""
-        query = """
-            SELECT test_case FROM json_each(?) AS wanted CROSS JOIN catalogue ON catalogue.id = wanted.value
-            WHERE test_case IS NOT NULL ORDER BY wanted.key
-        """
-        return tuple(number for (number,) in db.execute(query, [json.dumps(list(entries))]))
+        return tuple(number for (number,) in db.execute(_QUERIES["test_cases"], [json.dumps(list(entries))]))
 
     @read
     def not_measured(self, db: Db, model: str, most: int, sha: str = "") -> tuple[Unmeasured, ...]:
@@ -280,31 +231,19 @@ class Catalogue(Repository):
         else:
             waiting = Selection(db, ImageFilter(models={model: ("not measured",)})).whole
             entries = entry_sets.entries_of(waiting)[:most]
-        query = """
-            SELECT catalogue.id, test_case, prediction, source_prediction, state
-            FROM json_each(:entries) AS wanted CROSS JOIN catalogue ON catalogue.id = wanted.value
-                JOIN catalogue_outcomes ON entry = catalogue.id AND model = :model
-                JOIN run_summaries USING (run)
-            WHERE NOT measured ORDER BY catalogue.id LIMIT :most
-        """
         values = {"entries": json.dumps(entries.tolist()), "model": model, "most": most}
-        return tuple(Unmeasured(*row) for row in db.execute(query, values))
+        return tuple(Unmeasured(*row) for row in db.execute(_QUERIES["not_measured"], values))
 
     @write
     def measured(self, db: Db, model: str, found: Sequence[tuple[Unmeasured, tuple[bool | None, bool | None]]]) -> None:
         """Store whether a model is right about segmentations, None if unknown. Those changed since stay unmeasured."""
-        query = """
-            UPDATE catalogue_outcomes SET measured = 1, source_right = ?, image_right = ?
-            WHERE entry = ? AND model = ? AND prediction = ? AND source_prediction = ?
-                AND (SELECT state FROM catalogue JOIN run_summaries USING (run) WHERE catalogue.id = entry) = ?
-        """
         for one, (source, image) in found:
             values = [source, image, one.entry, model, one.prediction, one.source_prediction, one.state]
-            db.execute(query, values)
+            db.execute(_QUERIES["measured"], values)
 
     def _entries(self, db: Db, keys: Sequence[PageKey]) -> tuple[CatalogueEntry, ...]:
         by_entry = {key.entry: key for key in keys}
-        rows = db.query(_ROWS, [json.dumps(list(by_entry))])
+        rows = db.query(_QUERIES["rows"].format(score=NUMBER), [json.dumps(list(by_entry))])
         return tuple(_entry(row, by_entry[row["id"]], self._images.folder) for row in rows)
 
     def _named(self, db: Db, image_filter: ImageFilter, begin: str) -> dict[str, dict[str, int]]:
@@ -331,13 +270,10 @@ def _entry(row: Row, key: PageKey, images: Path) -> CatalogueEntry:
     return record_of(
         CatalogueEntry,
         row,
-        run=row["run"] or "",
-        run_name=row["run_name"] or "",
         image_sha=row["image"],
         image_path=images / file_name(row["image"]),
         image_size=(row["width"], row["height"]),
         source_sha=row["source"] or "",
-        classes=tuple(json.loads(row["classes"])),
         caption=caption.get("text", "") or row["brought_caption"] or "",
         counterfactual=counterfactual.text,
         edits=counterfactual.edits,
@@ -345,10 +281,7 @@ def _entry(row: Row, key: PageKey, images: Path) -> CatalogueEntry:
         reason=row["reason"] or "" if reviewed else "",
         reviewer=row["reviewer"] or "" if reviewed else "",
         reviewed=when(row["reviewed"]) if reviewed else None,
-        standings=json.loads(row["standings"]),
         study_outcomes=tuple(sorted(json.loads(row["outcomes"]))),
         tags=tuple(sorted(json.loads(row["tags"]))),
         key=key,
-        name=row["name"] or "",
-        import_name=row["import_name"] or "",
     )

@@ -15,7 +15,7 @@ from core.errors import UserError
 from storage.curation.entry_sets import CHUNK_BITS, KEY_BITS, chunk_bits, entries_of
 from storage.curation.scores import scored_rows
 from storage.engine.rows import Row
-from storage.pending import OUTCOMES, VALIDITY, give_functions
+from storage.pending import QUERIES, give_functions
 from storage.schema import migrations
 
 MOST_TOLD = 20
@@ -77,9 +77,9 @@ def _faults(db: Db) -> tuple[str, ...]:
     columns = "entry, model, measured, source_right, image_right"
     judged = "entry IN (SELECT id FROM catalogue WHERE kind = 'classification')"
     compare("outcome", db.query(f"SELECT {columns} FROM catalogue_outcomes WHERE {judged}"),
-            db.query(f"SELECT {columns} FROM ({OUTCOMES}) WHERE {judged}"), 2)  # fmt: skip
+            db.query(f"SELECT {columns} FROM ({QUERIES['outcomes']}) WHERE {judged}"), 2)  # fmt: skip
     compare("validity of item", db.query("SELECT id, outcome FROM study_items WHERE kind = 'item'"),
-            db.query(VALIDITY), 1)  # fmt: skip
+            db.query(QUERIES["validity"]), 1)  # fmt: skip
     numbers = """
         SELECT catalogue_values.id AS measure, entry, number FROM catalogue_measures
             JOIN catalogue_values ON facet = 'measure' AND value = measure

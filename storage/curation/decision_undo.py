@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from sqlite_utils import Database as Db
 
+from core.data_files import DataTable
 from core.errors import UserError
 from storage.engine.rows import Row
 
@@ -27,6 +28,7 @@ _SAID: dict[str, dict[str, Any]] = {
     "catalogue_labels": {"label": ""},
 }
 """By table, the columns of a statement, with their values before any statement."""
+_QUERIES = DataTable(__file__, str)
 
 
 def log_of(kind: DecisionKind) -> str:
@@ -97,28 +99,7 @@ def _words(db: Db, decision: int, table: str, keys: tuple[str, ...]) -> list[Wor
     columns = ", ".join([*(f"held.{name}" for name in keys), *(f"was.{name} AS was_{name}" for name in defaults)])
     if table == "catalogue_labels":
         columns += ", (SELECT label FROM catalogue WHERE id = held.entry) AS label_now"
-    query = f"""
-        WITH RECURSIVE held AS MATERIALIZED (
-            SELECT id, {", ".join(keys)} FROM {table} WHERE decision = :decision AND {keys[0]} IS NOT NULL
-        ), concerned AS (
-            SELECT DISTINCT decision FROM held CROSS JOIN {table} ON {key}
-            WHERE decision IS NOT NULL AND restores IS NULL
-        ), chain (first, last) AS (
-            SELECT decision, decision FROM concerned
-            UNION ALL SELECT first, image_decisions.id FROM chain JOIN image_decisions ON undoes = chain.last
-        ), withdrawn AS MATERIALIZED (
-            SELECT first FROM chain GROUP BY first HAVING (count(*) + (first = :decision)) % 2 = 0
-        )
-        SELECT {columns}, coalesce(was.restores, was.id, 0) AS restores, was.id IS NOT NULL AS had,
-            coalesce(last.restores, last.id) <> coalesce(was.restores, was.id, 0) AS changes
-        FROM held JOIN {table} AS last ON last.id = (SELECT max(id) FROM {table} WHERE {key})
-            LEFT JOIN {table} AS was ON was.id = (
-                SELECT id FROM {table} WHERE {key} AND (restores IS NULL OR decision IS NULL) AND coalesce((
-                    SELECT word.decision FROM {table} AS word WHERE word.id = coalesce({table}.restores, {table}.id)
-                ), 0) NOT IN (SELECT first FROM withdrawn) ORDER BY id DESC LIMIT 1
-            )
-        ORDER BY held.id
-    """
+    query = _QUERIES["words_after"].format(table=table, columns=columns, key=key, keys=", ".join(keys), first=keys[0])
     statements = []
     for row in db.query(query, {"decision": decision}):
         values = {name: row[name] for name in keys} | {"restores": row["restores"]}

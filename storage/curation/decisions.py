@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlite_utils import Database as Db
 
+from core.data_files import DataTable
 from core.errors import UserError
 from core.image_filter import ImageFilter
 from core.stored_runs import VERDICTS, Verdict
@@ -23,7 +24,7 @@ from storage.curation import entry_sets
 from storage.curation.decision_undo import DecisionKind, in_force, last_of, log_of, words_after
 from storage.curation.selection import Selection
 from storage.engine.database import Repository, read, write
-from storage.engine.rows import Row, checked_text, insert_row, now, pack, record_of, when
+from storage.engine.rows import Row, checked_text, insert_row, insert_rows, now, pack, record_of, when
 
 MOST_AT_ONCE = 100_000
 """Maximum images of one decision."""
@@ -31,6 +32,7 @@ LONGEST_AUTHOR = 60
 LONGEST_TAG = 60
 LONGEST_LABEL = 200
 LONGEST_KEY = 100
+_QUERIES = DataTable(__file__, str)
 
 
 @dataclass(frozen=True)
@@ -153,21 +155,11 @@ class Decisions(Repository):
         if earlier := _decided_before(db, key, "review"):
             return Change(earlier["id"], earlier["entries"], 0)
         entries = _entries(db, target)
-        query = """
-            SELECT catalogue.id FROM json_each(:entries) AS wanted CROSS JOIN catalogue ON catalogue.id = wanted.value
-                LEFT JOIN reviews ON reviews.id = catalogue.review
-            WHERE catalogue.verdict <> :verdict OR :reason <> '' AND reviews.reason <> :reason ORDER BY wanted.key
-        """
-        rows = db.execute(query, {"entries": pack(entries), "verdict": verdict, "reason": reason})
+        rows = db.execute(_QUERIES["review"], {"entries": pack(entries), "verdict": verdict, "reason": reason})
         changed = [entry for (entry,) in rows]
         what = f"{verdict}: {reason}" if reason else verdict
-        save = """
-            INSERT INTO reviews (test_case, entry, verdict, reason, author, decision, created)
-            SELECT test_case, iif(test_case IS NULL, catalogue.id, NULL), :verdict, :reason, :author, :decision, :now
-            FROM json_each(:entries) AS wanted CROSS JOIN catalogue ON catalogue.id = wanted.value ORDER BY wanted.key
-        """
         values = {"verdict": verdict, "reason": reason}
-        return _decided(db, "review", what, author, entries, changed, save, values, key, session)
+        return _decided(db, "review", what, author, entries, changed, _QUERIES["review_save"], values, key, session)
 
     @write
     def tag(self, db: Db, target: Target, tag: str, put: bool = True, author: str = "", key: str = "") -> Change:
@@ -180,19 +172,10 @@ class Decisions(Repository):
         if earlier := _decided_before(db, key, "tag"):
             return Change(earlier["id"], earlier["entries"], 0)
         entries = _entries(db, target)
-        query = """
-            SELECT value FROM json_each(:entries) WHERE :put <> coalesce((
-                SELECT put FROM catalogue_tags WHERE entry = value AND tag = :tag ORDER BY id DESC LIMIT 1
-            ), 0) ORDER BY key
-        """
         values: dict[str, Any] = {"tag": name, "put": int(put)}
-        changed = [entry for (entry,) in db.execute(query, {**values, "entries": pack(entries)})]
-        save = """
-            INSERT INTO catalogue_tags (entry, tag, put, author, decision, created)
-            SELECT value, :tag, :put, :author, :decision, :now FROM json_each(:entries) ORDER BY key
-        """
+        changed = [entry for (entry,) in db.execute(_QUERIES["tag"], {**values, "entries": pack(entries)})]
         what = name if put else f"{name} (taken off)"
-        return _decided(db, "tag", what, author, entries, changed, save, values, key)
+        return _decided(db, "tag", what, author, entries, changed, _QUERIES["tag_save"], values, key)
 
     @write
     def relabel(self, db: Db, target: Target, label: str, author: str = "", key: str = "") -> Change:
@@ -203,28 +186,15 @@ class Decisions(Repository):
         if earlier := _decided_before(db, key, "label"):
             return Change(earlier["id"], earlier["entries"], 0)
         entries = _entries(db, target)
-        query = """
-            SELECT count(*) FROM json_each(?) AS wanted CROSS JOIN catalogue ON catalogue.id = wanted.value
-            WHERE kind <> 'classification'
-        """
-        (without,) = db.execute(query, [pack(entries)]).fetchone()
+        (without,) = db.execute(_QUERIES["not_classified"], [pack(entries)]).fetchone()
         if without:
             many = count_of(without, "image", "belongs")
             raise UserError(
                 f"{many} to a segmentation, which has protected classes and no label: choose classifications only.",
                 field="label",
             )
-        query = """
-            SELECT catalogue.id FROM json_each(?) AS wanted CROSS JOIN catalogue ON catalogue.id = wanted.value
-            WHERE label <> ? ORDER BY wanted.key
-        """
-        changed = [entry for (entry,) in db.execute(query, [pack(entries), label])]
-        save = """
-            INSERT INTO catalogue_labels (entry, label, before, author, decision, created)
-            SELECT catalogue.id, :label, label, :author, :decision, :now
-            FROM json_each(:entries) AS wanted CROSS JOIN catalogue ON catalogue.id = wanted.value ORDER BY wanted.key
-        """
-        return _decided(db, "label", label, author, entries, changed, save, {"label": label}, key)
+        changed = [entry for (entry,) in db.execute(_QUERIES["other_labels"], [pack(entries), label])]
+        return _decided(db, "label", label, author, entries, changed, _QUERIES["relabel_save"], {"label": label}, key)
 
     @write
     def take_back(self, db: Db, decision: int = 0, author: str = "", key: str = "") -> TakenBack:
@@ -246,8 +216,7 @@ class Decisions(Repository):
         number = insert_row(db, "image_decisions", decision_row)
         for table, values in moved:
             cells = {**values, "author": author, "decision": number, "created": created}
-            names = ", ".join(cells)
-            db.conn.execute(f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(cells))})", [*cells.values()])
+            insert_rows(db, table, [cells])
         left = len(rows) - len(moved)
         entry = _entry_of(db, moved[0][1]) if len(moved) == 1 else 0
         return TakenBack(number, row["id"], row["kind"], row["what"], len(moved), left, again, entry)
@@ -255,36 +224,16 @@ class Decisions(Repository):
     @read
     def all(self, db: Db, limit: int = 100, after: int = 0, author: str | None = None) -> tuple[Decision, ...]:
         """Return up to `limit` decisions, latest first, older than the decision `after` if given."""
-        query = """
-            SELECT held.*, coalesce(held.undoes, 0) AS undoes, coalesce(undo.id, 0) AS undone
-            FROM image_decisions AS held
-                LEFT JOIN image_decisions AS undo ON undo.undoes = held.id
-            WHERE (:after = 0 OR held.id < :after) AND (:author IS NULL OR held.author = :author)
-            ORDER BY held.id DESC LIMIT :limit
-        """
-        rows = db.query(query, {"after": after, "author": author, "limit": limit})
+        rows = db.query(_QUERIES["listed"], {"after": after, "author": author, "limit": limit})
         return tuple(record_of(Decision, row) for row in rows)
 
     @read
     def of_entry(self, db: Db, entry: int) -> tuple[Said, ...]:
         """Return all statements about one image, latest first. Raises UserError if it is unknown."""
         _require(db, [entry])
-        query = """
-            SELECT 'review' AS kind, reviews.verdict AS what, reason, author, decision, restores, reviews.created,
-                reviews.id AS number
-            FROM catalogue JOIN reviews ON reviews.test_case = catalogue.test_case WHERE catalogue.id = :entry
-            UNION ALL SELECT 'review', verdict, reason, author, decision, restores, created, id
-            FROM reviews WHERE entry = :entry
-            UNION ALL SELECT 'tag', iif(put, tag, tag || ' (taken off)'), '', author, decision, restores, created, id
-            FROM catalogue_tags WHERE entry = :entry
-            UNION ALL SELECT 'label', iif(label = '', (
-                SELECT before FROM catalogue_labels WHERE entry = :entry ORDER BY id LIMIT 1
-            ), label), '', author, decision, restores, created, id FROM catalogue_labels WHERE entry = :entry
-            ORDER BY created DESC, number DESC
-        """
         return tuple(
             record_of(Said, row, decision=row["decision"] or 0, restored=row["restores"] is not None)
-            for row in db.query(query, {"entry": entry})
+            for row in db.query(_QUERIES["of_entry"], {"entry": entry})
         )
 
     # Sessions: a person's consecutive decisions, with some images shown again
@@ -299,11 +248,7 @@ class Decisions(Repository):
     def session(self, db: Db, session: int) -> ReviewSession:
         """Return a session as it is now. Undone decisions still count as made. Raises UserError if it is unknown."""
         row = _session(db, session)
-        counts = """
-            SELECT count(*), coalesce(sum(entries), 0), min(created), max(created)
-            FROM image_decisions WHERE session = ?
-        """
-        decisions, images, first, last = db.execute(counts, [session]).fetchone()
+        decisions, images, first, last = db.execute(_QUERIES["session"], [session]).fetchone()
         agreement = "SELECT count(*), coalesce(sum(verdict = before), 0) FROM review_repeats WHERE session = ?"
         repeated, agreed = db.execute(agreement, [session]).fetchone()
         return ReviewSession(
@@ -417,22 +362,7 @@ def _require(db: Db, entries: Sequence[int]) -> None:
 
 def _repeatable(db: Db, session: int, waits: int) -> list[tuple[int, str]]:
     """Return each image that can be shown again with the person's verdict in this session, by number."""
-    query = """
-        WITH ordered AS (
-            SELECT id, entries, row_number() OVER (ORDER BY id DESC) - 1 AS since
-            FROM image_decisions WHERE session = :session AND kind = 'review'
-        ), said AS (
-            SELECT catalogue.id AS entry, catalogue.verdict AS verdict_now, reviews.verdict, since, ordered.entries,
-                row_number() OVER (PARTITION BY catalogue.id ORDER BY reviews.id DESC) AS place
-            FROM ordered JOIN reviews ON reviews.decision = ordered.id
-                JOIN catalogue ON catalogue.test_case = reviews.test_case OR catalogue.id = reviews.entry
-        )
-        SELECT entry, verdict FROM said
-        WHERE place = 1 AND entries = 1 AND since >= :waits AND verdict <> 'open' AND verdict_now <> 'open'
-            AND entry NOT IN (SELECT entry FROM review_repeats WHERE session = :session)
-        ORDER BY entry
-    """
-    return db.execute(query, {"session": session, "waits": waits}).fetchall()
+    return db.execute(_QUERIES["repeatable"], {"session": session, "waits": waits}).fetchall()
 
 
 def _session(db: Db, session: int) -> Row:

@@ -14,21 +14,18 @@ from typing import Any
 from sqlite_utils import Database as Db
 
 from core.csv_tables import cells
+from core.data_files import DataTable
 from core.errors import UserError
 from core.images import StoredImage
 from core.imports import Import, ImportRow, RowKind
 from core.test_sets import Role, Split
 from core.types import Check, Edit, to_plain
-from storage.engine.database import Repository, read, write
-from storage.engine.rows import Row, insert_row, now, record_of, unpack_value, whole
+from storage.engine.database import Repository, read, reading, write
+from storage.engine.rows import Row, change_row, insert_row, insert_rows, now, record_of, whole
 from storage.images import keep_image
 
 _AT_ONCE = 500
-# Both need only an index.
-_COUNTS = """
-    SELECT count(entry), coalesce(sum(made), 0), count(*) - count(entry) FROM imported_images WHERE import = ?
-"""
-_TOLD = "SELECT kind, count(*) FROM import_rows WHERE import = ? GROUP BY kind"
+_QUERIES = DataTable(__file__, str)
 
 
 @dataclass(frozen=True)
@@ -83,6 +80,14 @@ class ImportedImage:
     """Test case of its entry, if the picture was made here."""
 
 
+def _get(db: Db, number: int) -> Import:
+    """Return one import. Raises UserError if the number is unknown."""
+    row = _row(db, number)
+    images, made, sources = db.execute(_QUERIES["counts"], [number]).fetchone()
+    rows = dict(db.execute(_QUERIES["told"], [number]).fetchall())
+    return record_of(Import, row, images=images, made=made, sources=sources, rows=rows)
+
+
 class Imports(Repository):
     """The imports of a workspace."""
 
@@ -120,19 +125,14 @@ class Imports(Repository):
         """Mark an import as done with its report `rows`. Does nothing if it is done already."""
         if _row(db, number)["state"] == "done":
             return
-        db.conn.executemany(
-            "INSERT INTO import_rows (import, file, reason, kind) VALUES (?, ?, ?, ?)",
-            ([number, whole(row.file), whole(row.reason), row.kind] for row in rows),
+        told = (
+            {"import": number, "file": whole(row.file), "reason": whole(row.reason), "kind": row.kind} for row in rows
         )
-        db.execute(
-            "UPDATE imports SET state = 'done', layout = ?, header = ?, finished = ? WHERE id = ?",
-            [layout, _json(header), now(), number],
-        )
+        insert_rows(db, "import_rows", told)
+        done = {"state": "done", "layout": layout, "header": _json(header), "finished": now()}
+        change_row(db, "imports", number, done)
 
-    @read
-    def get(self, db: Db, number: int) -> Import:
-        """Return one import. Raises UserError if the number is unknown."""
-        return _get(db, number)
+    get = reading(_get)
 
     @read
     def all(self, db: Db) -> tuple[Import, ...]:
@@ -177,33 +177,14 @@ class Imports(Repository):
         """Return the images that these entries were made for, each with the name of its import, in the order of the
         entries; test cases are left out.
         """
-        query = """
-            SELECT brought.*, NULL AS test_case, catalogue.label AS label_now, imports.name AS import_name
-            FROM json_each(?) AS wanted CROSS JOIN catalogue ON catalogue.id = wanted.value
-                CROSS JOIN imported_images AS brought ON brought.entry = catalogue.id AND made
-                JOIN imports ON imports.id = brought.import
-            WHERE catalogue.test_case IS NULL ORDER BY wanted.key
-        """
-        return tuple((row["import_name"], _image(row)) for row in db.query(query, [json.dumps(list(entries))]))
+        return tuple(
+            (row["import_name"], _image(row)) for row in db.query(_QUERIES["of_entries"], [json.dumps(list(entries))])
+        )
 
     @read
     def _page(self, db: Db, number: int, linked: bool, after: int) -> tuple[tuple[int, ImportedImage], ...]:
-        query = f"""
-            SELECT brought.*, catalogue.test_case, iif(made, catalogue.label, brought.label) AS label_now
-            FROM imported_images AS brought
-                LEFT JOIN catalogue ON catalogue.id = brought.entry
-            WHERE import = ? AND brought.id > ? {"AND entry IS NOT NULL AND NOT made" if linked else ""}
-            ORDER BY brought.id LIMIT {_AT_ONCE}
-        """
-        return tuple((row["id"], _image(row)) for row in db.query(query, [number, after]))
-
-
-def _get(db: Db, number: int) -> Import:
-    row = _row(db, number)
-    images, made, sources = db.execute(_COUNTS, [number]).fetchone()
-    rows = dict(db.execute(_TOLD, [number]).fetchall())
-    header = json.loads(row["header"])
-    return record_of(Import, row, header=header, images=images, made=made, sources=sources, rows=rows)
+        values = {"import": number, "after": after, "linked": linked, "most": _AT_ONCE}
+        return tuple((row["id"], _image(row)) for row in db.query(_QUERIES["page"], values))
 
 
 def _row(db: Db, number: int) -> Row:
@@ -252,9 +233,5 @@ def _image(row: Row) -> ImportedImage:
     return record_of(
         ImportedImage,
         row,
-        mask_classes={int(number): named for number, named in json.loads(row["mask_classes"]).items()},
         label=row["label_now"],
-        edits=unpack_value(tuple[Edit, ...], row["edits"]),
-        edit_types=tuple(json.loads(row["edit_types"])),
-        facts=json.loads(row["facts"]),
     )

@@ -15,7 +15,7 @@ from storage.curation import entry_sets
 from storage.curation.entry_sets import BYTES, CHUNK_BITS
 from storage.curation.stored_sets import drop_set, make_set, value_id
 from storage.engine.database import Repository, read, write
-from storage.engine.rows import Row, insert_row, now, pack, pack_value, unpack_value, when, whole
+from storage.engine.rows import Row, insert_row, now, pack, pack_value, record_of, whole
 
 MEASURE = "validity score"
 """Name of the score among the measures of the catalogue."""
@@ -108,18 +108,7 @@ def _runs(db: Db, which: str, *values: int) -> tuple[ScoreRun, ...]:
             agreement, images, created
         FROM score_runs {which}
     """
-    return tuple(
-        ScoreRun(
-            row["id"],
-            row["task"],
-            unpack_value(dict[str, str], row["studies"]),
-            unpack_value(tuple[str, ...], row["checks"]),
-            unpack_value(Agreement, row["agreement"]),
-            row["images"],
-            when(row["created"]),
-        )
-        for row in db.query(query, list(values))
-    )
+    return tuple(record_of(ScoreRun, row) for row in db.query(query, list(values)))
 
 
 def _in_use(db: Db) -> list[int]:

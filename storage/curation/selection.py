@@ -17,6 +17,7 @@ import numpy as np
 from sqlite_utils import Database as Db
 
 from core.catalogue import Order, PageKey
+from core.data_files import DataTable
 from core.image_filter import UNREAD, ImageFilter, ScoreBand
 from storage.curation import entry_sets
 from storage.curation.entry_sets import BYTES, CHUNK_BITS, KEY_BITS, Bits, Numbers
@@ -28,6 +29,7 @@ _PART = 8
 _FEW = 1000
 """Maximum figures that are looked up singly rather than in the order of all."""
 _FIRST_BLOCK, _LARGEST_BLOCK = 256, 32_768
+_QUERIES = DataTable(__file__, str)
 
 
 def matching(text: str, edited: str = "") -> str | None:
@@ -90,10 +92,7 @@ class Selection:
         if (first, last) in self._parts:
             return self._parts[first, last]
         start = first << CHUNK_BITS
-        query = (
-            "SELECT group_concat(rowid) FROM catalogue_words WHERE catalogue_words MATCH ? AND rowid >= ? AND rowid < ?"
-        )
-        (listed,) = self._db.execute(query, [self._words, start, last << CHUNK_BITS]).fetchone()
+        (listed,) = self._db.execute(_QUERIES["words"], [self._words, start, last << CHUNK_BITS]).fetchone()
         bits = self._parts[first, last] = bits & entry_sets.of_entries(entry_sets.listed(listed) - start, last - first)
         return bits
 
@@ -185,11 +184,7 @@ class Selection:
             query = "SELECT group_concat(id) FROM catalogue WHERE image IN (SELECT value FROM json_each(?))"
             bits = bits & self._rows(query, json.dumps([whole(sha) for sha in image_filter.images]))
         if image_filter.not_in_study:
-            query = """
-                SELECT group_concat(catalogue.id) FROM study_items JOIN catalogue USING (test_case)
-                WHERE study = ? AND test_case IS NOT NULL
-            """
-            bits = bits & ~self._rows(query, image_filter.not_in_study)
+            bits = bits & ~self._rows(_QUERIES["in_study"], image_filter.not_in_study)
         for model, standings in sorted(image_filter.models.items(), reverse=True):
             of_model = f"model:{model or self.most_read(bits)}"
             with_standing = self._values(of_model, [standing for standing in standings if standing != UNREAD])
@@ -198,10 +193,7 @@ class Selection:
 
     def most_read(self, bits: Bits) -> str:
         """Return the model under test with most predictions for these entries, or ""."""
-        query = (
-            "SELECT DISTINCT facet FROM catalogue_values WHERE facet >= 'model:' AND facet < 'model;' AND entries > 0"
-        )
-        facets = sorted(facet for (facet,) in self._db.execute(query))
+        facets = sorted(facet for (facet,) in self._db.execute(_QUERIES["most_read"]))
         counts = {facet: entry_sets.size(bits & self._values(facet, None)) for facet in facets}
         most_common = max(facets, key=lambda facet: counts[facet], default="")  # the first of several with as many
         return most_common.removeprefix("model:") if counts.get(most_common) else ""
@@ -245,10 +237,7 @@ class Selection:
 
     def _part_of_bin(self, measure: str, place: int, first: float, last: float) -> Bits:
         """Return the part of a bin in a range: reads the figures in it, or those outside it if these are fewer."""
-        query = """
-            SELECT group_concat(entry) FROM catalogue_numbers
-            WHERE measure = (SELECT id FROM catalogue_values WHERE facet = 'measure' AND value = ?)
-        """
+        query = _QUERIES["part_of_bin"]
         low, high = entry_sets.bin_span(place)
         first, last = max(first, low), min(last, high)
         if last - first <= (high - low) / 2:
@@ -366,12 +355,8 @@ class Walk:
     def _looked_up(self, entries: Numbers, falling: bool) -> list[PageKey]:
         if not len(entries):
             return []
-        query = """
-            SELECT number, entry FROM catalogue_numbers
-            WHERE measure = ? AND entry IN (SELECT value FROM json_each(?))
-        """
         listed = json.dumps(entries.tolist())
-        rows = sorted(self._db.execute(query, [self._number, listed]), reverse=falling)
+        rows = sorted(self._db.execute(_QUERIES["looked_up"], [self._number, listed]), reverse=falling)
         return [PageKey(entry, number) for number, entry in rows]
 
     def _before(self, place: int, number: float, falling: bool) -> bool:

@@ -24,7 +24,7 @@ from sqlite_utils import Database as Db
 
 from core.errors import UserError, disk_reason
 from storage.curation.entry_sets import Numbers
-from storage.engine.database import Database, Repository, read, write
+from storage.engine.database import Database, Repository, read, reading, write
 from storage.engine.rows import now, pack
 from storage.images import sync_folder
 
@@ -60,6 +60,11 @@ class _Files:
     id: int
     dimensions: int
     vectors: int
+
+
+def _files(db: Db, embedder: str) -> _Files | None:
+    query = "SELECT id, dimensions, vectors FROM embedders WHERE name = ?"
+    return next((_Files(*row) for row in db.execute(query, [embedder])), None)
 
 
 class Vectors(Repository):
@@ -132,9 +137,7 @@ class Vectors(Repository):
         """
         return dict(db.execute(query, [pack([int(entry) for entry in entries])]).fetchall())
 
-    @read
-    def _held(self, db: Db, embedder: str) -> _Files | None:
-        return _files(db, embedder)
+    _held = reading(_files)
 
     def _files_to_add(self, db: Db, embedder: str, dimensions: int) -> _Files:
         files = _files(db, embedder)
@@ -165,11 +168,6 @@ class Vectors(Repository):
 
     def _paths(self, number: int) -> tuple[Path, Path]:
         return self.folder / f"{number}.rows", self.folder / f"{number}.entries"
-
-
-def _files(db: Db, embedder: str) -> _Files | None:
-    query = "SELECT id, dimensions, vectors FROM embedders WHERE name = ?"
-    return next((_Files(*row) for row in db.execute(query, [embedder])), None)
 
 
 def _append(path: Path, at: int, data: bytes) -> None:

@@ -183,7 +183,8 @@ class Repository:
     """The rows of one kind of thing in an open database.
 
     A method marked `@write` or `@read` takes the database as its first argument and is called without it: it runs in
-    one transaction. It cannot call another marked method; shared code is in functions that take the database.
+    one transaction. It cannot call another marked method; shared code is in functions that take the database, of which
+    `writing` and `reading` make methods.
     """
 
     def __init__(self, database: Database) -> None:
@@ -206,6 +207,26 @@ def read(method: Callable[Concatenate[R, sqlite_utils.Database, P], T]) -> Calla
     @wraps(method)
     def in_snapshot(self: R, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._database.read(lambda db: method(self, db, *args, **kwargs))
+
+    return in_snapshot
+
+
+def writing(function: Callable[Concatenate[sqlite_utils.Database, P], T]) -> Callable[Concatenate[Repository, P], T]:
+    """Make a writing method of a function of an open database."""
+
+    @wraps(function)
+    def in_transaction(self: Repository, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._database.write(lambda db: function(db, *args, **kwargs))
+
+    return in_transaction
+
+
+def reading(function: Callable[Concatenate[sqlite_utils.Database, P], T]) -> Callable[Concatenate[Repository, P], T]:
+    """Make a reading method of a function of an open database."""
+
+    @wraps(function)
+    def in_snapshot(self: Repository, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._database.read(lambda db: function(db, *args, **kwargs))
 
     return in_snapshot
 

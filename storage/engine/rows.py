@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
-from typing import Any, TypeVar, get_type_hints
+from functools import lru_cache, partial
+from typing import Any, TypeVar, get_origin, get_type_hints
 
 from sqlite_utils import Database as Db
 
@@ -52,14 +52,23 @@ def record_of(kind: Callable[..., T], row: Row, **values: Any) -> T:
 
 @lru_cache
 def _readers(kind: Any) -> dict[str, Callable[[Any], Any]]:
-    """Map each field of a dataclass to the parser of its column: for times and truth values, others as stored."""
+    """Map each field of a dataclass to the parser of its column."""
+    hints = get_type_hints(kind)
+    return {field.name: _reader(hints[field.name]) for field in fields(kind)}
+
+
+def _reader(hint: Any) -> Callable[[Any], Any]:
+    """Return the parser of a column: lists, mappings and dataclasses are JSON, a seed is a text, no text is NULL."""
+    if get_origin(hint) in (tuple, dict, Mapping) or is_dataclass(hint):
+        return partial(unpack_value, hint)
     known: dict[Any, Callable[[Any], Any]] = {
         datetime: when,
         datetime | None: lambda text: when(text) if text else None,
         bool: bool,
+        int: lambda number: int(number) if isinstance(number, str) else number,
+        str: lambda text: text or "",
     }
-    hints = get_type_hints(kind)
-    return {field.name: known.get(hints[field.name], lambda value: value) for field in fields(kind)}
+    return known.get(hint, lambda value: value)
 
 
 def whole(text: str) -> str:
@@ -85,6 +94,20 @@ def insert_row(db: Db, table: str, row: Row) -> int:
     key = db.table(table).insert(dict(row)).last_pk
     assert key is not None  # insert() without ignore always has one
     return int(key)
+
+
+def insert_rows(db: Db, table: str, rows: Iterable[Row], ignore: bool = False) -> int:
+    """Insert rows of the same columns with every value bound; return their number. `ignore` skips existing ones."""
+    new = list(rows)
+    names = list(new[0]) if new else []
+    query = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join(f':{name}' for name in names)})"
+    return db.conn.executemany(f"{query}{' ON CONFLICT DO NOTHING' if ignore else ''}", new).rowcount if new else 0
+
+
+def change_row(db: Db, table: str, key: int | str, columns: Row) -> None:
+    """Set columns of the row with this id, with every value bound."""
+    names = ", ".join(f"{name} = :{name}" for name in columns)
+    db.execute(f"UPDATE {table} SET {names} WHERE id = :id", {**columns, "id": key})
 
 
 def require_run(db: Db, run_id: str) -> None:

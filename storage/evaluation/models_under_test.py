@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlite_utils import Database as Db
 
-from core.model_identity import ModelIdentity, Preprocessing
+from core.data_files import DataTable
+from core.model_identity import ModelIdentity
 from core.predictions import TOP
-from core.types import from_plain
 from storage.engine.database import Repository, read, write
-from storage.engine.rows import Row, insert_row, now, pack, whole
+from storage.engine.rows import Row, insert_row, now, pack, record_of, whole
 
 NO_CLASS = 0xFFFF
 """Filler in `likeliest`: there is no further guess."""
@@ -32,6 +32,7 @@ _FAST = 1
 _WORTH = 0.6
 _AT_ONCE = 4096
 """Rows fetched from the database at a time."""
+_QUERIES = DataTable(__file__, str)
 
 
 @dataclass(frozen=True)
@@ -110,12 +111,7 @@ class ModelsUnderTest(Repository):
     @read
     def asked_for(self, db: Db, settings_key: str) -> StoredModel | None:
         """Return the model that `settings_key` loaded last, or None."""
-        query = """
-            SELECT * FROM models_under_test WHERE id = (
-                SELECT model FROM models_asked WHERE asked = ? ORDER BY id DESC LIMIT 1
-            )
-        """
-        return next((_stored(row) for row in db.query(query, [settings_key])), None)
+        return next((_stored(row) for row in db.query(_QUERIES["asked_for"], [settings_key])), None)
 
     def key_of(self, settings_key: str) -> str:
         """Return the key of the model that was last loaded for `settings_key`, or `settings_key` itself if none was."""
@@ -125,12 +121,7 @@ class ModelsUnderTest(Repository):
     @read
     def all(self, db: Db) -> tuple[AskedModel, ...]:
         """Return all models with the settings by which each was last loaded, latest first."""
-        query = """
-            SELECT models_under_test.*, settings FROM models_under_test JOIN models_asked ON models_asked.id = (
-                SELECT max(id) FROM models_asked WHERE model = models_under_test.id
-            ) ORDER BY models_asked.id DESC
-        """
-        return tuple(AskedModel(_stored(row), json.loads(row["settings"])) for row in db.query(query))
+        return tuple(AskedModel(_stored(row), json.loads(row["settings"])) for row in db.query(_QUERIES["listed"]))
 
     @read
     def probabilities(self, db: Db, model: StoredModel, after: int = 0) -> tuple[ProbabilityRows, int]:
@@ -183,12 +174,7 @@ class ModelsUnderTest(Repository):
         2), for predictions after `after`, in order: a later one of the same image counts. Also the last prediction
         with known uncertainty.
         """
-        # Start from the new rows, not from those of the model: usually no row is new.
-        query = """
-            SELECT image, entropy, gini FROM doubts CROSS JOIN predictions ON predictions.id = prediction
-            WHERE prediction > ? AND model = ? ORDER BY prediction
-        """
-        rows = db.execute(query, [after, key]).fetchall()
+        rows = db.execute(_QUERIES["doubts"], [after, key]).fetchall()
         (last,) = db.execute("SELECT coalesce(max(prediction), 0) FROM doubts").fetchone()
         return [image for image, *_ in rows], np.array([row[1:] for row in rows]).reshape(-1, 2), last
 
@@ -199,10 +185,7 @@ class ModelsUnderTest(Repository):
         rows = (
             (one.prediction, one.mask, zlib.compress(one.counts.astype(PIXELS).tobytes(), _FAST), time) for one in new
         )
-        insert = """
-            INSERT INTO pixel_counts (prediction, mask, counts, created) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING
-        """
-        db.conn.executemany(insert, rows)
+        db.conn.executemany(_QUERIES["keep_pixel_counts"], rows)
 
     @read
     def counted(self, db: Db, key: str) -> set[tuple[int, str]]:
@@ -215,14 +198,9 @@ class ModelsUnderTest(Repository):
         """Return image, mask and pixel counts (`PIXELS`) of the model with this key, saved after the row `after`, in
         order: a later one of the same image and mask counts. Also the last row's id.
         """
-        # Start from the new rows, not from those of the model: usually no row is new.
-        query = """
-            SELECT image, mask, counts FROM pixel_counts CROSS JOIN predictions ON predictions.id = prediction
-            WHERE pixel_counts.id > ? AND model = ? ORDER BY pixel_counts.id
-        """
         rows = [
             (image, mask, np.frombuffer(zlib.decompress(counts), PIXELS))
-            for image, mask, counts in db.execute(query, [after, key])
+            for image, mask, counts in db.execute(_QUERIES["pixel_counts"], [after, key])
         ]
         (last,) = db.execute("SELECT coalesce(max(id), 0) FROM pixel_counts").fetchone()
         return rows, last
@@ -246,7 +224,4 @@ def _packed(numbers: NDArray[Any]) -> tuple[bytes, bytes]:
 
 
 def _stored(row: Row) -> StoredModel:
-    prepared: Preprocessing = from_plain(Preprocessing, json.loads(row["preprocessing"]))
-    classes = tuple(json.loads(row["classes"]))
-    identity = ModelIdentity(row["name"], row["weights"], row["kind"], prepared, classes)
-    return StoredModel(row["id"], row["key"], row["title"], identity)
+    return record_of(StoredModel, row, identity=record_of(ModelIdentity, row))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,9 +11,9 @@ from sqlite_utils import Database as Db
 
 from core.errors import UserError
 from core.images import StoredImage
-from core.predictions import Doubt, Guess, PredictedBatch, Prediction, decode_map
+from core.predictions import Doubt, PredictedBatch, Prediction, decode_map
 from storage.engine.database import Database, Repository, read, write
-from storage.engine.rows import Row, insert_row, now, pack, pack_value, unpack_value
+from storage.engine.rows import Row, insert_row, now, pack, pack_value, record_of
 from storage.evaluation.models_under_test import insert_probabilities
 from storage.images import Images, file_name, keep_image
 
@@ -102,13 +101,7 @@ def prediction_of(row: Row, images: Path) -> Prediction | None:
             class_map = (images / file_name(row["class_map"])).read_bytes()
         except FileNotFoundError:
             return None
-    return Prediction(
-        kind=row["kind"],
-        model=row["name"],
-        top=unpack_value(tuple[Guess, ...], row["top"]),
-        classes=tuple(json.loads(row["classes"])),
-        class_map=class_map,
-    )
+    return record_of(Prediction, row, model=row["name"], class_map=class_map)
 
 
 def _insert(db: Db, new: NewPrediction, stored: StoredImage | None, time: str) -> int:

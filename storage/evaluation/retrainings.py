@@ -4,7 +4,6 @@ database; a row holds everything that a report shows.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,5 +46,4 @@ class Retrainings(Repository):
     def kept(self, db: Db, about: str = "") -> tuple[StoredRetraining, ...]:
         """Return all results, or those about the same images and model, latest first."""
         query = "SELECT * FROM retrainings WHERE ? IN ('', about) ORDER BY id DESC"
-        rows = db.query(query, [about])
-        return tuple(record_of(StoredRetraining, row, told=json.loads(row["told"])) for row in rows)
+        return tuple(record_of(StoredRetraining, row) for row in db.query(query, [about]))

@@ -12,12 +12,14 @@ from typing import Any
 
 from sqlite_utils import Database as Db
 
+from core.data_files import DataTable
 from core.types import EditType, StageName, StageValue
 from storage.engine.rows import now, pack
 from storage.runs.rows import append_state, begin_steps, insert_value, latest_state
 
 LONGEST_NAME = 200
 """Maximum characters in the name of a run."""
+_QUERIES = DataTable(__file__, str)
 
 
 @dataclass(frozen=True)
@@ -69,33 +71,18 @@ def _name_with(db: Db, name: str, ending: str) -> str:
 
 
 def latest_of_sources(
-    db: Db, recipes: Collection[str], label: str, keywords: Collection[EditType], begun_for: str
+    db: Db, recipes: Collection[str], label: str = "", keywords: Collection[EditType] = (), begun_for: str = ""
 ) -> tuple[LatestRun, ...]:
-    """Implement `Runs.by_source`."""
-    query = """
-        SELECT summary.run, runs.source, :begun_for <> '' AND test_cases = 0
-            AND json_extract(state.settings, '$.keywords.edit_types') IS :begun_for
-        FROM run_summaries AS summary JOIN runs ON runs.id = summary.run
-            JOIN run_states AS state ON state.id = summary.state
-        WHERE summary.removed = 0 AND state.recipe IN (SELECT value FROM json_each(:recipes))
-            AND (:label = '' OR json_extract(state.task, '$.label') = :label OR EXISTS (
-                SELECT 1 FROM json_each(state.task, '$.protected') WHERE value = :label
-            )) AND NOT EXISTS (
-                SELECT 1 FROM json_each(:keywords) AS wanted WHERE wanted.value NOT IN (
-                    SELECT json_extract(item.value, '$.edit_type') FROM stage_values, json_each(
-                        iif(stage_values.value = 'null', '{}', stage_values.value), '$.items'
-                    ) AS item
-                    WHERE stage_values.id = (
-                        SELECT max(id) FROM stage_values WHERE run = summary.run AND stage = 'keywords'
-                    )
-                )
-            )
-        ORDER BY coalesce(json_extract(state.settings, '$.keywords.edit_types'), '') <> '', changed DESC, number DESC
+    """Return the latest run of each source image, most recently changed first: among the runs with these recipes that
+    have a class (as label or protected class), and keywords of all these edit types. A run limited to some edit types
+    comes after all others.
+
+    `begun_for` are the edit types in the keyword settings of the runs that count as waiting.
     """
     values = {"recipes": pack(list(recipes)), "label": label, "keywords": pack(list(keywords))}
     latest: dict[str, str] = {}
     waiting: Counter[str] = Counter()
-    for run, source, waits_here in db.execute(query, {**values, "begun_for": begun_for}):
+    for run, source, waits_here in db.execute(_QUERIES["latest_of_sources"], {**values, "begun_for": begun_for}):
         latest.setdefault(source, run)
         waiting[source] += waits_here
     return tuple(LatestRun(run, source, waiting[source]) for source, run in latest.items())

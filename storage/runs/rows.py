@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from sqlite_utils import Database as Db
@@ -14,7 +13,10 @@ from storage.engine.rows import Row, insert_row, now, pack, pack_value, record_o
 
 
 def insert_value(db: Db, run_id: str, stage: StageName, value: StageValue[Any], batch: str = "") -> int:
-    """Insert a version of a stage's value. Raises UserError for an unknown run, TypeError for another stage's value."""
+    """Insert a version of a stage's value; return its id. Versions of one `batch` are undone together.
+
+    Raises UserError for an unknown run, TypeError for another stage's value.
+    """
     kind = stage_kinds()[stage].value
     if not isinstance(value.value, kind):
         raise TypeError(f"the stage {stage} has a {kind.__name__}, not a {type(value.value).__name__}")
@@ -104,7 +106,6 @@ def latest_values(db: Db, run_id: str) -> dict[StageName, StoredValue]:
 
 
 def stored_value(row: Row) -> StoredValue:
-    settings, notes = json.loads(row["settings"]), tuple(json.loads(row["notes"]))
-    trace = record_of(Trace, row, settings=settings, seed=int(row["seed"]), notes=notes)
+    trace = record_of(Trace, row)
     value = unpack_value(stage_kinds()[row["stage"]].value, row["value"])
     return record_of(StoredValue, row, run_id=row["run"], value=StageValue(value, trace, row["inputs_key"]))

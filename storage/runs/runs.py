@@ -8,20 +8,21 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from PIL import Image
 from sqlite_utils import Database as Db
 
+from core.data_files import DataTable
 from core.errors import UserError
 from core.images import StoredImage
 from core.lineage import DEFAULT_RECIPE, TestCase
 from core.run_record import RunRecord
 from core.stored_runs import BatchOfRuns, EditedShare, Run, RunSummary, SavedCase, StoredState, StoredValue
-from core.types import GENERATION, EditType, ReviewDecision, StageName, StageValue, Task, stage_kinds
-from storage.engine.database import Database, Repository, read, write
+from core.types import GENERATION, ReviewDecision, StageName, Task, stage_kinds
+from storage.engine.database import Database, Repository, read, reading, write, writing
 from storage.engine.rows import (
     Row,
     checked_text,
@@ -31,10 +32,9 @@ from storage.engine.rows import (
     record_of,
     require_run,
     run_exists,
-    unpack_value,
 )
 from storage.images import Images, keep_image
-from storage.runs.branches import LONGEST_NAME, Branch, LatestRun, begin_from, latest_of_sources
+from storage.runs.branches import LONGEST_NAME, Branch, begin_from, latest_of_sources
 from storage.runs.rows import (
     BEGUN,
     appear,
@@ -53,6 +53,7 @@ from storage.thumbnails import Thumbnails
 
 LOOKED_AT = 2000
 """Latest runs that are read for the list of runs, in which those of a batch are one line."""
+_QUERIES = DataTable(__file__, str)
 
 
 @dataclass(frozen=True)
@@ -205,10 +206,7 @@ class Runs(Repository):
 
     # Values of the text stages
 
-    @write
-    def append_value(self, db: Db, run_id: str, stage: StageName, value: StageValue[Any], batch: str = "") -> int:
-        """Save a new version of a stage's value; return its id. Versions of one `batch` are undone together."""
-        return insert_value(db, run_id, stage, value, batch)
+    append_value = writing(insert_value)
 
     @write
     def bring_back(self, db: Db, value_id: int) -> int:
@@ -228,10 +226,8 @@ class Runs(Repository):
 
     # Queries
 
-    @read
-    def exists(self, db: Db, run_id: str) -> bool:
-        """Return True if the run exists, removed or not."""
-        return run_exists(db, run_id)
+    exists = reading(run_exists)
+    by_source = reading(latest_of_sources)
 
     @read
     def get(self, db: Db, run_id: str) -> Run:
@@ -241,20 +237,13 @@ class Runs(Repository):
         state = latest_state(db, run_id)
         return record_of(
             Run,
-            row,
-            name=state["name"],
-            task=unpack_value(Task, state["task"]),
-            settings=json.loads(state["settings"]),
-            notes=tuple(json.loads(row["notes"])),
+            row | state,
             source_sha=row["source"],
             values=latest_values(db, run_id),
             test_cases=read_test_cases(db, run_id, self._images.folder),
             jobs=read_jobs(db, run_id),
             mask_sha=state["mask"],
-            mask_classes={int(number): name for number, name in json.loads(state["mask_classes"]).items()},
-            prompts=json.loads(state["prompts"]),
             removed=bool(state["removed"]) and not waits(db, run_id),
-            recipe=state["recipe"],
             state=next(db.query("SELECT max(id) AS id FROM run_states WHERE run = ?", [run_id]))["id"],
         )
 
@@ -270,30 +259,20 @@ class Runs(Repository):
         """Return settings and prompts over time from the state `since`. Raises UserError for an unknown run."""
         require_run(db, run_id)
         query = "SELECT id, settings, prompts, created FROM run_states WHERE run = ? AND id >= ? ORDER BY id"
-        return tuple(_state(row) for row in db.query(query, [run_id, since]))
+        return tuple(record_of(StoredState, row) for row in db.query(query, [run_id, since]))
 
     @read
     def prompt_states(self, db: Db, run_id: str) -> tuple[StoredState, ...]:
         """Return the states of a run that changed its prompts, oldest first."""
         changed = "SELECT *, lag(prompts, 1, '{}') OVER (ORDER BY id) AS earlier FROM run_states WHERE run = ?"
         query = f"SELECT id, settings, prompts, created FROM ({changed}) WHERE prompts <> earlier ORDER BY id"
-        return tuple(_state(row) for row in db.query(query, [run_id]))
+        return tuple(record_of(StoredState, row) for row in db.query(query, [run_id]))
 
     @read
     def edited(self, db: Db, run_ids: Sequence[str] | None = None) -> tuple[EditedShare, ...]:
         """Count the values that people changed by profile and stage, in these runs or in all that are not deleted."""
-        query = """
-            SELECT profile, stage, count(*) AS "values", sum(author = 'person' AND NOT EXISTS (
-                SELECT 1 FROM stage_values AS other WHERE other.run = held.run AND other.stage = held.stage
-                    AND other.author = 'model' AND other.value = held.value
-            )) AS changed
-            FROM stage_values AS held JOIN runs ON runs.id = held.run JOIN run_summaries ON run_summaries.run = held.run
-            WHERE held.id IN (SELECT max(id) FROM stage_values GROUP BY run, stage) AND value <> 'null'
-                AND iif(:runs IS NULL, removed = 0, held.run IN (SELECT value FROM json_each(:runs)))
-            GROUP BY profile, stage
-        """
         chosen = None if run_ids is None else pack(list(run_ids))
-        shares = [EditedShare(**row) for row in db.query(query, {"runs": chosen})]
+        shares = [EditedShare(**row) for row in db.query(_QUERIES["edited"], {"runs": chosen})]
         order = list(stage_kinds())
         known = [one for one in shares if one.stage in order]
         return tuple(sorted(known, key=lambda one: (one.profile, order.index(one.stage))))
@@ -307,68 +286,21 @@ class Runs(Repository):
         `find` selects those with this text in name or label, ignoring case; `after` those after the run with this id,
         for the next page.
         """
-        query = f"""
-            SELECT runs.*, state.name, state.task, state.recipe, summary.removed, changed, stages, test_cases, accepted,
-                job
-            FROM run_summaries AS summary JOIN runs ON runs.id = summary.run
-                JOIN run_states AS state ON state.id = summary.state
-            WHERE summary.removed = :removed AND (:removed = 0 OR summary.state > {BEGUN})
-                AND (:find = '' OR instr(casefold(search), :find)) AND (
-                :after = '' OR (changed, number) < (SELECT changed, number FROM run_summaries WHERE run = :after)
-            )
-            ORDER BY changed DESC, number DESC LIMIT :limit
-        """
         values = {"removed": int(removed), "find": find.casefold(), "limit": limit, "after": after}
-        return tuple(_summary(row) for row in db.query(query, values))
+        return tuple(_summary(row) for row in db.query(_QUERIES["search"].format(begun=BEGUN), values))
 
     @read
     def lines(self, db: Db, limit: int) -> tuple[RunSummary, ...]:
         """Return runs, most recently changed first, without deleted ones. The latest run of a batch represents all of
         its runs. Only the latest `LOOKED_AT` runs are read.
         """
-        query = """
-            WITH latest AS MATERIALIZED (
-                SELECT summary.*, batch_sources.batch FROM run_summaries AS summary
-                    LEFT JOIN batch_sources ON batch_sources.run = summary.run
-                WHERE removed = 0 ORDER BY changed DESC, number DESC LIMIT :looked_at
-            ), lines AS (
-                SELECT *, row_number() OVER (PARTITION BY batch ORDER BY changed DESC, number DESC) AS place FROM latest
-            )
-            SELECT runs.*, state.name, state.task, state.recipe, lines.removed, changed, stages, test_cases, accepted,
-                job, lines.batch, batches.name AS batch_name,
-                (SELECT count(*) FROM batch_sources WHERE batch = lines.batch) AS batch_runs
-            FROM lines JOIN runs ON runs.id = lines.run JOIN run_states AS state ON state.id = lines.state
-                LEFT JOIN batches ON batches.id = lines.batch
-            WHERE lines.batch IS NULL OR place = 1
-            ORDER BY changed DESC, number DESC LIMIT :limit
-        """
-        rows = db.query(query, {"looked_at": LOOKED_AT, "limit": limit})
+        rows = db.query(_QUERIES["lines"], {"looked_at": LOOKED_AT, "limit": limit})
         return tuple(_line(row) for row in rows)
 
     @read
     def count(self, db: Db, find: str = "") -> int:
         """Return the number of runs, without deleted ones, that have `find` in their name or label."""
-        query = (
-            "SELECT count(*) FROM run_summaries WHERE removed = 0 AND (:find = '' OR instr(casefold(search), :find))"
-        )
-        return int(db.execute(query, {"find": find.casefold()}).fetchone()[0])
-
-    @read
-    def by_source(
-        self,
-        db: Db,
-        recipes: Collection[str],
-        label: str = "",
-        keywords: Collection[EditType] = (),
-        begun_for: str = "",
-    ) -> tuple[LatestRun, ...]:
-        """Return the latest run of each source image, most recently changed first: among the runs with these recipes
-        that have a class (as label or protected class), and keywords of all these edit types. A run limited to some
-        edit types comes after all others.
-
-        `begun_for` are the edit types in the keyword settings of the runs that count as waiting.
-        """
-        return latest_of_sources(db, recipes, label, keywords, begun_for)
+        return int(db.execute(_QUERIES["count"], {"find": find.casefold()}).fetchone()[0])
 
     def latest(self) -> str | None:
         """Return the id of the most recently changed run; None in an empty workspace."""
@@ -446,10 +378,6 @@ def _name(name: str) -> str:
     return name
 
 
-def _state(row: Row) -> StoredState:
-    return record_of(StoredState, row, settings=json.loads(row["settings"]), prompts=json.loads(row["prompts"]))
-
-
 def _line(row: Row) -> RunSummary:
     batch = row["batch"]
     of = BatchOfRuns(batch, row["batch_name"], row["batch_runs"]) if batch is not None else None
@@ -463,7 +391,6 @@ def _summary(row: Row) -> RunSummary:
     return record_of(
         RunSummary,
         row,
-        task=unpack_value(Task, row["task"]),
         source_sha=row["source"],
         stages=tuple(stage for stage in (*stage_kinds(), GENERATION) if stage in present),
     )

@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
 
 from sqlite_utils import Database as Db
 
 from core.csv_tables import cells
+from core.data_files import DataTable
 from core.errors import UserError
 from core.lineage import Lineage, MethodSettings, TestCase, read_settings
 from core.predictions import Prediction
@@ -26,8 +26,8 @@ from core.stored_runs import (
     Verdict,
 )
 from core.stored_studies import Candidate
-from core.types import LONGEST_REASON, Check, CounterfactualCaption, ReviewDecision, Task, to_plain
-from storage.engine.database import Database, Repository, read, write
+from core.types import LONGEST_REASON, CounterfactualCaption, ReviewDecision, Task, to_plain
+from storage.engine.database import Database, Repository, read, write, writing
 from storage.engine.rows import (
     Row,
     checked_text,
@@ -44,18 +44,22 @@ from storage.evaluation.predictions import prediction_of
 from storage.images import ImageFiles, Images, file_name, keep_image
 from storage.thumbnails import ThumbnailFiles, Thumbnails
 
-_CASES: Final = """
-    SELECT test_cases.*, jobs.inputs_key, reviews.verdict, reviews.reason, reviews.created AS reviewed,
-        images.width, images.height,
-        (SELECT json_group_object(name, image) FROM artifacts WHERE test_case = test_cases.id) AS artifacts
-    FROM test_cases JOIN images ON images.sha = test_cases.image LEFT JOIN jobs ON jobs.id = test_cases.job
-    LEFT JOIN test_case_states AS state ON state.test_case = test_cases.id
-    LEFT JOIN reviews ON reviews.id = state.review
-"""
-
-
+_QUERIES = DataTable(__file__, str)
 _ORIGIN = "run run_name profile recipe method model prompt negative_prompt seed settings created".split()
 """Columns of a test case that a study item keeps."""
+
+
+def insert_review(db: Db, case_id: int, verdict: Verdict, reason: str = "", restores: int | None = None) -> int:
+    """Save a verdict on a test case, "open" to withdraw it; return the id of the row. `restores`: row that an undo
+    restores, 0 for none, None for a new verdict. Raises UserError.
+    """
+    if verdict not in VERDICTS:
+        raise ValueError(f"there is no verdict {verdict!r}")
+    reason = checked_text(reason, "The reason", LONGEST_REASON, "reason")
+    if not list(db.query("SELECT 1 FROM test_cases WHERE id = ?", [case_id])):
+        raise _unknown_case(case_id)
+    row = {"test_case": case_id, "verdict": verdict, "reason": reason, "created": now()}
+    return insert_row(db, "reviews", {**row, "restores": restores})
 
 
 class TestCases(Repository):
@@ -90,7 +94,7 @@ class TestCases(Repository):
     @read
     def get(self, db: Db, case_id: int) -> StoredTestCase:
         """Return a test case without its pixels. Raises UserError if it does not exist."""
-        for row in db.query(f"{_CASES} WHERE test_cases.id = ?", [case_id]):
+        for row in db.query(f"{_QUERIES['cases']} WHERE test_cases.id = ?", [case_id]):
             return _case(row, self._images.folder)
         raise _unknown_case(case_id)
 
@@ -104,29 +108,13 @@ class TestCases(Repository):
             checks=stored.checks,
         )
 
-    @write
-    def review(self, db: Db, case_id: int, verdict: Verdict, reason: str = "") -> int:
-        """Save a verdict on a test case, "open" to withdraw it; return the id of the row. Raises UserError."""
-        return insert_review(db, case_id, verdict, reason)
+    review = writing(insert_review)
 
     @read
     def candidates(self, db: Db, cases: Sequence[int] | None = None) -> tuple[Candidate, ...]:
         """Return these test cases in order, or all, oldest first. Those of deleted runs are left out."""
         numbers = None if cases is None else json.dumps(list(cases))
-        query = """
-            SELECT test_cases.*, state.name AS run_name, runs.source, runs.profile, verdict, (
-                SELECT value FROM stage_values WHERE id = (
-                    SELECT max(id) FROM stage_values WHERE run = test_cases.run AND stage = 'caption'
-                )
-            ) AS caption
-            FROM test_cases JOIN runs ON runs.id = test_cases.run
-                JOIN run_summaries AS summary ON summary.run = runs.id
-                JOIN run_states AS state ON state.id = summary.state
-                JOIN test_case_states ON test_case = test_cases.id
-            WHERE summary.removed = 0 AND (:cases IS NULL OR test_cases.id IN (SELECT value FROM json_each(:cases)))
-            ORDER BY test_cases.id
-        """
-        rows = list(db.query(query, {"cases": numbers}))
+        rows = list(db.query(_QUERIES["candidates"], {"cases": numbers}))
         predictions = _predictions(db, self._images.folder, {row[name] for row in rows for name in ("source", "image")})
         candidate_by_case = {row["id"]: _candidate(row, predictions) for row in rows}
         return tuple(
@@ -134,6 +122,19 @@ class TestCases(Repository):
             for case in (candidate_by_case if cases is None else cases)
             if case in candidate_by_case
         )
+
+
+def _finish_job(db: Db, job_id: int, state: JobState, message: str = "") -> bool:
+    """End a job as "done", "cancelled", "failed" or "interrupted". The first end counts; False for a later one."""
+    if state not in JOB_STATES or state == "running":
+        raise ValueError(f"a job cannot end as {state!r}")
+    rows = list(db.query("SELECT state FROM jobs WHERE id = ?", [job_id]))
+    if not rows:
+        raise ValueError(f"there is no job {job_id}")
+    if rows[0]["state"] != "running":
+        return False
+    db.table("jobs").update(job_id, {"state": state, "message": message, "finished": now()})
+    return True
 
 
 class Jobs(Repository):
@@ -149,10 +150,7 @@ class Jobs(Repository):
         row = {"run": run_id, "process": self.process, "total": total, "inputs_key": inputs_key}
         return insert_row(db, "jobs", {**row, "state": "running", "message": "", "started": now(), "finished": None})
 
-    @write
-    def finish(self, db: Db, job_id: int, state: JobState, message: str = "") -> bool:
-        """End a job as "done", "cancelled", "failed" or "interrupted". The first end counts; False for a later one."""
-        return _finish_job(db, job_id, state, message)
+    finish = writing(_finish_job)
 
 
 def interrupt_jobs(db: Db, alive: Callable[[int], bool]) -> int:
@@ -221,26 +219,15 @@ def _task_now(db: Db, run_id: str) -> str:
     return str(row[0])
 
 
-def insert_review(db: Db, case_id: int, verdict: Verdict, reason: str, restores: int | None = None) -> int:
-    """Add a verdict. `restores`: row that an undo restores, 0 for none, None for a new verdict. Raises UserError."""
-    if verdict not in VERDICTS:
-        raise ValueError(f"there is no verdict {verdict!r}")
-    reason = checked_text(reason, "The reason", LONGEST_REASON, "reason")
-    if not list(db.query("SELECT 1 FROM test_cases WHERE id = ?", [case_id])):
-        raise _unknown_case(case_id)
-    row = {"test_case": case_id, "verdict": verdict, "reason": reason, "created": now()}
-    return insert_row(db, "reviews", {**row, "restores": restores})
-
-
 def read_test_cases(db: Db, run_id: str, images: Path) -> tuple[StoredTestCase, ...]:
     """Return the run's test cases, oldest first."""
-    rows = db.query(f"{_CASES} WHERE test_cases.run = ? ORDER BY test_cases.id", [run_id])
+    rows = db.query(f"{_QUERIES['cases']} WHERE test_cases.run = ? ORDER BY test_cases.id", [run_id])
     return tuple(_case(row, images) for row in rows)
 
 
 def cases_by_id(db: Db, ids: Sequence[int], images: Path) -> tuple[StoredTestCase, ...]:
     """Return the existing ones of these test cases, of any run."""
-    rows = db.query(f"{_CASES} WHERE test_cases.id IN (SELECT value FROM json_each(?))", [pack(list(ids))])
+    rows = db.query(f"{_QUERIES['cases']} WHERE test_cases.id IN (SELECT value FROM json_each(?))", [pack(list(ids))])
     return tuple(_case(row, images) for row in rows)
 
 
@@ -251,18 +238,6 @@ def read_jobs(db: Db, run_id: str) -> tuple[Job, ...]:
         [run_id],
     )
     return tuple(record_of(Job, row, run_id=row["run"]) for row in rows)
-
-
-def _finish_job(db: Db, job_id: int, state: JobState, message: str) -> bool:
-    if state not in JOB_STATES or state == "running":
-        raise ValueError(f"a job cannot end as {state!r}")
-    rows = list(db.query("SELECT state FROM jobs WHERE id = ?", [job_id]))
-    if not rows:
-        raise ValueError(f"there is no job {job_id}")
-    if rows[0]["state"] != "running":
-        return False
-    db.table("jobs").update(job_id, {"state": state, "message": message, "finished": now()})
-    return True
 
 
 def _unknown_case(case_id: int) -> UserError:
@@ -299,16 +274,12 @@ def _case(row: Row, images: Path) -> StoredTestCase:
         lineage=record_of(
             Lineage,
             row,
-            counterfactual=unpack_value(CounterfactualCaption, row["counterfactual"]),
-            seed=int(row["seed"]),
             settings=_settings(row["method"], row["settings"]),
             task=_task(row["task"]),
         ),
         artifacts={
             name: StoredArtifact(sha, images / file_name(sha)) for name, sha in json.loads(row["artifacts"]).items()
         },
-        checks=unpack_value(tuple[Check, ...], row["checks"]),
-        inputs_key=row["inputs_key"] or "",
         review=_review(row),
     )
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from sqlite_utils import Database as Db
 
+from core.data_files import DataTable
 from core.errors import UserError
 from core.run_steps import Kind, Path, RunSteps, UndoStep
 from core.stored_runs import Verdict
@@ -22,6 +23,7 @@ from storage.runs.rows import append_state, empty_stage, latest_state, repeat_va
 from storage.runs.test_cases import insert_review
 
 _Made = list[tuple[Kind, int]]
+_QUERIES = DataTable(__file__, str)
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,11 @@ def _steps(db: Db, run_id: str) -> RunSteps:
     log = list(db.query("SELECT * FROM undo_log WHERE run = ? ORDER BY id", [run_id]))
     began = max((entry["created"] for entry in log if entry["what"] == "begin"), default="")
     added = {(kind, number) for entry in log for kind, number in json.loads(entry["made"])}
-    events = [row for row in db.query(_ROWS, {"run": run_id, "began": began}) if (row["kind"], row["id"]) not in added]
+    events = [
+        row
+        for row in db.query(_QUERIES["events"], {"run": run_id, "began": began})
+        if (row["kind"], row["id"]) not in added
+    ]
     events += [entry for entry in log if entry["what"] != "begin"]
     done: list[UndoStep] = []
     undone: list[UndoStep] = []
@@ -102,22 +108,6 @@ def _move(key: str, source: list[UndoStep], target: list[UndoStep]) -> None:
     for step in [step for step in source if step.key == key]:
         source.remove(step)
         target.append(step)
-
-
-_ROWS = """
-    SELECT 'state' AS kind, id, '' AS stage, 'person' AS author, '' AS batch, created FROM (
-        SELECT id, removed, created, lag(id) OVER w AS before, lag(removed) OVER w AS was_removed
-        FROM run_states WHERE run = :run WINDOW w AS (ORDER BY id)
-    ) WHERE before IS NOT NULL AND removed = was_removed AND created > :began
-    UNION ALL
-    SELECT 'value', id, stage, author, batch, created FROM stage_values WHERE run = :run AND created > :began
-    UNION ALL
-    SELECT 'review', reviews.id, '', 'person', coalesce('decision ' || decision, ''), reviews.created
-    FROM test_cases JOIN reviews ON test_case = test_cases.id WHERE run = :run AND reviews.created > :began
-"""
-"""The row behind each step of a run. The first state is the run itself; deleting and restoring a run belong to the list
-of runs.
-"""
 
 
 def _told(db: Db, steps: Sequence[UndoStep]) -> tuple[UndoStep, ...]:

@@ -18,11 +18,12 @@ from typing import Any
 
 from sqlite_utils import Database as Db
 
+from core.data_files import DataTable
 from core.errors import UserError
 from core.stored_studies import Assignment, Saved, UnsentAnswers, VoteRefused
 from core.studies import WORK, Answers, Item, ItemKind, Rules
-from storage.engine.database import Database, Repository, read, write
-from storage.engine.rows import Row, insert_row, now, pack, pack_value, record_of, when, whole
+from storage.engine.database import Database, Repository, read, write, writing
+from storage.engine.rows import Row, change_row, insert_row, now, pack, pack_value, record_of, when, whole
 from storage.studies.next_items import next_item, told_of
 from storage.studies.rows import append_log, item_of, require_study, rules_of, touch
 
@@ -43,6 +44,13 @@ _TO_SEE = f"""
 """Condition `_TO_READ` for workers neither excluded nor blocked: the picture stays visible beside its feedback."""
 _NOT_YOURS = "This image is not assigned to you, or no longer; continue with the next one."
 """Used for missing assignments and for those of other workers, so that a request reveals nothing."""
+_QUERIES = DataTable(__file__, str)
+
+
+def _release(db: Db, study_id: str, worker: str) -> None:
+    """End the worker's lease for a pause. They get the item first on return, if it is still needed."""
+    query = "UPDATE assignments SET state = 'expired' WHERE study = ? AND worker = ? AND state = 'leased'"
+    db.execute(query, [study_id, worker])
 
 
 class Assignments(Repository):
@@ -73,14 +81,8 @@ class Assignments(Repository):
             return _by_id(db, row["id"])
         if kind == "item" and _has_had_most(db, study_id, worker, rules):
             return None
-        query = """
-            SELECT assignments.id, image, source FROM assignments JOIN study_items ON study_items.id = item
-            WHERE assignments.study = :study AND worker = :worker AND state = 'expired' AND assignments.kind = :kind
-                AND (assignments.kind <> 'item' OR study_items.votes + study_items.leases < :votes)
-            ORDER BY number
-        """
         values = {"study": study_id, "worker": worker, "kind": kind, "votes": rules.votes}
-        for row in list(db.query(query, values)):
+        for row in list(db.query(_QUERIES["claim"], values)):
             if row["image"] in self.lost or row["source"] in self.lost:
                 continue
             change = "UPDATE assignments SET state = 'leased', accepted = ?, expires = ? WHERE id = ?"
@@ -98,17 +100,7 @@ class Assignments(Repository):
         """
         rules = rules_of(require_study(db, study_id)["rules"])
         values = {"study": study_id, "worker": worker, "kind": kind, "votes": rules.votes, "beside": assignment_id}
-        query = """
-            SELECT study_items.* FROM assignments JOIN study_items ON study_items.id = item
-            WHERE assignments.study = :study AND worker = :worker AND assignments.id <> :beside AND (
-                state = 'leased' OR (
-                    state = 'expired' AND assignments.kind = :kind
-                    AND (assignments.kind <> 'item' OR study_items.votes + study_items.leases < :votes)
-                )
-            )
-            ORDER BY state = 'expired', number LIMIT 1
-        """
-        for row in list(db.query(query, values)):
+        for row in list(db.query(_QUERIES["ahead"], values)):
             return item_of(row)
         upcoming = next_item(db, study_id, worker, kind, rules, self.lost, remember=False)
         if upcoming is None:
@@ -124,13 +116,7 @@ class Assignments(Repository):
     @read
     def image_of(self, db: Db, token: str, worker: str) -> str | None:
         """Return the picture of a token while its worker judges it or reads its explanation, else None."""
-        query = f"""
-            SELECT image AS sha FROM assignments JOIN study_items ON study_items.id = item
-            WHERE image_token = :token AND worker = :worker AND (state = 'leased' OR {_TO_SEE})
-            UNION ALL
-            SELECT source FROM assignments JOIN study_items ON study_items.id = item
-            WHERE source_token = :token AND worker = :worker AND (state = 'leased' OR {_TO_SEE})
-        """
+        query = _QUERIES["image_of"].format(to_see=_TO_SEE)
         for row in list(db.query(query, {"token": whole(token[:100]), "worker": worker})):
             return str(row["sha"])
         return None
@@ -138,17 +124,7 @@ class Assignments(Repository):
     @read
     def judging(self, db: Db, worker: str) -> dict[str, set[str]]:
         """Return the hashes of the pictures that the worker judges now or reads feedback on, by study."""
-        query = f"""
-            SELECT enrolments.study, image, source
-            FROM enrolments CROSS JOIN assignments ON assignments.study = enrolments.study
-                AND assignments.worker = enrolments.worker AND assignments.state = 'leased'
-            JOIN study_items ON study_items.id = item WHERE enrolments.worker = :worker
-            UNION ALL
-            SELECT enrolments.study, image, source
-            FROM enrolments CROSS JOIN assignments ON assignments.study = enrolments.study
-                AND assignments.worker = enrolments.worker AND {_TO_SEE}
-            JOIN study_items ON study_items.id = item WHERE enrolments.worker = :worker
-        """
+        query = _QUERIES["judging"].format(to_see=_TO_SEE)
         pictures_by_study: dict[str, set[str]] = {}
         for row in db.query(query, {"worker": worker}):
             pictures_by_study.setdefault(row["study"], set()).update(
@@ -209,7 +185,7 @@ class Assignments(Repository):
             columns["first_vote"] = vote
         else:
             columns["changes"] = row["changes"] + 1
-        _update(db, row["id"], columns)
+        change_row(db, "assignments", row["id"], columns)
         touch(db, row["study"])
         return "saved"
 
@@ -224,7 +200,7 @@ class Assignments(Repository):
         time, columns = now(), {"draft": None if draft is None else pack_value(draft)}
         if row["state"] == "leased" and row["expires"] > time:
             columns["expires"] = _later(time, rules_of(require_study(db, row["study"])["rules"]))
-        _update(db, row["id"], columns)
+        change_row(db, "assignments", row["id"], columns)
         return True
 
     @write
@@ -242,7 +218,7 @@ class Assignments(Repository):
             vote = next(db.query("SELECT answers, comment FROM study_votes WHERE id = ?", [row["vote"]]))
             answers, comment = json.loads(vote["answers"]), vote["comment"]
             _append_vote(db, row["id"], "withdrawn", None, answers, comment, 0.0, time)
-            _update(db, row["id"], {"state": "leased", "expires": _later(time, rules)})
+            change_row(db, "assignments", row["id"], {"state": "leased", "expires": _later(time, rules)})
             touch(db, study_id)
             return _by_id(db, row["id"])
         return None
@@ -264,10 +240,7 @@ class Assignments(Repository):
         db.execute("INSERT OR IGNORE INTO training_read (assignment, created) VALUES (?, ?)", [row["id"], now()])
         return True
 
-    @write
-    def release(self, db: Db, study_id: str, worker: str) -> None:
-        """End the worker's lease for a pause. They get the item first on return, if it is still needed."""
-        _release(db, study_id, worker)
+    release = writing(_release)
 
     @write
     def set_aside(self, db: Db, study_id: str, worker: str, lost: Collection[str]) -> None:
@@ -282,13 +255,8 @@ class Assignments(Repository):
     @read
     def without_picture(self, db: Db, study_id: str) -> int:
         """Return the number of items with an unreadable picture."""
-        query = """
-            SELECT count(*) FROM study_items WHERE study = :study AND (
-                image IN (SELECT value FROM json_each(:lost)) OR source IN (SELECT value FROM json_each(:lost))
-            )
-        """
         values = {"study": study_id, "lost": json.dumps(sorted(self.lost))}
-        return int(db.execute(query, values).fetchone()[0]) if self.lost else 0
+        return int(db.execute(_QUERIES["without_picture"], values).fetchone()[0]) if self.lost else 0
 
     @read
     def can_undo(self, db: Db, study_id: str, worker: str) -> bool:
@@ -300,35 +268,14 @@ class Assignments(Repository):
         """Return how many items a worker has judged and could still get, without those with a known answer."""
         study = require_study(db, study_id)
         votes, most = study["votes"], rules_of(study["rules"]).most_items
-        query = """
-            SELECT
-                (SELECT count(*) FROM study_items WHERE study = :study AND kind = 'item' AND votes + leases < :votes)
-                - (
-                    SELECT count(*) FROM assignments CROSS JOIN study_items ON study_items.id = item
-                    WHERE assignments.study = :study AND worker = :worker AND state = 'submitted'
-                        AND assignments.kind = 'item' AND study_items.votes + study_items.leases < :votes
-                )
-                + (
-                    SELECT count(*) FROM assignments CROSS JOIN study_items ON study_items.id = item
-                    WHERE assignments.study = :study AND worker = :worker AND state = 'leased'
-                        AND assignments.kind = 'item' AND study_items.votes + study_items.leases >= :votes
-                ) AS remaining,
-                (SELECT items_seen FROM enrolments WHERE study = :study AND worker = :worker) AS done
-        """
-        row = next(db.query(query, {"study": study_id, "worker": worker, "votes": votes}))
+        row = next(db.query(_QUERIES["progress"], {"study": study_id, "worker": worker, "votes": votes}))
         done = row["done"] or 0
         return done, min(row["remaining"], max(0, most - done)) if most else row["remaining"]
 
     @read
     def controls_left(self, db: Db, study_id: str, worker: str) -> int:
         """Count a worker's remaining control items with the current one, without those seen or given feedback on."""
-        query = """
-            SELECT {columns} FROM study_items
-            WHERE study = :study AND kind = 'control' AND image NOT IN (
-                SELECT image FROM assignments JOIN study_items ON study_items.id = item
-                WHERE assignments.study = :study AND worker = :worker AND state = 'submitted'
-            )
-        """
+        query = _QUERIES["controls_left"]
         values = {"study": study_id, "worker": worker}
         seen_in_training = told_of(db, study_id, worker)
         if seen_in_training:
@@ -340,13 +287,7 @@ class Assignments(Repository):
     @read
     def waiting(self, db: Db, study_id: str, worker: str) -> bool:
         """Return True if others have leased items that this worker has not judged: one of them may become free."""
-        query = """
-            SELECT 1 FROM assignments AS theirs
-            WHERE study = :study AND state = 'leased' AND kind = 'item' AND worker <> :worker AND NOT EXISTS (
-                SELECT 1 FROM assignments WHERE item = theirs.item AND worker = :worker AND state = 'submitted'
-            ) LIMIT 1
-        """
-        return bool(list(db.query(query, {"study": study_id, "worker": worker})))
+        return bool(list(db.query(_QUERIES["waiting"], {"study": study_id, "worker": worker})))
 
     def _noted(self, assignment: Assignment) -> Assignment:
         self._given[assignment.id] = monotonic()
@@ -384,10 +325,7 @@ def _may_write(db: Db, study_id: str, worker: str) -> Rules:
     if study["state"] != "running":
         words = {"paused": "is paused; please come back later", "closed": "is closed; no more votes are taken"}
         raise VoteRefused("not running", f"This study {words.get(study['state'], 'has not started yet')}.")
-    query = """
-        SELECT exclusion, blocked FROM enrolments JOIN workers ON workers.id = worker WHERE study = ? AND worker = ?
-    """
-    for row in list(db.query(query, [study_id, worker])):
+    for row in list(db.query(_QUERIES["may_write"], [study_id, worker])):
         if row["blocked"]:
             raise VoteRefused("blocked", "Your worker name was blocked by the study lead; please write to them.")
         if row["exclusion"] is not None:
@@ -398,26 +336,13 @@ def _may_write(db: Db, study_id: str, worker: str) -> Rules:
 
 def _to_undo(db: Db, study_id: str, worker: str) -> Row | None:
     """Return the worker's latest answered assignment, while it is not undone or decided; else None."""
-    query = """
-        SELECT id, vote, kind FROM assignments WHERE study = :study AND worker = :worker AND state = 'submitted'
-            AND verdict = 'pending' AND imported = 0 ORDER BY vote DESC LIMIT 1
-    """
-    taken_back = """
-        SELECT 1 FROM assignments
-        WHERE study = :study AND worker = :worker AND state IN ('leased', 'expired') AND vote > :vote LIMIT 1
-    """
-    for row in list(db.query(query, {"study": study_id, "worker": worker})):
+    for row in list(db.query(_QUERIES["to_undo"], {"study": study_id, "worker": worker})):
         # A worker who had feedback would only repeat the right answer.
         if row["kind"] in WORK and not list(
-            db.query(taken_back, {"study": study_id, "worker": worker, "vote": row["vote"]})
+            db.query(_QUERIES["taken_back"], {"study": study_id, "worker": worker, "vote": row["vote"]})
         ):
             return row
     return None
-
-
-def _release(db: Db, study_id: str, worker: str) -> None:
-    query = "UPDATE assignments SET state = 'expired' WHERE study = ? AND worker = ? AND state = 'leased'"
-    db.execute(query, [study_id, worker])
 
 
 def _end_leases(db: Db, study_id: str, time: str) -> None:
@@ -448,11 +373,7 @@ def _give(db: Db, study_id: str, worker: str, item: Row, seed: int, time: str, e
 def _is_full(db: Db, row: Row) -> bool:
     if row["kind"] != "item":
         return False
-    query = """
-        SELECT study_items.votes + leases >= studies.votes AS is_full
-        FROM study_items JOIN studies ON studies.id = study WHERE study_items.id = ?
-    """
-    return bool(next(db.query(query, [row["item"]]))["is_full"])
+    return bool(next(db.query(_QUERIES["is_full"], [row["item"]]))["is_full"])
 
 
 def _check_vote(answers: Answers, comment: str, seconds: float, key: str) -> None:
@@ -472,11 +393,6 @@ def _append_vote(
 ) -> int:
     row = {"assignment": assignment, "event": event, "key": key, "answers": pack(dict(answers))}
     return insert_row(db, "study_votes", {**row, "comment": comment, "seconds": float(seconds), "created": time})
-
-
-def _update(db: Db, assignment: int, columns: Row) -> None:
-    names = ", ".join(f"{name} = :{name}" for name in columns)
-    db.execute(f"UPDATE assignments SET {names} WHERE id = :id", {**columns, "id": assignment})
 
 
 def _later(time: str, rules: Rules) -> str:
@@ -501,7 +417,6 @@ def _assignment(db: Db, row: Row) -> Assignment:
     return record_of(
         Assignment,
         row,
-        source_token=row["source_token"] or "",
         item=item,
         study_id=row["study"],
         answers=answers,

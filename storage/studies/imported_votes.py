@@ -10,7 +10,7 @@ from sqlite_utils import Database as Db
 
 from core.errors import UserError
 from core.stored_studies import ImportedVote
-from storage.engine.rows import Row, insert_row, now, pack, whole
+from storage.engine.rows import Row, change_row, insert_row, now, pack, whole
 from storage.studies.workers import enrol, insert_decision
 
 IMPORTED = "imported-"
@@ -76,21 +76,10 @@ def import_vote(
         if what not in decisions:
             decisions[what] = insert_decision(db, study_id, worker, vote.verdict, reason)
         decision = decisions[what]
-    db.execute(
-        """
-        UPDATE assignments SET state = 'submitted', first_vote = :vote, vote = :vote, submitted = :submitted,
-            was_right = :right, changes = :changes, verdict = :verdict, decision = :decision WHERE id = :id
-        """,
-        {
-            "vote": saved,
-            "submitted": submitted,
-            "right": None if vote.right is None or item["kind"] == "item" else int(vote.right),
-            "changes": vote.changes,
-            "verdict": vote.verdict,
-            "decision": decision,
-            "id": assignment,
-        },
-    )
+    was_right = None if vote.right is None or item["kind"] == "item" else int(vote.right)
+    columns = {"state": "submitted", "first_vote": saved, "vote": saved, "submitted": submitted, "was_right": was_right}
+    columns |= {"changes": vote.changes, "verdict": vote.verdict, "decision": decision}
+    change_row(db, "assignments", assignment, columns)
 
 
 def _may_count(db: Db, study_id: str, worker: str) -> int:

@@ -15,6 +15,7 @@ from functools import lru_cache
 
 from sqlite_utils import Database as Db
 
+from core.data_files import DataTable
 from core.studies import ItemKind, Rules
 from storage.engine.rows import Row
 
@@ -22,6 +23,7 @@ BEGUN_FIRST = 0.25
 """Probability, 0 to 1, that an item begun by others is searched first."""
 STRETCHES = (16, 128)
 """Places of the worker's order searched first, then next; then all items that need a vote at once."""
+_QUERIES = DataTable(__file__, str)
 
 
 def next_item(
@@ -96,12 +98,7 @@ def look_again(db: Db, study_id: str) -> None:
 
 def told_of(db: Db, study_id: str, worker: str) -> set[str]:
     """Return all pictures of the worker's training: as shown, as they were before, and their sources."""
-    query = """
-        SELECT image, source, json_extract(content, '$.origin.picture') AS picture
-        FROM assignments JOIN study_items ON study_items.id = item
-        WHERE assignments.study = ? AND worker = ? AND assignments.kind = 'training'
-    """
-    return {sha for row in db.query(query, [study_id, worker]) for sha in row.values() if sha}
+    return {sha for row in db.query(_QUERIES["told_of"], [study_id, worker]) for sha in row.values() if sha}
 
 
 def _first(places: Sequence[int], found: Mapping[int, Row]) -> Row | None:
@@ -119,11 +116,7 @@ def _order(seed: int, worker: str, kind: str, count: int) -> array[int]:
 
 def _seen(db: Db, study_id: str, worker: str) -> tuple[set[str], set[str]]:
     """Return the hashes of the pictures that the worker was given in a study, and of their sources."""
-    query = """
-        SELECT image, source FROM assignments JOIN study_items ON study_items.id = item
-        WHERE assignments.study = ? AND worker = ?
-    """
-    rows = list(db.query(query, [study_id, worker]))
+    rows = list(db.query(_QUERIES["seen"], [study_id, worker]))
     return {row["image"] for row in rows}, {row["source"] for row in rows if row["source"]}
 
 

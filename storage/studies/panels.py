@@ -13,7 +13,7 @@ from sqlite_utils import Database as Db
 
 from core.errors import UserError
 from core.panel import Panel
-from storage.engine.database import Repository, read, write
+from storage.engine.database import Repository, read, reading, write
 from storage.engine.rows import insert_row, now, pack, pack_value, unpack_value, whole
 from storage.studies.rows import append_log, require_study, touch
 from storage.studies.workers import add_worker, came_from, enrol
@@ -22,13 +22,19 @@ _LINK = {"invitation opened": True, "invitation ended": False, "restored": False
 """Log events that open or end the link."""
 
 
+def _panel(db: Db, study_id: str) -> Panel:
+    """Return the settings of a study; the defaults if none were made."""
+    query = "SELECT settings FROM study_panels WHERE study = ? ORDER BY id DESC LIMIT 1"
+    for row in list(db.query(query, [study_id])):
+        panel: Panel = unpack_value(Panel, row["settings"])
+        return panel
+    return Panel()
+
+
 class Panels(Repository):
     """The panels of all studies."""
 
-    @read
-    def get(self, db: Db, study_id: str) -> Panel:
-        """Return the settings of a study; the defaults if none were made."""
-        return _panel(db, study_id)
+    get = reading(_panel)
 
     @write
     def set(self, db: Db, study_id: str, panel: Panel) -> None:
@@ -85,14 +91,6 @@ class Panels(Repository):
         """Return each worker's answers about themselves, by question."""
         query = "SELECT worker, answers FROM person_answers WHERE study = ? ORDER BY id"
         return {row["worker"]: json.loads(row["answers"]) for row in db.query(query, [study_id])}
-
-
-def _panel(db: Db, study_id: str) -> Panel:
-    query = "SELECT settings FROM study_panels WHERE study = ? ORDER BY id DESC LIMIT 1"
-    for row in list(db.query(query, [study_id])):
-        panel: Panel = unpack_value(Panel, row["settings"])
-        return panel
-    return Panel()
 
 
 def ways_in(db: Db, study_id: str) -> tuple[bool, bool]:

@@ -20,7 +20,7 @@ from core.data_files import DataTable
 from core.errors import UserError
 from core.panel import Panel, check_panel
 from core.studies import NewItem, Rules
-from storage.engine.rows import Row, insert_row, pack, pack_value, unpack_value, when, whole
+from storage.engine.rows import Row, change_row, insert_row, pack, pack_value, unpack_value, when, whole
 from storage.studies.rows import append_log, require_study
 
 Records = Mapping[str, Any]
@@ -193,18 +193,14 @@ class _Restoring:
             state = "expired" if row["state"] == "leased" else row["state"]
             columns = {"first_vote": _at(votes, row["first_vote"]), "vote": _at(votes, row["vote"]), "state": state}
             more = {**_only(row, "submitted changes was_right verdict"), "decision": _at(decisions, row["decision"])}
-            self._update(ids[row["id"]], {**columns, **more})
+            change_row(self._db, "assignments", ids[row["id"]], {**columns, **more})
         for row in assignments:
-            self._update(ids[row["id"]], {"counts": row["counts"]})
+            change_row(self._db, "assignments", ids[row["id"]], {"counts": row["counts"]})
         for row in self._rows("training_read"):
             self._insert("training_read", {**row, "assignment": ids[row["assignment"]]})
 
     def _has_source(self, item: int) -> bool:
         return bool(list(self._db.query("SELECT 1 FROM study_items WHERE id = ? AND source IS NOT NULL", [item])))
-
-    def _update(self, assignment: int, columns: Row) -> None:
-        names = ", ".join(f"{name} = :{name}" for name in columns)
-        self._db.execute(f"UPDATE assignments SET {names} WHERE id = :id", {**columns, "id": assignment})
 
 
 def _at(ids: Mapping[int, int], key: int | None) -> int | None:

@@ -35,7 +35,7 @@ def touch(db: Db, study_id: str) -> None:
 
 
 def append_log(db: Db, event: str, detail: str, study_id: str = "", worker: str = "") -> None:
-    """Append a line to the log; too long texts are cut."""
+    """Append a line to the log, such as a refusal; too long texts are cut. Study and worker need not exist."""
     row = {"study": study_id[:80], "worker": worker[:80], "event": event[:80], "detail": detail[:LONGEST_DETAIL]}
     insert_row(db, "study_log", {**{name: whole(text) for name, text in row.items()}, "created": now()})
 

@@ -7,7 +7,6 @@ raises one for an unknown study. Typed text is only used as bound parameters.
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -17,10 +16,11 @@ from typing import Any
 from sqlite_utils import Database as Db
 
 from core.csv_tables import cells
+from core.data_files import DataTable
 from core.errors import UserError
 from core.stored_studies import ImportedVote, LogEntry
 from core.studies import ITEM_KINDS, Adjudication, Exclusion, Item, NewItem, Rules, Study, StudyData, StudyState, Vote
-from storage.engine.database import Database, Repository, read, write
+from storage.engine.database import Database, Repository, read, reading, write, writing
 from storage.engine.rows import Row, checked_text, insert_row, now, pack, pack_value, record_of, when, whole
 from storage.studies.assignments import Assignments, hold_again
 from storage.studies.imported_votes import import_vote, imported_worker
@@ -36,6 +36,46 @@ MOST_ITEMS = 100_000
 """Maximum items of a study, of all kinds together."""
 _CONTENT = "expected why label classes edit_types caption counterfactual test_case model model_right group origin"
 """Fields of an item that are stored as JSON in one column."""
+_QUERIES = DataTable(__file__, str)
+
+
+def create_study(db: Db, name: str, rules: Rules) -> str:
+    """Create a draft; return its id, 16 hexadecimal digits. Raises UserError for an empty or too long name."""
+    study_id, time = secrets.token_hex(8), now()
+    row = {"id": study_id, "name": _name(name), "state": "draft", "created": time, "changed": time}
+    db.table("studies").insert({**row, **_rules_columns(replace(rules, version=0))})
+    append_log(db, "created", "", study_id)
+    return study_id
+
+
+def _data(db: Db, study_id: str) -> StudyData:
+    """Return all data for an analysis."""
+    linked, panelled = ways_in(db, study_id)
+    return StudyData(
+        study=_study(db, require_study(db, study_id)),
+        items=_items(db, study_id),
+        votes=_votes(db, study_id),
+        workers=read_workers(db, study_id),
+        exclusions=_exclusions(db, study_id),
+        adjudications=_adjudications(db, study_id),
+        history=_history(db, study_id),
+        linked=linked,
+        panelled=panelled,
+        same_browser=_same_browser(db, study_id),
+    )
+
+
+def _history(db: Db, study_id: str) -> tuple[tuple[Rules, datetime], ...]:
+    """Return the versions of the rules, each with the time of its start, oldest first; () for a draft."""
+    require_study(db, study_id)
+    rows = db.query("SELECT rules, created FROM study_rules WHERE study = ? ORDER BY version", [study_id])
+    return tuple((rules_of(row["rules"]), when(row["created"])) for row in rows)
+
+
+def _items(db: Db, study_id: str) -> tuple[Item, ...]:
+    """Return the items of all kinds, in the order of their addition."""
+    require_study(db, study_id)
+    return tuple(map(item_of, db.query("SELECT * FROM study_items WHERE study = ? ORDER BY id", [study_id])))
 
 
 class Studies(Repository):
@@ -50,10 +90,7 @@ class Studies(Repository):
 
     # Set-up and state
 
-    @write
-    def create(self, db: Db, name: str, rules: Rules) -> str:
-        """Create a draft; its id is 16 hexadecimal digits. Raises UserError for an empty or too long name."""
-        return create_study(db, name, rules)
+    create = writing(create_study)
 
     @write
     def rename(self, db: Db, study_id: str, name: str) -> None:
@@ -205,26 +242,14 @@ class Studies(Repository):
         rows = list(db.query("SELECT * FROM studies ORDER BY created DESC, rowid DESC"))
         return tuple(_study(db, row) for row in rows)
 
-    @read
-    def items(self, db: Db, study_id: str) -> tuple[Item, ...]:
-        """Return the items of all kinds, in the order of their addition."""
-        return _items(db, study_id)
-
-    @read
-    def rules_history(self, db: Db, study_id: str) -> tuple[tuple[Rules, datetime], ...]:
-        """Return the versions of the rules, each with the time of its start, oldest first; () for a draft."""
-        require_study(db, study_id)
-        return _history(db, study_id)
+    items = reading(_items)
+    rules_history = reading(_history)
+    data = reading(_data)
 
     @read
     def revision(self, db: Db, study_id: str) -> int:
         """Return a number that grows with every change that results may depend on. It validates cached results."""
         return int(require_study(db, study_id)["revision"])
-
-    @read
-    def data(self, db: Db, study_id: str) -> StudyData:
-        """Return all data for an analysis, in one snapshot."""
-        return _data(db, study_id)
 
     @read
     def log(self, db: Db, study_id: str = "", limit: int = 200) -> tuple[LogEntry, ...]:
@@ -235,10 +260,7 @@ class Studies(Repository):
 
     # Statements about a study, besides its workers' answers
 
-    @write
-    def note(self, db: Db, event: str, detail: str, study_id: str = "", worker: str = "") -> None:
-        """Add a line to the log, such as a refusal; too long texts are cut. Study and worker need not exist."""
-        append_log(db, event, detail, study_id, worker)
+    note = writing(append_log)
 
     @write
     def adjudicate(self, db: Db, study_id: str, item: int, question: str, answer: str, reason: str) -> None:
@@ -292,31 +314,6 @@ class Studies(Repository):
         return len(rows)
 
 
-def create_study(db: Db, name: str, rules: Rules) -> str:
-    """Save a new draft and return its id. Raises UserError as `Studies.create`."""
-    study_id, time = secrets.token_hex(8), now()
-    row = {"id": study_id, "name": _name(name), "state": "draft", "created": time, "changed": time}
-    db.table("studies").insert({**row, **_rules_columns(replace(rules, version=0))})
-    append_log(db, "created", "", study_id)
-    return study_id
-
-
-def _data(db: Db, study_id: str) -> StudyData:
-    linked, panelled = ways_in(db, study_id)
-    return StudyData(
-        study=_study(db, require_study(db, study_id)),
-        items=_items(db, study_id),
-        votes=_votes(db, study_id),
-        workers=read_workers(db, study_id),
-        exclusions=_exclusions(db, study_id),
-        adjudications=_adjudications(db, study_id),
-        history=_history(db, study_id),
-        linked=linked,
-        panelled=panelled,
-        same_browser=_same_browser(db, study_id),
-    )
-
-
 def _change_state(db: Db, study_id: str, state: StudyState, only: StudyState | None = None) -> None:
     """Start, pause, resume or close; a repeated call does nothing. `only` is the single state that may be left.
 
@@ -342,31 +339,11 @@ def _change_state(db: Db, study_id: str, state: StudyState, only: StudyState | N
     append_log(db, event, "", study_id)
 
 
-def _history(db: Db, study_id: str) -> tuple[tuple[Rules, datetime], ...]:
-    rows = db.query("SELECT rules, created FROM study_rules WHERE study = ? ORDER BY version", [study_id])
-    return tuple((rules_of(row["rules"]), when(row["created"])) for row in rows)
-
-
-def _items(db: Db, study_id: str) -> tuple[Item, ...]:
-    require_study(db, study_id)
-    return tuple(map(item_of, db.query("SELECT * FROM study_items WHERE study = ? ORDER BY id", [study_id])))
-
-
 def _study(db: Db, row: Row) -> Study:
     rules = rules_of(row["rules"])
     counts = {kind: _count_items(db, row, kind) for kind in ITEM_KINDS}
-    # Every request of every annotator reads the study: counting over workers is far quicker than over items.
-    query = """
-        SELECT total(items_seen + controls_seen + quiz_seen > 0), total(items_seen * (exclusion IS NULL))
-        FROM enrolments WHERE study = ?
-    """
-    workers, votes = db.execute(query, [row["id"]]).fetchone()
-    # Readmitted workers and imported files may give more votes than an item needs; an index finds these few.
-    query = """
-        SELECT total(max(votes - :asked, 0)) FROM study_items
-        WHERE study = :study AND kind = 'item' AND votes + leases > :asked
-    """
-    surplus = db.execute(query, {"study": row["id"], "asked": rules.votes}).fetchone()[0]
+    workers, votes = db.execute(_QUERIES["judged"], [row["id"]]).fetchone()
+    surplus = db.execute(_QUERIES["surplus"], {"study": row["id"], "asked": rules.votes}).fetchone()[0]
     return record_of(
         Study,
         row,
@@ -378,7 +355,6 @@ def _study(db: Db, row: Row) -> Study:
         votes=int(votes - surplus),
         needed=counts["item"] * rules.votes,
         workers=int(workers),
-        link=row["link"] or "",
         archived=_is_archived(db, row["id"]),
     )
 
@@ -461,41 +437,19 @@ def _name(name: str) -> str:
 
 
 def _votes(db: Db, study_id: str) -> tuple[Vote, ...]:
-    # CROSS JOIN makes SQLite use the index that has the votes in order.
-    query = """
-        SELECT assignments.id AS assignment, item, kind, assignments.worker, answers, comment, accepted, submitted,
-            seconds, side, changes, assignments.verdict, coalesce(decisions.reason, '') AS reason,
-            iif(assignments.verdict = 'pending' OR imported, NULL, decisions.created) AS decided, imported
-        FROM assignments CROSS JOIN study_votes ON study_votes.id = assignments.vote
-            LEFT JOIN decisions ON decisions.id = assignments.decision
-        WHERE assignments.study = ? AND state = 'submitted' ORDER BY first_vote
-    """
-    return tuple(record_of(Vote, row, answers=json.loads(row["answers"])) for row in db.query(query, [study_id]))
+    return tuple(record_of(Vote, row) for row in db.query(_QUERIES["votes"], [study_id]))
 
 
 def _exclusions(db: Db, study_id: str) -> tuple[Exclusion, ...]:
-    query = """
-        SELECT exclusions.* FROM enrolments JOIN exclusions ON exclusions.id = enrolments.exclusion
-        WHERE enrolments.study = ? ORDER BY exclusions.id
-    """
-    return tuple(record_of(Exclusion, row, by=row["author"]) for row in db.query(query, [study_id]))
+    return tuple(record_of(Exclusion, row, by=row["author"]) for row in db.query(_QUERIES["exclusions"], [study_id]))
 
 
 def _same_browser(db: Db, study_id: str) -> tuple[tuple[str, ...], ...]:
-    query = """
-        SELECT browser, worker FROM worker_browsers JOIN enrolments USING (worker)
-        WHERE study = ? ORDER BY enrolments.created, worker
-    """
     workers_by_browser: dict[str, list[str]] = {}
-    for row in db.query(query, [study_id]):
+    for row in db.query(_QUERIES["same_browser"], [study_id]):
         workers_by_browser.setdefault(row["browser"], []).append(row["worker"])
     return tuple(dict.fromkeys(tuple(names) for names in workers_by_browser.values() if len(names) > 1))
 
 
 def _adjudications(db: Db, study_id: str) -> tuple[Adjudication, ...]:
-    query = """
-        SELECT * FROM adjudications WHERE answer <> '' AND id IN (
-            SELECT max(id) FROM adjudications WHERE study = ? GROUP BY item, question
-        ) ORDER BY id
-    """
-    return tuple(record_of(Adjudication, row) for row in db.query(query, [study_id]))
+    return tuple(record_of(Adjudication, row) for row in db.query(_QUERIES["adjudications"], [study_id]))

@@ -13,10 +13,11 @@ from typing import Literal
 
 from sqlite_utils import Database as Db
 
+from core.data_files import DataTable
 from core.errors import UserError
 from core.stored_studies import Enrolment, Role, Session
 from core.studies import ApprovalVerdict, Exclusion, Worker
-from storage.engine.database import Repository, read, write
+from storage.engine.database import Repository, read, reading, write, writing
 from storage.engine.rows import checked_text, insert_row, now, record_of, sha_of, when, whole
 from storage.studies.next_items import look_again
 from storage.studies.rows import append_log, require_study, touch
@@ -27,35 +28,82 @@ _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _SYMBOLS = 16
 """Symbols of a code: 16 times 5 bits."""
 _READ_AS = str.maketrans("OIL", "011", "- \t\r\n")
-_BIRDS = (
-    "avocet bittern bunting buzzard chough condor coot cormorant crane curlew dipper dove dunlin dunnock eagle "
-    "egret eider falcon finch fulmar gannet godwit goose grebe grouse gull harrier hawk heron hoopoe ibis jackdaw "
-    "jay kestrel kite kiwi knot lapwing lark linnet loon magpie mallard martin merlin moorhen nightjar nuthatch "
-    "oriole osprey ostrich ouzel owl parrot partridge pelican penguin petrel pheasant pigeon pipit plover puffin "
-    "quail rail raven redstart robin rook ruff sandpiper shrike siskin skylark snipe sparrow starling stilt "
-    "stonechat stork swallow swan swift teal tern thrush toucan treecreeper turnstone wagtail warbler waxwing "
-    "whimbrel wigeon woodcock wren"
-).split()
+_NAMES = DataTable(__file__, str, "names")
 
 
-_NOT_BEGUN = """
-    SELECT worker FROM enrolments JOIN worker_browsers USING (worker) JOIN workers ON workers.id = worker
-    WHERE study = :study AND browser = :browser AND exclusion IS NULL AND NOT blocked AND NOT EXISTS (
-        SELECT 1 FROM enrolments AS any_of WHERE any_of.worker = workers.id AND (consented NOT NULL OR given > 0)
-    ) LIMIT 1
-"""
-"""Workers who joined a study from a browser, and have neither consented nor been given an item, in any study."""
 HOURS = 12.0
 """Default hours of a session."""
+_QUERIES = DataTable(__file__, str, "queries")
+
+
+def require_worker(db: Db, worker: str) -> Worker:
+    """Return a worker with their record in all studies. Raises UserError for an unknown worker."""
+    for row in db.query("SELECT * FROM workers WHERE id = ?", [worker]):
+        return record_of(Worker, row)
+    raise UserError(f"There is no worker {worker[:80]!r}; pick one from the list of workers.")
+
+
+def read_workers(db: Db, study_id: str) -> tuple[Worker, ...]:
+    """Return the workers of a study in the order in which they joined."""
+    require_study(db, study_id)
+    return tuple(record_of(Worker, row) for row in db.query(_QUERIES["read_workers"], [study_id]))
+
+
+def enrol(db: Db, study_id: str, worker: str) -> None:
+    """Enrol a worker; a repeated call does nothing. Raises UserError for an unknown study or worker."""
+    require_study(db, study_id)
+    require_worker(db, worker)
+    row = {"study": study_id, "worker": worker, "created": now()}
+    if _enrolment(db, study_id, worker) is None:
+        db.table("enrolments").insert(row)
+        touch(db, study_id)
+
+
+def came_from(db: Db, worker: str, browser: str) -> None:
+    """Record that a worker signed in from the browser with this secret, of which only a hash is stored. A repeated call
+    does nothing.
+    """
+    if not browser:
+        return
+    row = [worker, sha_of(browser), now()]
+    if db.execute("INSERT OR IGNORE INTO worker_browsers (worker, browser, created) VALUES (?, ?, ?)", row).rowcount:
+        for study_id in _enrolled(db, worker):
+            touch(db, study_id)
+
+
+def add_worker(db: Db, browser: str = "") -> tuple[Worker, str]:
+    """Create a pseudonym and its code, which cannot be shown again: only its hash is stored. The code is derived from
+    the secret of a `browser` if there is one.
+    """
+    worker = _free_name(db)
+    db.table("workers").insert({"id": worker, "created": now()})
+    return require_worker(db, worker), _new_code(db, worker, browser)
+
+
+def _enrolled(db: Db, worker: str) -> tuple[str, ...]:
+    """Return the ids of a worker's studies, the latest joined first; () for an unknown worker."""
+    query = "SELECT study FROM enrolments WHERE worker = ? ORDER BY created DESC"
+    return tuple(row["study"] for row in db.query(query, [worker]))
+
+
+def _enrolment(db: Db, study_id: str, worker: str) -> Enrolment | None:
+    """Return a worker's state in a study; None if they are not enrolled."""
+    for row in db.query(_QUERIES["enrolment"], [study_id, worker]):
+        exclusion = Exclusion(worker, row["reason"], row["author"], when(row["since"])) if row["exclusion"] else None
+        return record_of(Enrolment, row, consented=row["consented"] is not None, exclusion=exclusion)
+    return None
 
 
 class Workers(Repository):
     """The workers of all studies. A method raises UserError for an unknown worker or study unless it says otherwise."""
 
-    @write
-    def add(self, db: Db) -> tuple[Worker, str]:
-        """Create a pseudonym and its code, which cannot be shown again: only its hash is stored."""
-        return add_worker(db)
+    add = writing(add_worker)
+    enrol = writing(enrol)
+    came_from = writing(came_from)
+    get = reading(require_worker)
+    of_study = reading(read_workers)
+    enrolled = reading(_enrolled)
+    enrolment = reading(_enrolment)
 
     @write
     def join(self, db: Db, link: str, browser: str = "") -> tuple[str, Worker, str]:
@@ -66,7 +114,7 @@ class Workers(Repository):
         """
         for row in db.query("SELECT id, state FROM studies WHERE link = ?", [whole(link[:200])]):
             if row["state"] in ("running", "paused"):
-                for earlier in db.query(_NOT_BEGUN, {"study": row["id"], "browser": sha_of(browser)}):
+                for earlier in db.query(_QUERIES["not_begun"], {"study": row["id"], "browser": sha_of(browser)}):
                     worker = require_worker(db, earlier["worker"])
                     return row["id"], worker, _new_code(db, worker.id, browser)
                 worker, code = add_worker(db, browser)
@@ -75,31 +123,20 @@ class Workers(Repository):
                 return row["id"], worker, code
         raise UserError("This invitation is not open; please ask the person who sent it for another one.")
 
-    @write
-    def came_from(self, db: Db, worker: str, browser: str) -> None:
-        """Record that the worker is signed in from the browser with this secret; a repeated call does nothing."""
-        came_from(db, worker, browser)
-
     @read
     def others_of_browser(self, db: Db, study_id: str, worker: str, browser: str) -> bool:
         """Return True if another worker came from the browser with this secret and has begun this study."""
-        query = """
-            SELECT 1 FROM enrolments JOIN worker_browsers USING (worker)
-            WHERE study = ? AND browser = ? AND worker <> ? AND given > 0 LIMIT 1
-        """
-        return bool(browser and list(db.query(query, [study_id, sha_of(browser), worker])))
+        return bool(browser and list(db.query(_QUERIES["others_of_browser"], [study_id, sha_of(browser), worker])))
 
     @read
     def code_of_browser(self, db: Db, worker: str, browser: str) -> str:
         """Return the code of a worker who joined from this browser and has not begun, for a reloaded page; else ""."""
         symbols = _symbols(worker, browser)
-        query = """
-            SELECT 1 FROM worker_codes JOIN worker_browsers USING (worker) WHERE worker = ? AND sha = ? AND browser = ?
-                AND NOT EXISTS (
-                    SELECT 1 FROM enrolments WHERE worker = worker_codes.worker AND (consented NOT NULL OR given > 0)
-                )
-        """
-        return _spaced(symbols) if browser and list(db.query(query, [worker, sha_of(symbols), sha_of(browser)])) else ""
+        return (
+            _spaced(symbols)
+            if browser and list(db.query(_QUERIES["code_of_browser"], [worker, sha_of(symbols), sha_of(browser)]))
+            else ""
+        )
 
     @write
     def new_code(self, db: Db, worker: str) -> str:
@@ -117,37 +154,12 @@ class Workers(Repository):
             return str(row["worker"])
         return None
 
-    @read
-    def get(self, db: Db, worker: str) -> Worker:
-        """Return a worker with their record in all studies."""
-        return require_worker(db, worker)
-
-    @read
-    def of_study(self, db: Db, study_id: str) -> tuple[Worker, ...]:
-        """Return the workers of a study in the order in which they joined."""
-        return read_workers(db, study_id)
-
-    @write
-    def enrol(self, db: Db, study_id: str, worker: str) -> None:
-        """Enrol a worker in a study; a repeated call does nothing."""
-        enrol(db, study_id, worker)
-
-    @read
-    def enrolled(self, db: Db, worker: str) -> tuple[str, ...]:
-        """Return the ids of a worker's studies, the latest joined first; () for an unknown worker."""
-        return _enrolled(db, worker)
-
     @write
     def consent(self, db: Db, study_id: str, worker: str) -> None:
         """Record the worker's consent; the first time counts. Raises UserError if they are not enrolled."""
         query = "UPDATE enrolments SET consented = coalesce(consented, ?) WHERE study = ? AND worker = ?"
         if not db.execute(query, [now(), study_id, worker]).rowcount:
             raise UserError("You are not part of this study; open the link of its invitation.")
-
-    @read
-    def enrolment(self, db: Db, study_id: str, worker: str) -> Enrolment | None:
-        """Return a worker's state in a study; None if they are not enrolled."""
-        return _enrolment(db, study_id, worker)
 
     @write
     def block(self, db: Db, worker: str, blocked: bool) -> None:
@@ -173,13 +185,7 @@ class Workers(Repository):
         exclusion = insert_row(db, "exclusions", row)
         change = "UPDATE enrolments SET exclusion = ? WHERE study = ? AND worker = ?"
         db.execute(change, [exclusion, study_id, worker])
-        db.execute(
-            """
-            UPDATE assignments SET counts = 0, state = CASE state WHEN 'leased' THEN 'expired' ELSE state END
-            WHERE study = ? AND worker = ?
-            """,
-            [study_id, worker],
-        )
+        db.execute(_QUERIES["exclude"], [study_id, worker])
         look_again(db, study_id)
         touch(db, study_id)
         author = "the rule" if by == "rule" else "the study lead"
@@ -212,53 +218,9 @@ class Workers(Repository):
         reason = checked_reason(reason, needed=verdict == "rejected")
         decision = insert_decision(db, study_id, worker, verdict, reason)
         values = {"verdict": verdict, "decision": decision, "study": study_id, "worker": worker}
-        db.execute(
-            """
-            UPDATE assignments SET verdict = :verdict, decision = :decision
-            WHERE study = :study AND worker = :worker AND state = 'submitted' AND kind IN ('item', 'control', 'quiz')
-                AND (NOT :only_pending OR verdict = 'pending')
-            """,
-            {**values, "only_pending": only_pending},
-        )
+        db.execute(_QUERIES["decide"], {**values, "only_pending": only_pending})
         touch(db, study_id)
         append_log(db, f"work {verdict}", reason, study_id, worker)
-
-
-def require_worker(db: Db, worker: str) -> Worker:
-    """Return a worker with their record in all studies. Raises UserError for an unknown worker."""
-    for row in db.query("SELECT * FROM workers WHERE id = ?", [worker]):
-        return record_of(Worker, row)
-    raise UserError(f"There is no worker {worker[:80]!r}; pick one from the list of workers.")
-
-
-def read_workers(db: Db, study_id: str) -> tuple[Worker, ...]:
-    """Return the workers of a study in the order in which they joined."""
-    require_study(db, study_id)
-    query = """
-        SELECT workers.* FROM enrolments JOIN workers ON workers.id = enrolments.worker
-        WHERE enrolments.study = ? ORDER BY enrolments.created, workers.rowid
-    """
-    return tuple(record_of(Worker, row) for row in db.query(query, [study_id]))
-
-
-def enrol(db: Db, study_id: str, worker: str) -> None:
-    """Enrol a worker; a repeated call does nothing. Raises UserError for an unknown study or worker."""
-    require_study(db, study_id)
-    require_worker(db, worker)
-    row = {"study": study_id, "worker": worker, "created": now()}
-    if _enrolment(db, study_id, worker) is None:
-        db.table("enrolments").insert(row)
-        touch(db, study_id)
-
-
-def came_from(db: Db, worker: str, browser: str) -> None:
-    """Record that a worker signed in from the browser with this secret. Only a hash of it is stored."""
-    if not browser:
-        return
-    row = [worker, sha_of(browser), now()]
-    if db.execute("INSERT OR IGNORE INTO worker_browsers (worker, browser, created) VALUES (?, ?, ?)", row).rowcount:
-        for study_id in _enrolled(db, worker):
-            touch(db, study_id)
 
 
 def insert_decision(db: Db, study_id: str, worker: str, verdict: ApprovalVerdict, reason: str) -> int:
@@ -273,13 +235,6 @@ def checked_reason(reason: str, needed: bool) -> str:
     if needed and not reason:
         raise UserError("Say why: the worker may ask, and the report names the reason.")
     return reason
-
-
-def add_worker(db: Db, browser: str = "") -> tuple[Worker, str]:
-    """Create a pseudonym and its code, derived from the secret of a browser if there is one."""
-    worker = _free_name(db)
-    db.table("workers").insert({"id": worker, "created": now()})
-    return require_worker(db, worker), _new_code(db, worker, browser)
 
 
 def _symbols(worker: str, browser: str) -> str:
@@ -303,23 +258,6 @@ def _spaced(symbols: str) -> str:
     return "-".join(symbols[start : start + 4] for start in range(0, _SYMBOLS, 4))
 
 
-def _enrolled(db: Db, worker: str) -> tuple[str, ...]:
-    query = "SELECT study FROM enrolments WHERE worker = ? ORDER BY created DESC"
-    return tuple(row["study"] for row in db.query(query, [worker]))
-
-
-def _enrolment(db: Db, study_id: str, worker: str) -> Enrolment | None:
-    query = """
-        SELECT enrolments.*, enrolments.study AS study_id, reason, author, exclusions.created AS since
-        FROM enrolments LEFT JOIN exclusions ON exclusions.id = enrolments.exclusion
-        WHERE enrolments.study = ? AND enrolments.worker = ?
-    """
-    for row in db.query(query, [study_id, worker]):
-        exclusion = Exclusion(worker, row["reason"], row["author"], when(row["since"])) if row["exclusion"] else None
-        return record_of(Enrolment, row, consented=row["consented"] is not None, exclusion=exclusion)
-    return None
-
-
 def _require_enrolment(db: Db, study_id: str, worker: str) -> Enrolment:
     require_study(db, study_id)
     enrolment = _enrolment(db, study_id, worker)
@@ -331,11 +269,11 @@ def _require_enrolment(db: Db, study_id: str, worker: str) -> Enrolment:
 def _free_name(db: Db) -> str:
     """Return a free name such as heron-41. Two digits while most are free, then more, to keep the search short."""
     count = db.execute("SELECT count(*) FROM workers").fetchone()[0]
-    largest = 100
-    while count > len(_BIRDS) * largest // 2:
+    birds, largest = _NAMES["birds"].split(), 100
+    while count > len(birds) * largest // 2:
         largest *= 10
     while True:
-        name = f"{secrets.choice(_BIRDS)}-{10 + secrets.randbelow(largest - 10)}"
+        name = f"{secrets.choice(birds)}-{10 + secrets.randbelow(largest - 10)}"
         if not list(db.query("SELECT 1 FROM workers WHERE id = ?", [name])):
             return name
 

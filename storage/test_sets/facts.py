@@ -10,9 +10,12 @@ from typing import Any
 
 from sqlite_utils import Database as Db
 
+from core.data_files import DataTable
 from core.types import Edit, to_plain
 from storage.engine.rows import pack
 from storage.runs.test_cases import cases_by_id
+
+_QUERIES = DataTable(__file__, str)
 
 
 @dataclass(frozen=True)
@@ -27,17 +30,9 @@ class CaseFacts:
 
 
 def captions_of(db: Db, version: int) -> dict[str, str]:
-    """Return the captions of source images, by run and by hash of the source; "" without one."""
-    query = """
-        SELECT runs.id, runs.source, (
-            SELECT value FROM stage_values WHERE run = runs.id AND stage = 'caption' ORDER BY id DESC LIMIT 1
-        ) AS caption
-        FROM runs WHERE id IN (
-            SELECT run FROM test_cases JOIN test_set_entries ON test_case = test_cases.id WHERE version = ?
-        ) ORDER BY rowid
-    """
+    """Return the captions of a version's source images, by run and by hash of the source; "" without one."""
     caption_by_key: dict[str, str] = {}
-    for row in db.query(query, [version]):
+    for row in db.query(_QUERIES["captions_of"], [version]):
         text = (json.loads(row["caption"]) or {}).get("text", "") if row["caption"] else ""
         caption_by_key[row["id"]] = text
         caption_by_key[row["source"]] = text or caption_by_key.get(row["source"], "")
@@ -73,35 +68,20 @@ def facts_of(db: Db, ids: Sequence[int], images: Path) -> dict[int, CaseFacts]:
 
 
 def _profiles(db: Db, ids: Sequence[int]) -> dict[int, str]:
-    query = """
-        SELECT test_cases.id, profile FROM test_cases JOIN runs ON runs.id = test_cases.run
-        WHERE test_cases.id IN (SELECT value FROM json_each(?))
-    """
-    return dict(db.execute(query, [pack(list(ids))]).fetchall())
+    return dict(db.execute(_QUERIES["profiles"], [pack(list(ids))]).fetchall())
 
 
 def _votes(db: Db, ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
-    query = """
-        SELECT test_case, study, outcome, votes FROM study_items
-        WHERE test_case IN (SELECT value FROM json_each(?)) AND kind = 'item' ORDER BY id
-    """
     votes_by_case: dict[int, list[dict[str, Any]]] = {}
-    for row in db.query(query, [pack(list(ids))]):
+    for row in db.query(_QUERIES["votes"], [pack(list(ids))]):
         vote_counts = {"study": row["study"], "outcome": row["outcome"], "votes": row["votes"]}
         votes_by_case.setdefault(row["test_case"], []).append(vote_counts)
     return votes_by_case
 
 
 def _predictions(db: Db, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    query = """
-        SELECT test_cases.id AS test_case, predictions.* FROM test_cases
-        JOIN predictions ON predictions.image = test_cases.image
-        WHERE test_cases.id IN (SELECT value FROM json_each(?)) AND predictions.id IN (
-            SELECT max(id) FROM predictions WHERE image = test_cases.image GROUP BY model
-        ) ORDER BY predictions.model
-    """
     predictions_by_case: dict[int, dict[str, Any]] = {}
-    for row in db.query(query, [pack(list(ids))]):
+    for row in db.query(_QUERIES["predictions"], [pack(list(ids))]):
         prediction = {"kind": row["kind"], "name": row["name"], "label": row["label"], "top": json.loads(row["top"])}
         predictions_by_case.setdefault(row["test_case"], {})[row["model"]] = prediction
     return predictions_by_case

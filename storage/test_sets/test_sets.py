@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlite_utils import Database as Db
 
+from core.data_files import DataTable
 from core.errors import UserError
 from core.image_filter import ImageFilter
 from core.test_sets import (
@@ -29,8 +30,8 @@ from core.test_sets import (
     version_id,
 )
 from core.types import Task, TaskKind
-from storage.engine.database import Database, Repository, read, write
-from storage.engine.rows import Row, checked_text, now, pack, record_of, unpack_value, when, whole
+from storage.engine.database import Database, Repository, read, reading, write, writing
+from storage.engine.rows import Row, checked_text, insert_rows, now, pack, record_of, unpack_value, when, whole
 from storage.images import Images
 from storage.test_sets.entry_filter import FROM_ENTRIES, REVIEW, where_of
 from storage.test_sets.facts import CaseFacts, captions_of, facts_of
@@ -38,12 +39,6 @@ from storage.test_sets.facts import CaseFacts, captions_of, facts_of
 LONGEST_NOTE = 4000
 MOST_ENTRIES = 1_000_000
 """Maximum images in one version."""
-# One lookup for each named image: NOT IN would read all images of the version for each.
-_OUTSIDE = """
-    SELECT value FROM json_each(?) WHERE NOT EXISTS (
-        SELECT 1 FROM test_set_entries WHERE version = ? AND image = value
-    ) LIMIT 1
-"""
 Removed = tuple[Row, ...]
 """Rows of images removed from a draft: `put_back` uses them to undo the removal."""
 _AT_ONCE = 500
@@ -53,14 +48,54 @@ _CHOSEN = """
     FROM json_each(?) AS chosen CROSS JOIN test_set_entries AS entries
         ON entries.version = ? AND entries.image = chosen.value ORDER BY entries.id
 """
-_VERSIONS = """
-    SELECT versions.*, sets.name AS set_name, parents.sha AS parent_sha,
-        (SELECT json_group_object(split, number) FROM (
-            SELECT split, count(*) AS number FROM test_set_entries WHERE version = versions.number GROUP BY split
-        )) AS splits
-    FROM test_set_versions AS versions JOIN test_sets AS sets ON sets.id = versions.test_set
-        LEFT JOIN test_set_versions AS parents ON parents.number = versions.parent
-"""
+_QUERIES = DataTable(__file__, str)
+
+
+def _begin_next(db: Db, version: int) -> SetVersion:
+    """Create a draft from a released version, its parent. Raises UserError for a draft, or if there is one."""
+    parent = _version(db, version)
+    if parent.is_draft or _drafts(db, parent.test_set):
+        raise UserError(f"“{parent.set_name}” has a draft already: change that one, or delete it first.")
+    number = _begin_draft(db, parent.test_set, version)
+    names = ", ".join(_ENTRY[1:])
+    db.execute(
+        f"INSERT INTO test_set_entries (version, {names}) "
+        f"SELECT ?, {names} FROM test_set_entries WHERE version = ? ORDER BY id",
+        [number, version],
+    )
+    return _version(db, number)
+
+
+def _add(db: Db, version: int, entries: Iterable[SetEntry]) -> int:
+    """Add images to a draft, all or none; existing ones stay unchanged. Return the number of new ones. `entries` are
+    consumed one by one.
+
+    The source of an image without a test case may be elsewhere. Raises UserError for a released version, any other
+    image that is not in the workspace, and too many.
+    """
+    count_before, waiting = _draft(db, version).entries, iter(entries)
+    while some := list(islice(waiting, _AT_ONCE)):
+        elsewhere = _missing(db, (entry.source for entry in some if entry.test_case is None))
+        _require_images(db, some, elsewhere)
+        insert_rows(db, "test_set_entries", (_row(version, entry, elsewhere) for entry in some), ignore=True)
+    count = _count(db, version)
+    if count > MOST_ENTRIES:
+        raise UserError(f"A test set has at most {MOST_ENTRIES:,} images; choose fewer.")
+    return count - count_before
+
+
+def _version(db: Db, number: int) -> SetVersion:
+    """Return one version by its row number. Raises UserError if it was deleted."""
+    for row in list(db.query(f"{_QUERIES['versions']} WHERE versions.number = ?", [number])):
+        return _stored(row)
+    raise _gone()
+
+
+def _entries(db: Db, version: int) -> tuple[SetEntry, ...]:
+    """Return all images of a version in the order of their addition, without their origins: see `origins`."""
+    names = ", ".join(name for name in _ENTRY if name != "origin")
+    rows = db.query(f"SELECT {names} FROM test_set_entries WHERE version = ? ORDER BY id", [version])
+    return tuple(_entry(row) for row in rows)
 
 
 class TestSets(Repository):
@@ -86,10 +121,7 @@ class TestSets(Repository):
         added = _add(db, number, entries)
         return _version(db, number), added
 
-    @write
-    def begin_draft(self, db: Db, version: int) -> SetVersion:
-        """Create a draft from a released version, its parent. Raises UserError for a draft, or if there is one."""
-        return _begin_next(db, version)
+    begin_draft = writing(_begin_next)
 
     @write
     def begin_draft_with(self, db: Db, version: int, entries: Iterable[SetEntry]) -> tuple[SetVersion, int]:
@@ -131,15 +163,7 @@ class TestSets(Repository):
 
     # Content of a draft
 
-    @write
-    def add(self, db: Db, version: int, entries: Iterable[SetEntry]) -> int:
-        """Add images to a draft, all or none; existing ones stay unchanged. Return the number of new ones. `entries`
-        are consumed one by one.
-
-        The source of an image without a test case may be elsewhere. Raises UserError for a released version, any other
-        image that is not in the workspace, and too many.
-        """
-        return _add(db, version, entries)
+    add = writing(_add)
 
     @write
     def remove(self, db: Db, version: int, images: Sequence[str]) -> Removed:
@@ -155,12 +179,7 @@ class TestSets(Repository):
         since then stays unchanged. Raises UserError for a released version.
         """
         _require_draft(db, version)
-        names = ("id", *_ENTRY)
-        query = f"""
-            INSERT INTO test_set_entries ({", ".join(names)}) VALUES ({", ".join(f":{name}" for name in names)})
-            ON CONFLICT (version, image) DO NOTHING
-        """
-        return db.conn.executemany(query, ({**row, "version": version} for row in removed)).rowcount
+        return insert_rows(db, "test_set_entries", ({**row, "version": version} for row in removed), ignore=True)
 
     @write
     def part(self, db: Db, version: int, name: str, moved: Sequence[str], shared: Sequence[str]) -> SetVersion:
@@ -219,27 +238,17 @@ class TestSets(Repository):
     @read
     def by_id(self, db: Db, beginning: str) -> tuple[SetVersion, ...]:
         """Return the released versions whose id begins with the hexadecimal digits `beginning`."""
-        rows = db.query(f"{_VERSIONS} WHERE versions.sha BETWEEN ? AND ?", [beginning, f"{beginning}g"])
+        rows = db.query(f"{_QUERIES['versions']} WHERE versions.sha BETWEEN ? AND ?", [beginning, f"{beginning}g"])
         return tuple(_stored(row) for row in rows)
 
-    @read
-    def version(self, db: Db, number: int) -> SetVersion:
-        """Return one version by its row number. Raises UserError if it was deleted."""
-        return _version(db, number)
-
-    @read
-    def entries(self, db: Db, version: int) -> tuple[SetEntry, ...]:
-        """Return all images of a version in the order of their addition, without their origins: see `origins`."""
-        return _entries(db, version)
+    version = reading(_version)
+    entries = reading(_entries)
+    captions = reading(captions_of)
 
     @read
     def origins(self, db: Db, version: int, images: Iterable[str]) -> dict[str, Mapping[str, Any]]:
         """Return the origins of imported images of a version, by hash. They may be long: request some hundred."""
-        query = """
-            SELECT image, origin FROM json_each(:images) AS wanted CROSS JOIN test_set_entries
-            WHERE version = :version AND image = wanted.value AND origin <> '{}'
-        """
-        rows = db.query(query, {"version": version, "images": pack(list(images))})
+        rows = db.query(_QUERIES["origins"], {"version": version, "images": pack(list(images))})
         return {row["image"]: json.loads(row["origin"]) for row in rows}
 
     @read
@@ -283,15 +292,8 @@ class TestSets(Repository):
     @read
     def tasks(self, db: Db, version: int) -> dict[TaskKind, tuple[str, ...]]:
         """Return the generated images of a version whose task is known, by task."""
-        query = """
-            SELECT image, coalesce(
-                (SELECT kind FROM catalogue WHERE catalogue.test_case = entries.test_case),
-                (SELECT min(kind) FROM catalogue WHERE catalogue.image = entries.image)
-            ) AS kind
-            FROM test_set_entries AS entries WHERE version = ? AND role = 'generated' ORDER BY id
-        """
         images_by_task: dict[TaskKind, list[str]] = {}
-        for image, kind in db.execute(query, [version]):
+        for image, kind in db.execute(_QUERIES["tasks"], [version]):
             if kind is not None:
                 images_by_task.setdefault(kind, []).append(image)
         return {kind: tuple(images) for kind, images in images_by_task.items()}
@@ -299,25 +301,14 @@ class TestSets(Repository):
     @read
     def not_accepted(self, db: Db, version: int) -> dict[int, str]:
         """Return the verdicts of a version's test cases that are not accepted: "rejected", or "" without a review."""
-        query = """
-            SELECT entries.test_case, verdict FROM test_set_entries AS entries
-            JOIN test_case_states AS state ON state.test_case = entries.test_case
-            WHERE version = ? AND role = 'generated' AND verdict <> 'accepted' ORDER BY entries.test_case
-        """
-        return {row["test_case"]: row["verdict"] for row in db.query(query, [version])}
+        return {row["test_case"]: row["verdict"] for row in db.query(_QUERIES["not_accepted"], [version])}
 
     @read
     def brought_not_accepted(self, db: Db, version: int) -> dict[str, str]:
         """Return imported images that are not accepted, here or where they came from: "rejected" or ""."""
-        query = """
-            SELECT image, coalesce(
-                (SELECT max(verdict) FROM catalogue
-                    WHERE catalogue.image = entries.image AND there AND verdict <> 'open'),
-                json_extract(origin, '$.facts.review.verdict')
-            ) AS verdict
-            FROM test_set_entries AS entries WHERE version = ? AND role = 'generated' AND test_case IS NULL ORDER BY id
-        """
-        verdict_by_image = {row["image"]: row["verdict"] for row in db.query(query, [version])}
+        verdict_by_image = {
+            row["image"]: row["verdict"] for row in db.query(_QUERIES["brought_not_accepted"], [version])
+        }
         return {
             image: verdict if verdict == "rejected" else ""
             for image, verdict in verdict_by_image.items()
@@ -328,35 +319,16 @@ class TestSets(Repository):
     def cases(self, db: Db, ids: Iterable[int]) -> tuple[CaseOfSet, ...]:
         """Return the fields of these test cases that test sets store, in order. Raises UserError if one is unknown."""
         case_ids = list(dict.fromkeys(ids))
-        query = """
-            SELECT test_cases.id, test_cases.image, runs.source, test_cases.task, state.mask, state.mask_classes,
-                made.width, made.height, sources.width AS source_width, sources.height AS source_height,
-                (SELECT label FROM catalogue WHERE catalogue.test_case = test_cases.id) AS label
-            FROM json_each(?) AS wanted JOIN test_cases ON test_cases.id = wanted.value
-                JOIN runs ON runs.id = test_cases.run JOIN run_summaries AS summary ON summary.run = runs.id
-                JOIN run_states AS state ON state.id = summary.state
-                JOIN images AS made ON made.sha = test_cases.image JOIN images AS sources ON sources.sha = runs.source
-            ORDER BY wanted.key
-        """
-        found = tuple(_case(row) for row in db.query(query, [pack(case_ids)]))
+        found = tuple(_case(row) for row in db.query(_QUERIES["cases"], [pack(case_ids)]))
         if len(found) < len(case_ids):
             unknown = next(iter(sorted({*case_ids} - {case.id for case in found})))
             raise UserError(f"This workspace has no test case {unknown}; nothing was added.", field="cases")
         return found
 
     @read
-    def captions(self, db: Db, version: int) -> dict[str, str]:
-        """Return the captions of a version's source images, by their hash and by the run."""
-        return captions_of(db, version)
-
-    @read
     def versions_with(self, db: Db, image: str) -> tuple[SetVersion, ...]:
         """Return the versions that contain an image, latest first."""
-        query = """
-            SELECT number FROM test_set_versions
-            WHERE EXISTS (SELECT 1 FROM test_set_entries WHERE version = number AND image = ?) ORDER BY number DESC
-        """
-        return tuple(_version(db, number) for (number,) in db.execute(query, [image]).fetchall())
+        return tuple(_version(db, number) for (number,) in db.execute(_QUERIES["versions_with"], [image]).fetchall())
 
     @read
     def facts(self, db: Db, ids: Sequence[int]) -> dict[int, CaseFacts]:
@@ -368,13 +340,7 @@ class TestSets(Repository):
         """Return a person's latest verdict here on each image, with its reason and time, by image. Open images are left
         out.
         """
-        query = """
-            SELECT image, reviews.verdict, reason, reviews.created FROM catalogue
-            JOIN reviews ON reviews.id = catalogue.review
-            WHERE image IN (SELECT value FROM json_each(?)) AND there AND catalogue.verdict <> 'open'
-            ORDER BY catalogue.verdict
-        """
-        rows = db.query(query, [pack(list(images))])
+        rows = db.query(_QUERIES["reviews_of"], [pack(list(images))])
         return {row.pop("image"): row for row in rows}
 
     # Hashes by which pictures are found again
@@ -389,10 +355,11 @@ class TestSets(Repository):
     @write
     def keep_hashes(self, db: Db, found: Mapping[str, ImageHashes]) -> None:
         """Save the hashes of stored images; existing ones stay."""
-        db.conn.executemany(
-            "INSERT INTO image_hashes (image, pixels, perceptual) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-            ([image, hashes.pixels, f"{hashes.perceptual:016x}"] for image, hashes in found.items()),
+        rows = (
+            {"image": image, "pixels": hashes.pixels, "perceptual": f"{hashes.perceptual:016x}"}
+            for image, hashes in found.items()
         )
+        insert_rows(db, "image_hashes", rows, ignore=True)
 
 
 def create_set(db: Db, name: str, note: str) -> tuple[str, int]:
@@ -407,34 +374,6 @@ def create_set(db: Db, name: str, note: str) -> tuple[str, int]:
     number = _begin_draft(db, set_id, None)
     db.execute("UPDATE test_set_versions SET note = ? WHERE number = ?", [checked_note(note), number])
     return set_id, number
-
-
-def _begin_next(db: Db, version: int) -> SetVersion:
-    parent = _version(db, version)
-    if parent.is_draft or _drafts(db, parent.test_set):
-        raise UserError(f"“{parent.set_name}” has a draft already: change that one, or delete it first.")
-    number = _begin_draft(db, parent.test_set, version)
-    names = ", ".join(_ENTRY[1:])
-    db.execute(
-        f"INSERT INTO test_set_entries (version, {names}) "
-        f"SELECT ?, {names} FROM test_set_entries WHERE version = ? ORDER BY id",
-        [number, version],
-    )
-    return _version(db, number)
-
-
-def _add(db: Db, version: int, entries: Iterable[SetEntry]) -> int:
-    count_before, waiting = _draft(db, version).entries, iter(entries)
-    names, marks = ", ".join(_ENTRY), ", ".join("?" * len(_ENTRY))
-    query = f"INSERT INTO test_set_entries ({names}) VALUES ({marks}) ON CONFLICT (version, image) DO NOTHING"
-    while some := list(islice(waiting, _AT_ONCE)):
-        elsewhere = _missing(db, (entry.source for entry in some if entry.test_case is None))
-        _require_images(db, some, elsewhere)
-        db.conn.executemany(query, [_row(version, entry, elsewhere) for entry in some])
-    count = _count(db, version)
-    if count > MOST_ENTRIES:
-        raise UserError(f"A test set has at most {MOST_ENTRIES:,} images; choose fewer.")
-    return count - count_before
 
 
 def _begin_draft(db: Db, set_id: str, parent: int | None) -> int:
@@ -452,14 +391,8 @@ def _drafts(db: Db, set_id: str) -> bool:
 
 
 def _versions(db: Db, set_id: str) -> tuple[SetVersion, ...]:
-    rows = db.query(f"{_VERSIONS} WHERE versions.test_set = ? ORDER BY versions.place", [set_id])
+    rows = db.query(f"{_QUERIES['versions']} WHERE versions.test_set = ? ORDER BY versions.place", [set_id])
     return tuple(_stored(row) for row in rows)
-
-
-def _version(db: Db, number: int) -> SetVersion:
-    for row in list(db.query(f"{_VERSIONS} WHERE versions.number = ?", [number])):
-        return _stored(row)
-    raise _gone()
 
 
 def _gone() -> UserError:
@@ -473,10 +406,7 @@ def _draft(db: Db, number: int) -> SetVersion:
 
 def _require_draft(db: Db, number: int) -> str:
     """Return the name of the draft's set, without counting its images. Raises UserError if it is no draft."""
-    query = """
-        SELECT place, state, name FROM test_set_versions JOIN test_sets ON test_sets.id = test_set WHERE number = ?
-    """
-    for place, state, name in db.execute(query, [number]):
+    for place, state, name in db.execute(_QUERIES["require_draft"], [number]):
         if state != "draft":
             raise UserError(f"Version {place} of “{name}” is released and stays as it is: draft the next.")
         return str(name)
@@ -484,48 +414,24 @@ def _require_draft(db: Db, number: int) -> str:
 
 
 def _stored(row: Row) -> SetVersion:
-    splits: dict[Split, int] = json.loads(row["splits"])
-    return record_of(
-        SetVersion,
-        row,
-        id=row["sha"] or "",
-        parent=row["parent_sha"] or "",
-        thresholds=json.loads(row["thresholds"]),
-        entries=sum(splits.values()),
-        splits=splits,
-    )
+    entries = sum(json.loads(row["splits"]).values())
+    return record_of(SetVersion, row, id=row["sha"] or "", parent=row["parent_sha"] or "", entries=entries)
 
 
-def _row(version: int, entry: SetEntry, elsewhere: frozenset[str]) -> list[Any]:
-    return [
-        version,
-        entry.image,
-        entry.image if entry.source in elsewhere else entry.source,
-        checked_text(entry.label, "The label", LONGEST_NAME, "label"),
-        entry.split,
-        entry.mask,
-        pack({str(number): whole(name) for number, name in sorted(entry.mask_classes.items())}),
-        entry.role,
-        entry.test_case,
-        pack(dict(entry.origin)),
-        entry.source if entry.source in elsewhere else "",
-    ]
+def _row(version: int, entry: SetEntry, elsewhere: frozenset[str]) -> Row:
+    return {
+        **vars(entry),
+        "version": version,
+        "source": entry.image if entry.source in elsewhere else entry.source,
+        "label": checked_text(entry.label, "The label", LONGEST_NAME, "label"),
+        "mask_classes": pack({str(number): whole(name) for number, name in sorted(entry.mask_classes.items())}),
+        "origin": pack(dict(entry.origin)),
+        "source_elsewhere": entry.source if entry.source in elsewhere else "",
+    }
 
 
 def _entry(row: Row) -> SetEntry:
-    return record_of(
-        SetEntry,
-        row,
-        source=row["source_elsewhere"] or row["source"],
-        mask_classes=_classes(row["mask_classes"]),
-        origin=json.loads(row["origin"]) if "origin" in row else {},
-    )
-
-
-def _entries(db: Db, version: int) -> tuple[SetEntry, ...]:
-    names = ", ".join(name for name in _ENTRY if name != "origin")
-    rows = db.query(f"SELECT {names} FROM test_set_entries WHERE version = ? ORDER BY id", [version])
-    return tuple(_entry(row) for row in rows)
+    return record_of(SetEntry, row, source=row["source_elsewhere"] or row["source"])
 
 
 def _case(row: Row) -> CaseOfSet:
@@ -562,7 +468,7 @@ def _require_images(db: Db, entries: Sequence[SetEntry], elsewhere: frozenset[st
 
 def _require_inside(db: Db, version: int, images: Sequence[str]) -> None:
     name = _require_draft(db, version)
-    for row in db.query(_OUTSIDE, [pack(list(images)), version]):
+    for row in db.query(_QUERIES["outside"], [pack(list(images)), version]):
         raise UserError(f"“{name}” has no image {row['value'][:80]!r}; nothing was changed.", field="images")
 
 

@@ -96,7 +96,7 @@ def test_too_few_votes_and_votes_that_are_all_alike() -> None:
 def test_the_interval_of_its_agreement_covers_with_few_sources_that_are_alike() -> None:
     """A bootstrap of percentiles covers 90 % of these worlds."""
     for sources in (20, 50):
-        found = measured(sources, 0.9, 0.5, 0.5, repetitions=300, seed=1)
+        (found,) = measured(sources, 0.9, 0.5, 0.5, repetitions=300, seed=1)
         assert found.covers is not None and 0.93 <= found.covers <= 0.99 and found.shown == 1
 
 

@@ -116,7 +116,7 @@ def test_imports_are_counted_by_an_index_alone(workspace: Workspace) -> None:
     workspace.imports.finish(held, "folder", {}, [ImportRow("b.png", "It is damaged.", "refused")])
     (one,) = workspace.imports.all()
     assert (one.images, one.made, one.sources, one.rows) == (3, 3, 0, {"refused": 1})
-    for query in (storage_of_imports._COUNTS, storage_of_imports._TOLD):
+    for query in (storage_of_imports._QUERIES["counts"], storage_of_imports._QUERIES["told"]):
         assert all("COVERING INDEX" in step for step in plan(workspace, query, [held])), query
 
 

@@ -549,8 +549,8 @@ def test_whatever_happens_in_whatever_order(workspace: Workspace, clocks: Clocks
     # Several of them in one transaction, which the methods as they are called would not allow.
     desk, workers = studies.assignments, studies.workers
     claim, submit = (partial(unwrap(method), desk) for method in (type(desk).claim, type(desk).submit))
-    undo = partial(unwrap(type(desk).undo), desk)
-    release, progress = (partial(unwrap(method), desk) for method in (type(desk).release, type(desk).progress))
+    undo, progress = (partial(unwrap(method), desk) for method in (type(desk).undo, type(desk).progress))
+    release = unwrap(type(desk).release)
     exclude, readmit = (partial(unwrap(method), workers) for method in (type(workers).exclude, type(workers).readmit))
 
     def step(db: sqlite_utils.Database, number: int) -> None:

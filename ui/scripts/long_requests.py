@@ -25,7 +25,7 @@ from services.batches.service import facts_of
 from services.commands import Command
 from services.curation.imports import ImportService, ImportState
 from services.queries import Query
-from services.test_sets.exports import FORMAT_TITLES, WRITTEN, ReadyExport, SetExports
+from services.test_sets.exports import FORMAT_TITLES, FORMATS, WRITTEN, ReadyExport, SetExports
 from services.test_sets.versions import LONGEST_REFERENCE
 from services.work_queue import WorkView
 from ui.scripts.uploads import uploaded
@@ -66,7 +66,7 @@ class ImportImages(Command, name="import-images"):
         "",
         max_length=80,
         description="The format of the files; empty: it is found out",
-        json_schema_extra={"enum": ["", *FORMAT_TITLES]},
+        json_schema_extra={"enum": ["", *FORMATS]},
     )
     labels: Annotated[
         tuple[Annotated[str, Field(max_length=LONGEST_NAME)], ...],
