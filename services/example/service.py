@@ -67,13 +67,13 @@ Tell = Callable[[float], None]
 """Called with the share of a step that is done, 0 to 1. What it raises ends the step."""
 
 
-class MakeExample(Command, name="make-example"):
+class MakeExample(Command, name="make-example", keeps=True):
     """Fill the workspace with an example of everything, or resume a stopped one: batches of drawn scenes, reviews, test
     sets, control sets, predictions, and a study with simulated votes.
     """
 
 
-class StopExample(Command, name="stop-example"):
+class StopExample(Command, name="stop-example", keeps=True):
     """Stop making the example; finished parts stay, and it can be resumed or removed."""
 
 
