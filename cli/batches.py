@@ -7,14 +7,14 @@ yes with 4.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 
-from cli.common import INTERRUPTED, SOME_FAILED, TEMPLATES, TERMINATED, WAITS, WRONG, whole_number
+from cli.common import INTERRUPTED, SOME_FAILED, TEMPLATES, TERMINATED, WAITS, WRONG
+from cli.parsers import parser_of, whole_number
 from cli.terminal import ProgressLine, Terminated, remaining, stop_on_signals
 from core.batches import Pass
 from core.errors import UserError
@@ -34,13 +34,13 @@ LISTED = 12
 """Maximum captions of a sample, and reasons for failures, that are printed."""
 MOST_WORKERS = 256
 MOST_SHARDS = 100_000
-Act = Callable[[BatchService, Workspace, argparse.Namespace], int]
-"""Does a command and returns the exit code."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code."""
-    options = _parser().parse_args(arguments)
+    acts = (plan, run, hand_out_lots, merge_shards, take_lots_back, status, sample, approve, stop, retry_failed, report)
+    workers = whole_number(1, MOST_WORKERS, f"workers are a whole number from 1 to {MOST_WORKERS}, not {{text}}")
+    options = parser_of(__file__, *acts, workers=workers, shard=_shard).parse_args(arguments)
     share_cores()
     try:
         if getattr(options, "shard", None) is not None:
@@ -243,56 +243,3 @@ def _shard(text: str) -> tuple[int, int]:
     if not (shard.isdecimal() and of.isdecimal() and 0 < int(shard) <= int(of) <= MOST_SHARDS):
         raise argparse.ArgumentTypeError(f"a shard is its number and how many there are, such as 3/16, not {text!r}")
     return int(shard), int(of)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m pipeline batch", description=__doc__)
-    parser.add_argument(
-        "--workspace", default=os.environ.get("WORKSPACE") or "workspace", help="its folder (WORKSPACE, or workspace)"
-    )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-
-    def command(
-        name: str, act: Act, named: str | None = "its number, or the file of its plan"
-    ) -> argparse.ArgumentParser:
-        what = act.__doc__ or ""
-        one = commands.add_parser(name, help=what.split(".")[0].lower(), description=what)
-        one.add_argument("--workspace", default=argparse.SUPPRESS, help="as above")
-        one.set_defaults(act=act)
-        if named:
-            one.add_argument("plan" if act is plan else "batch", help=named)
-        return one
-
-    workers = whole_number(1, MOST_WORKERS, f"workers are a whole number from 1 to {MOST_WORKERS}, not {{text}}")
-    command("plan", plan, "a plan.toml")
-    for name in ("run", "resume"):
-        running = command(name, run)
-        running.add_argument(
-            "--workers", type=workers, help="processes (default: one per core; one where there is a GPU)"
-        )
-        running.add_argument(
-            "--ray",
-            nargs="?",
-            const="",
-            metavar="ADDRESS",
-            help="work on the Ray cluster at this address, or auto for the one of this machine; without one, start it",
-        )
-        running.add_argument(
-            "--shard",
-            type=_shard,
-            metavar="I/N",
-            help="do only this share of the lots that `hand-out` wrote down; `merge` records them later",
-        )
-        running.add_argument("--yes", action="store_true", help="approve the captions without a look at them")
-    command("hand-out", hand_out_lots)
-    command("merge", merge_shards)
-    command("take-back", take_lots_back)
-    command("status", status, None).add_argument("batch", nargs="?", help="its number, or the file of its plan")
-    command("sample", sample)
-    command("approve", approve)
-    command("stop", stop)
-    command("retry-failed", retry_failed).add_argument(
-        "--reason", help="only what failed for this reason, word for word"
-    )
-    command("report", report)
-    return parser

@@ -1,14 +1,12 @@
-"""Shared parts of the command lines: exit codes, options, printable lines, a progress bar, and opening a workspace."""
+"""Shared parts of the command lines: exit codes, printable lines, a progress bar, and opening a workspace."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NoReturn
 
 from core.errors import UserError
 from core.progress import OnCount
@@ -19,32 +17,6 @@ DIFFERENT, WRONG, SOME_FAILED, WAITS, INTERRUPTED, PIPE_CLOSED, TERMINATED = 1, 
 """Exit codes. 0 means that all went well."""
 TEMPLATES = TextTemplates(Path(__file__).with_name("templates"))
 """Texts to print that are longer than a line."""
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser that reports wrong options in one sentence instead of the list of all options."""
-
-    def error(self, message: str) -> NoReturn:
-        sentence = message.removeprefix("argument ")
-        self.exit(WRONG, f"{sentence[:1].upper()}{sentence[1:]}. All that it takes: {self.prog} --help\n")
-
-
-def add_workspace_option(parser: argparse.ArgumentParser) -> None:
-    """Add --workspace, whose default is $WORKSPACE or "workspace"."""
-    usual = os.environ.get("WORKSPACE") or "workspace"
-    parser.add_argument("--workspace", default=usual, help="folder of the workspace (workspace)")
-
-
-def whole_number(least: int, most: int, refusal: str = "") -> Callable[[str], int]:
-    """Return the reader of an option with a whole number. `refusal` is the error for another `{text}`."""
-
-    def read(text: str) -> int:
-        if not text.isascii() or not text.isdecimal() or not least <= int(text) <= most:
-            words = refusal.format(text=repr(text)) or f"say a number from {least} to {most:,}"
-            raise argparse.ArgumentTypeError(words)
-        return int(text)
-
-    return read
 
 
 def printable(line: str) -> str:

@@ -10,8 +10,9 @@ import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from cli.common import add_workspace_option, counting, in_workspace, printable
-from core.imports import Import, ImportRow
+from cli.common import counting, in_workspace, printable
+from cli.parsers import parser_of
+from core.imports import Import
 from formats.layouts import LAYOUTS
 from services.curation import import_source, imports
 from storage.workspace import Workspace
@@ -19,10 +20,10 @@ from storage.workspace import Workspace
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code."""
-    options = _parser().parse_args(arguments)
+    options = parser_of(__file__, bring_in, list_imports, show, into_set, layouts=list(LAYOUTS)).parse_args(arguments)
 
     def act(workspace: Workspace) -> int:
-        for line in options.command(workspace, options):
+        for line in options.act(workspace, options):
             print(printable(line))
         return 0
 
@@ -75,55 +76,5 @@ def _line(row: Import) -> str:
 def _report(workspace: Workspace, number: int) -> Iterator[str]:
     after = 0
     while page := workspace.imports.rows(number, after):
-        yield from (_told(row) for _, row in page)
+        yield from (f"{row.kind:7}  {row.file}: {row.reason}" for _, row in page)
         after = page[-1][0]
-
-
-def _told(row: ImportRow) -> str:
-    return f"{row.kind:7}  {row.file}: {row.reason}"
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m services.curation", description="Images into a workspace.")
-    add_workspace_option(parser)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-
-    words = "bring in the images of a folder, a zip or a tar; the same again goes on with what was stopped"
-    sub = commands.add_parser("import", help=words, description=words)
-    sub.add_argument("source", metavar="SOURCE", help="the folder or archive")
-    sub.add_argument("--name", default="", help="what the import is called (the name of the source)")
-    sub.add_argument(
-        "--format",
-        "--layout",
-        dest="format",
-        choices=list(LAYOUTS),
-        default="",
-        help="how it is written (found out); docs/formats.md",
-    )
-    sub.add_argument(
-        "--classes", default="", help="the numbers of masks, such as “0 sky, 1 road”, where no file says them"
-    )
-    sub.add_argument("--labels", default="", help="the labels that are known, with commas between (any)")
-    sub.add_argument(
-        "--into-set",
-        nargs="?",
-        const="",
-        default=None,
-        metavar="NAME",
-        help="put it into the draft of this test set too; without NAME, of the one that was exported",
-    )
-    sub.set_defaults(command=bring_in)
-
-    sub = commands.add_parser("imports", help="what was imported", description="What was imported, the latest first.")
-    sub.set_defaults(command=list_imports)
-
-    sub = commands.add_parser("show-import", help="an import with its report", description="An import with its report.")
-    sub.add_argument("number", metavar="NUMBER", type=int, help="as `imports` gives it")
-    sub.set_defaults(command=show)
-
-    words = "put a finished import into the draft of a test set"
-    sub = commands.add_parser("into-set", help=words, description=words)
-    sub.add_argument("number", metavar="NUMBER", type=int, help="as `imports` gives it")
-    sub.add_argument("test_set", metavar="NAME", nargs="?", default="", help="the set (the one that was exported)")
-    sub.set_defaults(command=into_set)
-    return parser

@@ -22,13 +22,11 @@ from cli.common import (
     INTERRUPTED,
     SOME_FAILED,
     TERMINATED,
-    Parser,
-    add_workspace_option,
     in_workspace,
     printable,
     until_pipe_closes,
-    whole_number,
 )
+from cli.parsers import parser_of, whole_number
 from cli.terminal import ProgressLine, Terminated, stop_on_signals
 from core.errors import Cancelled, UserError
 from core.evaluation_results import OF_PIXELS, OF_TRUE_CLASS, Weighing
@@ -70,7 +68,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    options = _parser().parse_args(arguments)
+    values = {
+        **{name: field.description or "" for name, field in BeginRetraining.model_fields.items()},
+        "presets": PRESETS,
+        "every_arm": ",".join(ARM_KEYS),
+        "usual_seeds": SEEDS,
+        "weighings": get_args(Weighing),
+        "most": whole_number(1, MOST_RANKED),
+        "repetitions": whole_number(1, MOST_REPETITIONS),
+    }
+    options = parser_of(__file__, worlds=coverage.REPETITIONS, **values).parse_args(arguments)
     if options.command == COVERAGE:
         return _covered(options.repetitions)
     share_cores()
@@ -258,71 +265,3 @@ def _report(found: Evaluated, options: argparse.Namespace) -> str:
 
 def _plain(text: str) -> str:
     return "\n".join(printable(line) for line in text.split("\n"))
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="python -m evaluation", description="What a test set says of a model under test.")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
-    for name, words in (
-        ("effectiveness", "how often it is wrong on generated images, beside the very same sources"),
-        ("sensitivity", "which edits hurt it"),
-        ("retrain", "what training it further with generated images gains, arm by arm at equal updates"),
-        ("rank", "in which order to look at the test cases, to see most of its faults in the first ones"),
-        ("foretell", "which captions of runs to draw first, since their images are likely to show a fault"),
-    ):
-        sub = commands.add_parser(name, help=words, description=words)
-        sub.add_argument("test_set", metavar="VERSION", nargs="?", default="", help="Birds@2, Birds@draft, or Birds")
-        sub.add_argument("--filter", help="only images of a filter, as in the address of the gallery: class=bird")
-        sub.add_argument("--split", default="", help="only sources of this split, where there are several")
-        sub.add_argument("--model", default="", help="timm:NAME, torchvision:NAME, transformers:NAME, FILE or address")
-        sub.add_argument(
-            "--set", metavar="NAME=VALUE", action="append", default=[], help="of the model, as in a profile"
-        )
-        sub.add_argument("--mapping", metavar="FILE", help="which label is which class: CSV or TOML")
-        sub.add_argument(
-            "--each", choices=get_args(Weighing), default="source", help="what weighs the same in the figures (source)"
-        )
-        add_workspace_option(sub)
-        sub.add_argument("--profile", default="demo", help="whose model is asked where --model says none (demo)")
-        sub.add_argument("--json", action="store_true", help="everything as data")
-        if name == "effectiveness":
-            sub.add_argument("--latex", action="store_true", help="the table in the paper's form")
-        if name == "retrain":
-            _add_training(sub)
-        if name == "foretell":
-            sub.add_argument(
-                "--run", metavar="ID", action="append", required=True, help="whose captions; may be repeated"
-            )
-        if name == "rank":
-            sub.add_argument(
-                "--most", type=whole_number(1, MOST_RANKED), default=20, help="so many are listed, the first ones (20)"
-            )
-    words = "how often the intervals of figures hold the truth, in worlds whose truth is known (some twenty minutes)"
-    sub = commands.add_parser(COVERAGE, help=words, description=words)
-    sub.add_argument(
-        "--repetitions",
-        type=whole_number(1, MOST_REPETITIONS),
-        default=coverage.REPETITIONS,
-        help="of each world (1,000)",
-    )
-    words = "what was trained further and lies in the workspace: whose it is, and what it takes on the disk"
-    sub = commands.add_parser(TRAININGS, help=words, description=words)
-    add_workspace_option(sub)
-    sub.add_argument("--json", action="store_true", help="everything as data")
-    sub.add_argument(
-        "--remove-old",
-        action="store_true",
-        help="remove what belongs to no latest retraining of a model with its images; what came of it stays",
-    )
-    return parser
-
-
-def _add_training(sub: argparse.ArgumentParser) -> None:
-    words = {name: field.description or "" for name, field in BeginRetraining.model_fields.items()}
-    sub.add_argument("--preset", choices=PRESETS, help=f"{words['preset']} (short)")
-    sub.add_argument("--arms", help=f"{words['arms']}; all: {','.join(ARM_KEYS)}")
-    sub.add_argument("--seeds", help=f"{words['seeds']} ({SEEDS})")
-    sub.add_argument("--augmentation", choices=("randaugment", "augmix"), help=f"{words['augmentation']} (randaugment)")
-    sub.add_argument("--shift", metavar="VERSION", help="a test set that is also measured on, as a natural shift")
-    for name in ("unseen", "split-seed", "updates", "batch", "rate"):
-        sub.add_argument(f"--{name}", help=words[name.replace("-", "_")])

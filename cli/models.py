@@ -37,29 +37,6 @@ _ALONE = ("captioner", "language model", "sentence model", EDITOR, "embedder")
 Found = hub.HubListing | web_file.FileListing
 
 
-def add_to(commands: argparse._SubParsersAction[Any]) -> None:
-    """Add the three commands with their options."""
-    listing = commands.add_parser("models", help="list models: what is here, what fits", description=models.__doc__)
-    listing.add_argument(
-        "profiles", metavar="PROFILE", nargs="*", help="names or files (default: all that are shipped)"
-    )
-    listing.add_argument("--json", action="store_true", help="for a program")
-    listing.set_defaults(command=models)
-
-    getting = commands.add_parser("fetch", help="bring the weights of a profile", description=fetch.__doc__)
-    getting.add_argument("profile", metavar="PROFILE", help="its name, or a file")
-    getting.add_argument("--yes", action="store_true", help="do not ask")
-    getting.add_argument(
-        "--verify", action="store_true", help="also read what is here already, and fetch anew what is damaged"
-    )
-    getting.set_defaults(command=fetch)
-
-    trying = commands.add_parser("check", help="load each model of a profile, one step each", description=check.__doc__)
-    trying.add_argument("profile", metavar="PROFILE", help="its name, or a file")
-    trying.add_argument("--json", action="store_true", help="for a program: an object a line")
-    trying.set_defaults(command=check)
-
-
 def models(options: argparse.Namespace) -> int:
     """List the models of the profiles: origin, files on this machine, download size, memory, and whether this machine
     can hold it. Uses no network.

@@ -19,7 +19,8 @@ from pydantic import ValidationError
 
 from cli import models as model_commands
 from cli import options as asked_for
-from cli.common import DIFFERENT, INTERRUPTED, SOME_FAILED, TERMINATED, WRONG, Parser, until_pipe_closes, whole_number
+from cli.common import DIFFERENT, INTERRUPTED, SOME_FAILED, TERMINATED, WRONG, until_pipe_closes
+from cli.parsers import parser_of, whole_number
 from cli.reports import JsonLines, Report, Words
 from cli.terminal import ProgressLine, Stop, Terminated, stop_on_signals
 from core.errors import Cancelled, CannotLoad, UnreadableReply, UserError, one_line
@@ -48,7 +49,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    parser = _parser()
+    of_models = (model_commands.models, model_commands.fetch, model_commands.check)
+    seed = whole_number(0, LARGEST, f"a seed is a whole number from 0 to {LARGEST}, not {{text}}")
+    parser = parser_of(
+        __file__, augment, again, profiles, recipes, settings_list, *of_models, seed=seed, recipe=DEFAULT_RECIPE
+    )
     command_line = sys.argv[1:] if arguments is None else list(arguments)
     if not command_line:
         parser.print_help(sys.stderr)
@@ -61,7 +66,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     share_cores()
     _quiet_libraries()
     try:
-        return int(options.command(options))
+        return int(options.act(options))
     except UserError as error:
         _report(options).error(str(error))
         return SOME_FAILED if isinstance(error, UnreadableReply) else WRONG
@@ -267,62 +272,3 @@ def _quiet_libraries() -> None:
         os.environ.setdefault(name, "error")
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="python -m pipeline", description="DILLEMA Studio without a browser.")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-
-    one = commands.add_parser("augment", help="make test cases of images", description=augment.__doc__)
-    one.add_argument(
-        "images", metavar="IMAGE", nargs="+", help="a source image, several, or a folder of them; each is a run"
-    )
-    one.add_argument(
-        "--task", required=True, choices=("classification", "segmentation"), help="of the model under test"
-    )
-    one.add_argument("--label", default="", help="the class of the image, for classification")
-    one.add_argument(
-        "--protected", default="", help="a,b: classes that must stay, for segmentation (default: profile's)"
-    )
-    one.add_argument(
-        "--mask",
-        metavar="FILE",
-        help="the mask: a PNG of class numbers, for segmentation; of several images a folder of NAME.mask.png files",
-    )
-    one.add_argument("--classes", default="", metavar="TEXT", help='of the mask, such as "0 sky, 1 road"')
-    one.add_argument(
-        "--out", required=True, help="folder for the images and run.json; of several images each has a folder in it"
-    )
-    seed = whole_number(0, LARGEST, f"a seed is a whole number from 0 to {LARGEST}, not {{text}}")
-    one.add_argument("--profile", default="demo", help="which models, prompts and settings (default: demo)")
-    one.add_argument(
-        "--recipe", default=DEFAULT_RECIPE, help=f"what is made, see `recipes` (default: {DEFAULT_RECIPE})"
-    )
-    one.add_argument("--seed", type=seed, default=0, help="another seed gives other images (default: 0)")
-    one.add_argument("--captions", metavar="N", help="counterfactual captions at most")
-    one.add_argument("--edits-at-once", metavar="N", help="edits in one caption; 0 for all")
-    one.add_argument("--images-per-caption", metavar="N", help="images made from each caption")
-    one.add_argument("--steps", metavar="N", help="denoising steps")
-    one.add_argument("--set", metavar="STAGE.NAME=VALUE", action="append", default=[], help="any other setting")
-    one.add_argument("--json", action="store_true", help="tell everything on stdout, as JSON: an event a line")
-    one.set_defaults(command=augment)
-
-    repeat = commands.add_parser("again", help="make the images of a run again", description=again.__doc__)
-    repeat.add_argument("run", help="a run.json that augment wrote, or its folder")
-    repeat.add_argument("--out", required=True, help="folder for the images")
-    repeat.add_argument("--image", help="only this one, such as image-002.png")
-    repeat.set_defaults(command=again)
-
-    listed = commands.add_parser("profiles", help="list the profiles", description=profiles.__doc__)
-    listed.set_defaults(command=profiles)
-
-    named = commands.add_parser("recipes", help="list the recipes", description=recipes.__doc__)
-    named.set_defaults(command=recipes)
-
-    every = commands.add_parser("settings", help="list the settings of a profile", description=settings_list.__doc__)
-    every.add_argument("--profile", default="demo")
-    every.add_argument("--recipe", default=DEFAULT_RECIPE)
-    every.set_defaults(command=settings_list)
-    model_commands.add_to(commands)
-    commands.add_parser(BATCH, help="make test cases of a whole data set: `batch --help`")
-    return parser

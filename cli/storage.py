@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from cli.parsers import parser_of
 from core.errors import UserError
 from core.words import count_of, few_names
 from storage.backup import backup, restore
@@ -15,17 +15,7 @@ from storage.damage import damage
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. Return 0, 1 if something is damaged, or 2 after one sentence on standard error."""
-    parser = argparse.ArgumentParser(prog="python -m storage", description="Keep a workspace safe.")
-    commands = parser.add_subparsers(dest="command", required=True)
-    command = commands.add_parser("backup", help="write a workspace, also one in use, into one zip file")
-    command.add_argument("workspace", type=Path, metavar="WORKSPACE", help="the workspace's folder")
-    command.add_argument("file", type=Path, metavar="FILE.zip", help="the file to write; it must not exist")
-    command = commands.add_parser("restore", help="make a workspace from such a zip file")
-    command.add_argument("file", type=Path, metavar="FILE.zip", help="a backup")
-    command.add_argument("folder", type=Path, metavar="FOLDER", help="the folder to make; it must not hold anything")
-    command = commands.add_parser("check", help="read all of a workspace, also one in use, and say what is damaged")
-    command.add_argument("workspace", type=Path, metavar="WORKSPACE", help="the workspace's folder")
-    options = parser.parse_args(arguments)
+    options = parser_of(__file__).parse_args(arguments)
     try:
         if options.command == "check":
             return _check(options.workspace)

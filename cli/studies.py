@@ -11,7 +11,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from cli.common import add_workspace_option, in_workspace
+from cli.common import in_workspace
+from cli.parsers import parser_of
 from core.errors import UserError
 from services.studies.exports import restore_study, zipped
 from services.studies.imports import MOST_LIST, FolderFiles, ImportFiles, files_of, import_items, import_votes
@@ -20,10 +21,10 @@ from storage.workspace import Workspace
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code."""
-    options = _parser().parse_args(arguments)
+    options = parser_of(__file__, list_studies, images, votes, export, restore).parse_args(arguments)
 
     def act(workspace: Workspace) -> int:
-        print(options.command(workspace, options))
+        print(options.act(workspace, options))
         return 0
 
     return in_workspace(Path(options.workspace), act)
@@ -75,25 +76,3 @@ def _files(path: Path) -> ImportFiles:
     if path.suffix.lower() == ".csv":
         return FolderFiles(path.parent, only_list=path.name)
     return files_of(path.name, path)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m services.studies", description="Studies without a browser.")
-    add_workspace_option(parser)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    commands.add_parser("list", help="the studies with their ids").set_defaults(command=list_studies)
-    for name, command, path, words in (
-        ("images", images, "PATH", "add images to a study: a folder, a zip, a CSV with images beside it, an image"),
-        ("votes", votes, "FILE", "add the votes of a result file of Mechanical Turk to a study that is running"),
-        ("export", export, "ZIP", "write the whole study as a zip"),
-    ):
-        sub = commands.add_parser(name, help=words)
-        sub.add_argument("study", metavar="STUDY", help="the study's id, as `list` shows it")
-        sub.add_argument("path", metavar=path)
-        if name == "votes":
-            sub.add_argument("--even-so", action="store_true", help="leave out rows that cannot be votes")
-        sub.set_defaults(command=command)
-    sub = commands.add_parser("restore", help="bring a study back, as it was, from the zip that it was exported as")
-    sub.add_argument("path", metavar="ZIP")
-    sub.set_defaults(command=restore)
-    return parser

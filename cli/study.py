@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import quantiles
 from typing import TextIO
 
+from cli.parsers import parser_of
 from core.csv_tables import cells, read_csv
 from core.words import count_of
 from study.behaviour import Behaviour, read_crew
@@ -25,7 +26,7 @@ LARGEST_FILE = 50_000_000
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return the exit code."""
-    options = _parser().parse_args(arguments)
+    options = parser_of(__file__).parse_args(arguments)
     try:
         return simulate(options)
     except (ValueError, OSError) as error:
@@ -114,38 +115,3 @@ def _bytes(name: str) -> bytes:
     if file.stat().st_size > LARGEST_FILE:
         raise ValueError(f"{name} is larger than {LARGEST_FILE // 1_000_000} MB.")
     return file.read_bytes()
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m study", description="Tools around validity studies.")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    simulated = commands.add_parser(
-        "simulate",
-        help="simulated annotators work on a running study",
-        description="Simulated annotators work on a running study, over HTTP as people do. They vote: use a study that "
-        "is there for trying, not the one that people work on.",
-    )
-    add = simulated.add_argument
-    add("--url", default="http://127.0.0.1:7860", help="where the studio is (http://127.0.0.1:7860)")
-    add("--link", default="", help="the study's open invitation: the whole link, or what stands after #join=")
-    add("--codes", default="", metavar="FILE", help="personal codes, one per line, instead of --link")
-    add("--study", default="", metavar="ID", help="only this study, if the workers belong to several")
-    add("--workers", type=int, default=None, metavar="N", help="how many (5)")
-    add("--accuracy", type=float, default=0.95, help="chance that an answer is true, 0 to 1 (0.95)")
-    add("--bias", type=float, default=0.0, help="chance to say yes whatever is true; below 0: no (0)")
-    add("--seconds", type=float, default=4.0, help="median time of an item; 0 answers at once (4)")
-    add("--lazy", type=float, default=0.0, help="chance that an item is answered without looking (0)")
-    add(
-        "--crew",
-        action="append",
-        default=[],
-        metavar="N:NAME=VALUE,...",
-        help="N more workers of another kind, such as 2:lazy=0.9,accuracy=0.6; may be given several times",
-    )
-    add("--truth", default="", metavar="FILE", help="CSV of true answers (from the study's exports, filled in)")
-    add("--valid", type=float, default=0.95, help="share of the other images that is taken for valid (0.95)")
-    add("--minutes", type=float, default=0.0, help="stop after so long (until all is done)")
-    add("--patience", type=float, default=60.0, help="seconds to wait for others, and for the server (60)")
-    add("--seed", type=int, default=0, help="of everything that is drawn (0)")
-    add("--journal", default="", metavar="FILE", help="append every acknowledged vote as a line of JSON")
-    return parser

@@ -12,7 +12,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from pathlib import Path
 
-from cli.common import TEMPLATES, add_workspace_option, counting, in_workspace, printable
+from cli.common import TEMPLATES, counting, in_workspace, printable
+from cli.parsers import parser_of
 from core.errors import UserError
 from core.progress import Progress
 from core.test_sets import SetEntry, SetVersion
@@ -45,10 +46,14 @@ _SHORT = 12
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code."""
-    options = _parser().parse_args(arguments)
+    formats = [name for name, layout in LAYOUTS.items() if layout.write is not None]
+    values = {"formats": formats, "format": formats[0], "splits": (*SPLITS[:-1], NO_SPLIT), "threshold": _threshold}
+    reading = (list_sets, show, diff, verify, export, leaks)
+    changing = (create, draft, add, remove, relabel, set_split, split, release)
+    options = parser_of(__file__, *reading, *changing, **values).parse_args(arguments)
 
     def act(workspace: Workspace) -> int:
-        lines, code = options.command(workspace, options)
+        lines, code = options.act(workspace, options)
         print("\n".join(printable(line) for line in lines))
         return int(code)
 
@@ -233,84 +238,3 @@ def _threshold(text: str) -> tuple[str, float]:
         return name, float(value)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=NUMBER") from error
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m services.test_sets", description="Test sets without a browser.")
-    add_workspace_option(parser)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-
-    def command(name: str, action: object, words: str, *arguments: str) -> argparse.ArgumentParser:
-        sub = commands.add_parser(name, help=words, description=words)
-        for argument in arguments:
-            sub.add_argument(argument, metavar=argument.upper().removeprefix("TEST_"), help=_HELP[argument])
-        sub.set_defaults(command=action)
-        return sub
-
-    command("list", list_sets, "the test sets with their versions")
-    sub = command("show", show, "what a version is", "version")
-    sub.add_argument("--images", action="store_true", help="with a line for each image")
-    command("create", create, "begin a test set, with an empty draft", "name")
-    command("draft", draft, "begin a draft of the next version, with what is in this one", "version")
-    sub = command("add", add, "put test cases into the draft of a set", "test_set")
-    sub.add_argument("cases", metavar="CASE", nargs="*", type=int, help="the number of a test case")
-    sub.add_argument("--filter", help="all images of a filter, as in the address of the gallery: review=accepted")
-    sub.add_argument("--sources", action="store_true", help="put their source images beside them")
-    sub = command("remove", remove, "take images out of the draft of a set", "test_set")
-    sub.add_argument("images", metavar="IMAGE", nargs="+", help=_HELP["images"])
-    sub = command("relabel", relabel, "give images of the draft of a set another label", "test_set", "label")
-    sub.add_argument("images", metavar="IMAGE", nargs="+", help=_HELP["images"])
-    sub = command("set-split", set_split, "put images of the draft of a set into a split by hand", "test_set")
-    sub.add_argument("split", metavar="SPLIT", choices=(*SPLITS[:-1], NO_SPLIT), help="train, validation, test or none")
-    sub.add_argument("images", metavar="IMAGE", nargs="+", help=_HELP["images"])
-    sub = command("split", split, "part the draft of a set, images of one source together", "test_set")
-    for name in ("train", "validation", "test"):
-        sub.add_argument(f"--{name}", type=float, default=0.0, metavar="SHARE", help="from 0 to 1")
-    sub.add_argument("--seed", type=int, default=0, help="another one draws other splits (0)")
-    sub.add_argument("--anew", action="store_true", help="also what has a split already")
-    sub = command("release", release, "make the draft of a set final", "test_set")
-    sub.add_argument("--note", default="", help="what a reader should know of this version")
-    sub.add_argument(
-        "--threshold",
-        type=_threshold,
-        action="append",
-        default=[],
-        metavar="NAME=NUMBER",
-        help="its images were chosen by",
-    )
-    sub.add_argument("--unreviewed", action="store_true", help="with images that are not accepted")
-    command("diff", diff, "how two versions differ; exit code 1 where they do", "old", "new")
-    sub = command("verify", verify, "read every file of all released versions, or of one; exit code 1 for a fault")
-    sub.add_argument("version", metavar="VERSION", nargs="?", default="", help=_HELP["version"])
-    sub = command("export", export, "write a released version as files into a new folder", "version", "into")
-    formats = [name for name, layout in LAYOUTS.items() if layout.write is not None]
-    sub.add_argument("--format", choices=formats, default=formats[0], help=f"how ({formats[0]}); docs/formats.md")
-    sub.add_argument("--replace", action="store_true", help="where an earlier export lies")
-    sub.add_argument(
-        "--profile",
-        action="append",
-        default=[],
-        metavar="FILE.toml",
-        help="a profile of your own that made images, for the licences of its models",
-    )
-    command(
-        "leaks",
-        leaks,
-        "look for images of a version among training images; exit code 1 for a leak",
-        "version",
-        "folder",
-    )
-    return parser
-
-
-_HELP = {
-    "name": "its name, which stays",
-    "test_set": "the set's id or name",
-    "version": "its id or the first 8 digits of it, SET@2, SET@draft, or SET for the latest",
-    "old": "a version, as `show` takes it",
-    "new": "another one",
-    "into": "the folder to write; new, or empty",
-    "label": "their label; '' for none",
-    "images": "the first digits of the hash of an image, or - for a list on the standard input",
-    "folder": "the folder that holds the training images",
-}

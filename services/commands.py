@@ -55,9 +55,11 @@ class Command(BaseModel):
     """Name for sending, such as "rename-run": letters and hyphens."""
     looks: ClassVar[bool] = False
     """True if it only reads and changes nothing."""
+    keeps: ClassVar[bool] = False
+    """True if nothing is lost by it: what it replaces or removes can be brought back."""
 
     def __init_subclass__(cls, **class_values: str | bool) -> None:
-        """Set class values given in the class statement: `name`, `looks`, `stage_of_command`."""
+        """Set class values given in the class statement: `name`, `looks`, `keeps`, `stage_of_command`."""
         super().__init_subclass__()
         for key, value in class_values.items():
             setattr(cls, key, value)
@@ -71,7 +73,7 @@ class Command(BaseModel):
             raise refused(error, cls) from error
 
 
-class RunCommand(Command):
+class RunCommand(Command, keeps=True):
     """An act on a run."""
 
     stage_of_command: ClassVar[str] = ""

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import HTMLResponse, JSONResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 
 from core.errors import DiskTrouble, UserError
 from services.changes import Revisions
@@ -51,6 +51,21 @@ def fetched_at(app: FastAPI, path: str, without_field: int = 400) -> Callable[[C
 
     def add(make: Callable[..., Mapping[str, Any]]) -> None:
         _get(app, path, make, lambda **arguments: fetched(lambda: make(**arguments), without_field))
+
+    return add
+
+
+def file_at(app: FastAPI, path: str) -> Callable[[Callable[..., Response]], None]:
+    """Serve a file at an address. On UserError reply with its text."""
+
+    def add(make: Callable[..., Response]) -> None:
+        def reply(**arguments: Any) -> Response:
+            try:
+                return make(**arguments)
+            except UserError as error:
+                return PlainTextResponse(str(error), status_code=404)
+
+        _get(app, path, make, reply)
 
     return add
 

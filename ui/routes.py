@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from mimetypes import guess_type
 from pathlib import Path
 from typing import IO, Annotated
@@ -14,11 +14,12 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 
 from core.errors import DiskTrouble, UserError
+from services.commands import Missing
 from services.pictures import StoredPictures
 from services.runs.exchange import MOST_RUNS, Exchange
 from services.runs.samples import Sample, sample_named
 from ui.frame import not_there, signed_in
-from ui.replies import attached
+from ui.replies import attached, file_at
 from ui.security.guard import SIGN_IN, SIGN_OUT
 from ui.theme import ASSETS, BUNDLES, bundle
 
@@ -49,13 +50,10 @@ async def disk_trouble(request: Request, error: Exception) -> Response:
 def add_routes(app: FastAPI, pictures: StoredPictures, samples: tuple[Sample, ...], exchange: Exchange) -> None:
     """Add the routes to `app`, before the pages are mounted."""
 
-    @app.get("/images/{sha}.png", include_in_schema=False)
+    @file_at(app, "/images/{sha}.png")
     def image(sha: str) -> Response:
         # An image is named by its content, so a browser's copy under that name never goes stale.
-        try:
-            return Response(pictures.png(sha), media_type="image/png", headers=_FOR_EVER)
-        except UserError as error:
-            return PlainTextResponse(str(error), status_code=404)
+        return Response(pictures.png(sha), media_type="image/png", headers=_FOR_EVER)
 
     @app.get("/thumbs/{sha}.webp", include_in_schema=False)
     async def thumbnail(sha: str) -> Response:
@@ -66,65 +64,52 @@ def add_routes(app: FastAPI, pictures: StoredPictures, samples: tuple[Sample, ..
         except UserError as error:
             return PlainTextResponse(str(error), status_code=404)
 
-    @app.get("/masks/{sha}.png", include_in_schema=False)
+    @file_at(app, "/masks/{sha}.png")
     def mask(sha: str) -> Response:
-        try:
-            return Response(pictures.mask_colours(sha), media_type="image/png", headers=_FOR_EVER)
-        except UserError as error:
-            return PlainTextResponse(str(error), status_code=404)
+        return Response(pictures.mask_colours(sha), media_type="image/png", headers=_FOR_EVER)
 
-    @app.get("/samples/{name}.png", include_in_schema=False)
+    @file_at(app, "/samples/{name}.png")
     def sample(name: str) -> Response:
-        try:
-            return FileResponse(sample_named(samples, name).path, media_type="image/png", headers=_ASK_AGAIN)
-        except UserError as error:
-            return PlainTextResponse(str(error), status_code=404)
+        return FileResponse(sample_named(samples, name).path, media_type="image/png", headers=_ASK_AGAIN)
 
-    @app.get("/ui/{name}", include_in_schema=False)
+    @file_at(app, "/ui/{name}")
     def asset(name: str) -> Response:
         if name in BUNDLES:  # requested with the stamp of its content
             return Response(bundle(name), media_type=guess_type(name)[0], headers=_FOR_EVER)
         known = {file.name: file for file in ASSETS.iterdir()}
         if name not in known:
-            return PlainTextResponse("There is no such file.", status_code=404)
+            raise Missing("There is no such file.")
         return FileResponse(known[name], headers=_ASK_AGAIN)
 
-    @app.get("/docs/{name}.md", include_in_schema=False)
+    @file_at(app, "/docs/{name}.md")
     def doc(name: str) -> Response:
         known = {file.stem: file for file in DOCS.glob("*.md")}
         if name not in known:
-            return PlainTextResponse("There is no such page of the documentation.", status_code=404)
+            raise Missing("There is no such page of the documentation.")
         return FileResponse(known[name], media_type="text/plain; charset=utf-8", headers=_ASK_AGAIN)
 
-    @app.get("/download/{case_id}.png", include_in_schema=False)
+    @file_at(app, "/download/{case_id}.png")
     def saved_image(case_id: int) -> Response:
-        return _attached("image/png", lambda: exchange.saved_image(case_id))
+        name, data = exchange.saved_image(case_id)
+        return Response(data, media_type="image/png", headers=attached(name))
 
-    @app.get("/download/accepted.zip", include_in_schema=False)
+    @file_at(app, "/download/accepted.zip")
     def saved_accepted(run: Annotated[list[str], Query(max_length=MOST_RUNS)]) -> Response:
         file = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed when it is sent
         try:
             name = exchange.saved_accepted(run, file)
-        except UserError as error:
+        except UserError:
             file.close()
-            return PlainTextResponse(str(error), status_code=404)
+            raise
         length = file.tell()
         file.seek(0)
         headers = {**attached(name), "Content-Length": str(length)}
         return StreamingResponse(_pieces(file), media_type="application/zip", headers=headers)
 
-    @app.get("/download/{case_id}.zip", include_in_schema=False)
+    @file_at(app, "/download/{case_id}.zip")
     def saved_with_mask(case_id: int) -> Response:
-        return _attached("application/zip", lambda: exchange.saved_with_mask(case_id))
-
-
-def _attached(media_type: str, make: Callable[[], tuple[str, bytes]]) -> Response:
-    """Return a file that the browser saves under its name."""
-    try:
-        name, data = make()
-    except UserError as error:
-        return PlainTextResponse(str(error), status_code=404)
-    return Response(data, media_type=media_type, headers=attached(name))
+        name, data = exchange.saved_with_mask(case_id)
+        return Response(data, media_type="application/zip", headers=attached(name))
 
 
 def _pieces(file: IO[bytes]) -> Iterator[bytes]:

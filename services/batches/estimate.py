@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from core.model_sections import in_bytes
 from core.settings import Settings
+from core.text_templates import TextTemplates
 from core.words import count_of
 from services.batches.plan_file import BatchPlan, most_captions
-
-CANNOT_TELL = "cannot tell"
 
 
 @dataclass(frozen=True)
@@ -80,36 +80,10 @@ class Estimate:
 
     def words(self) -> tuple[str, ...]:
         """Return the estimate in plain sentences: images, hours, disk, and money if the plan has a price."""
-        cost = () if self.price_an_hour is None else (self._money(self.price_an_hour),)
-        return (self._images(), self._hours(), self._disk(), *cost)
-
-    def _images(self) -> str:
-        sources = count_of(self.sources, "source image")
-        if self.images is None:
-            return f"Images: {CANNOT_TELL}; the settings set no number of captions for the {sources}."
-        if not self.sources:  # sources are read, and their captions written
-            return f"Images: {count_of(self.images, 'test case')}."
-        return f"Images: at most {self.images:,} test cases from {sources}."
-
-    def _hours(self) -> str:
-        by_stage, workers = self.hours_by_stage, count_of(self.workers, "worker")
+        by_stage = self.hours_by_stage
+        known = [f"{name} {_duration(hours)}" for name, hours in by_stage.items() if hours is not None]
         unknown = [name for name, hours in by_stage.items() if hours is None]
-        parts = "; ".join(f"{name} {_duration(hours)}" for name, hours in by_stage.items() if hours is not None)
-        if self.hours is not None:
-            return f"Time: about {_duration(self.hours)} with {workers} ({parts})."
-        if not self.hours_known:
-            return f"Time: {CANNOT_TELL}; none of this was done yet with these models and settings."
-        return f"Time: more than {_duration(self.hours_known)} with {workers} ({parts}); {CANNOT_TELL} {_all(unknown)}."
-
-    def _disk(self) -> str:
-        return f"Disk: {CANNOT_TELL}." if self.bytes is None else f"Disk: about {in_bytes(self.bytes)}."
-
-    def _money(self, price_an_hour: float) -> str:
-        price = amount(price_an_hour, self.currency)
-        if self.money is None:
-            return f"Money: {CANNOT_TELL}; an hour is {price}."
-        each = f", {amount(self.money / self.images, self.currency)} a test case" if self.images else ""
-        return f"Money: about {amount(self.money, self.currency)} at {price} an hour{each}."
+        return _TEXTS.paragraphs("estimate.txt", found=self, known=known, unknown=unknown)
 
 
 def images_at_most(plan: BatchPlan, settings: Settings, sources: int) -> int | None:
@@ -143,5 +117,6 @@ def amount(number: float, currency: str) -> str:
     return f"{digits} {currency}".strip()
 
 
-def _all(names: list[str]) -> str:
-    return " and ".join(names)
+_TEXTS = TextTemplates(
+    Path(__file__).with_name("texts"), amount=amount, count_of=count_of, duration=_duration, in_bytes=in_bytes
+)

@@ -52,13 +52,13 @@ class PlanBatch(Command, name="plan-any-batch"):
     plan: str = Field(max_length=LONGEST_PLAN, description="The text of a plan.toml; its data.root is a whole path")
 
 
-class PlanByScript(PlanBatch, name="plan-batch"):
+class PlanByScript(PlanBatch, name="plan-batch", keeps=True):
     """Choose the items of a data set by a plan, and return the batch without beginning it. The data set must be in a
     folder that the studio was started with for scripts.
     """
 
 
-class BatchCommand(Command):
+class BatchCommand(Command, keeps=True):
     """A command on one batch."""
 
     batch: int = Field(ge=0, le=LARGEST_ID, description="The batch, as list_batches gives it")

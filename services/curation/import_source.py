@@ -25,6 +25,7 @@ from core.imports import Import, ImportRow
 from core.masks import parse_classes
 from core.progress import OnProgress
 from core.test_sets import LONGEST_NAME
+from core.text_templates import TextTemplates
 from core.types import Check, from_plain, to_plain
 from core.words import count_of
 from formats.files import open_files
@@ -55,25 +56,7 @@ class Done:
     @property
     def words(self) -> str:
         """Return the result in a sentence or two, for a person."""
-        imported = self.imported
-        if self.already:
-            return f"“{imported.name}” was imported already, as number {imported.id}: nothing was changed."
-        known = imported.rows.get("known", 0)
-        parts = [
-            f"{count_of(imported.made, 'image')} came into the workspace as “{imported.name}” (import {imported.id})."
-        ]
-        if imported.sources:
-            parts.append(
-                f"{count_of(imported.sources, 'image')} beside them "
-                f"{'is a source' if imported.sources == 1 else 'are sources'}."
-            )
-        if known:
-            parts.append(f"{count_of(known, 'image', 'was')} in the workspace already.")
-        if refused := imported.rows.get("refused", 0):
-            parts.append(
-                f"{count_of(refused, 'row')} of its report say{'s' if refused == 1 else ''} what was left out."
-            )
-        return " ".join(parts)
+        return _TEXTS.paragraph("imported.txt", found=self.imported, already=self.already)
 
 
 def bring_in(
@@ -273,3 +256,6 @@ def remove_room(room: Path) -> None:
     shutil.rmtree(room, ignore_errors=True)
     with suppress(OSError):  # another import has its folder there
         room.parent.rmdir()
+
+
+_TEXTS = TextTemplates(Path(__file__).with_name("texts"), count_of=count_of)

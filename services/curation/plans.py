@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pydantic import Field
@@ -17,6 +18,7 @@ from core.catalogue import GRIDS, CoverageGrid
 from core.errors import UserError
 from core.settings import Settings
 from core.stored_runs import Run
+from core.text_templates import TextTemplates
 from core.types import (
     EDIT_TYPES,
     Alternative,
@@ -146,7 +148,9 @@ class CellPlans:
             else:
                 begins.append(begin)
         if not begins:
-            raise UserError(_nothing(command), field="line")
+            raise UserError(
+                _TEXTS.paragraph("no-plan.txt", plan=command, of_class=command.grid == GRIDS[0]), field="line"
+            )
         return self._told(begins, len(latest_runs) - unfit), tuple(begins)
 
     def _sources(self, command: CellCommand, edits: Mapping[EditType, str]) -> tuple[LatestRun, ...]:
@@ -261,23 +265,6 @@ def _alternatives(command: CellCommand) -> dict[EditType, str]:
     return words_by_type
 
 
-def _nothing(command: CellCommand) -> str:
-    if command.grid == GRIDS[0]:
-        return (
-            f"No run has a picture of the class “{command.line[:80]}”: add one in Explore and give it this label. Runs "
-            "of a recipe without keywords, such as LANCE, do not count."
-        )
-    parts = [
-        f"{name} other than “{text[:80]}”"
-        for name, text in (("a weather", command.line), ("a time of day", command.place))
-        if text
-    ]
-    return (
-        f"No run has a keyword for {' and '.join(parts)}, which could be changed to it: run the stage “Keywords” of a "
-        "picture in Explore first."
-    )
-
-
 def _edits_words(recipe: Recipe) -> bool:
     return recipe.section_card("keywords") == "keywords" and recipe.has("alternatives")
 
@@ -313,3 +300,6 @@ def _captions(settings: Settings, values: Values) -> int | None:
         return 1
     chosen = settings.counterfactuals
     return None if chosen.combinations in ("all", "one of each") else chosen.captions
+
+
+_TEXTS = TextTemplates(Path(__file__).with_name("texts"))

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from core.csv_tables import facts
 from core.evaluation_results import BUDGETS, Order
 from core.figures import Flags, Floats, Numbers
+from core.text_templates import TextTemplates
 from core.types import TaskKind
 from core.words import count_of
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
@@ -90,23 +92,18 @@ def rank(
     kinds, kind, edit_of = kinds_of(cases)
     segments = cases.view.kind == "segmentation"
     read = found.read if entropy is None or segments else np.isfinite(entropy)
-    wrong, notes = _chance_wrong(found, kinds, kind, entropy, read, seed)
+    wrong = _chance_wrong(found, kinds, kind, entropy, read, seed)
     # The model has read them, but whether it is right cannot be known.
     not_said = (found.right == UNKNOWN) & read
-    if not_said.any():
-        wrong[not_said] = 0.0
-        why = "finds no protected class on the original" if segments else "cannot say the label"
-        notes.append(f"Of {int(not_said.sum()):,} test cases the model {why}: they come last.")
+    wrong[not_said] = 0.0
     judged = judged_of(cases, votes)
-    valid, valid_from, note = _chance_valid(cases, score, passed, bool((judged >= 0).any()))
+    valid, valid_from = _chance_valid(cases, score, passed)
     # Votes on an image outrank its predicted validity.
     valid = np.where(judged >= 0, judged, valid)
     invalid = judged == 0
     cells = list(zip(images.label.tolist(), edit_of.tolist(), found.predicted.tolist(), strict=True))
     order = by_new_faults(wrong, valid, cells)
     order = np.concatenate([order[~invalid[order]], order[invalid[order]]])
-    if invalid.any():
-        notes.append(f"{count_of(int(invalid.sum()), 'test case', 'comes')} last: judged invalid by people.")
     # Invalid images judge no order: ours would win by votes, which the others do not know.
     known = (found.right != UNKNOWN) & found.compared[images.source] & ~invalid
     faults: list[Hashable | None] = [
@@ -121,17 +118,29 @@ def rank(
         judge(name, one[known[one]], faults) for name, one in ({OURS: order} | others).items() if known.any()
     )
     looked_at_first = max(orders[0].images.values()) if orders else 0
-    if not known.any():
-        what = "no valid one" if invalid.any() else "none"
-        notes.append(f"The model has read {what} of these test cases: how good the order is cannot be told.")
-    notes += [note, *_unsure_notes(entropy, read, segments), *cases.left_out]
+    has_truth = found.right != UNKNOWN
+    unsure = read if entropy is None else read & ~np.isfinite(entropy)
+    notes = _TEXTS.paragraphs(
+        "ranking-notes.txt",
+        unread=int((~has_truth & ~read).sum()) if has_truth.any() else 0,
+        not_said=int(not_said.sum()),
+        segments=segments,
+        invalid=int(invalid.sum()),
+        known=int(known.sum()),
+        valid_from=valid_from,
+        score=score,
+        judged=bool((judged >= 0).any()),
+        task=cases.task,
+        unsure=int(unsure.sum()) if segments else 0,
+        never_tells=entropy is None,
+    )
     return Ranking(
         _cases_of(found, order[:most], wrong, valid),
         len(images),
         int(known.sum()),
         orders,
         valid_from,
-        tuple(notes),
+        (*notes, *cases.left_out),
         "segmentation" if segments else "classification",
         bool(known[order[:looked_at_first]].all()),
     )
@@ -179,7 +188,7 @@ def _chance_wrong(
     entropy: Floats | None,
     read: Flags,
     seed: int,
-) -> tuple[Floats, list[str]]:
+) -> Floats:
     """Return the chance that the model is wrong per test case, from the same edits on other sources and its doubt."""
     source = found.cases.generated.source
     known, wrong = found.right != UNKNOWN, found.right == WRONG
@@ -209,45 +218,17 @@ def _chance_wrong(
         doubtful = (bad + share) / (n + 1)
         doubtful[groups] = share  # for unknown uncertainty
         chance[in_fold] = combined(foretold, doubtful[doubt[in_fold]], share)
-    unread = int((~known & ~read).sum())
-    notes = []
-    if unread and known.any():
-        notes.append(
-            f"Of {unread:,} test cases it is not known what the model says: they are ranked by what came of the same "
-            "edits on other sources."
-        )
-    return chance, notes
+    return chance
 
 
-def _unsure_notes(entropy: Floats | None, read: Flags, segments: bool) -> list[str]:
-    untold = read if entropy is None else read & ~np.isfinite(entropy)
-    if not segments or not untold.any():
-        return []
-    if entropy is None:
-        return [
-            "The model's uncertainty on each image is not known: the order is compared with random order only, not "
-            "with those by entropy and DeepGini."
-        ]
-    return [
-        f"Of {int(untold.sum()):,} test cases it is not known how unsure the model is, since an earlier version of the "
-        "studio had it read them: by entropy and DeepGini they come last."
-    ]
-
-
-def _chance_valid(cases: Cases, score: Scored | str, passed: Floats, judged: bool) -> tuple[Floats, ValidFrom, str]:
-    """Return how likely people find each test case valid, the origin of that, and a sentence on it. `judged`: people
-    judged some of them.
-    """
+def _chance_valid(cases: Cases, score: Scored | str, passed: Floats) -> tuple[Floats, ValidFrom]:
+    """Return how likely people find each test case valid, and the origin of that."""
     if not isinstance(score, str):
-        sentence = "How likely a test case is valid is foretold from its checks, as the votes of studies teach it."
-        if not judged:
-            sentence += f" None of these was judged: it was learnt from other images of a {cases.task}."
-        return score.chance[cases.generated.row], "votes", sentence
+        return score.chance[cases.generated.row], "votes"
     has_checks = np.isfinite(passed)
     if has_checks.any():
-        sentence = "The share of passed checks is used as the chance that a test case is valid."
-        return np.where(has_checks, passed, 1.0), "checks", f"{score} {sentence}"
-    return np.ones(len(passed)), "nothing", f"{score} All test cases are taken to be valid: they have no checks."
+        return np.where(has_checks, passed, 1.0), "checks"
+    return np.ones(len(passed)), "nothing"
 
 
 def _cases_of(found: EvaluationResult, order: Numbers, wrong: Floats, valid: Floats) -> tuple[RankedCase, ...]:
@@ -289,3 +270,6 @@ def ranking_facts(found: Ranking) -> dict[str, Any]:
     first = [facts(one, names, chance_wrong=one.wrong, chance_valid=one.valid) for one in found.first]
     orders = orders_facts(found.orders)
     return facts(found, "known valid_from notes", test_cases=found.cases, orders=orders, first=first)
+
+
+_TEXTS = TextTemplates(Path(__file__).with_name("templates"), count_of=count_of)

@@ -22,6 +22,7 @@ from core.image_filter import ImageFilter
 from core.progress import OnCount
 from core.studies import Rules, Study
 from core.test_sets import SetVersion, TestSet
+from core.text_templates import TextTemplates
 from core.types import Check, TaskKind
 from core.words import count_of, few_names
 from pipeline.profiles.profile import Profile
@@ -66,13 +67,13 @@ Tell = Callable[[float], None]
 """Called with the share of a step that is done, 0 to 1. What it raises ends the step."""
 
 
-class MakeExample(Command, name="make-example"):
+class MakeExample(Command, name="make-example", keeps=True):
     """Fill the workspace with an example of everything, or resume a stopped one: batches of drawn scenes, reviews, test
     sets, control sets, predictions, and a study with simulated votes.
     """
 
 
-class StopExample(Command, name="stop-example"):
+class StopExample(Command, name="stop-example", keeps=True):
     """Stop making the example; finished parts stay, and it can be resumed or removed."""
 
 
@@ -555,23 +556,7 @@ class ExampleWorkspace:
 
 def kept_in_words(stays: Kept) -> str:
     """Return what a removal kept, and why, in a sentence or two; "" for nothing."""
-    sentences = []
-    if stays.test_sets:
-        names = few_names([f"“{name}”" for name in stays.test_sets])
-        sentences.append(f"{count_of(len(stays.test_sets), 'test set', 'stays')}, since you worked on it: {names}.")
-    if stays.study:
-        sentences.append(f"The study “{stays.study}” stays, since you worked on it.")
-    for reason, number in sorted(stays.runs.items()):
-        sentences.append(f"{count_of(number, 'picture', 'stays')}: {_WHY[reason]}.")
-    return " ".join(sentences)
-
-
-_WHY = {
-    "in a test set": "a test set of yours has images of it",
-    "in a study": "a study of yours has images of it",
-    "reviewed": "you decided about an image of it",
-    "changed": "you changed its texts or drew from it",
-}
+    return _TEXTS.paragraph("kept.txt", stays=stays, names=few_names([f"“{name}”" for name in stays.test_sets]))
 
 
 def _kind_of(name: str) -> TaskKind:
@@ -581,3 +566,6 @@ def _kind_of(name: str) -> TaskKind:
 def _toml_text(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
+
+
+_TEXTS = TextTemplates(Path(__file__).parent, count_of=count_of)

@@ -35,7 +35,7 @@ LISTED_REMOVED = 20
 MOST_AT_ONCE = 1000
 
 
-class RunFromSample(Command, name="run-from-sample"):
+class RunFromSample(Command, name="run-from-sample", keeps=True):
     """Begin a run with a sample of the profile. A sample for segmentation has a mask."""
 
     sample: str = Field(max_length=200, description="The name of the sample")
@@ -60,13 +60,13 @@ class RestoreRun(RunCommand, name="restore-run"):
     """Restore a deleted run."""
 
 
-class DeleteRuns(Command, name="delete-runs"):
+class DeleteRuns(Command, name="delete-runs", keeps=True):
     """Delete several runs: they leave the list, but can be restored in full."""
 
     runs: RunIds = Field(min_length=1, max_length=MOST_AT_ONCE, description="The ids of the runs")
 
 
-class RestoreRuns(Command, name="restore-runs"):
+class RestoreRuns(Command, name="restore-runs", keeps=True):
     """Restore several deleted runs."""
 
     runs: RunIds = Field(min_length=1, max_length=MOST_AT_ONCE, description="The ids of the runs")

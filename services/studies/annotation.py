@@ -9,10 +9,12 @@ import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo
 
+from core.data_files import DataTable
 from core.errors import UserError
 from core.panel import PersonQuestion, address_back
 from core.stored_studies import Assignment, Enrolment, UnsentAnswers, VoteRefused
@@ -46,6 +48,8 @@ LONGEST_NAME = 200
 """Maximum characters of a code, a link or an id: all real ones are far shorter."""
 MOST_ANSWERS = 40
 _MISSING = "There is no such thing, or it is not yours. Please reload the page."
+_TEXTS = DataTable(__file__, str)
+"""What a worker is told where there is no item."""
 log = logging.getLogger(__name__)
 
 
@@ -150,22 +154,23 @@ class WorkerCommand(Command):
     worker: str = Field(description="The pseudonym of the worker")
 
 
-class NextItem(WorkerCommand, name="next"):
+class OfStudy(WorkerCommand):
+    """An act of a worker in a study."""
+
+    study: Name = Field(description="The id of the study")
+
+
+class NextItem(OfStudy, name="next"):
     """Request the next item, leased to this worker, or the reason for none."""
 
-    study: Name = Field(description="The id of the study")
 
-
-class Consent(WorkerCommand, name="consent"):
+class Consent(OfStudy, name="consent"):
     """Agree to take part in a study."""
 
-    study: Name = Field(description="The id of the study")
 
-
-class AboutYou(WorkerCommand, name="person"):
+class AboutYou(OfStudy, name="person"):
     """Answer the questions about oneself, or skip them; stored apart from the votes."""
 
-    study: Name = Field(description="The id of the study")
     answers: Annotated[dict[str, Any], BeforeValidator(_answers)] = Field(description="Question to answer, as worded")
 
 
@@ -195,16 +200,12 @@ class GoOn(WorkerCommand, name="go-on"):
     assignment: Name = Field(description="The id of the assignment that the training item came with")
 
 
-class UndoAnswer(WorkerCommand, name="undo"):
+class UndoAnswer(OfStudy, name="undo"):
     """Undo the last answer: its item comes again."""
 
-    study: Name = Field(description="The id of the study")
 
-
-class Pause(WorkerCommand, name="pause"):
+class Pause(OfStudy, name="pause"):
     """Release the worker's items, so that others need not wait for them."""
-
-    study: Name = Field(description="The id of the study")
 
 
 class AnnotationService:
@@ -224,7 +225,7 @@ class AnnotationService:
             study = self._studies.get(study_id)
             enrolment = self._studies.workers.enrolment(study_id, worker)
             if enrolment is not None:
-                listed.append(ListedStudy(study, *self._progress(study, worker, enrolment)))
+                listed.append(ListedStudy(study, *self._progress(study, enrolment)))
         order = ("running", "paused", "draft", "closed")
         return tuple(sorted(listed, key=lambda place: (order.index(place.study.state), not place.left)))
 
@@ -247,25 +248,24 @@ class AnnotationService:
         study, enrolment = self._judged(*self._of(study_id, worker))
         now = self._standing(study, worker, enrolment)
         if study.state == "closed":
-            return self._without(study, worker, enrolment, "closed", "It takes no more answers. Thank you for yours.")
+            return self._without(study, enrolment, "closed", _TEXTS["closed"])
         if now.kind in ("not eligible", "excluded"):
-            return self._without(study, worker, enrolment, now.kind, now.text)
+            return self._without(study, enrolment, now.kind, now.text)
         if study.state == "draft":
-            return self._without(study, worker, enrolment, "paused", "It has not started yet. Please come back later.")
+            return self._without(study, enrolment, "paused", _TEXTS["draft"])
         if study.state == "paused":
-            text = "The study lead has paused it. Your place is kept; please come back later."
-            return self._without(study, worker, enrolment, "paused", text)
+            return self._without(study, enrolment, "paused", _TEXTS["paused"])
         if now.kind == "consent":
-            return self._without(study, worker, enrolment, "consent", now.text)
+            return self._without(study, enrolment, "consent", now.text)
         questions = self._studies.panels.get(study.id).questions
         if questions and not self._studies.panels.was_asked(study.id, worker):
-            step = self._without(study, worker, enrolment, "person", "A few questions about you first.")
+            step = self._without(study, enrolment, "person", "A few questions about you first.")
             return replace(step, person=questions)
         if enrolment.training_seen and (unread := self._studies.assignments.to_read(study.id, worker)) is not None:
-            return self._with((study, enrolment), worker, unread)
+            return self._with(study, enrolment, unread)
         if now.kind in ("training", "quiz"):
-            return self._first(study, worker, enrolment, now)
-        return self._item(study, worker, enrolment)
+            return self._first(study, enrolment, now)
+        return self._item(study, enrolment)
 
     def consent(self, study_id: str, worker: str) -> AnnotationStep:
         """Record the worker's consent. Return the next step. Raises NotYours."""
@@ -351,7 +351,7 @@ class AnnotationService:
         assignment = self._studies.assignments.undo(study_id, worker)
         if assignment is None:
             raise UserError("There is no answer to take back: only the last one can be, and once.")
-        return self._with(self._of(study_id, worker), worker, assignment)
+        return self._with(*self._of(study_id, worker), assignment)
 
     def pause(self, study_id: str, worker: str) -> None:
         """Release the worker's items for other workers. They come first when the worker returns."""
@@ -410,51 +410,35 @@ class AnnotationService:
                 return self._of(study.id, enrolment.worker)
         return study, enrolment
 
-    def _first(self, study: Study, worker: str, enrolment: Enrolment, now: Standing) -> AnnotationStep:
+    def _first(self, study: Study, enrolment: Enrolment, now: Standing) -> AnnotationStep:
         kind: ItemKind = "training" if now.kind == "training" else "quiz"
-        assignment = self._claim(study, worker, kind)
+        assignment = self._claim(study, enrolment.worker, kind)
         if assignment is not None and assignment.item.kind != kind:  # from before the quiz was required again
-            self._studies.assignments.release(study.id, worker)
-            assignment = self._claim(study, worker, kind)
+            self._studies.assignments.release(study.id, enrolment.worker)
+            assignment = self._claim(study, enrolment.worker, kind)
         if assignment is not None and assignment.item.kind == kind:
-            return self._with((study, enrolment), worker, assignment, now.text)
+            return self._with(study, enrolment, assignment, now.text)
         log.warning("study %s has fewer %s items than its rules ask for", study.id, kind)
         text = f"Its {kind} has no further question for you. Please tell the person who invited you."
-        return self._without(study, worker, enrolment, "not eligible", text)
+        return self._without(study, enrolment, "not eligible", text)
 
-    def _item(self, study: Study, worker: str, enrolment: Enrolment) -> AnnotationStep:
-        kind = next_kind(study.rules, worker, enrolment.items_seen, enrolment.controls_seen)
-        assignment = self._claim(study, worker, kind)
+    def _item(self, study: Study, enrolment: Enrolment) -> AnnotationStep:
+        kind = next_kind(study.rules, enrolment.worker, enrolment.items_seen, enrolment.controls_seen)
+        assignment = self._claim(study, enrolment.worker, kind)
         if assignment is None and kind == "control":  # this worker has had all of them
-            assignment = self._claim(study, worker, "item")
+            assignment = self._claim(study, enrolment.worker, "item")
         if assignment is not None:
-            return self._with((study, enrolment), worker, assignment)
+            return self._with(study, enrolment, assignment)
         most = study.rules.most_items
         if most and enrolment.items_seen >= most:
-            text = (
-                f"You have judged {count_of(most, 'image')}: nobody judges more in this study, so that "
-                "many people have a say. There is no other one for you."
-            )
-            return self._without(study, worker, enrolment, "done", text)
-        if self._studies.assignments.waiting(study.id, worker):
-            text = (
-                "Others are judging the last images right now. If one of them stops, it comes to you: this page looks "
-                "again by itself."
-            )
-            return self._without(study, worker, enrolment, "waiting", text)
-        if self._studies.assignments.without_picture(study.id) and self._progress(study, worker, enrolment)[1]:
-            text = (
-                "The pictures of the last images cannot be shown right now. The study lead has been informed. "
-                "This page checks again by itself."
-            )
-            return self._without(study, worker, enrolment, "waiting", text)
+            return self._without(study, enrolment, "done", _TEXTS["enough"].format(count_of(most, "image")))
+        if self._studies.assignments.waiting(study.id, enrolment.worker):
+            return self._without(study, enrolment, "waiting", _TEXTS["others"])
+        if self._studies.assignments.without_picture(study.id) and self._progress(study, enrolment)[1]:
+            return self._without(study, enrolment, "waiting", _TEXTS["no pictures"])
         judged = enrolment.items_seen + enrolment.controls_seen
-        text = (
-            f"You have judged {count_of(judged, 'image')}. There is no other one for you in this study."
-            if judged
-            else "Every image has all the answers that it needs: none is left for you."
-        )
-        return self._without(study, worker, enrolment, "done", text)
+        text = _TEXTS["all judged"].format(count_of(judged, "image")) if judged else _TEXTS["none left"]
+        return self._without(study, enrolment, "done", text)
 
     def _claim(self, study: Study, worker: str, kind: ItemKind) -> Assignment | None:
         """Claim the next assignment whose pictures can be read. Others are set aside and reported to the lead."""
@@ -475,65 +459,63 @@ class AnnotationService:
             return False
         return True
 
-    def _with(
-        self, place: tuple[Study, Enrolment], worker: str, assignment: Assignment, text: str = ""
-    ) -> AnnotationStep:
-        study, enrolment = place
-        ahead = self._ahead(study, worker, enrolment, assignment)
+    def _with(self, study: Study, enrolment: Enrolment, assignment: Assignment, text: str = "") -> AnnotationStep:
+        ahead = self._ahead(study, enrolment, assignment)
         if assignment.item.kind == "training":
             of, seen = _training(study), enrolment.training_seen
             if assignment.state != "submitted":
                 return AnnotationStep("training", text, study, seen, max(1, of - seen), assignment, ahead=ahead)
             result = feedback(assignment.item, assignment.answers, study.rules.questions)
             return AnnotationStep("feedback", "", study, seen - 1, of - seen + 1, assignment, result, ahead)
-        undo = self._studies.assignments.can_undo(study.id, worker)
+        undo = self._studies.assignments.can_undo(study.id, enrolment.worker)
         if assignment.item.kind == "quiz":
             done, of = enrolment.quiz_seen, study.rules.eligibility.quiz
             return AnnotationStep("quiz", text, study, done, max(1, of - done), assignment, ahead=ahead, undo=undo)
-        done, left = self._progress(study, worker, enrolment)
+        done, left = self._progress(study, enrolment)
         text = text or _begins(enrolment)
         return AnnotationStep("item", text, study, done, max(1, left), assignment, ahead=ahead, undo=undo)
 
-    def _ahead(self, study: Study, worker: str, enrolment: Enrolment, assignment: Assignment) -> Item | None:
+    def _ahead(self, study: Study, enrolment: Enrolment, assignment: Assignment) -> Item | None:
         """Return the item that `next` would give after this assignment, or None."""
+        ahead = partial(self._studies.assignments.ahead, study.id, enrolment.worker)
         items, controls = enrolment.items_seen, enrolment.controls_seen
         if assignment.item.kind == "training":
             seen = enrolment.training_seen + (assignment.state != "submitted")
             more = seen < _training(study)
-            return self._studies.assignments.ahead(study.id, worker, "training", assignment.id) if more else None
+            return ahead("training", assignment.id) if more else None
         if assignment.item.kind == "quiz":
             if enrolment.quiz_seen + 1 < study.rules.eligibility.quiz:
-                return self._studies.assignments.ahead(study.id, worker, "quiz", assignment.id)
+                return ahead("quiz", assignment.id)
         elif assignment.item.kind == "item":
             items += 1
         else:
             controls += 1
-        kind: ItemKind = next_kind(study.rules, worker, items, controls)
+        kind: ItemKind = next_kind(study.rules, enrolment.worker, items, controls)
         if kind == "item" and study.rules.most_items and items >= study.rules.most_items:
             return None
-        next_item = self._studies.assignments.ahead(study.id, worker, kind, assignment.id)
+        next_item = ahead(kind, assignment.id)
         if next_item is None and kind == "control":
-            next_item = self._studies.assignments.ahead(study.id, worker, "item", assignment.id)
+            next_item = ahead("item", assignment.id)
         return next_item
 
-    def _without(self, study: Study, worker: str, enrolment: Enrolment, status: Status, text: str) -> AnnotationStep:
-        undo = status in ("done", "waiting") and self._studies.assignments.can_undo(study.id, worker)
+    def _without(self, study: Study, enrolment: Enrolment, status: Status, text: str) -> AnnotationStep:
+        undo = status in ("done", "waiting") and self._studies.assignments.can_undo(study.id, enrolment.worker)
         completion = ("", "")
         if status in ("done", "closed") and enrolment.items_seen:
             panel = self._studies.panels.get(study.id)
-            participant = self._studies.panels.participant(study.id, worker)
+            participant = self._studies.panels.participant(study.id, enrolment.worker)
             completion = (panel.code, address_back(panel, participant)) if participant else completion
-        progress = self._progress(study, worker, enrolment)
+        progress = self._progress(study, enrolment)
         return AnnotationStep(status, text, study, *progress, undo=undo, completion=completion)
 
-    def _progress(self, study: Study, worker: str, enrolment: Enrolment) -> tuple[int, int]:
+    def _progress(self, study: Study, enrolment: Enrolment) -> tuple[int, int]:
         """Return answered and remaining items, with control items: the sum must not change after a control item."""
         items = enrolment.items_seen
-        _, left = self._studies.assignments.progress(study.id, worker)
+        _, left = self._studies.assignments.progress(study.id, enrolment.worker)
         controls = enrolment.controls_seen
         # A control item comes when next_kind says so, at the latest after all items.
-        most = controls + (self._studies.assignments.controls_left(study.id, worker) if study.controls else 0)
-        while controls < most and next_kind(study.rules, worker, items + left, controls) == "control":
+        most = controls + (self._studies.assignments.controls_left(study.id, enrolment.worker) if study.controls else 0)
+        while controls < most and next_kind(study.rules, enrolment.worker, items + left, controls) == "control":
             controls += 1
         return items + enrolment.controls_seen, left + controls - enrolment.controls_seen
 

@@ -72,7 +72,7 @@ class StudyCommand(Command):
     study: str = Field(max_length=80, description="The id of the study")
 
 
-class CreateStudy(Command, name="create-study"):
+class CreateStudy(Command, name="create-study", keeps=True):
     """Begin a draft with the questions and texts of a template."""
 
     title: Annotated[str, typed_text(10 * draft_form.LONGEST_NAME)] = Field(
@@ -81,7 +81,7 @@ class CreateStudy(Command, name="create-study"):
     template: Annotated[str, typed_text(40)] = Field("own", description="The name of a question template")
 
 
-class CopyRules(StudyCommand, name="copy-rules"):
+class CopyRules(StudyCommand, name="copy-rules", keeps=True):
     """Begin a draft with the rules of another study, and with its images on request: a copy for trials."""
 
     images: bool = Field(False, description="Whether its images come too, with control, quiz and training items")

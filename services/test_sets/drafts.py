@@ -55,13 +55,13 @@ Images = Annotated[
 """Images of a draft by the SHA-256 of their files, as a list or with commas between."""
 
 
-class CreateTestSet(Command, name="create-test-set"):
+class CreateTestSet(Command, name="create-test-set", keeps=True):
     """Create a test set: an empty draft with a permanent name."""
 
     title: str = Field(max_length=10 * LONGEST_NAME, description=f"Its name, at most {LONGEST_NAME} characters")
 
 
-class DraftTestSet(Command, name="draft-test-set"):
+class DraftTestSet(Command, name="draft-test-set", keeps=True):
     """Begin a draft of the next version of a test set, with the content of a released one."""
 
     version: str = Field(
@@ -74,7 +74,7 @@ class DeleteTestSetDraft(SetCommand, name="delete-test-set-draft"):
     """Delete the draft of a test set, and the set itself if no version was released."""
 
 
-class AddToTestSet(SetCommand, name="add-to-test-set"):
+class AddToTestSet(SetCommand, name="add-to-test-set", keeps=True):
     """Add images to the draft of a test set, with mask and label: the decided one, or that of their task."""
 
     cases: Ids = Field((), max_length=MOST_AT_ONCE, description="Test cases, as a list or with commas between")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from core.csv_tables import facts
 from core.stored_studies import Assignment
 from core.studies import Feedback, Item, NewItem, Question, Rules, Side, Study, asked, wording
 from services.studies.annotation import AnnotationStep, ListedStudy
@@ -15,16 +16,7 @@ from ui.diff import Piece, word_diff
 
 def shown_state(worker: str, places: tuple[ListedStudy, ...]) -> dict[str, Any]:
     """Return the signed-in worker and their studies."""
-    studies = [
-        {
-            "id": place.study.id,
-            "name": place.study.name,
-            "state": place.study.state,
-            "done": place.done,
-            "left": place.left,
-        }
-        for place in places
-    ]
+    studies = [{**facts(place.study, "id name state"), **facts(place, "done left")} for place in places]
     return {"worker": worker, "studies": studies}
 
 
@@ -32,12 +24,8 @@ def shown_step(step: AnnotationStep, tokens: PictureTokens) -> dict[str, Any]:
     """Return the next step; "ahead" holds the tokens of the pictures that may come after it."""
     assignment = step.assignment
     return {
-        "status": step.status,
-        "text": step.text,
-        "done": step.done,
-        "left": step.left,
-        "undo": step.undo,
-        "person": [{"text": question.text, "options": list(question.options)} for question in step.person],
+        **facts(step, "status text done left undo"),
+        "person": [facts(question, "text options") for question in step.person],
         "completion": {"code": step.completion[0], "address": step.completion[1]},
         "study": shown_study(step.study, lambda number: f"/annotate/example/{step.study.id}/{number}"),
         "assignment": None
@@ -56,7 +44,7 @@ def shown_step(step: AnnotationStep, tokens: PictureTokens) -> dict[str, Any]:
 
 def shown_feedback(result: Feedback) -> dict[str, Any]:
     """Return the feedback on a worker's answers to a training item."""
-    return {"right": result.right, "why": result.why, "answers": [vars(answer) for answer in result.answers]}
+    return facts(result, "right why answers")
 
 
 def _named(assignment: Assignment, tokens: PictureTokens) -> tuple[str, str | None]:
@@ -73,18 +61,8 @@ def _ahead(step: AnnotationStep, item: Item | None, worker: str, tokens: Picture
 
 def shown_study(study: Study, example: Callable[[int], str]) -> dict[str, Any]:
     """Return name, instructions, examples and consent. `example` gives the address of an example's picture, from 0."""
-    rules = study.rules
-    examples = [
-        {"image": example(number), "answer": shown.answer, "why": shown.why}
-        for number, shown in enumerate(rules.examples)
-    ]
-    return {
-        "id": study.id,
-        "name": study.name,
-        "instructions": rules.instructions,
-        "consent": rules.consent,
-        "examples": examples,
-    }
+    examples = [facts(shown, "answer why", image=example(number)) for number, shown in enumerate(study.rules.examples)]
+    return {**facts(study, "id name"), **facts(study.rules, "instructions consent"), "examples": examples}
 
 
 def shown_item(rules: Rules, item: NewItem | Item, image: str, source: str | None, side: Side) -> dict[str, Any]:
@@ -111,17 +89,8 @@ def _may_be_asked(rules: Rules, item: NewItem) -> list[Question]:
 
 
 def _question(question: Question, item: NewItem) -> dict[str, Any]:
-    return {
-        "id": question.id,
-        "text": wording(question, item),
-        "kind": question.kind,
-        "options": list(question.answers()),
-        "low": question.low,
-        "high": question.high,
-        "required": question.required,
-        "follows": question.follows,
-        "follows_answer": question.follows_answer,
-    }
+    names = "id kind low high required follows follows_answer"
+    return facts(question, names, text=wording(question, item), options=list(question.answers()))
 
 
 def _captions(item: NewItem) -> tuple[list[list[str]] | None, list[list[str]] | None]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
@@ -10,18 +11,10 @@ from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse,
 
 from core.errors import UserError
 from services.batches.drawn_scenes import KINDS
-from services.batches.running import (
-    ApproveBatch,
-    BatchRuns,
-    BeginBatch,
-    CancelBatch,
-    PauseBatch,
-    PlanBatch,
-    RetryBatch,
-)
+from services.batches.running import BatchRuns
 from services.batches.shipped import layouts_in_words, shipped_plans
 from services.changes import Revisions
-from services.commands import Command, Commands
+from services.commands import Commands
 from services.work_queue import WorkView
 from ui.batches.metrics import CONTENT_TYPE, metrics_text
 from ui.batches.pages import batch_page, list_page, list_part, new_page, parts, planning_part, starts
@@ -32,7 +25,7 @@ from ui.replies import FRESH, add_posted, fetched_at, page_at, watched
 API = f"{BATCHES}api/"
 METRICS = "/metrics"
 ALL_BATCHES = ("All batches", BATCHES)
-SENT: tuple[type[Command], ...] = (BeginBatch, PauseBatch, CancelBatch, ApproveBatch, RetryBatch)
+SENT = ("begin-batch", "pause-batch", "cancel-batch", "approve-batch", "retry-batch")
 """Commands that the page of a batch sends. Each is answered with the page as it is then."""
 
 
@@ -83,17 +76,14 @@ def _add_fetched(app: FastAPI, runs: BatchRuns, revisions: Revisions) -> None:
 
 
 def _add_sent(app: FastAPI, commands: Commands, runs: BatchRuns) -> None:
-    def sending(kind: type[Command]) -> Callable[[dict[str, Any]], dict[str, Any]]:
-        def act(data: dict[str, Any]) -> dict[str, Any]:
-            command = kind.of(data)
-            commands.do(command)
-            return {"revision": "", **_shown(runs, command.batch)}  # type: ignore[attr-defined]
+    def act(data: dict[str, Any], name: str) -> dict[str, Any]:
+        command: Any = commands.parse(name, data)
+        commands.do(command)
+        return {"revision": "", **_shown(runs, command.batch)}
 
-        return act
-
-    for kind in SENT:
-        add_posted(app, f"{API}{kind.name}", sending(kind))
-    add_posted(app, f"{API}plan-batch", lambda data: _planning(commands.send(PlanBatch.name, data)))
+    for name in SENT:
+        add_posted(app, f"{API}{name}", partial(act, name=name))
+    add_posted(app, f"{API}plan-batch", lambda data: _planning(commands.send("plan-any-batch", data)))
 
     def stop(data: dict[str, Any]) -> dict[str, Any]:
         work = data.get("work")
@@ -117,15 +107,4 @@ def _planning(view: WorkView) -> Mapping[str, Any]:
         raise UserError(view.error, field="plan")
     if view.state == "done":
         return {"go": batch_address(view.result)}
-    words = {
-        "waiting": "Another plan is at work; this one comes next.",
-        "running": _doing(view),
-        "cancelled": "",
-    }[view.state]
-    return {"work": view.id, "active": view.active, "parts": {"part-planning": planning_part(view.id, words)}}
-
-
-def _doing(view: WorkView) -> str:
-    if view.total:
-        return f"Drawing the scenes: {view.done:,} of {view.total:,}."
-    return f"Looking through the data set: {view.done:,} images so far." if view.done else "Opening the data set."
+    return {"work": view.id, "active": view.active, "parts": {"part-planning": planning_part(view)}}

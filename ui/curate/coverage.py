@@ -26,18 +26,19 @@ from services.curation.coverage import (
     Gap,
     Head,
     cell_filter,
+    facets_of,
     figures_of,
     gaps,
     sorted_lines,
 )
 from services.curation.gallery import Gallery
-from services.curation.plans import BegunPlan, DescribeCellPlan, PlanCell
+from services.curation.plans import MOST_SOURCES, BegunPlan, CellCommand, CellPlan, DescribeCellPlan, PlanCell
 from services.curation.views import View, gallery_address
 from ui.curate.frame import curate_page
-from ui.curate.plan_window import PLURALS, name_of, plan_part
 from ui.curate.requests import add_command
 from ui.explore.parts import pill, short_model
 from ui.frame import signed_in
+from ui.markup import Html
 from ui.replies import FRESH
 from ui.templating import render
 
@@ -53,6 +54,19 @@ _PAGE = "/curate/coverage"
 _BY_NAME = "name"
 """Sorts lines by name. Other values of `sort` name a column to sort by, or are "" for the number of images."""
 _BY_WORDS: Mapping[By, str] = {"images": "images", "accepted": "accepted", "wrong": "newly wrong"}
+_NONE: Mapping[str, str] = {
+    "class": "no class",
+    "edit type": "no edit",
+    "weather": "as it was",
+    "time of day": "as it was",
+}
+"""Names of a missing value of a facet."""
+PLURALS: Mapping[str, str] = {
+    "class": "classes",
+    "edit type": "edit types",
+    "weather": "weathers",
+    "time of day": "times of day",
+}
 _Cell = tuple[bool, Figures | None, int, bool, str, str, Sequence[str]]
 """Whether a plan can fill it, its figures (None without an image), its colour strength, whether that rests on few
 images, the address of its images, its description, and its shares in words."""
@@ -120,6 +134,26 @@ def add_coverage(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
 def _begun(command: PlanCell, begun: BegunPlan) -> dict[str, Any]:
     """Return the next page: Explore shows the new runs together, to run their stages and approve the images."""
     return {"go": f"/?{urlencode([('run', ''), ('picked', ','.join(begun.runs))])}", "runs": list(begun.runs)}
+
+
+def name_of(value: str, facet: str) -> str:
+    """Return the title of a line or a column of a coverage table."""
+    return value or _NONE.get(facet, f"no {facet}")
+
+
+def plan_part(command: CellCommand, plan: CellPlan) -> Html:
+    """Return the window that shows what a plan would begin."""
+    line, place = facets_of(command.grid)
+    edits = (("the weather", command.line), ("the time of day", command.place))
+    return render(
+        "curate/plan.html",
+        command=command,
+        plan=plan,
+        grids=GRIDS,
+        name=f"{name_of(command.line, line)} × {name_of(command.place, place)}",
+        most=min(MOST_SOURCES, plan.available),
+        changes=" and ".join(f"{what} becomes “{words}”" for what, words in edits if words),
+    )
 
 
 def coverage_page(look: Look, table: CoverageTable, signed: bool = False) -> str:

@@ -13,9 +13,9 @@ from urllib.parse import urlencode
 from core.catalogue import Bar, Order, ScoreCounts
 from core.check_words import WORDS
 from core.data_files import DataTable
-from core.figures import percent
 from core.image_filter import CHECK_OUTCOMES, HIGHEST, LOWEST, NONE, SCORE, STANDINGS, UNREAD, Between, Facet, ScoreBand
-from core.validity_score import FEWEST, Agreement, ScoreRun
+from core.validity_score import FEWEST, ScoreRun
+from core.words import and_list
 from services.curation.gallery import Totals
 from services.curation.views import View, gallery_address
 from services.evaluation.scoring import agreement_words
@@ -64,8 +64,9 @@ def filter_column(view: View, totals: Totals) -> Html:
         models=[model for model in models if model[-1]],
         checks=[check for check in checks if check is not None],
         score=_score(view, totals.scores, runs) if totals.scores is not None and runs else None,
-        score_runs=[(run.task, _score_words(run), _threshold_words(run.agreement), _bins(run)) for run in runs],
-        not_scored=list(_not_scored(runs, totals.facets.get("kind", {}))),
+        score_runs=[(run, and_list([f"“{name}”" for name in run.studies.values()])) for run in runs],
+        agreement_words=agreement_words,
+        not_scored=_not_scored(runs, totals.facets.get("kind", {})),
     )
 
 
@@ -215,45 +216,10 @@ def _score(view: View, counts: ScoreCounts, runs: Sequence[ScoreRun]) -> tuple[l
     return chips, _histogram("Validity score", counts.bars, ends, data_score="1")
 
 
-def _bins(run: ScoreRun) -> list[tuple[float, float, int, int]]:
-    """Return predicted and true share of valid images in each tenth of the score, with the numbers valid and judged."""
-    return [(mean, share, round(share * images), images) for mean, share, images in run.agreement.bins]
-
-
-def _score_words(run: ScoreRun) -> str:
-    """Explain the scores of a task to somebody who sees them for the first time."""
-    names = [f"“{name}”" for name in run.studies.values()]
-    studies = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-    begin = f"Images of a {run.task}: how" if run.task is not None else "How"
-    words = (
-        f"{begin} likely people find an image valid, predicted from its checks: learnt from the votes of {studies} on "
-        f"{run.created:%d %B %Y}. {agreement_words(run.agreement)}"
-    )
-    if run.task is None:
-        words += " An earlier version learnt it from the images of all tasks together: press “Score again”."
-    return words
-
-
-def _threshold_words(found: Agreement) -> str:
-    """Return precision and recall of the threshold as text."""
-    if found.precision is None or found.recall is None:
-        return f"No judged image has a score of {found.threshold:.2f} or more."
-    return (
-        f"Of the images with {found.threshold:.2f} or more, {percent(found.precision)} are valid (precision), and "
-        f"{percent(found.recall)} of the valid ones are among them (recall); {percent(found.valid / found.images)} of "
-        "all judged images are valid."
-    )
-
-
-def _not_scored(runs: Sequence[ScoreRun], kinds: Mapping[str, int]) -> Iterator[str]:
-    """Yield a sentence for each task without scores."""
+def _not_scored(runs: Sequence[ScoreRun], kinds: Mapping[str, int]) -> list[str]:
+    """Return the tasks without scores."""
     known = {run.task for run in runs}
-    for kind, number in kinds.items():
-        if number and None not in known and kind not in known:
-            yield (
-                f"Images of a {kind} have no score: it takes {FEWEST} that people found valid and {FEWEST} that they "
-                "found not to be, and votes on another task say nothing of them."
-            )
+    return [kind for kind, number in kinds.items() if number and None not in known and kind not in known]
 
 
 def _band_words(band: ScoreBand | None, begin: str = "validity score ") -> str:

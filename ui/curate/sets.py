@@ -8,8 +8,9 @@ from functools import partial
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
-from fastapi.responses import FileResponse, HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 
+from core.csv_tables import facts
 from core.errors import UserError
 from core.image_filter import ImageFilter
 from core.progress import OnCount
@@ -30,7 +31,6 @@ from ui.curate.sets_page import (
     exports_part,
     large_window,
     list_page,
-    preview_words,
     set_page,
     shown_version,
     split_words,
@@ -48,7 +48,7 @@ from ui.curate.sets_words import (
 from ui.explore.parts import left
 from ui.frame import signed_in
 from ui.markup import Html
-from ui.replies import FRESH, add_posted, fetched, fetched_at, page_at, page_number
+from ui.replies import FRESH, add_posted, fetched_at, file_at, page_at, page_number
 
 PATIENCE = 1.5
 """Seconds that a request waits for work; after that its page asks again."""
@@ -98,13 +98,10 @@ def _add_pages(app: FastAPI, services: TestSetServices) -> None:
         content = difference_page(before, after, found, kind, page_number(number), services.stored.all())
         return page(request, "What is different", content)
 
-    @app.get(f"{SETS}/{{set_id}}/review", include_in_schema=False)
+    @file_at(app, f"{SETS}/{{set_id}}/review")
     def review(set_id: str) -> Response:
         """Redirect to the gallery with the draft's images that are not accepted, where they can be decided."""
-        try:
-            return RedirectResponse(list_address(services.drafts.not_accepted(set_id)), status_code=303)
-        except UserError as error:
-            return PlainTextResponse(str(error), status_code=404)
+        return RedirectResponse(list_address(services.drafts.not_accepted(set_id)), status_code=303)
 
     @page_at(app, f"{SETS}/{{set_id}}", ALL_SETS)
     def one(request: Request, set_id: str, version: str = "") -> str:
@@ -112,32 +109,22 @@ def _add_pages(app: FastAPI, services: TestSetServices) -> None:
         chosen = _version(test_set, version) if version else shown_version(test_set)
         return page(request, "Test set", set_page(_shown(services, test_set, chosen, place_of(request))))
 
-    @app.get("/curate/exports/{number}/{name}", include_in_schema=False)
+    @file_at(app, "/curate/exports/{number}/{name}")
     def export(number: int, name: str) -> Response:
-        try:
-            ready = services.exports.ready(number)
-        except UserError as error:
-            return PlainTextResponse(str(error), status_code=404)
+        ready = services.exports.ready(number)
         return FileResponse(ready.file, media_type="application/zip", filename=ready.name, headers=FRESH)
 
 
 def _add_fetched(app: FastAPI, services: TestSetServices) -> None:
-    @app.get("/curate/api/drafts", include_in_schema=False)
-    def drafts() -> Response:
+    @fetched_at(app, "/curate/api/drafts")
+    def drafts() -> Mapping[str, Any]:
         """Return the sets that images can be added to. A set without a draft gets one first."""
-        return fetched(
-            lambda: {
-                "sets": [
-                    {
-                        "id": test_set.id,
-                        "name": test_set.name,
-                        "draft": test_set.draft is not None,
-                        "images": shown_version(test_set).entries,
-                    }
-                    for test_set in services.stored.all()
-                ]
-            }
-        )
+        sets = services.stored.all()
+        return {
+            "sets": [
+                facts(one, "id name", draft=one.draft is not None, images=shown_version(one).entries) for one in sets
+            ]
+        }
 
     @fetched_at(app, "/curate/api/set-image")
     def image(version: str, image: str) -> Mapping[str, Any]:
@@ -157,7 +144,7 @@ def _add_fetched(app: FastAPI, services: TestSetServices) -> None:
     def preview(request: Request) -> Mapping[str, Any]:
         """Return the result that a split would have."""
         split = SplitTestSet.of(_shares(dict(request.query_params)))
-        return {"words": preview_words(services.drafts.preview(split), split)}
+        return {"words": split_words(services.drafts.preview(split), split)}
 
     @fetched_at(app, "/curate/api/set-work")
     def work(work: Annotated[int, Query(ge=0)]) -> Mapping[str, Any]:
@@ -182,9 +169,8 @@ def _add_commands(app: FastAPI, commands: Commands, services: TestSetServices) -
         return {"said": f"{count_of(done['removed'], 'image')} taken out.", "undo": back if done["removed"] else None}
 
     def after_part(parted: Parted) -> Mapping[str, Any]:
-        message = f"{count_of(parted.moved, 'image', 'is')} now in a test set of their own."
-        if parted.moved == 1:
-            message = "1 image is now in a test set of its own."
+        whose = "its" if parted.moved == 1 else "their"
+        message = f"{count_of(parted.moved, 'image', 'is')} now in a test set of {whose} own."
         return {"said": message, "open": {"words": f"Open “{parted.name}”", "address": set_address(parted.test_set)}}
 
     def add(name: str, tell: Show) -> None:
@@ -249,23 +235,15 @@ def _add_work(app: FastAPI, services: TestSetServices) -> None:
 
 def _work_facts(view: WorkView) -> Mapping[str, Any]:
     """Return the progress of work, and what its page shows when it is done."""
-    facts: dict[str, Any] = {
-        "work": view.id,
-        "state": view.state,
-        "done": view.done,
-        "total": view.total,
-        "left": left(view.seconds_left),
-        "error": view.error,
-        "field": view.field,
-    }
+    known = facts(view, "state done total error field", work=view.id, left=left(view.seconds_left))
     if view.state != "done":
-        return facts
+        return known
     if view.kind == SplitTestSet.name:
-        return {**facts, "said": split_words(view.result)}
+        return {**known, "said": split_words(view.result)}
     if view.kind == ReleaseTestSet.name:
         version = version_facts(view.result)
-        return {**facts, "go": set_address(version["test_set"], version=version["place"])}
-    return {**facts, "html": verified_part(*view.result)}
+        return {**known, "go": set_address(version["test_set"], version=version["place"])}
+    return {**known, "html": verified_part(*view.result)}
 
 
 def _exports(services: TestSetServices, version: SetVersion) -> Mapping[str, Any]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from core.image_filter import Facet, ImageFilter
 from core.model_sections import in_bytes
 from core.test_sets import SPLITS, SetEntry, SetVersion, Split, TestSet
+from core.text_templates import TextTemplates
 from core.words import count_of
 from services.test_sets.drafts import SplitResult, SplitTestSet, two_tasks
 from services.test_sets.exports import FORMAT_TITLES
@@ -166,34 +168,17 @@ def large_window(found: ImageOfSet) -> Html:
     )
 
 
-def split_words(done: SplitResult) -> str:
-    """Return the outcome of a split as text."""
-    return f"{_images_of(done)}. {_groups_of(done)}"
-
-
-def preview_words(found: SplitResult, command: SplitTestSet) -> str:
-    """Return the result that a split would have, as text."""
-    shares: dict[Split, float] = {"train": command.train, "validation": command.validation, "test": command.test}
-    empty = [SPLIT_WORDS[split] for split, share in shares.items() if share and not found.splits.get(split)]
-    text = f"{'This gives' if found.compared else 'This gives about'} {_images_of(found)}. {_groups_of(found)}"
-    total = round(100 * sum(shares.values()), 1)
-    if total != 100:
-        text += f" The shares add up to {total:g} %, not 100 %: each is taken as its part of them."
-    if empty:
-        text += f" That is too few groups: {' and '.join(empty)} would get no image."
-    return text if found.compared else f"{text} Pressing the button compares the sources first."
-
-
-def _images_of(split: SplitResult) -> str:
-    named = (f"{SPLIT_WORDS[name]} {split.splits[name]:,}" for name in SPLITS if name in split.splits)
-    return f"{', '.join(named)} of {count_of(sum(split.splits.values()), 'image')}"
-
-
-def _groups_of(split: SplitResult) -> str:
-    """Explain why the numbers differ from the shares."""
-    if split.groups == 1:
-        return "All of them stay together: they are of one source, or of sources that look alike."
-    return f"There are {split.groups:,} groups of images that stay together."
+def split_words(found: SplitResult, asked: SplitTestSet | None = None) -> str:
+    """Return the outcome of a split as text; with what is `asked`, the one that it would have."""
+    shares = {name: getattr(asked, name) for name in ("train", "validation", "test")} if asked else {}
+    return _TEXTS.paragraph(
+        "split.txt",
+        found=found,
+        asked=asked,
+        named=", ".join(f"{SPLIT_WORDS[name]} {found.splits[name]:,}" for name in SPLITS if name in found.splits),
+        total=round(100 * sum(shares.values()), 1),
+        empty=[name for name, share in shares.items() if share and not found.splits.get(name)],
+    )
 
 
 def list_page(sets: Sequence[TestSet], labels: Mapping[str, int], signed_in: bool) -> str:
@@ -253,3 +238,6 @@ def difference_page(
         shown=changes[kind][(at - 1) * PAGE : at * PAGE],
         places=pages(address, {**query, "kind": kind}, at, len(changes[kind])),
     )
+
+
+_TEXTS = TextTemplates(Path(__file__).with_name("texts"), count_of=count_of)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from core.class_tables import words_of_id
 from core.evaluation_results import MappingRow
-from core.model_identity import ModelIdentity
 from core.settings import UnderTestSettings
 from core.types import TaskKind
 from services.evaluation.retraining.jobs import TrainedModel
@@ -27,7 +26,7 @@ HEAD = "label,model class"
 """The first line of a person's own mapping."""
 INPUT = "api/input.png"
 """Path of an image as the model gets it, below the page's own."""
-_DOES: Mapping[TaskKind, str] = {"classification": "classifier", "segmentation": "segmenter"}
+DOES: Mapping[TaskKind, str] = {"classification": "classifier", "segmentation": "segmenter"}
 
 
 @dataclass(frozen=True)
@@ -79,14 +78,7 @@ def subjects_part(subjects: Sequence[SubjectView], gallery: Mapping[TaskKind, in
     any, it explains how to get some. `chosen` is the model to evaluate on them, if it was chosen first.
     """
     key = chosen.key if chosen is not None else ""
-    return render("subjects", subjects=subjects, gallery=gallery, chosen=chosen, key=key, misfit=_misfit)
-
-
-def _misfit(kind: TaskKind | None, chosen: ModelChoice | None) -> str:
-    """Return why the chosen model cannot be evaluated on images of a kind; "" if it can or this is unknown."""
-    if chosen is None or kind is None or chosen.kind in (None, kind):
-        return ""
-    return f"These images are of a {kind}, and {chosen.title} is no {_DOES[kind]}."
+    return render("subjects", subjects=subjects, gallery=gallery, chosen=chosen, key=key, does=DOES)
 
 
 def models_part(
@@ -99,29 +91,11 @@ def models_part(
     return render("models", choices=choices, place=place, trained=trained, total=total, fields=fields)
 
 
-def trained_here(trained: Sequence[TrainedModel]) -> Html:
-    """Return the weights of retrainings, a button each, also for the form in Explore."""
-    return render("trained", trained=trained)
-
-
-def chosen_part(chosen: ModelChoice, identity: ModelIdentity | None) -> Html:
-    """Return the model that was chosen before its images."""
-    return render("chosen", chosen=chosen, identity=identity, does=_DOES)
-
-
-def control_part(work: WorkView | None, can_make: bool) -> Html:
-    """Return progress or result of drawing the control set, or a button to begin it if it `can_make` one; else ""."""
-    failed = work is not None and work.state == "failed"
-    note = getattr(work.result, "note", "") if work is not None else ""
-    return render("control", work=work, can_make=can_make, failed=failed, note=note)
-
-
 def work_part(stand: Stand) -> Html:
     """Return the mapping from labels to classes, and the work needed to get figures."""
     return render(
         "work",
         stand=stand,
-        failed=stand.work is not None and stand.work.state == "failed",
         choices=_choices,
         longest=LONGEST_MAPPING,
         input=stand.place.to(INPUT, beside="", other=None, mapping=""),

@@ -28,6 +28,7 @@ def comparison_part(pair: Pair, places: tuple[Place, Place], compared: ModelComp
         words = "These two are of different kinds of tasks: there is nothing to compare."
         return el("section", el("p", words, class_="notice"), id="part-compared", class_="card box")
     tables = [_edits(pair, table) for table in EDIT_TABLES if table != "class"]
+    sizes = [evaluated.effectiveness or evaluated.segmentation for evaluated in pair]
     return render(
         "comparison",
         names=_names(pair),
@@ -36,7 +37,9 @@ def comparison_part(pair: Pair, places: tuple[Place, Place], compared: ModelComp
         by_error=first.effectiveness is not None,
         answer=second.answer,
         figures=_figures(pair),
-        sources=_same_sources(pair),
+        same=first.subject.subject == second.subject.subject,
+        cases=[size.cases if size is not None else 0 for size in sizes],
+        sources=sizes[0].sources if sizes[0] is not None else 0,
         tables=[table for table in (*tables, _classes(pair)) if table is not None],
         SHOWN_ROWS=SHOWN_ROWS,
     )
@@ -75,20 +78,6 @@ def _cell(figure: Figure | None, unit: Unit) -> tuple[str, str]:
         return f"{points(figure.value)} points", ends_of(figure, True)
     known = figure.low is not None and figure.high is not None
     return f"{figure.value:.1f}", f"{figure.low:.1f} to {figure.high:.1f}" if known else figure.why
-
-
-def _same_sources(pair: Pair) -> str:
-    one, two = pair[0].subject, pair[1].subject
-    figures = [evaluated.effectiveness or evaluated.segmentation for evaluated in pair]
-    cases = [figure.cases if figure is not None else 0 for figure in figures]
-    if one.subject == two.subject and cases[0] == cases[1]:
-        words = f"Both on the same {cases[0]:,} test cases of {figures[0].sources if figures[0] else 0:,} sources."
-    else:
-        counts = [f"{name}: {number:,} test cases" for name, number in zip(_names(pair), cases, strict=True)]
-        words = f"{'; '.join(counts)}."
-        if one.subject == two.subject:
-            words += " Each leaves out what it has not read, and labels that it cannot say: they are not the same ones."
-    return words
 
 
 def _edits(pair: Pair, table: EditTable) -> Dots | None:

@@ -57,13 +57,10 @@ def explained(words: str, of: str = "") -> list[Child]:
 def explanations_window() -> Html:
     """Return the closed window with all explanations, which "?" opens."""
     links = [(f"help-{number}", words) for number, words in enumerate(GROUPS)]
-    return help_window("What the figures say", links, _explanations())
+    return help_window("What the figures say", links, templating.render("evaluate/explanations.html", groups=GROUPS))
 
 
 def explanations_folded() -> Html:
     """Return all explanations in a line that opens, for a report."""
-    return more_line("What the figures say", _explanations(), id="explanations")
-
-
-def _explanations() -> Html:
-    return templating.render("evaluate/explanations.html", groups=GROUPS)
+    shown = templating.render("evaluate/explanations.html", groups=GROUPS)
+    return more_line("What the figures say", shown, id="explanations")

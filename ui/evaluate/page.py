@@ -12,10 +12,9 @@ from services.evaluation.ranking import Ranking
 from services.evaluation.types import WITHOUT_SPLIT, Evaluated, LikenessFigures, ModelChoice, SubjectView
 from ui.evaluate.choosing import Stand, subjects_part, work_part
 from ui.evaluate.explained import explanations_folded, explanations_window
-from ui.evaluate.ranking import ranking_part, ranking_waited_for
+from ui.evaluate.ranking import ranking_part
 from ui.evaluate.render import render
 from ui.evaluate.result import result_part
-from ui.evaluate.retraining import retraining_waited_for
 from ui.evaluate.words import Links, Place
 from ui.explore.parts import help_button
 from ui.frame import page
@@ -69,8 +68,7 @@ def evaluation_page(
             if place.version is not None and one.subject.version != place.version and not one.problem
         ],
         files=_FILES,
-        ranking_waited_for=ranking_waited_for,
-        retraining_waited_for=retraining_waited_for,
+        refused="",
         WITHOUT_SPLIT=WITHOUT_SPLIT,
     )
     return _page(f"{stand.model} on {stand.subject.title}", content, signed_in)

@@ -21,7 +21,6 @@ FEW_KNOWN = 10
 """Test cases with known truth. With fewer no order is better than another."""
 FEW_IMAGES = 5
 """A share of fewer images than this says little."""
-TITLE = "What to look at first"
 _WORDS = {OURS: "ours", RANDOM: "at random", ENTROPY: "least sure first (entropy)", GINI: "least sure first (DeepGini)"}
 _LOOKS = {OURS: "first", ENTROPY: "second", GINI: "third", RANDOM: "zero"}
 """Line style of each order, in the order of the legend."""
@@ -34,16 +33,6 @@ def most_shown(cases: int) -> int:
     return max(OPENED, round(max(BUDGETS) * cases))
 
 
-def ranking_waited_for() -> Html:
-    """Return the section before the order is known; a script fetches it."""
-    return render("no_ranking", title=TITLE, refused="")
-
-
-def ranking_refused(words: str) -> Html:
-    """Return the section without an order, with the reason."""
-    return render("no_ranking", title=TITLE, refused=words)
-
-
 def ranking_part(found: Ranking, listed: Listed, picture: Callable[[str], str | None]) -> Html:
     """Return the section; `picture` returns the address of a thumbnail by its SHA-256."""
     entries = [one.entry for one in found.first[:OPENED]]
@@ -53,7 +42,6 @@ def ranking_part(found: Ranking, listed: Listed, picture: Callable[[str], str | 
     return render(
         "ranking",
         found=found,
-        title=TITLE,
         first=len(entries),
         open_first=listed(entries, 0) if len(entries) > 1 else None,
         sentence=_sentence(by_name, found),

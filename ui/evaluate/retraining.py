@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from datetime import datetime
 from typing import Any
 
-from core.evaluation_results import BEFORE, ON_GENERATED, ON_ORIGINAL, ORIGINAL
+from core.evaluation_results import BEFORE, ON_GENERATED, ORIGINAL
 from core.types import TaskKind
-from core.words import count_of
 from services.evaluation.retraining.expected_time import ExpectedTime
 from services.evaluation.retraining.jobs import TRAINING, KeptResult, RetrainingChoices
-from services.evaluation.retraining.results import HOW_PARTED, OpenedImages, RetrainingResult, sides_words
+from services.evaluation.retraining.results import HOW_PARTED, RetrainingResult, sides_words
 from services.evaluation.retraining.training import ARM_KEYS, ARM_NAMES, NO_TYPE, SEEDS, ArmKey
 from services.evaluation.retraining.weights import ArmWeights
 from services.work_queue import WorkView
 from ui.evaluate.plots import change_axis
 from ui.evaluate.render import render
 from ui.evaluate.words import Place, evaluate_address
-from ui.explore.parts import left, muted
 from ui.markup import Html, el
 
 PART, TIME = "part-retraining", "retraining-time"
@@ -34,11 +31,6 @@ _BEHIND: Mapping[TaskKind, str] = {
     "classification": "the images that are still wrong in most of the trainings",
     "segmentation": "the tenth of the images of which fewest pixels are right",
 }
-
-
-def retraining_waited_for() -> Html:
-    """Return a placeholder for the retraining section, which a script then fetches."""
-    return el("section", muted("…"), id=PART, class_="card part retraining", data_wait=True)
 
 
 def retraining_part(
@@ -69,14 +61,12 @@ def retraining_part(
         weights=weights,
         disk=disk,
         active=work is not None and work.active,
-        progress=_progress(work) if work is not None else "",
+        training=TRAINING,
         time=time_part(time),
         arms=[(key, ARM_NAMES[key], _ARM_HINTS[key]) for key in ARM_KEYS],
         types=[("", "the rarest"), *((one, one) for one in choices.edit_types), (NO_TYPE, "none: learn from all")],
         shifts=[("", "none"), *((f"{number}", words) for number, words in choices.shifts)],
         address=address,
-        made=_when,
-        opens_words=_opens_words,
         how_parted=HOW_PARTED,
         seeds=SEEDS,
     )
@@ -85,13 +75,6 @@ def retraining_part(
 def time_part(time: ExpectedTime | None) -> Html:
     """Return the expected time of the training in a form; empty if it is unknown."""
     return el("p", time.words if time is not None else "", id=TIME, class_="mut small", role="status")
-
-
-def _progress(work: WorkView) -> str:
-    step = work.doing
-    done = f"{work.done:,} of {work.total:,}{' updates' if step.startswith(TRAINING) else ''}" if work.total else ""
-    words = f"{step[:1].upper()}{step[1:]}" if step else "It waits for its turn."
-    return f"{words}{f': {done}' if done and step else ''}{left(work.seconds_left)}"
 
 
 def _figures(found: RetrainingResult) -> dict[str, object]:
@@ -107,22 +90,3 @@ def _figures(found: RetrainingResult) -> dict[str, object]:
         "sides": sides_words(found),
         "behind": _BEHIND[found.kind],
     }
-
-
-def _opens_words(one: OpenedImages, kind: TaskKind) -> str:
-    """Return what a link opens, with the number of images if it is not all of them."""
-    what = count_of(one.images, "image")
-    if one.arm:
-        wrong = f"that most trainings are wrong about: {what}" if one.arm != BEFORE else f"that it gets wrong: {what}"
-        lowest = f"of which fewest pixels are right, a tenth of all: {what}"
-        what = f"The images {lowest if kind == 'segmentation' else wrong}"
-    test_cases = "; opens the test cases made of them" if one.set == ON_ORIGINAL else ""
-    limit = "" if one.shown == one.images else f"; opens {one.shown:,} of them"
-    return f"{what}{test_cases}{limit}"
-
-
-def _when(result: KeptResult) -> str:
-    found, recipe = result.found, result.found.recipe
-    at = datetime.fromisoformat(result.created).strftime("%Y-%m-%d %H:%M UTC")
-    seeds = f"{count_of(found.seeds, 'training')} an arm"
-    return f"{at}, {recipe.name}, {seeds}, {recipe.updates:,} updates of {count_of(recipe.batch, 'image')}"

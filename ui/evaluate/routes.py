@@ -32,10 +32,10 @@ from services.evaluation.service import LOOKING, EvaluationService, about, about
 from services.evaluation.study import StudyPlan
 from services.evaluation.types import Cell, CellKind, Evaluated, EvaluationQuestion, ModelChoice, Pending
 from services.work_queue import WorkView
-from ui.evaluate.choosing import INPUT, LONGEST_MAPPING, Stand, chosen_part, control_part, models_part, trained_here
+from ui.evaluate.choosing import DOES, INPUT, LONGEST_MAPPING, Stand, models_part
 from ui.evaluate.comparing import comparison_part
 from ui.evaluate.page import FILES, evaluation_page, list_page, report_html, state_parts, subject_page
-from ui.evaluate.ranking import most_shown, ranking_part, ranking_refused
+from ui.evaluate.ranking import most_shown, ranking_part
 from ui.evaluate.render import render
 from ui.evaluate.result import result_part
 from ui.evaluate.words import EVALUATE, Links, Place, weighing_link
@@ -109,7 +109,8 @@ class _Pages:
             return models_part(self.evaluations.models(), place, self.retrainings.trained()), None
         chosen = self.evaluations.choice(place.key)
         stored = self.evaluations.predicting.stored(chosen.settings)
-        return chosen_part(chosen, stored.identity if stored is not None else None), chosen
+        identity = stored.identity if stored is not None else None
+        return render("chosen", chosen=chosen, identity=identity, does=DOES), chosen
 
     def stand(self, place: Place) -> Stand:
         """Return the progress of an evaluation. Raises UserError for an invalid place."""
@@ -147,7 +148,7 @@ class _Pages:
             place.images,
             thumb_url,
             lambda entry, cell: place.images(cell, entry),
-            control_part(stand.control, can_make),
+            render("control", work=stand.control, can_make=can_make),
             weighing_link(place),
             self._study(stand, found),
             can_check=True,
@@ -160,7 +161,7 @@ class _Pages:
             cases = self.evaluations.view(question.subject).cases
             return ranking_part(self.evaluations.rank(question, most_shown(cases)), _listed, thumb_url)
         except UserError as error:
-            return ranking_refused(str(error))
+            return render("no_ranking", refused=str(error))
 
     def likeness(self, place: Place) -> Html:
         """Return groups of edits and the likeness to originals, or the progress of that work. Figures wait for it."""
@@ -254,7 +255,7 @@ def _add_pages(app: FastAPI, pages: _Pages) -> None:
     def trained(kind: TaskKind) -> Mapping[str, Any]:
         """Return the weights of retrainings, for the form of Explore."""
         found = pages.trained(kind)
-        return {"html": trained_here(found) if found else ""}
+        return {"html": render("trained", trained=found) if found else ""}
 
     @fetched_at(app, f"{API}work")
     def work(number: Annotated[int, Query(ge=1, le=LARGEST_ID)]) -> Mapping[str, Any]:
@@ -266,7 +267,7 @@ def _add_pages(app: FastAPI, pages: _Pages) -> None:
         if evaluations.controls is None:
             raise Missing("Nothing is drawn here.")
         work = evaluations.controls.work.view(number)
-        part = control_part(work, can_make=False) if work.active else None
+        part = render("control", work=work, can_make=False) if work.active else None
         return {"active": work.active, "parts": {"control": part} if part else {}}
 
 

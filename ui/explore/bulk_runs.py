@@ -15,7 +15,7 @@ from services.runs.words import section_title
 from ui.explore.forms import setting_input
 from ui.explore.generation import preset_chips
 from ui.explore.large import image_url
-from ui.explore.parts import UNKNOWN_PICTURE, Tone, about, left
+from ui.explore.parts import UNKNOWN_PICTURE, Tone, left
 from ui.markup import Html
 from ui.templating import render
 
@@ -54,21 +54,10 @@ def together_part(together: TogetherState, profile: ProfileOptions) -> Html:
         writing=any(state.active and GENERATION not in (state.job.stages if state.job else ()) for state in states),
         drawn=all(_drawn(state) for state in states),
         accepted=sum(len(accepted_of(state.run)) for state in states),
-        facts=_facts(together),
+        lacking=sum(bool(task_problem(state.run.task)) for state in states),
         image_url=image_url,
         unknown_picture=UNKNOWN_PICTURE,
     )
-
-
-def _facts(together: TogetherState) -> str:
-    """Return the time that the images take, and how many runs cannot begin."""
-    lacking = sum(bool(task_problem(state.run.task)) for state in together.runs)
-    parts = []
-    if together.images:
-        parts.append(f"{about(together.seconds)} of drawing" if together.seconds else "how long is not known yet")
-    if lacking:
-        parts.append(f"{lacking} {'lack' if lacking > 1 else 'lacks'} a label or protected classes")
-    return " · ".join(parts)
 
 
 def _far(state: RunState) -> Far:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 
 from core.check_words import WORDS, words_of
+from core.data_files import DataTable
 from core.masks import MASK_KEPT
 from core.predictions import Standing
 from core.settings import UnderTestSettings
@@ -17,24 +19,10 @@ from ui.explore.parts import Tone, icon, pill
 from ui.markup import Html, el
 from ui.templating import render
 
-OUTCOMES: dict[Outcome, tuple[Tone, str]] = {
-    "passed": ("ok", "check"),
-    "failed": ("bad", "cross"),
-    "cannot tell": ("", "question"),
-}
+OUTCOMES: Mapping[Outcome, tuple[Tone, str]] = DataTable(__file__, tuple[Tone, str], "outcomes")
 """Tone and icon of a check's outcome. A tick says that the image passes this check, and nothing else."""
-OUTCOME_WORDS: dict[Outcome, str] = {
-    "passed": "Passed",
-    "failed": "Failed",
-    "cannot tell": "Cannot tell here",
-}
-STANDINGS: dict[Standing, tuple[Tone, str]] = {
-    "right": ("", "check"),
-    "fails here": ("acc", "target"),
-    "wrong before too": ("", ""),
-    "right only here": ("", ""),
-    "cannot tell": ("", "question"),
-}
+OUTCOME_WORDS: Mapping[Outcome, str] = DataTable(__file__, str, "outcome_words")
+STANDINGS: Mapping[Standing, tuple[Tone, str]] = DataTable(__file__, tuple[Tone, str], "standings")
 """Tone and icon of a model's standing. A tick says that it is right, not that it is no worse than before."""
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 
-from core.settings import Combinations, CounterfactualSettings
+from core.data_files import DataTable
 from core.types import Check, CounterfactualCaption, CounterfactualCaptions, Task, failed
-from core.words import classes_in, count_of
-from services.runs.combinations import STAGE, Grid, grid_of, pairs_of
+from core.words import classes_in
+from services.runs.combinations import STAGE, grid_of, pairs_of
 from services.runs.state import RunState
 from ui.diff import shortened, word_diff
 from ui.explore.forms import setting_input
@@ -18,26 +18,9 @@ from ui.explore.stage import stage_card
 from ui.markup import Html
 from ui.templating import render
 
-FAILED = {
-    "caption not empty": "empty",
-    "edits made": "edit missing",
-    "label kept": "label lost",
-    "protected kept": "protected word lost",
-    "protected named as often": "protected word missing",
-    "nothing protected added": "protected word added",
-    "nothing unasked changed": "more than asked changed",
-    "nothing lost": "something lost",
-    "no repetition": "repeats itself",
-    "no contradiction": "contradiction",
-    "one change": "not one change",
-    "of its type": "another edit type",
-    "meaning changed": "nearly the same",
-}
+FAILED = DataTable(__file__, str, "failed")
 """Names of checks that failed."""
-REMARKS = {
-    "nothing unasked changed": ("more changed", "warn"),
-    "protected changed on purpose": ("protected word forced", "warn"),
-}
+REMARKS = DataTable(__file__, tuple[str, str], "remarks")
 """Names and tones of checks that passed with a remark."""
 NEAR = 4
 """Words beside a change that a small window also shows."""
@@ -61,7 +44,7 @@ def counterfactuals_card(state: RunState) -> Html:
         checks = state.counterfactual_checks(item)
         remarks = tuple(check for check in checks if check.note and not stale)
         pieces, findings = shortened(word_diff(source, item.text)), _findings(item, checks, source, state.run.task)
-        lines.append((item, pieces, findings, remarks, failed(remarks), _in_short(remarks)))
+        lines.append((item, pieces, findings, remarks, failed(remarks)))
     body = render(
         "explore/counterfactuals.html",
         state=state,
@@ -76,6 +59,8 @@ def counterfactuals_card(state: RunState) -> Html:
         # A value records the values that it was made from.
         source=source if all(read in state.run.values for read in stage.reads) else "",
         near=NEAR,
+        failed=FAILED,
+        remarks=REMARKS,
     )
     return stage_card("counterfactuals", state, body)
 
@@ -96,18 +81,6 @@ def _findings(item: CounterfactualCaption, checks: tuple[Check, ...], source: st
     return findings
 
 
-def _in_short(checks: tuple[Check, ...]) -> str:
-    """Return the checks with notes in few words for a small screen: one by its name, several by their number."""
-    wrong = failed(checks)
-    if len(wrong) > 1:
-        return f"{len(wrong)} checks fail"
-    if wrong:
-        return FAILED.get(wrong[0].name, wrong[0].name)
-    if len(checks) > 1:
-        return f"{len(checks)} remarks"
-    return REMARKS.get(checks[0].name, (checks[0].name, ""))[0] if checks else ""
-
-
 def combinations_part(state: RunState) -> Html | None:
     """Return the number of combinations that become captions, and the grid; None before there are alternatives."""
     fresh = STAGE in state.run.values and STAGE not in state.stale
@@ -115,18 +88,10 @@ def combinations_part(state: RunState) -> Html | None:
     if grid is None:
         return None
     settings = state.settings.counterfactuals
-    whole = all(len(edits) == grid.at_once for edits in grid.planned)  # those of fewer edits are not part of the total
-    number = f"{len(grid.planned)} of {grid.total}" if whole else f"{len(grid.planned)}"
-    text = f"{number} combinations {'are' if fresh else 'become'} captions"
-    if grid.problem:
-        text = "Which become captions"
-    elif grid.at_most:
-        text = f"up to {count_of(grid.at_most, 'caption')}: the language model chooses"
     return render(
         "explore/combinations.html",
         grid=grid,
-        said=text,
-        ways=_ways(grid, settings),
+        fresh=fresh,
         settings=settings,
         setting_input=setting_input,
         unasked=settings.combinations == "model" and not fresh and not grid.at_most,
@@ -134,20 +99,3 @@ def combinations_part(state: RunState) -> Html | None:
         others=[edits for edits in grid.planned if len(edits) != grid.at_once],
         pairs=lambda edits, plain: json.dumps(pairs_of(edits), ensure_ascii=plain),
     )
-
-
-def _ways(grid: Grid, settings: CounterfactualSettings) -> list[tuple[Combinations, str, str]]:
-    """Return the ways to choose combinations, each with words and a hint."""
-    number = min(settings.captions, grid.total)
-    each = "One caption for each keyword" if grid.at_once == 1 else "One caption for each group of keywords"
-    model_hint = "The language model says which edits go together, in one call more; each caption has as many as fit"
-    ways: list[tuple[Combinations, str, str]] = [
-        ("spread", f"{number} spread evenly", "As many as are asked for; keywords and alternatives get their turns"),
-        ("all", f"all {grid.total}", "Every combination there is"),
-        ("one of each", f"one of each: {grid.groups}", each),
-        ("at random", f"{number} at random", "As many as are asked for; another try draws others"),
-        ("model", f"up to {settings.captions}: the language model chooses", model_hint),
-    ]
-    if settings.chosen:
-        ways.append(("chosen", f"chosen: {len(settings.chosen)}", "Those that were ticked one by one"))
-    return ways

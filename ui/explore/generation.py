@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
+from core.data_files import DataTable
 from core.settings import SEED_MODES, STARTS, ConditioningSettings, ControlKind, GenerationSettings, SeedMode, Start
 from core.types import StageName, stage_title
-from core.words import count_of
 from services.jobs import JobView
 from services.runs.gate import EARLIER_MASK, EARLIER_SOURCE_CAPTION, EARLIER_TASK, Gate
 from services.runs.state import Presets, ProfileOptions, RunState
 from ui.diff import shortened, word_diff
 from ui.explore.forms import setting_input, settings_form
 from ui.explore.large import image_url
-from ui.explore.parts import Tone, about, left
+from ui.explore.parts import Tone, left
 from ui.explore.stage import running_stage, state_pill, title
 from ui.explore.words import FIRST_TIME
 from ui.markup import Html
@@ -27,51 +27,16 @@ DOUBTS_NAMED = 3
 """Number of ticked captions with a failed check that are named; the others are counted."""
 LISTED = 40
 """Number of images that the gate lists; the others are counted."""
-SEEDS: dict[SeedMode, tuple[str, str]] = {
-    "next": ("next", "The next seeds of this run: pressing again makes other images, and the same ones in every copy."),
-    "fixed": ("fixed", "The same seed for every caption: only the words differ between the images."),
-    "random": ("random", "New seeds at every yes."),
-}
-START_WORDS: dict[Start, tuple[str, str]] = {
-    "noise": ("noise", "Every image starts from fresh noise, and only the control image holds it to the source."),
-    "inverted": (
-        "the source",
-        "Every image starts from the noise from which the source itself is drawn. It keeps more of it; an edit may "
-        "show less. Inverting the source takes the time of some images, once for a caption of it.",
-    ),
-}
-FIELDS = {
-    "images_per_caption": "images per caption",
-    "steps": "steps",
-    "guidance": "guidance",
-    "control_strength": "control strength",
-    "control_until": "control until",
-    "fresh_noise": "fresh noise",
-    "fresh_noise_by_type": "fresh noise by edit type",
-    "inversion_evaluations": "inversion evaluations",
-    "short_side": "short side",
-    "batch": "drawn at once",
-}
-
+SEEDS: Mapping[SeedMode, tuple[str, str]] = DataTable(__file__, tuple[str, str], "seeds")
+START_WORDS: Mapping[Start, tuple[str, str]] = DataTable(__file__, tuple[str, str], "starts")
+FIELDS: Mapping[str, str] = DataTable(__file__, str, "fields")
 OF_INVERTED = ("fresh_noise", "fresh_noise_by_type", "inversion_evaluations")
 """The fields that concern the inverted source only."""
 NOT_READ = "negative prompt (not read at guidance 1)"
 OPEN_SECTIONS = ("generation", "conditioning")
 """Sections of the settings with a form of their own on the card; a method's other sections get a general one."""
-NAMES: dict[ControlKind, str] = {
-    "canny": "Canny edges",
-    "soft edges": "Soft edges",
-    "line art": "Line art",
-    "depth": "Depth",
-    "segmentation": "Segmentation map",
-}
-MEANINGS: dict[ControlKind, str] = {
-    "canny": "Thin, hard edges: the image keeps every outline. For this the thresholds below count.",
-    "soft edges": "Edges with a softness, drawn by a model: outlines stay, small details are freer.",
-    "line art": "Lines as an illustrator draws them, drawn by a model.",
-    "depth": "How far away everything is, drawn by a model: shapes stay, surfaces are free.",
-    "segmentation": "The mask in the colours of its classes: every class stays where it is, its look is free.",
-}
+NAMES: Mapping[ControlKind, str] = DataTable(__file__, str, "names")
+MEANINGS: Mapping[ControlKind, str] = DataTable(__file__, str, "meanings")
 SLIDERS = {"low": (0, 500, 1), "high": (0, 500, 1), "median": (1, 15, 2)}
 """Least, most and step. The median takes 0 (off) or an odd number: its slider offers those, and 1 means off."""
 
@@ -111,9 +76,8 @@ def generation_card(state: RunState, profile: ProfileOptions) -> Html:
         if state.recipe.reads("generation.negative_prompt")
         else None,
         setting_input=setting_input,
-        cost=_cost(state.gate),
         again=_again(state.gate),
-        explained=_explained(state.gate, state),
+        equal=method.equal_images(method.settings_of(state.settings)) if drawing.images_per_caption > 1 else "",
         short=_short,
         doubts_named=DOUBTS_NAMED,
         planned=[
@@ -178,29 +142,6 @@ def preset_chips(
 
 def _short(text: str, most: int = 80) -> str:
     return text if len(text) <= most else f"{text[:most].rsplit(' ', 1)[0]} …"
-
-
-def _cost(gate: Gate) -> str:
-    if gate.plan is None or gate.plan.seconds is None:
-        return "measuring the time" if gate.measuring else "the time is known after the first image on this machine"
-    return f"{about(gate.plan.seconds)} on this machine"
-
-
-def _explained(gate: Gate, state: RunState) -> str:
-    again, method = _again(gate), state.recipe.drawing_method
-    if state.settings.generation.images_per_caption > 1 and (
-        equal := method.equal_images(method.settings_of(state.settings))
-    ):
-        return equal
-    if again:
-        return f"{count_of(again, 'image', 'is')} tried again with another seed."
-    if gate.made:
-        return f"{count_of(gate.made, 'image')} of them made before and kept."
-    if gate.seed and state.settings.generation.seed_mode == "next":
-        return f"All images of these captions are made; these would be others (seed {gate.seed})."
-    if state.run.test_cases:
-        return "The captions or settings were changed; earlier images stay."
-    return "Nothing is generated before your yes."
 
 
 def _again(gate: Gate) -> int:

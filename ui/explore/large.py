@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import re
+from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from core.data_files import DataTable
 from core.lineage import Artifact
 from core.masks import colour
 from core.predictions import Prediction, coloured_map
@@ -31,6 +32,9 @@ class Mode:
     """The name of the artifact that it shows, or ""."""
 
 
+FIRST, LAST = DataTable(__file__, Mode, "first"), DataTable(__file__, Mode, "last")
+
+
 def modes(artifacts: Iterable[Artifact]) -> dict[str, Mode]:
     """Return the ways to look at a result of a method with these artifacts, in the order of their tabs and keys."""
     of_artifacts: dict[str, Mode] = {}
@@ -40,18 +44,7 @@ def modes(artifacts: Iterable[Artifact]) -> dict[str, Mode]:
         if artifact.lines:
             words = f"The lines of the {artifact.name} laid over the generated image"
             of_artifacts[f"over-{value}"] = Mode("Overlay", words, artifact.name)
-    return {
-        "result": Mode("Result", "The generated image"),
-        "slider": Mode("Slider", "Source and generated image, with a slider between them"),
-        "source": Mode("Source", "The source image"),
-        **of_artifacts,
-        "difference": Mode("Difference", "What changed: black is the same in both"),
-        "mask": Mode("Mask", "The mask laid over the generated image"),
-        "seen": Mode(
-            "Class map",
-            "What the model under test takes every pixel for, in the source and in the generated image",
-        ),
-    }
+    return {**FIRST, **of_artifacts, **LAST}
 
 
 @dataclass(frozen=True)
@@ -111,19 +104,9 @@ def large_picture(state: RunState, case: StoredTestCase, comparison: ModelCompar
     source, size = image_url(run.source_sha), state.source_size
     match mode:
         case "slider":
-            wipe = el(
-                "input",
-                type="range",
-                min=0,
-                max=100,
-                value=50,
-                class_="wipe",
-                aria_label="How much of the source is shown",
-                data_own=True,
-            )
             over = picture(source, size, alt="Source image", class_="over")
             below = picture(result, case.image_size, alt=words, data_key=f"big-{case.image_sha}")
-            return beside_source(state, mode, (below, over, wipe, el("i", class_="line")), ("source", label))
+            return beside_source(state, mode, (below, over, render("explore/wipe.html")), ("source", label))
         case "source":
             shown = picture(source, size, alt="Source image", id="big-source")
             return beside_source(state, mode, (shown,), ("source",))
@@ -192,20 +175,16 @@ def beside_source(
 def _maps(state: RunState, case: StoredTestCase, comparison: ModelComparison) -> Html:
     before, after = comparison.source, comparison.results.get(case.id)
     assert before is not None and after is not None
-    left, right = (
-        el("img", src=_coloured(found.class_map), alt=words, class_="pixels")
-        for found, words in (
-            (before, "The source image as the model under test sees it"),
-            (after, "The generated image as the model under test sees it"),
-        )
-    )
+    left = _coloured(before.class_map, "The source image as the model under test sees it")
+    right = _coloured(after.class_map, "The generated image as the model under test sees it")
     captions = (f"{edit_words(case)}, as the model sees it",)
     classes = _classes_in(before, after)
     return beside_source(state, "seen", (right,), captions, classes, (left,), "source, as the model sees it")
 
 
-def _coloured(class_map: bytes) -> str:
-    return f"data:image/png;base64,{base64.b64encode(coloured_map(class_map)).decode()}"
+def _coloured(class_map: bytes, words: str) -> Html:
+    src = f"data:image/png;base64,{b64encode(coloured_map(class_map)).decode()}"
+    return el("img", src=src, alt=words, class_="pixels")
 
 
 def _classes_in(*predictions: Prediction) -> dict[int, str]:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Annotated, Any, TypeVar
 
 import gradio as gr
 from fastapi import HTTPException
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from core.csv_tables import facts
 from core.errors import NoRun, UserError
 from core.stored_runs import EditedShare, RunSummary
 from core.types import GENERATION, stage_kinds
@@ -34,10 +34,11 @@ from services.runs.samples import Sample
 from services.runs.similarity import Similarities
 from services.runs.state import CanBeInsistedOn, ProfileOptions, RunState, RunStates, StageNotes, profile_options
 from services.runs.undoing import Undone
+from ui import templating
 from ui.explore.bulk_runs import together_part
 from ui.explore.generation import generation_card
 from ui.explore.keys import keys_window
-from ui.explore.page_frame import example_card, header, source_card, start_page, upload_note
+from ui.explore.page_frame import example_card, header, source_card, start_page
 from ui.explore.runs import queue_part, run_list
 from ui.explore.stage_cards import card_of
 from ui.explore.strip import View, picture_column, strip_of
@@ -316,11 +317,8 @@ class Explorer:
             "start": self.revisions.start,
             "revision": revision,
             "parts": {name: part for name, part in parts.items() if batch.seen.get(name) != _stamp(part)},
-            "run": done.run_id,
-            "problem": done.problem,
-            "where": done.where,
-            "field": done.field,
-            "undone": {"said": done.undone.said, "again": done.undone.again} if done.undone is not None else None,
+            **facts(done, "problem where field", run=done.run_id),
+            "undone": facts(done.undone, "said again") if done.undone is not None else None,
             # Reading the state may have queued or finished measurements of similarity.
             "active": active or self.similarities.waiting or self.similarities.measured != measured,
             "state": state.run.state if state is not None else 0,
@@ -401,14 +399,15 @@ def render(values: PageValues) -> dict[str, str]:
     profile, samples, state, jobs = values.profile, values.samples, values.state, values.jobs
     run_id = state.run.id if state is not None else ""
     parts: dict[str, Html] = dict.fromkeys((*PARTS, *stage_kinds()), Html(""))
-    saved, steps = _saved(values.latest, run_id), state.steps if state is not None else None
+    saved = next((run.changed for run in values.latest if run.id == run_id), None)
+    steps = state.steps if state is not None else None
     parts["top"] = header(profile, jobs, values.waiting_for, run_id, saved, steps)
     parts["runs"] = run_list(values.listing, run_id, edited=values.edited)
     if state is None:
         parts["together"] = together_part(values.together, profile)
         example = example_card(values.example, values.example_offered) if values.example is not None else None
         parts["start"] = start_page(samples, bool(values.together.runs), example)
-        parts["upload-note"] = upload_note(profile)
+        parts["upload-note"] = templating.render("explore/upload_note.html", profile=profile)
     else:
         parts["source"] = source_card(state, profile, samples)
         parts |= {name: card_of(name, state) for name in state.recipe.names}
@@ -432,10 +431,6 @@ def _strip(values: PageValues) -> list[int]:
     if values.state is None:
         return []
     return [case.id for case in strip_of(values.state, values.comparison, values.view.only).cases]
-
-
-def _saved(runs: tuple[RunSummary, ...], run_id: str) -> datetime | None:
-    return next((run.changed for run in runs if run.id == run_id), None)
 
 
 def _stamp(part: str) -> str:

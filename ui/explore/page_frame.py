@@ -7,7 +7,6 @@ from datetime import datetime
 from core.masks import classes_text, colour
 from core.run_steps import RunSteps
 from core.types import stage_doing, stage_title
-from core.words import count_of
 from services.curation.views import gallery_address
 from services.edit_conflicts import clock
 from services.example.service import ExampleView
@@ -70,11 +69,6 @@ def start_page(samples: tuple[Sample, ...], below: bool = False, example: Html |
     return render("explore/start.html", samples=samples, below=below, example=example, stages=stages, lead=lead)
 
 
-def upload_note(profile: ProfileOptions) -> Html:
-    """Return the note below the field for an upload."""
-    return render("explore/upload_note.html", profile=profile)
-
-
 def source_card(state: RunState, profile: ProfileOptions, samples: tuple[Sample, ...] = ()) -> Html:
     """Return the source's card: name, corrections to the picture, the task of the model under test and its mask."""
     run = state.run
@@ -89,22 +83,9 @@ def source_card(state: RunState, profile: ProfileOptions, samples: tuple[Sample,
         source=image_url(run.source_sha),
         missing=task_problem(run.task),
         todo=any(stage not in run.values or stage in state.stale for stage in state.recipe.names),
-        short=_in_short(state),
         interrupted=last if cut_off else None,
         mask=mask_row(state, samples) if run.task.kind == "segmentation" else None,
     )
-
-
-def _in_short(state: RunState) -> str:
-    """Return the task in a few words, such as: segmentation, 5 protected classes, with a mask."""
-    task, run = state.run.task, state.run
-    if task.kind == "classification":
-        words = [f"label {task.label}" if task.label else "no label yet"]
-    else:
-        number = len(task.protected)
-        words = [task.kind, count_of(number, "protected class")]
-        words += ["with its mask"] if run.mask_sha is not None else []
-    return " · ".join([*words, state.recipe.title])
 
 
 def mask_row(state: RunState, samples: tuple[Sample, ...]) -> Html:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
+from core.data_files import DataTable
 from core.stored_runs import StoredValue
 from core.types import PromptSlot, StageName, stage_doing
 from services.edit_conflicts import clock
@@ -23,19 +24,7 @@ from ui.explore.words import FIRST_TIME, PLAIN
 from ui.markup import Html, el
 from ui.templating import render
 
-ICONS: dict[str, str] = {
-    "empty": "empty",
-    "waiting": "clock",
-    "running": "turn",
-    "ready": "check",
-    "edited by you": "pencil",
-    "stale": "again",
-    "failed": "alert",
-    "waiting for your yes": "clock",
-    "stopping": "clock",
-    "cancelled": "cross",
-    "interrupted": "alert",
-}
+ICONS = DataTable(__file__, str, "icons")
 """Icon before the word of a state, so that neither depends on the other nor on a colour."""
 Summary = Callable[[Any], str]
 """Returns a value in one line."""
@@ -159,7 +148,7 @@ def prompt_panel(stage: StageName, state: RunState) -> Html:
     recipe_stage = state.recipe.stage(stage)
     sent = {slot.name for slot in recipe_stage.others_sent(state.settings)}
     slots = [
-        (slot, f"{stage}-{slot.name}" if further else stage, further, _note(slot, state), _earlier(slot, state))
+        (slot, f"{stage}-{slot.name}" if further else stage, further, _earlier(slot, state))
         for slot in recipe_stage.prompt_slots
         if not (further := slot in recipe_stage.other_prompts) or slot.name in sent or slot.name in state.run.prompts
     ]
@@ -185,16 +174,6 @@ def _said(stage: StageName, state: RunState) -> Exchange | None:
     tries = "at the first try" if trace.attempts == 1 else f"at try {trace.attempts}"
     words = f"{name} · {clock(created)} · {seconds(trace.seconds)} · seed {trace.seed} · {tries}"
     return words, trace.prompt, trace.raw_reply
-
-
-def _note(slot: PromptSlot, state: RunState) -> str:
-    """Return which fields a template must hold and may hold."""
-    listed = ", ".join(f"${name}" for name in slot.required)
-    allowed = f", and may hold {', '.join(f'${name}' for name in slot.optional)}" if slot.optional else ""
-    note = f"It has to hold {listed}{allowed}: the studio fills them in."
-    if state.prompts.get(slot.name) is None:
-        return f"The prompts of this profile have none for this: write one. {note}"
-    return note
 
 
 def _earlier(slot: PromptSlot, state: RunState) -> list[tuple[int, str, datetime]]:

@@ -33,11 +33,6 @@ def general_card(name: StageName, state: RunState) -> Html:
     return stage_card(name, state, shown)
 
 
-def region_card(state: RunState) -> Html:
-    """Return the card of the region of the source that may change."""
-    return brush_card("region", state, "may change")
-
-
 def brush_card(name: StageName, state: RunState, words: str) -> Html:
     """Return the card of a stage whose value is a `Region`. `words` describe the painted part, such as "may change"."""
     stored, undone = state.run.values.get(name), state.steps.next_redo
@@ -114,7 +109,7 @@ CARDS: Mapping[StageName, Callable[[RunState], Html]] = {
     "keywords": keywords_card,
     "alternatives": alternatives_card,
     "counterfactuals": counterfactuals_card,
-    "region": region_card,
+    "region": lambda state: brush_card("region", state, "may change"),
 }
 """Stages whose values have a card of their own."""
 

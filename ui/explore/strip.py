@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from core.data_files import DataTable
 from core.stored_runs import Review, Run, StoredTestCase
 from core.types import Task, failed
-from core.words import count_of
 from services.runs.exchange import accepted_of
 from services.runs.predictions import ModelComparison
 from services.runs.state import RunState
@@ -23,40 +23,16 @@ from ui.explore.parts import seconds, short_model
 from ui.markup import Html
 from ui.templating import render
 
-REASONS: dict[str, tuple[str, ...]] = {
-    "classification": ("label no longer right", "edit does not show", "not realistic", "other"),
-    "segmentation": ("protected class lost", "edit does not show", "not realistic", "other"),
-}
+REASONS = DataTable(__file__, tuple[str, ...], "reasons")
 """The usual reasons for a rejection, by kind of task. Keys 1 to 4 choose them while they are shown."""
-
-
-@dataclass(frozen=True)
-class Filter:
-    """A filter of the results."""
-
-    words: str
-    explanation: str
-    holds: Callable[[StoredTestCase, ModelComparison], bool]
-
-
-FILTERS: Mapping[str, Filter] = {
-    "unreviewed": Filter(
-        "unreviewed",
-        "Those that nobody has accepted or rejected",
-        lambda case, comparison: case.review is None,
-    ),
-    "check-failed": Filter(
-        "check failed",
-        "Those in which a check failed: the image may be no good",
-        lambda case, comparison: bool(failed(comparison.checks(case))),
-    ),
-    "model-fails": Filter(
-        "model fails",
-        "Those on which the model under test fails: what you are looking for",
-        lambda case, comparison: case.id in comparison.newly_misclassified,
-    ),
+WORDS = DataTable(__file__, tuple[str, str], "filters")
+"""The word and the explanation of each filter."""
+FILTERS: Mapping[str, Callable[[StoredTestCase, ModelComparison], bool]] = {
+    "unreviewed": lambda case, comparison: case.review is None,
+    "check-failed": lambda case, comparison: bool(failed(comparison.checks(case))),
+    "model-fails": lambda case, comparison: case.id in comparison.newly_misclassified,
 }
-"""Filters by the name in a page's request."""
+"""Filters of the results by the name in a page's request."""
 
 
 @dataclass(frozen=True)
@@ -89,12 +65,12 @@ def strip_of(state: RunState, comparison: ModelComparison, only: str) -> Strip:
     chosen = FILTERS.get(only)
     if chosen is None:
         return Strip(every, every, "")
-    return Strip(every, tuple(case for case in every if chosen.holds(case, comparison)), only)
+    return Strip(every, tuple(case for case in every if chosen(case, comparison)), only)
 
 
 def strip(state: RunState, results: Strip, shown: StoredTestCase, comparison: ModelComparison, following: bool) -> Html:
     """Return the number of results, the filters, and a picture of each."""
-    found = {name: [case.id for case in results.all if one.holds(case, comparison)] for name, one in FILTERS.items()}
+    found = {name: [case.id for case in results.all if holds(case, comparison)] for name, holds in FILTERS.items()}
     return render(
         "explore/strip.html",
         state=state,
@@ -102,8 +78,7 @@ def strip(state: RunState, results: Strip, shown: StoredTestCase, comparison: Mo
         shown=shown,
         following=following,
         drawing=drawing_thumb(state, following),
-        count=_count(results, state.run.task),
-        filters=[(name, known, found[name]) for name, known in FILTERS.items()],
+        filters=[(name, *WORDS[name], found[name]) for name in FILTERS],
         next_case=results.next_unreviewed(shown),
         accepted=len(accepted_of(state.run)),
         fails=comparison.newly_misclassified,
@@ -111,18 +86,6 @@ def strip(state: RunState, results: Strip, shown: StoredTestCase, comparison: Mo
         verdict_words=verdict_words,
         image_url=image_url,
     )
-
-
-def _count(results: Strip, task: Task) -> str:
-    """Return a summary such as: 6 results, 3 accepted, 1 rejected."""
-    words = [count_of(len(results.all), "result")]
-    ours = [case for case in results.all if case.task == task]
-    for verdict in ("accepted", "rejected"):
-        number = sum(case.review is not None and case.review.verdict == verdict for case in ours)
-        words += [f"{number} {verdict}"] if number else []
-    if len(ours) < len(results.all):
-        words.append(f"{len(results.all) - len(ours)} made for another task")
-    return ", ".join(words)
 
 
 def picture_column(state: RunState, view: View, comparison: ModelComparison) -> Html:

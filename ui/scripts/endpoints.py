@@ -114,7 +114,7 @@ class DownloadStudy(StudyCommand, name="download-study", looks=True):
     )
 
 
-class UploadPicture(Command, name="upload-picture"):
+class UploadPicture(Command, name="upload-picture", keeps=True):
     """Begin a run with a picture; one that this studio saved brings its run back."""
 
     file: FileData = Field(description="PNG, JPEG, WebP, GIF, BMP or TIFF")

@@ -55,7 +55,7 @@ class DownloadTestSet(Query, name="download-test-set"):
     )
 
 
-class ImportImages(Command, name="import-images"):
+class ImportImages(Command, name="import-images", keeps=True):
     """Begin to bring in the images of a zip or tar with their labels, splits and masks, and give the number of the
     import.
     """

@@ -32,12 +32,8 @@ from PIL import Image
 
 from core.errors import UserError
 from core.version import version
-from services.batches.running import BatchCommand, PlanByScript
-from services.commands import Command, RunCommand
-from services.example.service import MakeExample, StopExample
-from services.runs.life_cycle import DeleteRuns, RestoreRuns, RunFromSample
-from services.studies.drafts import CopyRules, CreateStudy
-from services.test_sets.drafts import AddToTestSet, CreateTestSet, DraftTestSet
+from services.batches.running import PlanByScript
+from services.commands import Command
 from ui.addresses import studio_address
 from ui.scripts.endpoints import (
     NO_FIELD,
@@ -45,7 +41,6 @@ from ui.scripts.endpoints import (
     DoAwaited,
     Plain,
     Services,
-    UploadPicture,
     WatchJob,
     answering,
     awaited,
@@ -86,13 +81,6 @@ _WAITS: Mapping[type[Command], str] = {
     PlanByScript: f" Waits {WATCH_SECONDS:g} seconds at most: call it again with the same plan while “batch” is 0.",
 }
 _UPLOADED = "/gradio_api/file="
-_KEEP = (
-    *(RunCommand, DeleteRuns, RestoreRuns, RunFromSample, UploadPicture, CreateStudy, CopyRules),
-    *(CreateTestSet, DraftTestSet, AddToTestSet, ImportImages),
-    *(BatchCommand, PlanByScript, MakeExample, StopExample),
-)
-"""Commands that lose nothing. All versions of a run are kept, and a deleted run can be restored; a batch keeps its
-images, also when it is cancelled."""
 
 
 def serve_agents(page: gr.Blocks, services: Services) -> None:
@@ -165,7 +153,7 @@ def tool_of(command: type[Command]) -> types.Tool:
         inputSchema=shaped,
         annotations=types.ToolAnnotations(
             readOnlyHint=command.looks,
-            destructiveHint=not command.looks and not issubclass(command, _KEEP),
+            destructiveHint=not command.looks and not command.keeps,
             openWorldHint=False,
         ),
     )

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 
+from core.csv_tables import facts
 from core.errors import UserError
 from services.commands import Command, Commands, UnknownCommand
 from services.studies import decisions, drafts, life_cycle
@@ -25,7 +26,6 @@ from ui.markup import Html
 from ui.replies import add_posted, with_file
 from ui.security.request_limits import ITEM_FILES, RESTORED, VOTE_FILES, answered
 from ui.study.addresses import decide_address, study_address
-from ui.study.run_page import codes_part
 from ui.study.setup import (
     Assumptions,
     given_parts,
@@ -35,9 +35,9 @@ from ui.study.setup import (
     plan_figures,
     questions_card,
     read_assumptions,
-    texts_card,
 )
 from ui.study.words import image_url
+from ui.templating import render
 
 EVEN_SO, LOOK = "even-so", "look"
 Reply = dict[str, Any]
@@ -80,7 +80,7 @@ def add_requests(app: FastAPI, commands: Commands, services: StudyServices) -> N
         data = dict(sent)
         page = Shown.of(data.pop("page", {}))
         command = parsed(name, data)
-        return SHOW.get(type(command), _reload)(command, commands.do(command), page)
+        return SHOW.get(name, _reload)(command, commands.do(command), page)
 
     def before(sent: Mapping[str, Any], name: str) -> Reply:
         command = parsed(name, sent)
@@ -154,7 +154,7 @@ def draft_reply(draft: drafts.DraftState, page: Shown, redraw: Collection[Part] 
     if "questions" in {*redraw, *page.redraw}:
         parts["part-questions"] = questions_card(study.rules, draft.problems, draft.classes)
     if "texts" in {*redraw, *page.redraw}:
-        parts["part-texts"] = texts_card(study.rules, draft.problems)
+        parts["part-texts"] = render("study/texts.html", rules=study.rules, problems=draft.problems)
     problems = dict(draft.problems)
     return {"state": draft.form_state, "problems": problems, "unread": draft.unread, "parts": parts}
 
@@ -164,7 +164,7 @@ def _draft(*redraw: Part) -> Show:
 
 
 def _codes(command: life_cycle.MakeCodes, made: life_cycle.NewCodes, page: Shown) -> Reply:
-    return {"parts": {"part-codes": codes_part(made)}}
+    return {"parts": {"part-codes": render("study/codes.html", made=made)}}
 
 
 def _new_code(command: decisions.RenewCode, made: life_cycle.NewCode, page: Shown) -> Reply:
@@ -186,14 +186,10 @@ def _previewed(command: PreviewStep, step: Previewed, page: Shown) -> Reply:
         shown = shown_item(study.rules, item, image_url(item.image_sha), source, step.side)
         assignment = {"id": f"preview-{step.number}", **shown, "answers": {}, "comment": ""}
     return {
-        "status": step.status,
-        "text": step.text,
-        "done": step.done,
-        "left": step.left,
+        **facts(step, "status text done left undo"),
         "study": shown_study(study, lambda place: image_url(study.rules.examples[place].sha)),
         "assignment": assignment,
         "feedback": None if step.feedback is None else shown_feedback(step.feedback),
-        "undo": step.undo,
     }
 
 
@@ -201,31 +197,21 @@ def _to_draft(command: Command, study_id: str, page: Shown) -> Reply:
     return {"go": study_address(study_id)}
 
 
-SHOW: Mapping[type[Command], Show] = {
-    drafts.CreateStudy: _to_draft,
-    drafts.CopyRules: _to_draft,
-    drafts.SaveDraft: _draft(),
-    drafts.RefreshDraft: _draft(),
-    drafts.EditQuestions: _draft("questions"),
-    drafts.TakeTemplate: _draft("questions", "texts"),
-    drafts.AddExample: _draft("texts"),
-    drafts.DeleteExample: _draft("texts"),
-    drafts.DeleteItem: _draft(),
-    drafts.DeleteSample: _draft(),
-    drafts.MarkItem: _draft(),
-    drafts.DrawItems: lambda command, drawn, page: {**draft_reply(drawn.draft, page), "said": drawn.words},
-    drafts.DescribeFilter: lambda command, n, page: {"note": n.words, "unread": n.unread, "free": n.free},
-    drafts.AskModelUnderTest: lambda command, answer, page: {"asked": answer},
-    life_cycle.DeleteDraft: lambda command, _, page: {"go": "/study/"},
-    life_cycle.StartStudy: lambda command, _, page: {"go": study_address(command.study, "run")},
-    life_cycle.MakeCodes: _codes,
-    decisions.DecideAssignments: _done,
-    decisions.ApproveAll: _done,
-    decisions.ExcludeWorker: _done,
-    decisions.ReadmitWorker: _done,
-    decisions.BlockWorker: _done,
-    decisions.RenewCode: _new_code,
-    decisions.Adjudicate: _adjudicated,
-    PreviewStep: _previewed,
+SHOW: Mapping[str, Show] = {
+    **dict.fromkeys(("create-study", "copy-rules"), _to_draft),
+    **dict.fromkeys(("save-draft", "refresh-draft", "delete-item", "delete-sample", "mark-item"), _draft()),
+    "edit-questions": _draft("questions"),
+    "take-template": _draft("questions", "texts"),
+    **dict.fromkeys(("add-example", "delete-example"), _draft("texts")),
+    "draw-items": lambda command, drawn, page: {**draft_reply(drawn.draft, page), "said": drawn.words},
+    "describe-filter": lambda command, note, page: {"note": note.words, "unread": note.unread, "free": note.free},
+    "ask-model": lambda command, answer, page: {"asked": answer},
+    "delete-draft": lambda command, _, page: {"go": "/study/"},
+    "start-study": lambda command, _, page: {"go": study_address(command.study, "run")},
+    "make-codes": _codes,
+    **dict.fromkeys(("decide-assignments", "approve-all", "exclude-worker", "readmit-worker", "block-worker"), _done),
+    "renew-code": _new_code,
+    "adjudicate": _adjudicated,
+    "preview-step": _previewed,
 }
-"""Replies to commands; after any other command the page reloads."""
+"""Replies to commands by name; after any other command the page reloads."""

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from core.figures import percent
-from core.studies import Study, StudyData
-from core.study_report import NONE, Agreement, QuestionResult, Slice, Slices, StudyReport
-from core.words import count_of
+from core.studies import StudyData
+from core.study_report import NONE, QuestionResult, Slice, Slices, StudyReport
 from ui.markup import Html, el, fingerprint
 from ui.study.disagreements import disagreements_box
-from ui.study.plots import AGREEMENT, LOW, RATING, Axis, is_low, share_axis, votes_over_time
-from ui.study.words import ends, figure, same_share, share
+from ui.study.plots import AGREEMENT, LOW, RATING, Axis, share_axis, votes_over_time
 from ui.study.workers import workers_box
 from ui.templating import render
 
@@ -28,11 +25,11 @@ def parts(report: StudyReport, data: StudyData, paragraph: str) -> Mapping[str, 
     excluded = {exclusion.worker for exclusion in data.exclusions}
     times = [vote.submitted for vote in data.votes if vote.kind == "item" and vote.worker not in excluded]
     items = {item.id: item for item in data.items}
-    tiles = [_validity(report), _discarded(report), _agreement(report.agreement), _excluded(report)]
+    known = sum(1 for worker in report.workers if worker.votes or worker.exclusion or worker.controls.n)
     return {
         "progress": progress(report),
         "notes": render("study/notes.html", notes=report.notes) if report.notes else None,
-        "tiles": render("study/tiles.html", tiles=tiles),
+        "tiles": render("study/tiles.html", report=report, known=known),
         "questions": by_question(report),
         "divided": disagreements_box(report, data),
         "slices": slices(report),
@@ -68,11 +65,6 @@ def sent(found: Mapping[str, Html | None]) -> Mapping[str, Mapping[str, str]]:
     return {name: {"stamp": fingerprint(part or Html("")), "html": part or ""} for name, part in found.items()}
 
 
-def result_buttons(study: Study) -> Html:
-    """Return the buttons in the head of the results page, with a menu of downloads."""
-    return render("study/result_buttons.html", study=study, away=False)
-
-
 def progress(report: StudyReport) -> Html:
     """Return the part that shows how many votes are in."""
     needed = report.items * report.study.rules.votes
@@ -82,75 +74,6 @@ def progress(report: StudyReport) -> Html:
         needed=needed,
         share=report.votes_counted / needed if needed else 0.0,
     )
-
-
-Tile = tuple[str, str, str, list[str]]
-"""A figure that a lead looks at first: its name, its title, the figure, and lines about it."""
-
-
-def _validity(report: StudyReport) -> Tile:
-    rate, before, apart = report.images.rate, report.images_before, report.images_adjudicated
-    if not any(result.question.valid for result in report.questions):
-        return "valid", "Valid images", "not asked", ["no question asks whether an image is valid"]
-    if rate.value is None:
-        return "valid", "Valid images", "no figure yet", [rate.words.removeprefix("undefined: ")]
-    lines = [ends(report.images)]
-    if same_share(report.images, before):
-        lines.append("the same before exclusions" if report.exclusions else "")
-    else:
-        lines.append(f"before exclusions {share(before)}, n = {before.rate.n}")
-    if apart is not None:
-        lines.append(f"with your adjudications {share(apart)}, n = {apart.rate.n}, not part of the result")
-    return "valid", "Valid images", percent(rate.value), lines
-
-
-def _discarded(report: StudyReport) -> Tile:
-    part = report.images
-    lines = []
-    if part.bounds.missing and part.bounds.worst is not None and part.bounds.best is not None:
-        worst, best = percent(part.bounds.worst), percent(part.bounds.best)
-        lines.append(f"worst {worst}, best {best} if all of them were counted")
-    elif part.rate.n:
-        lines.append("every image with all its votes has a consensus")
-    if part.short:
-        lines.append(f"{count_of(part.short, 'image')} of them with too few votes")
-    if part.waiting:
-        lines.append(f"{count_of(part.waiting, 'image')} still waiting for votes")
-    return "discarded", "No consensus", f"{part.discarded + part.short:,}", lines
-
-
-def _agreement(found: Agreement) -> Tile:
-    if found.ac1.value is None:
-        return "agreement", "Agreement", "no figure yet", [found.words]
-    measures = f"raw {found.raw.words} · alpha {figure(found.alpha.words)}"
-    if found.ordinal is not None:
-        measures += f" · ordinal alpha {figure(found.ordinal.words)}"
-    lines = [measures]
-    if found.pulled_down and found.prevalence is not None:
-        lines.append(f"{percent(found.prevalence)} of votes are “{found.frequent}”: alpha is low by construction")
-    return "agreement", "Agreement", f"AC1 {found.ac1.words}", lines
-
-
-def _excluded(report: StudyReport) -> Tile:
-    total = sum(1 for worker in report.workers if worker.votes or worker.exclusion or worker.controls.n)
-    out = len(report.exclusions)
-    rule = sum(exclusion.by == "rule" for exclusion in report.exclusions)
-    lines = []
-    if out:
-        lines.append(f"workers · {count_of(report.votes_excluded, 'vote')} left out")
-        if rule < out:
-            lines.append(f"{rule} by the control rule, {out - rule} by a person")
-    elif total:
-        lines.append("workers: nobody was excluded")
-    else:
-        lines.append("nobody has voted yet")
-    if report.controls.value is not None:
-        lines.append(f"{percent(report.controls.value)} of {count_of(report.controls.n, 'control answer')} right")
-    elif report.study.rules.controls.share:
-        lines.append("no control item was answered yet")
-    else:
-        lines.append("this study has no control items")
-    return "excluded", "Excluded by controls" if rule == out else "Excluded", f"{out} of {total}", lines
 
 
 def by_question(report: StudyReport) -> Html:
@@ -166,25 +89,13 @@ def by_question(report: StudyReport) -> Html:
         rating_axis=RATING,
         others=[result for result in report.questions if result not in telling and result not in ratings],
         votes={result.question.id: _votes(result) for result in report.questions},
-        legend=_legend(telling),
+        low=LOW,
     )
 
 
 def _votes(result: QuestionResult) -> dict[str, int]:
     """Count the votes for each answer."""
     return {answer.answer: answer.votes for answer in result.answers}
-
-
-def _legend(telling: Sequence[QuestionResult]) -> str:
-    sentences = ["Dot and line: the share of valid images with its 95 % Wilson interval, over images with a consensus."]
-    sentences.append("It counts which images were drawn; an image that fools most people is found valid all the same.")
-    if any(result.after.bounds.missing for result in telling):
-        sentences.append("Pale: if all discarded images were invalid, or valid.")
-    if any(not same_share(result.after, result.before) for result in telling):
-        sentences.append("Ring: before exclusions.")
-    if any(is_low(result.after) for result in telling):
-        sentences.append(f"Orange: below {100 * LOW:.0f} %.")
-    return " ".join(sentences)
 
 
 def slices(report: StudyReport) -> Html | None:
@@ -209,11 +120,7 @@ def _named(parts: Slices) -> Iterable[tuple[str, NamedSlices]]:
 
 def agreement_box(report: StudyReport) -> Html:
     """Return all measures of agreement on one scale, and what they mean."""
-    found = report.agreement
-    on = f"{count_of(found.raw.n_items, 'item')} with two votes or more, {found.raw.raters:.3g} votes each on average"
-    if found.prevalence is not None:
-        on += f"; {percent(found.prevalence)} of votes are “{found.frequent}”"
-    return render("study/agreement.html", axis=AGREEMENT, found=found, on=on)
+    return render("study/agreement.html", axis=AGREEMENT, found=report.agreement)
 
 
 def timeline(report: StudyReport, times: Sequence[datetime]) -> Html | None:

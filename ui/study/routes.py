@@ -10,30 +10,28 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
-from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 
-from core.errors import UserError
 from core.studies import Item, Study
 from services.changes import Revisions
 from services.commands import Commands, Missing
 from services.studies.analyses import Analyses, Analysis
 from services.studies.exports import EXPORTS, ZIP, stem
 from services.studies.services import StudyServices
+from services.studies.templates import TEMPLATES
 from ui.annotate.page import POLICY, annotate_page
 from ui.explore.parts import Size
 from ui.frame import page, signed_in
 from ui.markup import Child, Html, el
-from ui.replies import FRESH, attached, fetched_at, page_at, page_number, watched
+from ui.replies import FRESH, attached, fetched_at, file_at, page_at, page_number, watched
 from ui.study.addresses import study_address
 from ui.study.disagreements import DisagreementFilter, adjudication_page, all_disagreements, image_page
-from ui.study.frame import study_head
-from ui.study.listing import list_page, log_page, new_page
+from ui.study.frame import STATE_WORDS, study_head
 from ui.study.requests import add_requests
-from ui.study.result_page import layout, parts, result_buttons, sent
+from ui.study.result_page import layout, parts, sent
 from ui.study.run_page import progress_part, run_page
 from ui.study.setup import (
     Assumptions,
-    example_window,
     item_window,
     plain,
     plan_figures,
@@ -68,11 +66,15 @@ def _add_pages(app: FastAPI, services: StudyServices) -> None:
 
     @app.get("/study/", include_in_schema=False)
     def all_studies(request: Request) -> Response:
-        return HTMLResponse(list_page(studies.all(), signed_in(request)), headers=FRESH)
+        every = studies.all()
+        here, away = ([study for study in every if study.archived == archived] for archived in (False, True))
+        content = render("study/list.html", here=here, away=away, states=STATE_WORDS)
+        return HTMLResponse(page("Studies", content, signed_in=signed_in(request)), headers=FRESH)
 
     @app.get("/study/new", include_in_schema=False)
     def new(request: Request) -> Response:
-        return HTMLResponse(new_page(signed_in(request)), headers=FRESH)
+        content = render("study/new.html", templates=TEMPLATES.values())
+        return HTMLResponse(page("New study", content, signed_in=signed_in(request)), headers=FRESH)
 
     @page_at(app, "/study/{study_id}", ALL_STUDIES)
     def to_study(request: Request, study_id: str) -> Response:
@@ -161,23 +163,21 @@ def _add_result_pages(app: FastAPI, services: StudyServices) -> None:
         def content(found: Analysis) -> Child:
             study = found.report.study
             names = {other.id: other.name for other in studies.all()} if all else None
-            return log_page(study, studies.log("" if all else study.id, LOG_LIMIT), LOG_LIMIT, names)
+            entries = studies.log("" if all else study.id, LOG_LIMIT)
+            return render("study/log.html", study=study, entries=entries, limit=LOG_LIMIT, names=names)
 
         return analysed(request, study_id, "log", content)
 
-    @app.get("/study/{study_id}/export/{file}", include_in_schema=False)
+    @file_at(app, "/study/{study_id}/export/{file}")
     def export(study_id: str, file: str) -> Response:
-        try:
-            if file == ZIP:
-                name, chunks = services.export_zip(study_id)
-                return StreamingResponse(chunks, media_type="application/zip", headers=attached(name))
-            if file not in EXPORTS:
-                return PlainTextResponse("There is no such file.", status_code=404)
-            media_type, make = EXPORTS[file]
-            study = services.export(study_id)
-            return Response(make(study), media_type=media_type, headers=attached(f"{stem(study.data)}-{file}"))
-        except UserError as error:
-            return PlainTextResponse(str(error), status_code=404)
+        if file == ZIP:
+            name, chunks = services.export_zip(study_id)
+            return StreamingResponse(chunks, media_type="application/zip", headers=attached(name))
+        if file not in EXPORTS:
+            raise Missing("There is no such file.")
+        media_type, make = EXPORTS[file]
+        study = services.export(study_id)
+        return Response(make(study), media_type=media_type, headers=attached(f"{stem(study.data)}-{file}"))
 
 
 def _add_watched(app: FastAPI, services: StudyServices, revisions: Revisions) -> None:
@@ -235,7 +235,8 @@ def _add_fetched(app: FastAPI, services: StudyServices) -> None:
 
     @fetched_at(app, "/study/api/{study_id}/examples", without_field=404)
     def examples(study_id: str) -> Mapping[str, Any]:
-        return {"html": example_window(drafts.possible_examples(studies.get(study_id).id))}
+        groups = [group for group in drafts.possible_examples(studies.get(study_id).id) if group[1]]
+        return {"html": render("study/example_window.html", groups=groups)}
 
 
 def _sizes(services: StudyServices, items: Iterable[Item]) -> Mapping[str, Size]:
@@ -253,10 +254,9 @@ def _results_page(analyses: Analyses, study: Study, signed_in: bool) -> str:
     found = analyses.of(study.id)
     shown = layout(parts(found.report, found.data, found.methods))
     content = el("div", shown, data_study=study.id, **_live(study, "results"))
+    buttons = render("study/result_buttons.html", study=study, away=False)
     # The script for pause and close precedes ours, with the window in which it asks.
-    return _document(
-        study, "results", signed_in, [content, render("study/dialogs.html")], result_buttons(study), ("study-acts.js",)
-    )
+    return _document(study, "results", signed_in, [content, render("study/dialogs.html")], buttons, ("study-acts.js",))
 
 
 def _document(

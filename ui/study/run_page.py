@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from core.panel import Panel, written_questions
-from core.studies import Question, Rules, Study, Worker
+from core.studies import Rules, Study, Worker
 from core.study_report import further_people_words
-from services.studies.life_cycle import NewCodes
 from services.studies.templates import task_of
 from ui.frame import page
 from ui.markup import Html
 from ui.study.frame import study_head
-from ui.study.setup import KINDS, Recipes, draw_form, files_form
+from ui.study.setup import KINDS, Recipes, draw_form
 from ui.templating import render
 
 SHOWN = 60
@@ -45,12 +44,12 @@ def run_page(
         progress=progress_part(study, further_people, lost),
         # Prolific's placeholder; other sites use other signs.
         named=f"?{panel.parameter}={{{{%{panel.parameter}%}}}}" if panel.parameter else "",
-        known=[(worker.id, _record(worker)) for worker in others[:SHOWN]],
+        known=others[:SHOWN],
         more_known=len(others) - SHOWN,
         panel_questions=written_questions(panel),
         draw=draw_form(models, recipes, task_of(study.rules.template), "Add them …"),
-        files=files_form(study),
-        questions=[(question, _question(question)) for question in study.rules.questions],
+        files=render("study/files.html", started=True),
+        kinds=KINDS,
         history=history,
     )
     return page(
@@ -65,40 +64,5 @@ def run_page(
 def progress_part(study: Study, further_people: int, lost: int) -> Html:
     """Return the votes that are in, the people still needed, and the number of images that have `lost` a picture and
     are set aside."""
-    share = study.votes / study.needed if study.needed else 0.0
-    missing = max(0, study.needed - study.votes)
-    none = "No vote counts yet." if study.workers else "Waiting for the first vote."
-    now = {
-        "running": "Votes come in." if study.votes else none,
-        "paused": "Paused: nobody gets an image, no vote is taken.",
-        "closed": "Closed: no vote is taken any more.",
-    }.get(study.state, "")
-    if study.state == "running" and not missing:
-        now = "Every image has all its votes. Close the study, or ask for more."
     people = further_people_words(further_people) if further_people and study.state != "closed" else ""
-    return render(
-        "study/run_progress.html", study=study, share=share, missing=missing, now=now, people=people, lost=lost
-    )
-
-
-def _record(worker: Worker) -> str:
-    if worker.approval is None:
-        return "no record yet"
-    return f"{100 * worker.approval:.4g} % of {worker.finished:,} approved"
-
-
-def codes_part(made: NewCodes) -> Html:
-    """Return the new codes, which are shown once and print as a list to cut up."""
-    return render("study/codes.html", made=made)
-
-
-def _question(question: Question) -> str:
-    """Return how a question is answered, and when it is asked."""
-    summary = [KINDS[question.kind]]
-    if question.valid:
-        summary.append(f"valid: {', '.join(question.valid)}")
-    if question.only_with:
-        summary.append(f"only with {question.only_with}")
-    if question.follows:
-        summary.append(f"after {question.follows} = {question.follows_answer}")
-    return " · ".join(summary)
+    return render("study/run_progress.html", study=study, people=people, lost=lost)

@@ -60,10 +60,10 @@ def setup_page(draft: DraftState, assumed: Assumptions, signed_in: bool) -> str:
         longest_name=LONGEST_NAME,
         questions=questions_card(rules, problems, draft.classes),
         draw=draw_form(draft.models, draft.recipes, task_of(rules.template)),
-        files=files_form(),
+        files=render("study/files.html", started=False),
         items=items_shown(draft.items),
         given=given_parts(rules, draft.items),
-        texts=texts_card(rules, problems),
+        texts=render("study/texts.html", rules=rules, problems=problems),
         missing=missing_part(study, draft.troubles, draft.findings),
         plan=plan_figures(rules, plain(draft.items), assumed),
         assumptions=form_numbers(Assumptions),
@@ -97,16 +97,6 @@ def given_parts(rules: Rules, items: Sequence[Item]) -> dict[str, Html]:
         "quiz": given_shown(items, "quiz"),
         "training": given_shown(items, "training") if rules.training else el("div", id="part-training"),
     }
-
-
-def texts_card(rules: Rules, problems: Problems) -> Html:
-    """Return the card with the texts for annotators."""
-    return render("study/texts.html", rules=rules, problems=problems)
-
-
-def example_window(groups: Sequence[tuple[str, Sequence[str]]]) -> Html:
-    """Return the window to pick an example picture from. A group is (words, SHA-256 of its pictures)."""
-    return render("study/example_window.html", groups=[group for group in groups if group[1]])
 
 
 def read_assumptions(data: Mapping[str, Any]) -> Assumptions:
@@ -190,11 +180,6 @@ def draw_form(models: Sequence[str], recipes: Recipes, kind: str, button_words: 
         button_words=button_words,
         longest_address=LONGEST_ADDRESS,
     )
-
-
-def files_form(study: Study | None = None) -> Html:
-    """Return the form for images made elsewhere. `study` is given once it has started."""
-    return render("study/files.html", started=study is not None)
 
 
 def items_shown(items: Sequence[Item]) -> Html:

@@ -18,6 +18,7 @@ from core.errors import UserError
 from core.evaluation_results import AUGMENTED, CONTROL, ON_GENERATED, ON_ORIGINAL, ON_UNSEEN, ORIGINAL
 from core.figures import Flags, Numbers
 from core.perceptual_hashes import Groups, join_alike, near_any
+from core.text_templates import TextTemplates
 from core.types import TaskKind
 from core.words import count_of, few_names
 from evaluation.class_mapping import ClassMap
@@ -219,7 +220,8 @@ def part(
     if without:
         notes.append(f"{count_of(without, 'image', 'is')} left out: without {lacking} that the model can say.")
     side, together = _sides(shas, looks, twins or (), question.split_seed)
-    notes += _notes_on_groups(together, len(shas), twins is not None)
+    values = {"together": together, "sources": len(shas), "compared": twins is not None, "large": LARGE_GROUP}
+    notes += _TEXTS.paragraphs("retraining-groups.txt", **values)
     for one in SIDES:
         if one not in side:
             words = {"train": "to learn from", "tune": "to tune with", "test": "to measure with"}[one]
@@ -419,28 +421,6 @@ def _sides(
     return tuple(side_of(first[groups.of(sha)], seed) for sha in shas), [size for size in sizes.values() if size > 1]
 
 
-def _notes_on_groups(together: Sequence[int], sources: int, compared: bool) -> list[str]:
-    notes = []
-    if together:
-        largest = max(together)
-        of_all = f", {largest:,} of them in one group" if len(together) > 1 else ""
-        notes.append(
-            f"{sum(together):,} of {sources:,} sources look like another one, such as its mirror image or a crop of it"
-            f"{of_all}: those that look alike are on one side."
-        )
-        if largest > LARGE_GROUP * sources:
-            notes.append(
-                f"The largest group holds {100 * largest / sources:.0f} % of the sources, so the sides are not parted "
-                "as their shares say: the sources are much alike."
-            )
-    if not compared:
-        notes.append(
-            "There are too many sources to lay them over each other: only hashes were compared, so mirrored copies and "
-            "crops may be on two sides."
-        )
-    return notes
-
-
 def _notes_on_labels(cases: Cases, parted: DataSplit) -> list[str]:
     """Return a note on labels learnt from but not measured, and one on the reverse. Empty for segmentation."""
     if cases.view.kind == "segmentation":
@@ -522,3 +502,6 @@ def _usable(cases: Cases, mapping: ClassMap) -> list[Flags]:
         )
         raise UserError(f"{what}: there is nothing to tell apart by learning.")
     return usable
+
+
+_TEXTS = TextTemplates(Path(__file__).parents[1] / "templates")

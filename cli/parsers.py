@@ -1,0 +1,76 @@
+"""Parsers of the command lines. Commands, options and their words are in a TOML file beside each module.
+
+`[commands.NAME]` has `help`, a `description` if that is longer ("$doc": the docstring of its function), the names of
+the shared `[options]` that it `takes`, and `options` of its own. Its function has its name, or that of `act`. An option
+has the arguments of argparse's `add_argument`; its flags are its key, or `flags`. "$NAME", alone or in a text, is a
+value of the module. `workspace = true` adds --workspace.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from string import Template
+from typing import Any, NoReturn
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that reports wrong options in one sentence instead of the list of all options."""
+
+    def error(self, message: str) -> NoReturn:
+        sentence = message.removeprefix("argument ")
+        self.exit(2, f"{sentence[:1].upper()}{sentence[1:]}. All that it takes: {self.prog} --help\n")
+
+
+def parser_of(module_file: str, *functions: Callable[..., Any], **values: Any) -> Parser:
+    """Return the parser that the TOML file of a module describes. A command sets `act` to its function, if any."""
+    told = tomllib.loads(Path(module_file).with_suffix(".toml").read_text(encoding="utf-8"))
+    known = {"int": int, "float": float, "path": Path, "suppress": argparse.SUPPRESS, **values}
+    acts = {function.__name__: function for function in functions}
+    parser = Parser(prog=told["prog"], description=told["description"])
+    if told.get("workspace"):
+        add_workspace_option(parser)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
+    for name, command in told["commands"].items():
+        act = acts.get(command.get("act", name.replace("-", "_")))
+        words = {"help": command["help"], "description": command.get("description", command["help"])}
+        sub = commands.add_parser(name, **_filled(words, {"doc": act.__doc__}))
+        sub.set_defaults(act=act)
+        if command.get("workspace"):
+            add_workspace_option(sub)
+        shared = {key: told["options"][key] for key in command.get("takes", ())}
+        for key, option in {**shared, **command.get("options", {})}.items():
+            arguments = _filled(option, known)
+            sub.add_argument(*arguments.pop("flags", key).split(), **arguments)
+    return parser
+
+
+def add_workspace_option(parser: argparse.ArgumentParser) -> None:
+    """Add --workspace, whose default is $WORKSPACE or "workspace"."""
+    usual = os.environ.get("WORKSPACE") or "workspace"
+    parser.add_argument("--workspace", default=usual, help="folder of the workspace (workspace)")
+
+
+def whole_number(least: int, most: int, refusal: str = "") -> Callable[[str], int]:
+    """Return the reader of an option with a whole number. `refusal` is the error for another `{text}`."""
+
+    def read(text: str) -> int:
+        if not text.isascii() or not text.isdecimal() or not least <= int(text) <= most:
+            words = refusal.format(text=repr(text)) or f"say a number from {least} to {most:,}"
+            raise argparse.ArgumentTypeError(words)
+        return int(text)
+
+    return read
+
+
+def _filled(table: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    def value(told: Any) -> Any:
+        if not isinstance(told, str):
+            return told
+        named = told[1:] if told.startswith("$") else ""
+        return known[named] if named in known else Template(told).substitute(known)
+
+    return {key: value(told) for key, told in table.items()}
