@@ -1,7 +1,9 @@
-"""ImageNet-1K in each of its published forms: the two tars, folders of WordNet ids, Kaggle's archive, Parquet.
+"""ImageNet-1K in each of its published forms: the two tars, folders of WordNet ids, Kaggle's archive, Parquet. So are
+its relatives: ImageNet-R, -A and -Sketch have folders of WordNet ids, and ImageNet-V2 has folders of class numbers.
 
-A label is the class with all its names ("goldfinch, Carduelis carduelis"), from the devkit or Kaggle's list of synsets;
-without them it is the WordNet id. Two classes of the same name ("crane") get their id as an additional name.
+A label is the class with all its names ("goldfinch, Carduelis carduelis"), from the devkit or Kaggle's list of synsets,
+else from the studio's table of classes; an id that it lacks is its own label. Two classes of the same name ("crane")
+get their id as an additional name.
 """
 
 from __future__ import annotations
@@ -13,15 +15,16 @@ import re
 import tarfile
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from core.class_tables import imagenet_labels
 from core.errors import UserError
 from core.images import MAX_BYTES
 from formats.files import BROKEN_ARCHIVE, Files, images_in, is_image, joined, open_files, stamp_of, tar_places
 from formats.huggingface import RowSource
-from formats.image_folders import ClassFolders
+from formats.image_folders import ClassFolders, wrapper_of
 from formats.naming import standard
 from formats.source import UNKNOWN, Latest, Source, Survey
 from formats.types import Found, Report
@@ -34,6 +37,8 @@ KAGGLE = "ILSVRC/Data/CLS-LOC"
 _SYNSETS, _SOLUTION = "LOC_synset_mapping.txt", "LOC_val_solution.csv"
 _WNID = re.compile(r"n\d{8}")
 _VAL_NAME = re.compile(r"ILSVRC2012_val_(\d{8})\.JPEG", re.IGNORECASE)
+_V2 = "imagenetv2"
+"""Start of the names of ImageNet-V2's folders."""
 _OPEN_TARS = 8
 """Lists of class tars in memory: some thousand names each."""
 
@@ -81,6 +86,12 @@ class ImagenetSource(Source):
         if any(_WNID.fullmatch(name) for name in files.folders()):
             yield "", self._classes(files, "", "")
             return
+        base = wrapper_of(files)
+        if _numbered(files.folders(base)):
+            names = {str(number): label for number, label in enumerate(imagenet_labels().values())}
+            own = files, self.report, self.options, self.in_place
+            yield "", ClassFolders(*own, base=base, classes=names.values(), names=names)
+            return
         tars = {name: file for name, file in (("train", TRAIN_TAR), ("val", VAL_TAR)) if files.has(file)}
         if tars and not self._names.labels:
             raise UserError(
@@ -100,6 +111,8 @@ class ImagenetSource(Source):
     def _classes(self, files: Files, base: str, split: str) -> Source:
         """Return the reader of a split: a folder for each class, or one for all, with the classes from a list."""
         folders, names = files.folders(base), self._names
+        if not names.labels:
+            names = _Names({wnid: imagenet_labels().get(wnid, wnid) for wnid in folders})
         flat = not folders and split == "validation"
         return ClassFolders(
             *(files, self.report, self.options, self.in_place),
@@ -117,7 +130,11 @@ class ImagenetSource(Source):
             return 1_000_000
         ids = {part for name in files.names for part in name.split("/")[:-1] if _WNID.fullmatch(part)}
         listed = any(posixpath.basename(name) in (_SYNSETS, "meta.mat", f"{DEVKIT}.tar.gz") for name in files.names)
-        return sum(map(is_image, files.names)) if ids and listed else 0
+        top = files.folders(wrapper_of(files))
+        alone = top and (
+            all(map(_WNID.fullmatch, top)) or (_numbered(top) and _V2 in f"{files.name}/{files.names[0]}".lower())
+        )
+        return sum(map(is_image, files.names)) if (ids and listed) or alone else 0
 
     def splits(self) -> list[str]:
         return list(self._parts)
@@ -207,6 +224,11 @@ class _ClassTars:
             places = {}
         report.rows += [row for row in inner.rows if row not in report.rows]
         return dict(sorted((name, place) for name, place in places.items() if is_image(name)))
+
+
+def _numbered(folders: Sequence[str]) -> bool:
+    """Return True if all folders are numbers of ImageNet's classes."""
+    return bool(folders) and all(name.isdecimal() and int(name) < len(imagenet_labels()) for name in folders)
 
 
 def _names(files: Files) -> _Names:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from core.data_files import DataTable
 from core.errors import UserError
-from formats import coco, huggingface, image_folders, imagenet, road_scenes, tables, voc, webdataset, yolo
+from formats import coco, huggingface, image_folders, imagenet, published, road_scenes, tables, voc, webdataset, yolo
 from formats.draft import MANIFEST, Draft, read_manifest
 from formats.files import MOST_TABLE, Files, Inner, is_image
 from formats.naming import SPLIT_OF
@@ -70,6 +70,9 @@ _KNOWN = (
     Layout("imagefolder", huggingface.image_folder, huggingface.write_imagefolder, guessed=tables.MetadataSource),
     Layout("torchvision", image_folders.class_folders, image_folders.write_torchvision),
     Layout("imagenet", imagenet.ImagenetSource, None, _COLUMNS, imagenet.ImagenetSource),
+    Layout("imagenet9", published.Imagenet9Source, guessed=published.Imagenet9Source),
+    Layout("cub", published.CubSource, guessed=published.CubSource),
+    Layout("iwildcam", published.IwildcamSource, guessed=published.IwildcamSource),
     Layout("coco", coco.CocoSource, coco.write_coco, {"label": _LARGEST}, coco.CocoSource),
     Layout("cityscapes", road_scenes.CityscapesSource, road_scenes.write_cityscapes, {}, road_scenes.CityscapesSource),
     Layout("acdc", road_scenes.AcdcSource, guessed=road_scenes.AcdcSource),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -158,6 +159,17 @@ def _imagenet_names() -> dict[str, TableClass | None]:
 
 
 @cache
+def imagenet_labels() -> dict[str, str]:
+    """Map WordNet ids of ImageNet's classes to their labels: all names, and the id where two classes share them."""
+    rows = list(_rows("imagenet.csv"))
+    shared = Counter(row["names"] for row in rows)
+    return {
+        one["wordnet"]: one["names"] if shared[one["names"]] == 1 else f"{one['names']}, {one['wordnet']}"
+        for one in rows
+    }
+
+
+@cache
 def above() -> dict[str, tuple[str, ...]]:
     """Direct hypernyms in WordNet, by id, of ImageNet's classes and of all their hypernyms."""
     rows = (*_rows("imagenet.csv"), *_rows("wordnet.csv"))
@@ -212,6 +224,7 @@ def _vocabularies() -> dict[str, dict[str, frozenset[str]]]:
         lambda row: row["name"],
         lambda row: row["names"].split(", ")[0],
         lambda row: row["names"],
+        lambda row: imagenet_labels()[row["wordnet"]],  # as the studio calls the classes of data sets
     )
     for number, naming in enumerate(namings):
         label_ids: dict[str, frozenset[str]] = {}

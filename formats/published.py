@@ -1,0 +1,148 @@
+"""Labelled images in the layouts in which they were published: ImageNet-9, CUB-200-2011 and the iWildCam of WILDS."""
+
+from __future__ import annotations
+
+import csv
+import posixpath
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import count, takewhile
+
+from core.errors import UserError
+from core.images import opened, png_of
+from formats.files import Files, images_in, joined
+from formats.naming import standard
+from formats.source import UNKNOWN, Source, Survey, mask_opener, opener
+from formats.tables import TableSource
+from formats.types import Found, Report
+
+BIRD: Mapping[int, str] = {0: "background", 1: "bird"}
+"""Classes of the masks of CUB-200-2011."""
+_AGREED = 128
+"""Least grey value of a bird's pixel: that of three of five annotators."""
+
+
+class ClassPaths(Source):
+    """Images with their class, after its number, in their paths."""
+
+    images: re.Pattern[str]
+    """Path of an image, with the groups `folder` (of the class), `class`, `name` and maybe `split` and `variant`."""
+
+    @classmethod
+    def may_be(cls, files: Files) -> bool:
+        return any(cls.images.fullmatch(name) for name in files.names)
+
+    def survey(self, split: str) -> Survey:
+        classes = {match["folder"]: _words(match["class"]) for match in self._matches()}
+        return Survey(tuple(classes[folder] for folder in sorted(classes)))
+
+    def find(self, split: str | None = None) -> Iterator[Found]:
+        for match in self._matches():
+            found = self._found(match)
+            if split in (None, found.split):
+                yield found
+
+    def at(self, key: str) -> Found:
+        match = self.images.fullmatch(key)
+        if match is None:
+            raise UserError(UNKNOWN)
+        return self._found(match)
+
+    def _matches(self) -> Iterator[re.Match[str]]:
+        return filter(None, map(self.images.fullmatch, images_in(self.files)))
+
+    def _found(self, match: re.Match[str]) -> Found:
+        groups = match.groupdict("")
+        path, variant = match[0], groups.get("variant", "")
+        return Found(
+            *(path, groups["name"], opener(self.files, path), _words(groups["class"])),
+            split=standard(groups.get("split", "")),
+            attributes={"variant": variant} if variant else {},
+        )
+
+
+class Imagenet9Source(ClassPaths):
+    """ImageNet-9 (backgrounds challenge): all variants, or one. A variant is an attribute, such as mixed_rand."""
+
+    images = re.compile(
+        r"(?:.+/)??(?:(?P<variant>original|(?:mixed|only|no)_\w+)/)?(?P<split>train|val)/"
+        r"(?P<folder>0\d_(?P<class>[^/]+))/(?P<name>[^/]+)\.\w+"
+    )
+
+
+class CubSource(ClassPaths):
+    """CUB-200-2011 with its splits, and its masks where segmentations/ is in the folder or beside it."""
+
+    images = re.compile(
+        r"(?P<top>(?:.+/)?)images/(?P<folder>\d{3}\.(?P<class>[^/]+))/(?P<name>[^/]+)\.\w+", re.IGNORECASE
+    )
+
+    def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
+        super().__init__(files, report, options, in_place)
+        top = next((folder for folder in ("", "CUB_200_2011") if files.has(joined(folder, "images.txt"))), "")
+        paths, train = (self._list(joined(top, name)) for name in ("images.txt", "train_test_split.txt"))
+        self._split_of = {paths[number]: "train" if flag == "1" else "test" for number, flag in train.items()}
+        places = (joined(top, "segmentations"), "segmentations")
+        self._masks = next((place for place in places if files.has(place)), "")
+
+    def survey(self, split: str) -> Survey:
+        return replace(super().survey(split), mask_classes=BIRD if self._masks else {})
+
+    @classmethod
+    def may_be(cls, files: Files) -> bool:
+        listed = any(posixpath.basename(name) == "train_test_split.txt" for name in files.names)
+        return listed and super().may_be(files)
+
+    def _list(self, name: str) -> dict[str, str]:
+        """Return a list of CUB, a number and a value on each line; empty without the file."""
+        if not self.files.has(name):
+            return {}
+        lines = self.files.read(name).decode("utf-8", "replace").splitlines()
+        return {number: value.strip() for number, _, value in (line.partition(" ") for line in lines) if value}
+
+    def _found(self, match: re.Match[str]) -> Found:
+        within = match[0].removeprefix(f"{match['top']}images/")
+        found = replace(super()._found(match), split=self._split_of.get(within, ""))
+        if not self._masks:
+            return found
+        mask = mask_opener(self.files, joined(self._masks, f"{posixpath.splitext(within)[0]}.png"))
+        return replace(found, mask=_agreed(mask), classes=BIRD)
+
+
+class IwildcamSource(TableSource):
+    """The iWildCam of WILDS: metadata.csv with the images of all splits in train/, and the names in categories.csv."""
+
+    unnamed = "No row of metadata.csv names it: add one, or take the file away."
+
+    def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
+        super().__init__(files, report, {**options, "label": "y"}, in_place)
+        self._classes = _categories(files)
+
+    @classmethod
+    def may_be(cls, files: Files) -> bool:
+        return {"metadata.csv", "categories.csv"} <= {*files.names}
+
+    def _chosen_tables(self) -> Iterator[str]:
+        yield from filter(self.files.has, ("metadata.csv",))
+
+    def _file(self, named: str, folder: str) -> str | None:
+        return super()._file(joined("train", named), folder) if named else None
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _agreed(mask: Callable[[tuple[int, int]], bytes]) -> Callable[[tuple[int, int]], bytes]:
+    """Return the opener of a mask of `BIRD` by the opener of one whose grey values count annotators."""
+    return lambda size: png_of(opened(mask(size)).convert("L").point([value >= _AGREED for value in range(256)]))
+
+
+def _categories(files: Files) -> tuple[str, ...]:
+    """Return the class names in the order of their numbers y; categories without images have numbers far above."""
+    if not files.has("categories.csv"):
+        return ()
+    rows = csv.DictReader(files.read("categories.csv").decode("utf-8-sig", "replace").splitlines())
+    names = {row.get("y", ""): (row.get("name") or "").strip() for row in rows}
+    return tuple(names[number] for number in takewhile(names.__contains__, map(str, count())))
