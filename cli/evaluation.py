@@ -217,7 +217,7 @@ def _asked(service: EvaluationService, workspace: Workspace, options: argparse.N
     version = version_of(workspace, options.test_set).number if options.test_set else None
     subject = Subject(version, filter_of(options.filter or ""), options.split)
     mapping = Path(options.mapping).read_text(encoding="utf-8") if options.mapping else ""
-    return EvaluationQuestion(subject, _model(service, subject, options), mapping, options.each)
+    return EvaluationQuestion(subject, _model(service, subject, options), mapping, options.each, options.among_labels)
 
 
 def _model(service: EvaluationService, subject: Subject, options: argparse.Namespace) -> UnderTestSettings:

@@ -41,13 +41,19 @@ def answers_of(
     For each image `label` is the index of its label in the map, `source` its source, and `likeliest` the class that the
     model predicts. `probabilities` are (images, classes), of any float type; `rows` has the row of each image if they
     are not in order. An answer is right if the likeliest class is one of the label's. Its confidence is the sum over
-    the classes of the predicted label. An image with an unmapped label is `UNKNOWN`.
+    the classes of the predicted label. An image with an unmapped label is `UNKNOWN`. With `ClassMap.among_labels`, only
+    the classes of labels count, and their probabilities add up to 1.
     """
-    place = np.arange(len(label)) if rows is None else rows
+    place, total = np.arange(len(label)) if rows is None else rows, np.ones(len(label))
+    if mapping.among_labels and mapping.members.any():
+        classes = np.flatnonzero(mapping.members.any(axis=0))
+        of_labels = probabilities[np.ix_(place, classes)].astype(np.float64)
+        likeliest, total = classes[of_labels.argmax(axis=1)], of_labels.sum(axis=1)
+        total[total == 0] = np.nan
     right = mapping.members[label, likeliest]
     answer = np.where(right, label, mapping.label_of_class[likeliest])
-    true, named = (_of_labels(mapping, probabilities, place, number) for number in (label, answer))
-    probability = probabilities[place, likeliest].astype(np.float64)
+    true, named = (_of_labels(mapping, probabilities, place, number) / total for number in (label, answer))
+    probability = probabilities[place, likeliest].astype(np.float64) / total
     confidence = np.minimum(np.where(answer >= 0, named, probability), 1.0)
     mapped = np.array([len(one.classes) > 0 for one in mapping.labels], bool)
     known = mapped[label] & np.isfinite(confidence) & np.isfinite(true)

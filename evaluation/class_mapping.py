@@ -123,6 +123,8 @@ class ClassMap:
     """The table of the model's classes; "" if unknown."""
     unused: tuple[str, ...] = ()
     """Labels in the user's file that the data set lacks."""
+    among_labels: bool = False
+    """True if the model's answer is the likeliest of the classes with a label only (subset evaluation)."""
 
     @property
     def unmapped(self) -> tuple[MappedLabel, ...]:

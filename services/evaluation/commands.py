@@ -57,6 +57,9 @@ class OnModel(NamesModel, OnSubject):
         "", max_length=LONGEST_MAPPING, description="A file that maps labels to classes, CSV or TOML; as text"
     )
     weighing: Weighing = Field("source", description="What weighs the same in figures: each source, or each test case")
+    among_labels: bool = Field(
+        False, description="Whether a classifier chooses among the classes of these labels only (subset evaluation)"
+    )
 
 
 class ListEvaluationSubjects(Query, name="list-evaluation-subjects"):

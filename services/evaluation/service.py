@@ -170,7 +170,7 @@ class EvaluationService:
     def asked(self, sent: acts.OnModel) -> EvaluationQuestion:
         """Return the question of a command. Raises UserError for an unknown model."""
         subject = sent.subject
-        return EvaluationQuestion(subject, self._wanted(sent, subject), sent.mapping, sent.weighing)
+        return EvaluationQuestion(subject, self._wanted(sent, subject), sent.mapping, sent.weighing, sent.among_labels)
 
     def mapping(self, question: EvaluationQuestion) -> ClassMapping | None:
         """Map labels to classes; None if the model was never loaded. Raises UserError for an unreadable mapping."""
@@ -345,6 +345,10 @@ class EvaluationService:
         if cases.view.kind == "segmentation":
             masks = self._masks.of(cases, stored, self.predicting.broken(cases.pictures))
         mapping, title = self.class_map(question, cases, stored), self.title(question.model)
+        if question.among_labels and mapping.kind == "classification" and mapping.left_over:
+            mapping = replace(mapping, among_labels=True)
+            classes = len(mapping.classes)
+            title = f"{title}, choosing among {classes - len(mapping.left_over):,} of its {classes:,} classes"
         votes, pending = self._workspace.case_columns.outcomes(), self.pending(question)
         score = partial(self._scored, cases, votes)
         studies = self._study_votes.of(votes, cases.table.test_case[cases.generated.row])

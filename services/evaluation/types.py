@@ -94,6 +94,8 @@ class EvaluationQuestion:
     """Text of a user's file that maps labels to classes (CSV, or TOML with [labels]); "" for none."""
     weighing: results.Weighing = "source"
     """Unit with equal weight in the figures."""
+    among_labels: bool = False
+    """True if a classifier chooses among the classes of the subject's labels only."""
 
 
 @dataclass(frozen=True)

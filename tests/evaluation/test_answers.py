@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,37 @@ def test_full_rows_of_probabilities_are_summed_exactly(kind: type) -> None:
     assert answers.right.tolist() == right
     _, least = of(mapping, label, predictions)
     assert (least <= true + 1e-6).all(), "the guesses alone are at least"
+
+
+def test_a_model_may_choose_among_the_classes_of_the_labels_only() -> None:
+    """Subset evaluation of ImageNet-R and -A: the logits of the other classes are taken away."""
+    mapping = map_classes(LABELS, CLASSES)
+    logits = np.random.default_rng(5).normal(size=(60, 1000)) * 3
+    rows = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    label = [one % 3 for one in range(60)]
+    answers, true = answers_of(
+        replace(mapping, among_labels=True), np.array(label), np.arange(60), rows.argmax(axis=1), rows
+    )
+    held = [list(one.classes) for one in mapping.labels]
+    kept = sorted({number for own in held for number in own})
+    of_labels = np.exp(logits[:, kept]) / np.exp(logits[:, kept]).sum(axis=1, keepdims=True)
+    best = [kept[place] for place in of_labels.argmax(axis=1)]
+    assert [one in held[own] for one, own in zip(best, label, strict=True)] == (answers.right == RIGHT).tolist()
+    expected = [
+        of_labels[at, [kept.index(one) for one in held[own]]].sum() if held[own] else np.nan
+        for at, own in enumerate(label)
+    ]
+    assert true == pytest.approx(expected, nan_ok=True)
+    plainly, _ = answers_of(mapping, np.array(label), np.arange(60), rows.argmax(axis=1), rows)
+    assert (plainly.right == RIGHT).sum() < (answers.right == RIGHT).sum() and (answers.said >= 0).all()
+
+
+def test_an_image_that_shows_no_class_of_the_labels_is_not_compared_among_them() -> None:
+    mapping = replace(map_classes(["a", "b"], ["a", "b", "c"]), among_labels=True)
+    answers, true = answers_of(
+        mapping, np.array([0, 1]), np.arange(2), np.array([2, 2]), np.array([[0.1, 0, 0.9], [0, 0, 1.0]])
+    )
+    assert answers.right.tolist() == [RIGHT, UNKNOWN] and true[0] == 1 and np.isnan(true[1])
 
 
 def test_nan_is_not_compared_and_reaches_no_figure() -> None:

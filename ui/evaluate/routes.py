@@ -38,7 +38,7 @@ from ui.evaluate.page import FILES, evaluation_page, list_page, report_html, sta
 from ui.evaluate.ranking import most_shown, ranking_part
 from ui.evaluate.render import render
 from ui.evaluate.result import result_part
-from ui.evaluate.words import EVALUATE, Links, Place, weighing_link
+from ui.evaluate.words import EVALUATE, Links, Place, figures_links
 from ui.explore.parts import thumb_url
 from ui.frame import signed_in
 from ui.markup import Html, el
@@ -67,10 +67,11 @@ def place_of(
     beside: str = "",
     other: _Number = None,
     weighing: Literal["", "case"] = "",
+    among_labels: Literal["", "1"] = "",
 ) -> Place:
     """Parse the parameters of an address."""
     # Forms of a browser end their lines with CR LF.
-    return Place(version, filter, split, key, mapping.replace("\r\n", "\n"), beside, other, weighing)
+    return Place(version, filter, split, key, mapping.replace("\r\n", "\n"), beside, other, weighing, among_labels)
 
 
 At = Annotated[Place, Depends(place_of)]
@@ -149,7 +150,7 @@ class _Pages:
             thumb_url,
             lambda entry, cell: place.images(cell, entry),
             render("control", work=stand.control, can_make=can_make),
-            weighing_link(place),
+            figures_links(place, found.kind == "classification" and bool(found.mapping.left_over)),
             self._study(stand, found),
             can_check=True,
         )

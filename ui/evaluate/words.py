@@ -39,6 +39,8 @@ class Place:
     """A second version to compare with."""
     weighing: str = ""
     """"case" if each test case weighs the same, otherwise each source does."""
+    among_labels: str = ""
+    """"1" if a classifier chooses among the classes of the labels only."""
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -66,11 +68,16 @@ class Place:
         return evaluate_address("images", **place_fields, **cell_fields, **({"image": image} if image else {}))
 
 
-def weighing_link(place: Place) -> Html:
-    """Return a link to the same figures with the other weighting."""
+def figures_links(place: Place, can_choose: bool) -> Html:
+    """Return links to the same figures with the other weighting, and among other classes if the model `can_choose`."""
     other = "source" if place.weighing == "case" else "case"
     words = f"Let each {'test case' if other == 'case' else 'source'} weigh the same"
-    return small(el("a", words, href=place.to(weighing="case" if other == "case" else "")), id="weighing")
+    links: list[Child] = [el("a", words, href=place.to(weighing="case" if other == "case" else ""))]
+    if can_choose:
+        among = "all classes" if place.among_labels else "the classes of these labels only"
+        to = place.to(among_labels="" if place.among_labels else "1")
+        links += [" · ", el("a", f"Let the model choose among {among}", href=to, id="among")]
+    return small(*links, id="weighing")
 
 
 @dataclass(frozen=True)
@@ -86,7 +93,7 @@ class Links:
     control: Child = None
     """The part that makes the control set, with its progress, where one can be made."""
     weighed: Child = None
-    """Link to the figures with the other weighting."""
+    """Links to the figures with the other weighting, and among other classes."""
     study: StudyPlan | str | None = None
     """A study that can be drafted, or a sentence that says why none can; None where none is needed."""
     can_check: bool = False

@@ -563,6 +563,21 @@ def test_a_subject_that_says_little_is_told_and_breaks_nothing(
     json.dumps(facts_of(nothing), allow_nan=False)
 
 
+def test_figures_among_the_classes_of_the_labels_say_so(workspace: Workspace, service: EvaluationService) -> None:
+    fill(workspace, 3)
+    read_all(service, BIRDS)
+    found = service.evaluate(replace(BIRDS, among_labels=True))
+    classes = len(service.evaluate(BIRDS).labels)
+    words = f"choosing among {classes} of its {classes + len(found.mapping.left_over)} classes"
+    assert found.mapping.left_over and found.model.endswith(words) and words in found.answer
+    for kind in SUFFIXES:
+        assert kind in ("csv", "parquet") or words in file_of(found, kind).decode()
+    before, after = (one.effectiveness for one in (service.evaluate(BIRDS), found))
+    assert before is not None and after is not None
+    errors = [one.error_generated.value or 0.0 for one in (before, after)]
+    assert after.confusion[1].shares[:, -1].sum() == 0 and errors[1] <= errors[0]
+
+
 def test_masks_that_are_missing_are_told(workspace: Workspace, service: EvaluationService) -> None:
     fill(workspace, 1, road=True)
     street = Task("segmentation", protected=("road",))
