@@ -25,6 +25,7 @@ from benchmarks import (
     review,
     runs,
     scripts,
+    start,
     study,
     thumbnails,
     unchanged,
@@ -47,6 +48,7 @@ def main() -> int:
         return 2
     print(f"{platform.machine()}, {os.cpu_count()} cores", flush=True)
     parts: list[Callable[[], Iterable[Figure | Comparison]]] = [
+        start.measure,
         partial(page.measure, chromium),
         partial(control.measure, chromium),
         unchanged.measure,

@@ -33,10 +33,6 @@ from tests.support.serving import until
 from tests.support.workspaces import workspace_in
 
 PASSWORD = "a password of the lead"
-START_LIMIT = 8.0
-"""Seconds of computing until all is served, on two slow cores."""
-FIRST_LIMIT = 3.0
-"""Seconds of computing until annotators are served."""
 
 
 def start(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -153,17 +149,12 @@ def wakes_in_a_second(process: psutil.Process) -> int:
 
 @pytest.mark.demo
 @pytest.mark.slow
-def test_a_start_is_quick_a_second_one_is_refused_and_sigterm_ends_it_cleanly(
-    tmp_path: Path, start_here: Start
-) -> None:
+def test_a_second_start_is_refused_and_sigterm_ends_the_first_cleanly(tmp_path: Path, start_here: Start) -> None:
     """With a password, so that it may listen beyond this machine. Ctrl-C ends the one of the next test."""
     given = {"arguments": ("--host", "0.0.0.0"), "environment": {"STUDIO_PASSWORD": PASSWORD}}
     server = ServerProcess(tmp_path / "w", tmp_path / "log", **given).start()  # type: ignore[arg-type]
     try:
         assert server.process is not None
-        # Seconds of computing, not of the clock: other work on the machine must not decide this.
-        times = psutil.Process(server.process.pid).cpu_times()
-        assert times.user + times.system < START_LIMIT
         with urllib.request.urlopen(f"{server.url}healthz", timeout=30) as reply:
             assert json.load(reply) == {"status": "ok", "profile": "demo", "version": version()}
         assert [status(f"{server.url}{path}") for path in ("config", "annotate/")] == [401, 200]
@@ -198,9 +189,6 @@ def test_annotators_are_served_while_the_rest_of_a_start_takes_its_time(tmp_path
     server = ServerProcess(tmp_path / "w", tmp_path / "log", HELD.format(go=str(tmp_path / "go"))).start(whole=False)
     asked = ThreadPoolExecutor(1)
     try:
-        assert server.process is not None
-        times = psutil.Process(server.process.pid).cpu_times()
-        assert times.user + times.system < FIRST_LIMIT, "seconds of computing"
         page = asked.submit(status, server.url)
         with httpx.Client(base_url=server.url, timeout=60) as client:
             assert client.get("healthz").json() == {"status": "starting", "profile": "demo", "version": version()}
