@@ -255,7 +255,13 @@ def _application(settings: ServerSettings, studio: Studio, annotators: FastAPI) 
     add_curate_routes(app, studio.commands, *services)
     add_batch_routes(app, studio.commands, studio.batches, studio.revisions, studio.profile.name)
     add_evaluate_routes(
-        app, studio.commands, studio.evaluations, studio.retrainings, studio.likeness, workspace.thumbnails.webp
+        app,
+        studio.commands,
+        studio.evaluations,
+        studio.retrainings,
+        studio.likeness,
+        studio.focus,
+        workspace.thumbnails.webp,
     )
     add_retraining_routes(app, studio.commands, studio.evaluations, studio.retrainings)
     add_scripts_page(app, studio.commands, studio.tokens, settings.mcp)

@@ -12,7 +12,7 @@ import argparse
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import get_args
 
@@ -34,13 +34,14 @@ from core.progress import Pace, Progress
 from core.settings import UnderTestSettings
 from core.validation_messages import reason
 from evaluation import coverage
-from evaluation.report import LOSES, edits_markdown
+from evaluation.report import LOSES, edits_markdown, rows_markdown
 from pipeline.models.machine import share_cores
 from pipeline.profiles.profile import load_profile
 from services.curation.views import filter_of
 from services.evaluation.caption_ranking import caption_ranking_facts
 from services.evaluation.commands import MOST_RANKED, BeginRetraining
-from services.evaluation.facts import facts_of, file_of, json_text
+from services.evaluation.facts import facts_of, file_of, focus_facts, focus_rows, json_text
+from services.evaluation.focus import Focus
 from services.evaluation.markdown import (
     caption_ranking_markdown,
     ranking_markdown,
@@ -163,6 +164,19 @@ def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threadin
             predicted = service.rank_captions(question, options.run)
             text = caption_ranking_markdown(evaluated.model, evaluated.subject.title, predicted)
             report = json_text(caption_ranking_facts(predicted)) if options.json else _plain(text)
+        elif options.command == "focus":
+            models = [
+                question.model,
+                *([_model(service, question.subject, options, options.beside)] if options.beside else []),
+            ]
+            focus, asked = Focus(workspace, service), [replace(question, model=one) for one in models]
+            try:
+                focus.look(asked, lambda done, total, step="": on_step(step, done, total))
+            finally:
+                line.clear()
+            shown = focus.figures(*asked)
+            text = rows_markdown(f"Where {' and '.join(shown.models)} look", focus_rows(shown), shown.notes)
+            report = json_text(focus_facts(shown)) if options.json else _plain(text.strip())
         else:
             report = _report(evaluated, options)
         return report, evaluated.pending.unreadable
@@ -217,12 +231,13 @@ def _asked(service: EvaluationService, workspace: Workspace, options: argparse.N
     version = version_of(workspace, options.test_set).number if options.test_set else None
     subject = Subject(version, filter_of(options.filter or ""), options.split)
     mapping = Path(options.mapping).read_text(encoding="utf-8") if options.mapping else ""
-    return EvaluationQuestion(subject, _model(service, subject, options), mapping, options.each, options.among_labels)
+    return EvaluationQuestion(
+        subject, _model(service, subject, options, options.model), mapping, options.each, options.among_labels
+    )
 
 
-def _model(service: EvaluationService, subject: Subject, options: argparse.Namespace) -> UnderTestSettings:
-    """Return the profile's model, or that of `--model`: torchvision:resnet50, an address, an .onnx or another file."""
-    text = options.model
+def _model(service: EvaluationService, subject: Subject, options: argparse.Namespace, text: str) -> UnderTestSettings:
+    """Return the profile's model for "", else that of a name such as torchvision:resnet50, of an address or a file."""
     if not text:
         listed = next((one for one in service.models(subject) if one.from_profile), None)
         if listed is None:

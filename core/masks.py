@@ -31,7 +31,7 @@ UNLABELLED = 255
 """Number of pixels without a class in data sets; it needs no name."""
 _NO_CLASS = frozenset(("unlabelled", "unlabeled", "void", "ignore", "ignored", "no class", "none", "unknown"))
 """Names of the number 255 that confirm its usual meaning, in lower case."""
-_BACKGROUND = frozenset(("background", "bg", "rest", "other", "others", "nothing"))
+BACKGROUND = frozenset(("background", "bg", "rest", "other", "others", "nothing"))
 """Names of the number 0, in lower case, that make 255 likely to be a class."""
 ASPECT_TOLERANCE = 0.01
 """Tolerated difference between the aspects of mask and source, as a share: covers a pixel lost to rounding."""
@@ -110,7 +110,7 @@ def with_own_numbers(image: Image.Image, classes: Mapping[int, str], place: str 
     number = next((number for number, name in named.items() if name == own_name), None)
     if number is None:
         require_names(image, named, place)
-        unclear = not own_name and named.get(0, "").casefold() in _BACKGROUND and numbers_in(image) == (0, UNLABELLED)
+        unclear = not own_name and named.get(0, "").casefold() in BACKGROUND and numbers_in(image) == (0, UNLABELLED)
         return Mask(image, named, (_UNCLEAR,) if unclear else ())
     pixels = np.array(image)
     pixels[pixels == UNLABELLED] = number

@@ -21,6 +21,7 @@ from core.types import TaskKind
 from evaluation.adapters.architectures import find_network
 from evaluation.adapters.base import Adapter, Output, TorchAdapter
 from evaluation.adapters.network import extremes, require_read
+from evaluation.focus import GradCam
 
 Picture = Image.Image | Callable[[], Image.Image]
 """An image, or a function that reads it on a thread when it is needed."""
@@ -101,6 +102,15 @@ class ModelUnderTest:
         black, white = (values[:, None, None] for values in extremes(self._adapter.prepare))
         pixels = (np.asarray(prepared, np.float32) - black) / (white - black)
         return Image.fromarray((pixels.clip(0, 1) * 255).round().astype(np.uint8).transpose(1, 2, 0))
+
+    def grad_cam(self) -> GradCam:
+        """Return what looks into the model. Raises UserError for a segmenter, and for a model that is not of torch."""
+        adapter = self._adapter
+        if self.kind != "classification":
+            raise UserError(f"{self.name} is a segmenter, and only of a classifier it is measured where it looks.")
+        if not isinstance(adapter, TorchAdapter):
+            raise UserError(f"{self.name} is no network of torch, so nothing can show where it looks.")
+        return GradCam(self.name, adapter.net, adapter.prepare, self.at_once)
 
     def _prepare(self, picture: Picture) -> _Prepared:
         image = picture if isinstance(picture, Image.Image) else picture()

@@ -21,6 +21,7 @@ from services.curation.meaning import Meaning
 from services.curation.near_duplicates import NearDuplicates
 from services.curation.plans import CellPlans
 from services.curation.thumbnails import ThumbnailFill
+from services.evaluation.focus import Focus
 from services.evaluation.likeness import Likeness
 from services.evaluation.retraining.jobs import Retrainings
 from services.evaluation.scoring import ScoreImages, score_workspace, scoring_facts
@@ -105,6 +106,7 @@ class Studio:
         self.evaluations = EvaluationService(profile, workspace, self.predictions.require_known, changes, execution)
         """Evaluations of models under test on test sets."""
         self.likeness = Likeness(workspace, self.evaluations, self.meaning, models, changes)
+        self.focus = Focus(workspace, self.evaluations, changes)
         self.retrainings = Retrainings(workspace, self.evaluations, changes)
         self.example = ExampleWorkspace(workspace, profile, commands, jobs, self.batches, self.evaluations, changes)
         """Makes an example of everything at one press."""
@@ -127,6 +129,7 @@ class Studio:
             self.batches,
             self.evaluations,
             self.likeness,
+            self.focus,
             self.retrainings,
             self.example,
         ):
@@ -148,6 +151,7 @@ class Studio:
         self.batches.close()
         self.retrainings.close()
         self.likeness.work.close()
+        self.focus.work.close()
         self.evaluations.close()
         self.thumbnails.close()
         self.imports.close()

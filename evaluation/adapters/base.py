@@ -75,7 +75,7 @@ class TorchAdapter:
         known = replace(prepared, assumed=replace(prepared.assumed, values=values))
         self.identity = replace(network.identity, preprocessing=known)
         self._device = "cuda" if torch.cuda.is_available() else "cpu"
-        self._net = network.net.to(self._device).eval()
+        self.net = network.net.to(self._device).eval()
         self.at_once = images_at_once(self.kind, self._device == "cuda")
         if prepared.size is not None:
             self._try(prepared.size)
@@ -100,7 +100,7 @@ class TorchAdapter:
 
         try:
             with torch.inference_mode():
-                found = self._net(torch.stack(list(pixels)).to(self._device))
+                found = self.net(torch.stack(list(pixels)).to(self._device))
         except Exception as error:  # networks refuse sizes in as many ways as there are networks
             if out_of_memory(error):
                 raise

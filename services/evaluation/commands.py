@@ -142,6 +142,24 @@ class CancelLikeness(Command, name="cancel-likeness"):
     work: int = Field(ge=1, le=LARGEST_ID, description="As begin_likeness gives it")
 
 
+class ShowFocus(OnModel, name="show-focus", looks=True):
+    """Show where a classifier looks (Grad-CAM): the share of its maps on the subject, insertion, deletion, AIC, SIC and
+    purity, of the images that it has looked at; with a second model, also the differences.
+    """
+
+    beside: str = Field("", max_length=80, description="A second model to compare: a “key” of list_models_under_test")
+
+
+class BeginFocus(ShowFocus, name="begin-focus", looks=False):
+    """Have a classifier look at the images of a test set that show_focus lacks, at most 1,000."""
+
+
+class CancelFocus(Command, name="cancel-focus"):
+    """Stop looking at images; finished maps stay until the studio ends."""
+
+    work: int = Field(ge=1, le=LARGEST_ID, description="As begin_focus gives it")
+
+
 class BeginRetraining(OnModel, name="begin-retraining"):
     """Train a model further with images of a test set, arm by arm at equal updates, and measure the gain on sources
     that it has not learnt from. Finished trainings are not repeated.

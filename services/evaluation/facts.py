@@ -13,7 +13,7 @@ from typing import Any, Literal
 from core.csv_tables import Kind, csv_text, facts
 from core.model_identity import ModelIdentity
 from evaluation import report
-from services.evaluation.types import Evaluated, LikenessFigures, ModelComparison, SubjectView
+from services.evaluation.types import Evaluated, FocusFigures, LikenessFigures, ModelComparison, SubjectView
 from services.studies.exports import parquet
 
 FileKind = Literal["markdown", "latex", "csv", "parquet", "json"]
@@ -62,6 +62,23 @@ def likeness_facts(likeness: LikenessFigures) -> dict[str, Any]:
     return {**facts(likeness, "missing notes"), "figures": rows, "groups": groups}
 
 
+def focus_rows(focus: FocusFigures) -> Iterator[report.Row]:
+    """Yield all figures of where models look, and the numbers of images without AIC or SIC, one per row."""
+    names = [*focus.models, f"{focus.models[-1]} less {focus.models[0]}"]
+    for row in focus.rows:
+        for name, of in zip(names, row.figures, strict=False):
+            yield report.Row(
+                "focus", f"{row.images}, {name}", row.name, of.value, of.low, of.high, of.n, of.sources, of.why
+            )
+    for model, name, reason, tried, number in focus.left_out:
+        yield report.Row("focus", model, f"without {name}: {reason}", number, None, None, tried, 0, "a count")
+
+
+def focus_facts(focus: FocusFigures) -> dict[str, Any]:
+    """Return where models look, JSON-ready."""
+    return {**facts(focus, "models layers images missing notes"), "figures": list(_finite_rows(focus_rows(focus)))}
+
+
 def facts_of(found: Evaluated, comparison: ModelComparison | None = None) -> dict[str, Any]:
     """Return everything shown, JSON-ready; `comparison` compares with a second model on the same test cases."""
     shown, identity, effect = found.subject, found.identity, found.effectiveness or found.segmentation
@@ -96,16 +113,21 @@ def assumption_facts(identity: ModelIdentity) -> list[dict[str, str]]:
     return [{"name": name, "value": value} for name, value in identity.assumptions]
 
 
-def file_of(found: Evaluated, kind: FileKind, likeness: LikenessFigures | None = None) -> bytes:
-    """Return a file of an evaluation, with its likeness if given."""
+def file_of(
+    found: Evaluated, kind: FileKind, likeness: LikenessFigures | None = None, focus: FocusFigures | None = None
+) -> bytes:
+    """Return a file of an evaluation, with its likeness and where models look if given."""
     if kind == "markdown":
         notes = [f"- {' '.join(note.split())}" for note in found.notes]
         title = "Likeness to the originals, and groups of edits"
         more = report.rows_markdown(title, likeness_rows(likeness), likeness.notes) if likeness is not None else ""
+        if focus is not None:
+            more += report.rows_markdown("Where the model looks", focus_rows(focus), focus.notes)
         return (_markdown(found) + more + ("\n".join(["", "## Notes", "", *notes, ""]) if notes else "")).encode()
     if kind == "latex":
         return _latex(found).encode()
     rows = [*_plain_rows(found), *_finite_rows(likeness_rows(likeness) if likeness is not None else ())]
+    rows += _finite_rows(focus_rows(focus) if focus is not None else ())
     if kind == "csv":
         return csv_text(rows, COLUMNS).encode()
     if kind == "parquet":

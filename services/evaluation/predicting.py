@@ -8,8 +8,9 @@ earlier predictions stay.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -22,6 +23,7 @@ from core.progress import OnCount
 from core.settings import UnderTestSettings
 from core.words import count_of
 from evaluation.answers import pairs_of_pixels
+from evaluation.focus import GradCam
 from services.evaluation.model_outcomes import RunMasks, measure
 from services.evaluation.subjects import Cases
 from services.runs.model_loading import ModelLoading
@@ -104,6 +106,15 @@ class Predicting:
             return self._loaded(settings)[0].input_picture(self._workspace.images.load(sha))
         finally:
             self._lock.release()
+
+    @contextmanager
+    def grad_cam(self, settings: UnderTestSettings, on_wait: OnWait = list) -> Iterator[GradCam]:
+        """Lend what looks into a model; nothing else works with a model meanwhile. Raises UserError as `identify`, and
+        for a model that nothing can look into.
+        """
+        self._require_known(settings)
+        with self._lock:
+            yield self._loaded(settings, on_wait)[0].grad_cam()
 
     def broken(self, shas: Sequence[str]) -> dict[str, str]:
         """Return an error sentence for each of these images that the model could not read the last time."""

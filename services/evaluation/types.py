@@ -220,6 +220,40 @@ class LikenessFigures:
 
 
 @dataclass(frozen=True)
+class FocusRow:
+    """One figure of where models look."""
+
+    images: str
+    """"originals", "test cases" or "reconstructions"."""
+    name: str
+    """A name of `evaluation.focus.FIGURES`."""
+    figures: tuple[Figure, ...]
+    """Of each model; of two also the second less the first. All are of the images that both models have."""
+
+
+@dataclass(frozen=True)
+class FocusFigures:
+    """Where one or two models look, for the images that they have looked at."""
+
+    models: tuple[str, ...]
+    layers: tuple[str, ...]
+    """Name of the layer of each model's maps; "" before its first look."""
+    images: int
+    """Images that all models have looked at."""
+    missing: int
+    """Maps and curves still to be computed."""
+    rows: tuple[FocusRow, ...]
+    left_out: tuple[tuple[str, str, str, int, int], ...]
+    """Model, figure (AIC or SIC), reason, number of images tried, and number left out for it."""
+    pictures: tuple[tuple[str, str, tuple[bytes, ...]], ...]
+    """Some images: `FocusRow.images`, label, and a WebP with the map of each model."""
+    maps: tuple[tuple[tuple[float, float, int], ...], ...]
+    """For each model the place of each image, 0 to 1, by its features, and the number of its label."""
+    labels: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Evaluated:
     """Everything on the page and in a report. Every part may be None; `notes` says why."""
 

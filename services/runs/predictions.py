@@ -22,6 +22,7 @@ from core.settings import Settings, UnderTestSettings
 from core.stored_runs import Run, StoredTestCase
 from core.types import Check, Task
 from evaluation.adapters.network import checkpoint_path
+from evaluation.focus import GradCam
 from evaluation.metrics import MASK_CHECKS, against_mask, kept_checks, kept_in_mask, mask_check, without_mask
 from evaluation.outcomes import ModelOutcome, is_right, no_class_words, outcome_of
 from pipeline.profiles.profile import Profile
@@ -53,6 +54,8 @@ class Predictor(Protocol):
     def predict_many(self, images: Sequence[Callable[[], Image.Image]]) -> Iterator[PredictedBatch]: ...
 
     def input_picture(self, image: Image.Image) -> Image.Image: ...
+
+    def grad_cam(self) -> GradCam: ...
 
 
 @dataclass(frozen=True)

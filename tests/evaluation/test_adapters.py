@@ -316,7 +316,7 @@ def test_where_memory_ends_the_batch_is_halved_for_good(tmp_path: Path) -> None:
     whole = [prediction for batch in model.predict_many(IMAGES) for prediction in batch.predictions]
     asked: list[int] = []
     adapter: Any = model._adapter
-    net = adapter._net
+    net = adapter.net
 
     def small(pixels: Any) -> Any:
         asked.append(len(pixels))
@@ -324,7 +324,7 @@ def test_where_memory_ends_the_batch_is_halved_for_good(tmp_path: Path) -> None:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.")
         return net(pixels)
 
-    adapter._net = small
+    adapter.net = small
     batches = list(model.predict_many(IMAGES))
     assert asked == [7, 3, 1, 1, 1, 1, 1, 1, 1] and model.at_once == 1
     assert [len(batch.predictions) for batch in batches] == [1] * 7
@@ -334,7 +334,7 @@ def test_where_memory_ends_the_batch_is_halved_for_good(tmp_path: Path) -> None:
     def full(pixels: Any) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
-    adapter._net = full
+    adapter.net = full
     with pytest.raises(UserError, match="not enough memory for a single image of 60 × 40"):
         model.predict(IMAGES[0])
 
@@ -375,7 +375,7 @@ def test_numbers_that_are_none_are_told_and_never_kept(tmp_path: Path) -> None:
         model = ModelUnderTest(checkpoint(tmp_path, kind))
         adapter: Any = model._adapter
         with torch.no_grad():
-            for parameter in adapter._net.parameters():
+            for parameter in adapter.net.parameters():
                 parameter.fill_(float("nan"))
         with pytest.raises(UserError, match="something that is no number"):
             model.predict(IMAGES[0])

@@ -47,16 +47,16 @@
     try { study.fit((await wire.patient(`${api("ranking")}?${query}`)).parts); }
     catch (error) { document.getElementById("ranking-said").textContent = error.message; }
   }
-  // So do the groups of edits and the likeness to originals; while models read for them, the part says how far they are.
-  async function compareWithOriginals() {
+  // So do the likeness to originals and where the model looks; while models read for them, the part says how far they are.
+  async function follow(name) {
     try {
-      for (let part; (part = document.querySelector("#part-likeness:is([data-wanted], [data-work])")); ) {
+      for (let part; (part = document.querySelector(`#part-${name}:is([data-wanted], [data-work])`)); ) {
         if ("work" in part.dataset) await wire.pause(QUICK);
-        study.fit((await wire.patient(`${api("likeness")}?${query}`)).parts);
+        study.fit((await wire.patient(`${api(name)}?${query}`)).parts);
       }
-    } catch (error) { document.getElementById("likeness-said").textContent = error.message; }
+    } catch (error) { document.getElementById(`${name}-said`).textContent = error.message; }
   }
-  rank().then(compareWithOriginals);
+  rank().then(() => { follow("likeness"); follow("focus"); });
 
   // A control set is drawn: how far it is, and then its figures.
   async function watchDrawing() {

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 
 from core.types import TaskKind
 from services.evaluation.facts import SUFFIXES
 from services.evaluation.ranking import Ranking
-from services.evaluation.types import WITHOUT_SPLIT, Evaluated, LikenessFigures, ModelChoice, SubjectView
+from services.evaluation.types import WITHOUT_SPLIT, Evaluated, FocusFigures, LikenessFigures, ModelChoice, SubjectView
 from ui.evaluate.choosing import Stand, subjects_part, work_part
 from ui.evaluate.explained import explanations_folded, explanations_window
 from ui.evaluate.ranking import ranking_part
 from ui.evaluate.render import render
 from ui.evaluate.result import result_part
-from ui.evaluate.words import Links, Place
+from ui.evaluate.words import Links, Place, embedded
 from ui.explore.parts import help_button
 from ui.frame import page
 from ui.markup import Html, el
@@ -104,6 +103,7 @@ def report_html(
     ranking: Ranking | None,
     thumbnail: Callable[[str], bytes],
     likeness: LikenessFigures | None = None,
+    focus: FocusFigures | None = None,
 ) -> str:
     """Return the report as one HTML file that holds its styles and pictures, no script and no address."""
 
@@ -112,7 +112,7 @@ def report_html(
 
     def picture(sha: str) -> str | None:
         data = thumbnail(sha)
-        return f"data:image/webp;base64,{b64encode(data).decode()}" if data else None
+        return embedded(data) if data else None
 
     style = "\n".join(
         (ASSETS / name).read_text(encoding="utf-8") for name in ("studio.css", "study.css", "evaluate.css")
@@ -132,6 +132,7 @@ def report_html(
         ranking=ranking_part(ranking, nowhere, picture) if ranking is not None else None,
         likeness=likeness
         and render("likeness", found=likeness, work=None, listed=nowhere, picture=picture, acts=False),
+        focus=focus and focus.images and render("focus", found=focus, work=None, refused="", acts=False),
         model=model,
         explanations_folded=explanations_folded,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from core import evaluation_results
+from core.masks import colour
 from core.model_sections import in_bytes
 from services.evaluation.types import Cell
 from ui import templating
@@ -15,6 +16,7 @@ _NAMED = {
     **templating.functions(words),
     **{name: value for name, value in {**vars(evaluation_results), **vars(words)}.items() if name.isupper()},
     "Cell": Cell,
+    "colour": colour,
     "explained": explained,
     "in_bytes": in_bytes,
     "zip": zip,

@@ -15,22 +15,26 @@ from services.commands import Command, Commands, Missing
 from services.curation.views import list_address
 from services.edit_conflicts import LARGEST_ID
 from services.evaluation.commands import (
+    BeginFocus,
     BeginLikeness,
     BeginPredictions,
     CancelControlSet,
+    CancelFocus,
     CancelLikeness,
     CancelPredictions,
     DraftEvaluationStudy,
     MakeControlSet,
     OnModel,
     ShowEvaluation,
+    ShowFocus,
 )
 from services.evaluation.facts import file_of
+from services.evaluation.focus import Focus
 from services.evaluation.likeness import Likeness
 from services.evaluation.retraining.jobs import Retrainings, TrainedModel
 from services.evaluation.service import LOOKING, EvaluationService, about, about_control, model_choice_key
 from services.evaluation.study import StudyPlan
-from services.evaluation.types import Cell, CellKind, Evaluated, EvaluationQuestion, ModelChoice, Pending
+from services.evaluation.types import Cell, CellKind, Evaluated, EvaluationQuestion, FocusFigures, ModelChoice, Pending
 from services.work_queue import WorkView
 from ui.evaluate.choosing import DOES, INPUT, LONGEST_MAPPING, Stand, models_part
 from ui.evaluate.comparing import comparison_part
@@ -85,8 +89,10 @@ def to_evaluation(place: Place, **_: Any) -> tuple[str, str]:
 class _Pages:
     """Values for the routes, read from the services."""
 
-    def __init__(self, evaluations: EvaluationService, retrainings: Retrainings, likeness: Likeness) -> None:
-        self.evaluations, self.retrainings, self.like = evaluations, retrainings, likeness
+    def __init__(
+        self, evaluations: EvaluationService, retrainings: Retrainings, likeness: Likeness, focus: Focus
+    ) -> None:
+        self.evaluations, self.retrainings, self.like, self.looking = evaluations, retrainings, likeness, focus
 
     def asked(self, place: Place) -> EvaluationQuestion:
         """Return the evaluation question that a page's address asks. Raises UserError if it is invalid."""
@@ -171,6 +177,19 @@ class _Pages:
         figures = self.like.figures(question) if work is None or not work.active else None
         return render("likeness", found=figures, work=work, listed=_listed, picture=thumb_url, acts=True)
 
+    def focus(self, place: Place) -> Html:
+        """Return where the model looks, the progress of that work, or why nothing can show it."""
+        work = next(iter(self.looking.work.of(about(self.asked(place)))), None)
+        found, refused = (None, "") if work is not None and work.active else self.focus_figures(place)
+        return render("focus", found=found, work=work, refused=refused, acts=True)
+
+    def focus_figures(self, place: Place) -> tuple[FocusFigures | None, str]:
+        """Return where the model looks, or why nothing can show it."""
+        try:
+            return self.looking.figures(*self.looking.asked(ShowFocus.of(place.compared_fields))), ""
+        except UserError as error:
+            return None, str(error)
+
     def _study(self, stand: Stand, found: Evaluated) -> StudyPlan | str | None:
         if found.validity is not None and found.validity.by_strata.value is not None:
             return None
@@ -208,10 +227,11 @@ def add_evaluate_routes(
     evaluations: EvaluationService,
     retrainings: Retrainings,
     likeness: Likeness,
+    focus: Focus,
     thumbnail: Callable[[str], bytes],
 ) -> None:
     """Add the pages below /evaluate/. `thumbnail` returns the thumbnail of an image as WebP."""
-    pages = _Pages(evaluations, retrainings, likeness)
+    pages = _Pages(evaluations, retrainings, likeness, focus)
     _add_pages(app, pages)
     _add_files(app, pages, thumbnail)
     _add_sent(app, commands, pages)
@@ -251,6 +271,10 @@ def _add_pages(app: FastAPI, pages: _Pages) -> None:
     @fetched_at(app, f"{API}likeness")
     def likeness(place: At) -> Mapping[str, Any]:
         return {"parts": {"part-likeness": pages.likeness(place)}}
+
+    @fetched_at(app, f"{API}focus")
+    def focus(place: At) -> Mapping[str, Any]:
+        return {"parts": {"part-focus": pages.focus(place)}}
 
     @fetched_at(app, f"{API}trained")
     def trained(kind: TaskKind) -> Mapping[str, Any]:
@@ -311,10 +335,11 @@ def _add_files(app: FastAPI, pages: _Pages, thumbnail: Callable[[str], bytes]) -
     def report(request: Request, place: At, kind: Literal["html", "markdown", "latex", "csv", "parquet"]) -> Response:
         question = pages.asked(place)
         evaluated, likeness = evaluations.evaluate(question), pages.like.figures(question)
+        focus, _ = pages.focus_figures(place)
         if kind == "html":
-            data = report_html(evaluated, evaluations.rank(question), thumbnail, likeness).encode()
+            data = report_html(evaluated, evaluations.rank(question), thumbnail, likeness, focus).encode()
         else:
-            data = file_of(evaluated, kind, likeness)
+            data = file_of(evaluated, kind, likeness, focus)
         name = plain_name(f"{evaluated.subject.title} {evaluated.model}") or "evaluation"
         return Response(data, media_type=_TYPES[kind], headers=attached(f"{name}{FILES[kind]}"))
 
@@ -338,7 +363,8 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
         def act(data: dict[str, Any]) -> Mapping[str, Any]:
             work = data.pop("work", None)
             place = _sent_place(data)
-            commands.do(command.of(place.fields if work is None else {"work": work}))
+            fields = place.compared_fields if command is BeginFocus else place.fields
+            commands.do(command.of(fields if work is None else {"work": work}))
             return {"go": place.to()}
 
         return act
@@ -383,6 +409,8 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
         CancelControlSet.name: then_here(CancelControlSet),
         BeginLikeness.name: then_here(BeginLikeness),
         CancelLikeness.name: then_here(CancelLikeness),
+        BeginFocus.name: then_here(BeginFocus),
+        CancelFocus.name: then_here(CancelFocus),
     }
     for name, act in acts.items():
         add_posted(app, f"{API}{name}", act)

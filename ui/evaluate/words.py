@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -47,6 +48,11 @@ class Place:
         """Return the fields of `services.evaluation.commands.OnModel`."""
         fields = {name: value for name, value in asdict(self).items() if name not in ("beside", "other")}
         return {name: value for name, value in fields.items() if value not in (None, "")}
+
+    @property
+    def compared_fields(self) -> dict[str, Any]:
+        """Return the fields of a command that compares two models."""
+        return self.fields | ({"beside": self.beside} if self.beside else {})
 
     def to(self, end: str = "", **changes: Any) -> str:
         """Return the address of this place with `changes`. `end` is appended to the page's path."""
@@ -104,6 +110,11 @@ def evaluate_address(end: str = "", **query: Any) -> str:
     """Return an address below /evaluate/. Values of None and "" are left out."""
     present = {name: value for name, value in query.items() if value not in (None, "", False)}
     return f"{EVALUATE}{end}{'?' if present else ''}{urlencode(present)}"
+
+
+def embedded(webp: bytes) -> str:
+    """Return an address that holds a picture itself."""
+    return f"data:image/webp;base64,{b64encode(webp).decode()}"
 
 
 def linked(shown: Child, link: str | None, title: str = OPENS, **attributes: Attribute) -> Child:

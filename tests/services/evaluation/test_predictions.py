@@ -19,6 +19,7 @@ from core.image_filter import ImageFilter
 from core.model_identity import Assumptions, ModelIdentity, Preprocessing
 from core.predictions import Doubt, Guess, PredictedBatch, Prediction
 from core.settings import UnderTestSettings
+from evaluation.focus import GradCam
 from evaluation.models import ModelUnderTest
 from pipeline.profiles.profile import load_profile
 from services.evaluation.commands import BeginPredictions, ShowPredictions
@@ -55,6 +56,9 @@ class Counted:
     @property
     def identity(self) -> ModelIdentity:
         return self._model.identity
+
+    def grad_cam(self) -> GradCam:
+        return self._model.grad_cam()
 
     def input_picture(self, image: Image.Image) -> Image.Image:
         return self._model.input_picture(image)

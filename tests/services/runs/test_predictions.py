@@ -18,6 +18,7 @@ from core.predictions import Guess, PredictedBatch, Prediction, encode_map
 from core.settings import Settings, UnderTestSettings
 from core.stored_runs import Run
 from core.types import Task, TaskKind
+from evaluation.focus import GradCam
 from pipeline.profiles.profile import CheckSettings, Profile, load_profile
 from services.evaluation.service import EvaluationService
 from services.evaluation.types import EvaluationQuestion, Subject
@@ -55,6 +56,9 @@ class Bright:
             sure = {guess.label: guess.probability for guess in found.top}
             row = np.array([[sure.get(name, 0.0) for name in self.identity.classes]], np.float32)
             yield PredictedBatch((found,), row if found.top else None)
+
+    def grad_cam(self) -> GradCam:
+        raise UserError("It has no network.")
 
     def input_picture(self, image: Image.Image) -> Image.Image:
         return image

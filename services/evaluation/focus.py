@@ -1,0 +1,263 @@
+"""Where a model under test looks: maps and figures of `evaluation.focus` for the images of a subject. Two models can be
+side by side, such as before and after a retraining.
+
+The mask of an image's subject is that of its test case, else the subject marked in its run, else its mask's class that
+is called as its label, or the only one beside the background. Looks are kept in memory.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from core.errors import UserError
+from core.latest import Latest
+from core.masks import BACKGROUND
+from core.regions import Region
+from core.stored_runs import Run
+from evaluation.focus import FIGURES, PURITY, GradCam, Look, focus_figures, plane, purity
+from services.changes import Changes
+from services.commands import Commands
+from services.evaluation import commands as acts
+from services.evaluation.facts import focus_facts
+from services.evaluation.service import NOT_LOADED, EvaluationService, about, cancelled, work_facts
+from services.evaluation.subjects import Cases, Images
+from services.evaluation.types import EvaluationQuestion, FocusFigures, FocusRow
+from services.work_queue import OnWork, WorkQueue, WorkView
+from storage.workspace import Workspace
+
+MOST_IMAGES = 1_000
+"""Most images that a model looks at, of sources chosen by chance."""
+MOST_INFORMATION = 100
+"""Most originals, test cases and reconstructions, each, with AIC and SIC, which take seconds an image."""
+AT_ONCE = 16
+"""Images between two chances for other work with a model."""
+KEPT = 20_000
+"""Most looks in memory."""
+PICTURES = 3
+"""Shown originals, test cases and reconstructions, each."""
+SUBJECT, SUBJECT_MASK = "subject", "subject mask"
+"""Stage that marks the subject of a source, and artifact with the subject of a test case."""
+GROUPS = ("originals", "test cases", "reconstructions")
+_Mask = tuple[str, str]
+"""The region of a mask and "", or class numbers ("" for white) and the SHA-256 of a mask."""
+
+
+class _Seen(NamedTuple):
+    """An image to look at."""
+
+    group: str
+    sha: str
+    source: int
+    label: int
+    mask: _Mask | None
+
+
+_Key = tuple[str, tuple[int, ...], str, _Mask | None]
+"""Model, classes of the label, image and mask, on which a look depends."""
+
+
+class Focus:
+    """Measures where models look. All methods may be called from any thread."""
+
+    def __init__(self, workspace: Workspace, evaluations: EvaluationService, changes: Changes | None = None) -> None:
+        self._workspace, self._evaluations = workspace, evaluations
+        self.work = WorkQueue(changes, name="where a model looks")
+        """Queue of this work; `of(about(asked))` finds that of a question."""
+        self._looks, self._count = Latest[Look](KEPT), 0
+        """Looks by `_Key`, and how many there were so far."""
+        self._chosen, self._found = Latest[list[_Seen]](4), Latest[FocusFigures](4)
+
+    def register(self, commands: Commands) -> None:
+        commands.add(acts.ShowFocus, lambda sent: focus_facts(self.figures(*self.asked(sent))))
+        commands.add(acts.BeginFocus, lambda sent: work_facts(self.begin(*self.asked(sent))))
+        commands.add(acts.CancelFocus, lambda sent: cancelled(self.work, sent.work))
+
+    def asked(self, sent: acts.ShowFocus) -> tuple[EvaluationQuestion, ...]:
+        """Return the question of a command to each of its models, one or two."""
+        keys = (sent.key, sent.beside) if sent.beside else (sent.key,)
+        return tuple(self._evaluations.asked(sent.model_copy(update={"key": key})) for key in keys)
+
+    def begin(self, *questions: EvaluationQuestion) -> WorkView:
+        """Begin to look at the images, or return the work in progress. Raises UserError if nothing can look into a
+        model.
+        """
+        self._require(questions)
+        return self.work.begin("looking at images", about(questions[0]), partial(self.look, questions))
+
+    def figures(self, *questions: EvaluationQuestion) -> FocusFigures:
+        """Return the figures of what the models have looked at. Raises UserError as `begin`, and for a model that was
+        never loaded.
+        """
+        self._require(questions)
+        key = (repr(questions), self._workspace.saved(), self._count)
+        return self._found.once(key, lambda: self._made(questions))
+
+    def look(self, questions: Sequence[EvaluationQuestion], on_work: OnWork) -> None:
+        """Have each model look at the images that it lacks, and compute AIC and SIC of some."""
+        for one in questions:
+            self._evaluations.predicting.identify(one.model, partial(on_work, 0, 0))
+        waiting = [self._waiting(one) for one in questions]
+        done, total = 0, sum(len(places) for steps in waiting for places in steps)
+        for question, steps in zip(questions, waiting, strict=True):
+            images, keys = self._images(question), self._keys(question)
+            for places, step in zip(steps, ("maps", "AIC and SIC"), strict=True):
+                for first in range(0, len(places), AT_ONCE):
+                    told = partial(on_work, done, total, step)
+                    with self._evaluations.predicting.grad_cam(question.model, told) as cam:
+                        for place in places[first : first + AT_ONCE]:
+                            on_work(done, total, step)
+                            self._look(cam, images[place], keys[place])
+                            done += 1
+
+    def _look(self, cam: GradCam, seen: _Seen, key: _Key | None) -> None:
+        assert key is not None
+        image, look = self._workspace.images.load(seen.sha), self._looks.get(key)
+        if look is None:
+            self._looks.put(key, cam.look(image, key[1], self._loaded(seen.mask)))
+        else:
+            self._looks.put(key, cam.informed(look, image, key[1], int(seen.sha[:12], 16)))
+        self._count += 1
+
+    def _require(self, questions: Sequence[EvaluationQuestion]) -> None:
+        for one in questions:
+            if self._evaluations.cases(one.subject).task != "classification":
+                raise UserError("These images are of a segmentation, and only a classifier is asked where it looks.")
+            if one.model.source in ("onnx", "http"):
+                title = self._evaluations.title(one.model)
+                raise UserError(f"{title} is no network of torch, so nothing can show where it looks.")
+
+    # Images and their masks
+
+    def _images(self, question: EvaluationQuestion) -> list[_Seen]:
+        key = (repr(question.subject), self._workspace.saved())
+        return self._chosen.once(key, lambda: self._some(self._evaluations.cases(question.subject)))
+
+    def _some(self, cases: Cases) -> list[_Seen]:
+        chosen, runs, of_source = list[_Seen](), dict[str, Run](), defaultdict[int, list[tuple[str, Images, int]]](list)
+        for group, images in zip(GROUPS, cases.all_images, strict=True):
+            for place in np.flatnonzero(images.label >= 0).tolist():
+                of_source[int(images.source[place])].append((group, images, place))
+        row_of = dict(zip(cases.generated.source.tolist(), cases.generated.row.tolist(), strict=True))
+        for source in np.random.default_rng(0).permutation(len(cases.originals)).tolist():
+            for group, images, place in of_source[source][: MOST_IMAGES - len(chosen)]:
+                label, row = int(images.label[place]), int(images.row[place])
+                mask = self._mask_of(cases, runs, row if row >= 0 else row_of[source], row >= 0, cases.labels[label])
+                chosen.append(_Seen(group, images.shas[place], source, label, mask))
+        return chosen
+
+    def _mask_of(self, cases: Cases, runs: dict[str, Run], row: int, generated: bool, label: str) -> _Mask | None:
+        table = cases.table
+        if generated and table.test_case[row] >= 0:
+            artifacts = self._workspace.test_cases.get(int(table.test_case[row])).artifacts
+            if SUBJECT_MASK in artifacts:
+                return "", artifacts[SUBJECT_MASK].sha
+        run, sha, classes = (column.of([row])[0] for column in (table.runs, table.masks, table.mask_classes))
+        if run and run not in runs:
+            runs[run] = self._workspace.runs.get(run)
+        marked = runs[run].values.get(SUBJECT) if run else None
+        if marked is not None and isinstance(marked.value.value, Region) and not marked.value.value.whole:
+            return marked.value.value.text, ""
+        names = {int(number): name for number, name in json.loads(classes).items()} if sha and classes else {}
+        others = [number for number, name in names.items() if name.casefold() not in BACKGROUND]
+        named = [number for number, name in names.items() if name == label]
+        numbers = named or (others if len(others) == 1 else [])
+        return (json.dumps(numbers), sha) if numbers else None
+
+    def _loaded(self, mask: _Mask | None) -> Image.Image | None:
+        if mask is None:
+            return None
+        about, sha = mask
+        if not sha:
+            width, height = about.partition(" ")[0].split("x")
+            return Region(about).mask((int(width), int(height)))
+        image = self._workspace.images.load(sha)
+        return Image.fromarray(np.isin(np.asarray(image), json.loads(about)).astype(np.uint8) * 255) if about else image
+
+    def _keys(self, question: EvaluationQuestion) -> list[_Key | None]:
+        """Return the key of each image; None if its label is no class of the model."""
+        stored = self._evaluations.predicting.stored(question.model)
+        if stored is None:
+            raise UserError(NOT_LOADED)
+        mapping = self._evaluations.class_map(question, self._evaluations.cases(question.subject), stored)
+        classes, digest = [one.classes for one in mapping.labels], stored.identity.digest
+        return [
+            (digest, classes[seen.label], seen.sha, seen.mask) if classes[seen.label] else None
+            for seen in self._images(question)
+        ]
+
+    def _looked(self, keys: Sequence[_Key | None]) -> list[Look | None]:
+        return [None if key is None else self._looks.get(key) for key in keys]
+
+    def _waiting(self, question: EvaluationQuestion) -> tuple[list[int], list[int]]:
+        """Return the places of images without a look, and of those without the AIC and SIC that they should have."""
+        keys, images, counted = self._keys(question), self._images(question), Counter[str]()
+        maps, curves = list[int](), list[int]()
+        for place, (key, look) in enumerate(zip(keys, self._looked(keys), strict=True)):
+            if key is not None:
+                counted[images[place].group] += 1
+                maps += [place] if look is None else []
+                if counted[images[place].group] <= MOST_INFORMATION and (look is None or look.left_out is None):
+                    curves.append(place)
+        return maps, curves
+
+    def _made(self, questions: Sequence[EvaluationQuestion]) -> FocusFigures:
+        images, cases = self._images(questions[0]), self._evaluations.cases(questions[0].subject)
+        titles = tuple(self._evaluations.title(one.model) for one in questions)
+        group, source, label = (np.array([one[at] for one in images]) for at in (0, 2, 3))
+        looks = [self._looked(self._keys(one)) for one in questions]
+        values = {
+            name: np.array([[look.figures.get(name, np.nan) if look else np.nan for look in own] for own in looks]).T
+            for name in FIGURES
+        }
+        maps, left_out = list[tuple[tuple[float, float, int], ...]](), Counter[tuple[str, str, str, int]]()
+        for at, own in enumerate(looks):
+            known = np.flatnonzero([look is not None for look in own])
+            features = np.array([look.features for look in own if look is not None])
+            for name in GROUPS if len(known) else ():
+                of_group = group[known] == name
+                chosen = known[of_group]
+                values[PURITY][chosen, at] = purity(features[of_group], label[chosen], source[chosen])
+            dots = plane(features).tolist() if len(known) else []
+            maps.append(tuple((x, y, number) for (x, y), number in zip(dots, label[known].tolist(), strict=True)))
+            tried = [look.left_out for look in own if look is not None and look.left_out is not None]
+            left_out.update((titles[at], *reason, len(tried)) for one in tried for reason in one.items())
+        groups = [name for name in GROUPS if (group == name).any()]
+        both = [place for place in range(len(images)) if all(own[place] is not None for own in looks)]
+        missing = sum(len(places) for one in questions for places in self._waiting(one))
+        return FocusFigures(
+            titles,
+            tuple(next((look.layer for look in own if look is not None), "") for own in looks),
+            len(both),
+            missing,
+            tuple(
+                FocusRow(name, figure, focus_figures(values[figure][group == name], source[group == name]))
+                for name in groups
+                for figure in FIGURES
+            ),
+            tuple((*about, number) for about, number in sorted(left_out.items())),
+            tuple(
+                (name, cases.labels[images[at].label], tuple(own[at].picture for own in looks))  # type: ignore[union-attr]
+                for name in groups
+                for at in [one for one in both if images[one].group == name][:PICTURES]
+            ),
+            tuple(maps),
+            cases.labels,
+            tuple(_notes(images, missing, len(cases.pictures))),
+        )
+
+
+def _notes(images: Sequence[_Seen], missing: int, pictures: int) -> Iterator[str]:
+    if len({seen.sha for seen in images}) < pictures:
+        yield f"The models look at {len(images):,} of {pictures:,} images, of sources chosen by chance."
+    masked = sum(seen.mask is not None for seen in images)
+    if masked < len(images):
+        yield f"{masked:,} of {len(images):,} images have a mask of their subject."
+    if missing:
+        yield f"Not looked at yet: {missing:,} maps and curves. The figures leave them out."
