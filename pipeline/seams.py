@@ -7,6 +7,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
+import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from core.errors import UserError
@@ -163,6 +165,36 @@ class Detector(Protocol):
 
     def draw(self, image: Image.Image, settings: ConditioningSettings) -> Image.Image:
         """Return an RGB image of any size with roughly the aspect of the RGB `image`."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """One thing that a segmenter found."""
+
+    mask: NDArray[np.bool_]
+    """(height, width) of the image: True on the thing."""
+    score: float
+    """0 to 1; 1 is certain."""
+    box: tuple[int, int, int, int]
+    """Left, top, right and bottom in pixels, as Pillow's boxes: right and bottom lie outside."""
+
+
+class Segmenter(Protocol):
+    """Finds things in a picture."""
+
+    name: str
+
+    def find(self, image: Image.Image, phrase: str) -> list[Found]:
+        """Return each thing in the RGB image that fits the phrase, the surest first.
+
+        Raises UserError for a phrase that the model does not know.
+        """
+
+    def at(self, image: Image.Image, points: Sequence[tuple[int, int, bool]]) -> NDArray[np.bool_] | None:
+        """Return the mask of the thing at points (x, y, True if it belongs to the thing, False if not).
+
+        None if the model does not take points.
+        """
 
 
 @dataclass(frozen=True)
@@ -348,7 +380,14 @@ class Models(Protocol):
     def embedder(self) -> Embedder: ...
     @property
     def sentences(self) -> Sentences: ...
+    @property
+    def segmenter(self) -> Segmenter:
+        """The segmenter of subjects. Raises UserError if the profile has none."""
+
     def detector(self, kind: ControlKind) -> Detector: ...
+
+    def segmenter_name(self) -> str:
+        """Return the segmenter's name, or "" without one. Loads nothing."""
 
     def generator_name(self, kind: ControlKind) -> str:
         """Return the generator's name for a kind of control image, or "" without one. Loads nothing."""
