@@ -179,6 +179,10 @@ class Found:
     """Left, top, right and bottom in pixels, as Pillow's boxes: right and bottom lie outside."""
 
 
+Points = Sequence[tuple[int, int, bool]]
+"""Points in a picture: x, y, and True if it belongs to the thing, False if not."""
+
+
 class Segmenter(Protocol):
     """Finds things in a picture."""
 
@@ -190,11 +194,8 @@ class Segmenter(Protocol):
         Raises UserError for a phrase that the model does not know.
         """
 
-    def at(self, image: Image.Image, points: Sequence[tuple[int, int, bool]]) -> NDArray[np.bool_] | None:
-        """Return the mask of the thing at points (x, y, True if it belongs to the thing, False if not).
-
-        None if the model does not take points.
-        """
+    def at(self, image: Image.Image, points: Points) -> NDArray[np.bool_] | None:
+        """Return the mask (height, width) of the thing at these points, or None if the model takes no points."""
 
 
 @dataclass(frozen=True)

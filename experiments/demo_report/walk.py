@@ -45,6 +45,7 @@ from pipeline.seams import (
     LanguageModel,
     LanguageRequest,
     Models,
+    Segmenter,
     Sentences,
 )
 from pipeline.stages.parsing import Unreadable, read_alternatives, read_caption, read_keywords
@@ -112,6 +113,14 @@ class ListeningModels:
     def editor_name(self) -> str:
         """Return the name of the editor."""
         return self._models.editor_name()
+
+    @property
+    def segmenter(self) -> Segmenter:
+        return self._models.segmenter
+
+    def segmenter_name(self) -> str:
+        """Return the name of the segmenter."""
+        return self._models.segmenter_name()
 
     @property
     def embedder(self) -> Embedder:

@@ -18,8 +18,16 @@ from core.model_sections import Weights
 from core.settings import ControlKind
 from pipeline.models.model_memory import free_memory, give_back_memory, memory_of, to_release
 from pipeline.models.weights import check_local, no_room, pick_device
-from pipeline.profiles.image_sections import EDITOR, UnionGenerator, ZImageGenerator
-from pipeline.profiles.profile import Profile, no_editor
+from pipeline.profiles.image_sections import (
+    EDITOR,
+    SEGMENTER,
+    ClipSegSection,
+    GroundedSamSection,
+    PhraseNetSection,
+    UnionGenerator,
+    ZImageGenerator,
+)
+from pipeline.profiles.profile import Profile, no_editor, no_segmenter
 from pipeline.profiles.text_sections import (
     Blip2Captioner,
     BlipCaptioner,
@@ -29,7 +37,7 @@ from pipeline.profiles.text_sections import (
     ServerCaptioner,
     ServerLanguage,
 )
-from pipeline.seams import Captioner, Detector, Editor, Embedder, Generator, LanguageModel, Sentences
+from pipeline.seams import Captioner, Detector, Editor, Embedder, Generator, LanguageModel, Segmenter, Sentences
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -116,6 +124,7 @@ class Models:
         self._language = self._once("language model", self._load_language)
         self._generator = self._once("image generator", self._load_generator)
         self._editor = self._once(EDITOR, self._load_editor)
+        self._segmenter = self._once(SEGMENTER, self._load_segmenter)
         self._embedder = self._once("embedder", self._load_embedder)
         self._sentences = self._once("sentence model", self._load_sentences)
         self._detectors: dict[ControlKind, _Once[Detector]] = {
@@ -215,6 +224,16 @@ class Models:
         return self.profile.editor.title if self.profile.editor is not None else ""
 
     @property
+    def segmenter(self) -> Segmenter:
+        if message := no_segmenter(self.profile):
+            raise UserError(message)
+        return self._segmenter()
+
+    def segmenter_name(self) -> str:
+        """Name of the segmenter, "" if the profile has none. Loads nothing."""
+        return self.profile.segmenter.title if self.profile.segmenter is not None else ""
+
+    @property
     def embedder(self) -> Embedder:
         return self._embedder()
 
@@ -282,6 +301,21 @@ class Models:
 
         assert self.profile.editor is not None
         return Flux2Klein(self.profile.editor)
+
+    def _load_segmenter(self) -> Segmenter:
+        from pipeline.models import segmenter
+
+        section = self.profile.segmenter
+        assert section is not None
+        match section:
+            case PhraseNetSection():
+                return segmenter.PhraseNetSegmenter(section)
+            case GroundedSamSection():
+                return segmenter.GroundedSam(section)
+            case ClipSegSection():
+                return segmenter.ClipSeg(section)
+            case _:
+                return segmenter.Sam3(section)
 
     def _load_detector(self, kind: ControlKind) -> Detector:
         from pipeline.models.detectors import DETECTORS

