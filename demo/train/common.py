@@ -65,7 +65,8 @@ def half_precision() -> contextlib.AbstractContextManager[Any]:
 class Run:
     """A training run of a given number of minutes, so that a recipe takes as long on a slow machine as on a fast one.
 
-    Iterating yields step numbers until the time is spent. The share of time spent determines the learning rate
+    Iterating yields step numbers until the time is spent. Only time in which it trains counts, not time in which other
+    programs use the processor or it is stopped. The share of time spent determines the learning rate
     (warm-up, then a cosine to a twentieth). Every two minutes everything passed as `keep` is saved; a later run with
     the same name resumes from there.
     """
@@ -91,14 +92,14 @@ class Run:
         return min(1.0, self._spent / self._budget)
 
     def __iter__(self) -> Iterator[int]:
-        last_line = last_save = last = time.monotonic()
+        last_line = last_save = last = time.thread_time()
         while self._spent < self._budget:
             factor = min(1.0, (self.step + 1) / 200) * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * self.share)))
             for group, peak in zip(self.optimizer.param_groups, self._peaks, strict=True):
                 group["lr"] = peak * factor
             yield self.step
             self.step += 1
-            now = time.monotonic()
+            now = time.thread_time()
             self._spent += now - last
             last = now
             if now - last_line > 10:

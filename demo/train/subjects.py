@@ -1,0 +1,171 @@
+"""Trains the segmenter of the drawn world, which finds things by a phrase: `make train-subjects`.
+
+The network learns the words of each pixel, all at once. A phrase is a set of words, so it needs no training of its own.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch.nn import functional
+
+from demo.render import SIZE, render
+from demo.scene import OBJECT_CLASSES, SEMANTIC_CLASSES, WATER_CLASSES, Look, Scene, random_look, random_scene
+from demo.train.batches import soften
+from demo.train.common import TRAIN_SEEDS, Run, arguments, device
+from pipeline.models.phrase_net import PhraseNet
+
+SCENERY = ("sky", "ground", "water", "road", "pavement", "lane marking", "building", "vegetation")
+WORDS = (*SCENERY, "vehicle", "pedestrian", *OBJECT_CLASSES)
+PHRASES: dict[str, tuple[str, ...]] = {
+    **{word: (word,) for word in WORDS if word != "vehicle"},
+    "car": ("vehicle",),
+    "vehicle": ("vehicle", "boat"),
+    "person": ("pedestrian",),
+    "people": ("pedestrian",),
+    "sidewalk": ("pavement",),
+    "ship": ("boat",),
+    "building": ("building", "house", "lighthouse"),
+    "animal": ("bird", "butterfly"),
+    "insect": ("butterfly",),
+    "plant": ("flower",),
+    "fungus": ("mushroom",),
+    "object": OBJECT_CLASSES,
+    "thing": (*OBJECT_CLASSES, "vehicle", "pedestrian"),
+}
+"""Words of each phrase that the segmenter knows."""
+SINGLE = ("vehicle", "pedestrian")
+"""Words whose things come several to a picture. All parts of any other belong to one thing."""
+CHECK_SEEDS = range(5_800_000, 5_800_300)
+BATCH = 12
+EMPTY, PASTED = 0.08, 0.15
+"""Shares of pictures without their subject, and of pictures whose subject was pasted on another background."""
+RIM, SCENERY_SHARE = 3.0, 0.3
+"""Extra weight in the loss of the two pixels on both sides of a thing's rim, and weight of telling scenery apart."""
+EMA_DECAY = 0.998
+
+
+@dataclass(frozen=True)
+class Example:
+    """A picture uint8 (128, 128, 3), the words of its pixels (128, 128), and a subject to paste on it."""
+
+    picture: np.ndarray
+    words: np.ndarray
+    pasted: np.ndarray
+    """The subject's pixels: uint8 (128, 128, 3)."""
+    where: np.ndarray
+    """True on the subject: bool (128, 128). False everywhere if nothing is pasted."""
+
+
+def example(rng: random.Random) -> Example:
+    """Return a random picture; half of them are mirrored."""
+    scene = random_scene(TRAIN_SEEDS + rng.randrange(10_000_000))
+    kind = rng.random()
+    if kind < EMPTY:
+        scene = scene.without_subject()
+    picture, words = drawn(scene)
+    pasted, where = np.zeros_like(picture), np.zeros(words.shape, bool)
+    if EMPTY <= kind < EMPTY + PASTED:
+        subject, numbers = picture, words
+        picture, words = drawn(_background(scene, rng))
+        pasted, numbers = _moved(subject, numbers, rng) if scene.family == "object" else (subject, numbers)
+        where = numbers >= len(SCENERY)
+        words = np.where(where, numbers, words)
+    step = rng.choice((1, -1))
+    return Example(*(np.ascontiguousarray(part[:, ::step]) for part in (picture, words, pasted, where)))
+
+
+def drawn(scene: Scene) -> tuple[np.ndarray, np.ndarray]:
+    """Return the picture and the indices into `WORDS` of its pixels."""
+    picture, mask = render(scene)
+    names = [*SEMANTIC_CLASSES]
+    names[names.index("object")] = scene.label or "bird"  # a road has no object
+    if scene.label in WATER_CLASSES:
+        names[names.index("ground")] = "water"
+    return picture, np.array([WORDS.index(name) for name in names], np.uint8)[mask]
+
+
+def _background(scene: Scene, rng: random.Random) -> Scene:
+    """Return the scene's own place or another one, without a subject, at another hour."""
+    if rng.random() < 0.5:
+        scene = random_scene(TRAIN_SEEDS + rng.randrange(10_000_000), scene.family)
+    look: Look = random_look(rng, len(scene.look.colours))
+    return Scene(**{**scene.__dict__, "look": look}).without_subject()
+
+
+def _moved(picture: np.ndarray, words: np.ndarray, rng: random.Random) -> tuple[np.ndarray, np.ndarray]:
+    turn = cv2.getRotationMatrix2D((SIZE / 2, SIZE / 2), rng.uniform(-15, 15), rng.uniform(0.7, 1.3))
+    turn[:, 2] += [rng.uniform(-0.2, 0.2) * SIZE, rng.uniform(-0.2, 0.2) * SIZE]
+    moved = cv2.warpAffine(picture, turn, (SIZE, SIZE), flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+    return moved, cv2.warpAffine(words, turn, (SIZE, SIZE), flags=cv2.INTER_NEAREST)
+
+
+def batch(rng: random.Random) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return pictures in -1..1 (BATCH, 3, 128, 128), half of them with a generator's defects, and words int64."""
+    examples = [example(rng) for _ in range(BATCH)]
+    images, pasted = (
+        torch.from_numpy(np.stack(parts)).permute(0, 3, 1, 2).float() / 127.5 - 1
+        for parts in ([one.picture for one in examples], [one.pasted for one in examples])
+    )
+    images[: BATCH // 2] = soften(images[: BATCH // 2], rng)
+    where = torch.from_numpy(np.stack([one.where for one in examples]))[:, None]
+    images = torch.where(where, pasted, images)  # a subject keeps its pixels on a drawn background
+    return images, torch.from_numpy(np.stack([one.words for one in examples])).long()
+
+
+def loss_of(logits: torch.Tensor, words: torch.Tensor) -> torch.Tensor:
+    """Return the loss: which thing if any, most of all at the rim, and a little of which scenery."""
+    count = len(SCENERY)
+    scenery = logits[:, :count].logsumexp(1, keepdim=True)
+    things = (words - count + 1).clamp(min=0)
+    numbers = things[:, None].float()
+    highest, lowest = functional.max_pool2d(numbers, 5, 1, 2), -functional.max_pool2d(-numbers, 5, 1, 2)
+    weights = 1 + RIM * (highest != lowest)[:, 0].float()
+    errors = functional.cross_entropy(torch.cat([scenery, logits[:, count:]], 1), things, reduction="none")
+    return (errors * weights).sum() / weights.sum() + SCENERY_SHARE * functional.cross_entropy(logits, words)
+
+
+def save(net: PhraseNet, file: Path) -> None:
+    """Save the weights in fp16, with a header that holds the words and the phrases."""
+    state = {name: value.half() if value.is_floating_point() else value for name, value in net.state_dict().items()}
+    about = {"words": WORDS, "phrases": PHRASES, "single": SINGLE}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    header = {name: json.dumps(value) for name, value in about.items()}
+    save_file({name: value.cpu().contiguous() for name, value in state.items()}, file, metadata=header)
+
+
+def main() -> None:
+    options = arguments("segmenter of subjects", 100, can_go_on=True)
+    file = options.out / "subjects.safetensors"
+    net = PhraseNet(len(WORDS)).to(device(), memory_format=torch.channels_last)
+    if options.go_on and file.exists():
+        net.load_state_dict(load_file(file))
+    average = copy.deepcopy(net).requires_grad_(False)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3 if options.go_on else 3e-3, weight_decay=1e-2, fused=True)
+    run = Run("subjects", options, optimizer, net=net, average=average)
+    rng = random.Random(run.step)
+    for step in run:
+        images, words = (part.to(device()) for part in batch(rng))
+        loss = loss_of(net(images.contiguous(memory_format=torch.channels_last)), words)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        optimizer.step()
+        decay = min(EMA_DECAY, (1 + step) / (10 + step))
+        with torch.no_grad():
+            for old, new in zip(average.state_dict().values(), net.state_dict().values(), strict=True):
+                old.lerp_(new, 1 - decay) if old.is_floating_point() else old.copy_(new)
+        run.report(loss=loss.item())
+    save(average, file)
+
+
+if __name__ == "__main__":
+    main()
