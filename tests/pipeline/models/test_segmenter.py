@@ -1,0 +1,162 @@
+"""Segmenters with the real classes at small size and with random weights; the drawn world's with its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from core.errors import CannotLoad, UserError
+from demo.render import render
+from demo.scene import OBJECT_CLASSES, random_scene
+from pipeline.models import Models, load_models
+from pipeline.models.segmenter import box_of
+from pipeline.profiles.profile import Profile, load_profile
+from pipeline.seams import Segmenter
+from tests.pipeline.models.test_real_classes import photo
+from tests.support import tiny_segmenters
+from tests.support.made_once import MadeOnce
+
+pytestmark = pytest.mark.slow
+REAL = ("grounding-dino-sam2", "sam3", "clipseg")
+
+
+def profile_with(segmenter: Mapping[str, Any] | None) -> Profile:
+    return Profile.model_validate(load_profile("demo").model_dump() | {"segmenter": segmenter})
+
+
+@pytest.fixture(scope="module")
+def folder(made_once: MadeOnce) -> Path:
+    def make(folder: Path) -> None:
+        tiny_segmenters.save_grounding_dino(folder / "grounding-dino-sam2")
+        tiny_segmenters.save_sam2(folder / "masks")
+        tiny_segmenters.save_sam3(folder / "sam3")
+        tiny_segmenters.save_clipseg(folder / "clipseg")
+
+    return made_once("segmenters", make)
+
+
+def section(folder: Path, kind: str, threshold: float = 0.3) -> dict[str, Any]:
+    masks = {"masks": {"path": str(folder / "masks")}} if kind == "grounding-dino-sam2" else {}
+    return {"kind": kind, "path": str(folder / kind), "threshold": threshold, **masks}
+
+
+@pytest.mark.parametrize("kind", REAL)
+def test_real_classes_find_masks_of_the_size_of_the_picture(folder: Path, kind: str) -> None:
+    models = load_models(profile_with(section(folder, kind, 0.01)))
+    models.check()
+    segmenter, image = models.segmenter, photo(1, (150, 100))
+    assert segmenter.name == models.segmenter_name() == str(folder / kind)
+    found = segmenter.find(image, "A bird.")
+    assert found and [thing.score for thing in found] == sorted((thing.score for thing in found), reverse=True)
+    for thing in found:
+        assert thing.mask.shape == (100, 150) and thing.mask.dtype == bool and 0 <= thing.score <= 1
+        assert thing.box == box_of(thing.mask)
+    again = segmenter.find(image, "a bird")
+    assert all(np.array_equal(a.mask, b.mask) for a, b in zip(found, again, strict=True))
+    other = segmenter.find(image, "seven grey whales")
+    assert [thing.score for thing in found] != [thing.score for thing in other]
+
+
+@pytest.mark.parametrize("kind", REAL)
+def test_real_classes_may_find_nothing_and_refuse_phrases_that_are_none(folder: Path, kind: str) -> None:
+    segmenter = load_models(profile_with(section(folder, kind, 0.9999))).segmenter
+    segmenter._section = segmenter._section.model_copy(update={"threshold": 2.1})  # type: ignore[attr-defined]
+    assert segmenter.find(photo(1), "bird") == []
+    with pytest.raises(UserError, match="Name the thing to find"):
+        segmenter.find(photo(1), " . ")
+    with pytest.raises(UserError, match="too long for the segmenter"):
+        segmenter.find(photo(1), "bird " * 300)
+
+
+def test_points_give_a_mask_where_the_model_takes_them(folder: Path) -> None:
+    image = photo(1, (150, 100))
+    mask = load_models(profile_with(section(folder, REAL[0]))).segmenter.at(image, [(20, 30, True), (140, 90, False)])
+    assert mask is not None and mask.shape == (100, 150) and mask.dtype == bool
+    for kind in REAL[1:]:
+        assert load_models(profile_with(section(folder, kind))).segmenter.at(image, [(20, 30, True)]) is None
+
+
+def test_weights_that_are_missing_or_damaged_are_named(tmp_path: Path) -> None:
+    with pytest.raises(CannotLoad, match="weights of the segmenter of subjects are missing"):
+        load_models(profile_with({"kind": "clipseg", "path": str(tmp_path / "nowhere")})).check()
+    (damaged := tmp_path / "subjects.safetensors").write_bytes(b"no weights")
+    with pytest.raises(CannotLoad, match=r"segmenter of subjects at .* cannot be loaded"):
+        _ = load_models(profile_with({"kind": "phrase-net", "path": str(damaged)})).segmenter
+
+
+def test_a_profile_without_a_segmenter_says_which_ones_have_one() -> None:
+    models = load_models(profile_with(None))
+    assert models.segmenter_name() == ""
+    with pytest.raises(
+        UserError, match=r"has no segmenter: take the profile .*demo.*, or give it a table \[segmenter\]"
+    ):
+        _ = models.segmenter
+
+
+# The drawn world
+
+
+@pytest.fixture(scope="module")
+def world() -> Segmenter:
+    models: Models = load_models(load_profile("demo"))
+    return models.segmenter
+
+
+def drawn(seed: int, family: str, label: str | None = None, **look: str) -> tuple[Image.Image, np.ndarray]:
+    picture, mask = render(random_scene(seed, family, label).with_look(**look))
+    return Image.fromarray(picture), mask
+
+
+@pytest.mark.parametrize("label", OBJECT_CLASSES)
+def test_the_demo_finds_each_object_by_its_name_and_no_other(world: Segmenter, label: str) -> None:
+    image, mask = drawn(5_900_000, "object", label, weather="cloudy", time="day")
+    [thing] = world.find(image, f"a {label}")
+    truth = mask == mask.max()
+    assert (thing.mask & truth).sum() / (thing.mask | truth).sum() > 0.85 and thing.score > 0.7
+    [same] = world.find(image, "object")
+    assert (thing.mask & same.mask).sum() / (thing.mask | same.mask).sum() > 0.95
+    for other in set(OBJECT_CLASSES) - {label}:
+        assert not world.find(image, other)
+
+
+def test_the_demo_finds_cars_one_by_one_and_nothing_on_an_empty_road(world: Segmenter) -> None:
+    scene = next(scene for seed in range(5_900_100, 5_900_200) if (scene := random_scene(seed, "road")).vehicles == 2)
+    scene = scene.with_look(weather="sunny", time="day")
+    image = Image.fromarray(render(scene)[0])
+    assert len(world.find(image, "cars")) == len(world.find(image, "vehicle")) == 2
+    empty = Image.fromarray(render(scene.without_subject())[0])
+    assert world.find(empty, "car") == world.find(empty, "person") == []
+
+
+def test_the_demo_says_what_it_knows(world: Segmenter) -> None:
+    image, _ = drawn(5_900_000, "object")
+    with pytest.raises(UserError, match=r"does not know “water ouzel”\. It knows: .*bird.*car.*animal"):
+        world.find(image, "water ouzel")
+
+
+def test_the_demo_takes_pictures_of_any_size(world: Segmenter) -> None:
+    image, mask = drawn(5_900_000, "object", "house", weather="cloudy", time="day")
+    [thing] = world.find(image.resize((320, 320)), "house")
+    truth = np.asarray(Image.fromarray(mask == mask.max()).resize((320, 320)))
+    assert thing.mask.shape == (320, 320) and (thing.mask & truth).sum() / (thing.mask | truth).sum() > 0.85
+
+
+def test_a_click_on_the_demo_takes_the_thing_and_another_lets_go_of_one(world: Segmenter) -> None:
+    scene = next(scene for seed in range(5_900_100, 5_900_200) if (scene := random_scene(seed, "road")).vehicles == 2)
+    image = Image.fromarray(render(scene.with_look(weather="sunny", time="day"))[0])
+    one, other = world.find(image, "car")
+    inside = [
+        (int(x), int(y))
+        for y, x in (np.argwhere(thing.mask)[len(np.argwhere(thing.mask)) // 2] for thing in (one, other))
+    ]
+    first = world.at(image, [(*inside[0], True)])
+    assert first is not None and (first & one.mask).sum() > 0.9 * one.mask.sum() and not (first & other.mask).any()
+    both = world.at(image, [(*inside[0], True), (*inside[1], True)])
+    alone = world.at(image, [(*inside[0], True), (*inside[1], False)])
+    assert both is not None and alone is not None
+    assert both[inside[1][1], inside[1][0]] and np.array_equal(alone, first)
