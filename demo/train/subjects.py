@@ -6,6 +6,7 @@ The network learns the words of each pixel, all at once. A phrase is a set of wo
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import random
 from dataclasses import dataclass
@@ -14,7 +15,9 @@ from pathlib import Path
 import cv2
 import numpy as np
 import torch
+from PIL import Image
 from safetensors.torch import load_file, save_file
+from scipy.ndimage import label, maximum_filter, minimum_filter
 from torch.nn import functional
 
 from demo.render import SIZE, render
@@ -22,6 +25,10 @@ from demo.scene import OBJECT_CLASSES, SEMANTIC_CLASSES, WATER_CLASSES, Look, Sc
 from demo.train.batches import soften
 from demo.train.common import TRAIN_SEEDS, Run, arguments, device
 from pipeline.models.phrase_net import PhraseNet
+from pipeline.models.segmenter import PhraseNetSegmenter
+from pipeline.profiles.image_sections import PhraseNetSection
+from pipeline.seams import Segmenter
+from pipeline.subject_mask import take
 
 SCENERY = ("sky", "ground", "water", "road", "pavement", "lane marking", "building", "vegetation")
 WORDS = (*SCENERY, "vehicle", "pedestrian", *OBJECT_CLASSES)
@@ -44,7 +51,12 @@ PHRASES: dict[str, tuple[str, ...]] = {
 """Words of each phrase that the segmenter knows."""
 SINGLE = ("vehicle", "pedestrian")
 """Words whose things come several to a picture. All parts of any other belong to one thing."""
-CHECK_SEEDS = range(5_800_000, 5_800_300)
+CHECK_SEEDS = range(5_800_000, 5_800_200)
+"""Smaller than the training's seeds, so that no training saw these scenes."""
+FLOORS = {"object": 0.93, "car": 0.95, "pedestrian": 0.78}
+"""Mean IoU to reach."""
+RIM_FLOOR = 0.98
+"""Share of wrong pixels that lie within one pixel of the true rim."""
 BATCH = 12
 EMPTY, PASTED = 0.08, 0.15
 """Shares of pictures without their subject, and of pictures whose subject was pasted on another background."""
@@ -142,6 +154,49 @@ def save(net: PhraseNet, file: Path) -> None:
     save_file({name: value.cpu().contiguous() for name, value in state.items()}, file, metadata=header)
 
 
+def truth_of(taken: np.ndarray, thing: np.ndarray) -> np.ndarray:
+    """Return the connected piece of a true mask that the taken mask covers most of, or the largest one."""
+    numbers, count = label(thing, np.ones((3, 3)))
+    return max((numbers == k for k in range(1, count + 1)), key=lambda piece: ((piece & taken).sum(), piece.sum()))
+
+
+def check(segmenter: Segmenter) -> None:
+    """Print how well the masks that the stage takes fit, on scenes that no training saw, and if they reach the floors.
+
+    A wrong pixel is at the rim if the true mask changes between it and one of its eight neighbours.
+    """
+    overlaps: dict[str, list[float]] = {name: [] for name in FLOORS}
+    wrong, at_rim = dict.fromkeys(FLOORS, 0), dict.fromkeys(FLOORS, 0)
+    phantoms = []
+    for seed, family in itertools.product(CHECK_SEEDS, ("object", "road")):
+        scene = random_scene(seed, family)
+        picture, words = drawn(scene)
+        empty, _ = drawn(scene.without_subject())
+        image = Image.fromarray(picture)
+        for name in ("object",) if family == "object" else ("car", "pedestrian"):
+            phrase = scene.label or name
+            phantoms.append(bool(segmenter.find(Image.fromarray(empty), phrase)))
+            thing = np.isin(words, [WORDS.index(word) for word in PHRASES[phrase]])
+            if not thing.any():
+                continue
+            taken = take(segmenter.find(image, phrase), phrase, image.size).mask
+            truth = thing if family == "object" else truth_of(taken, thing)
+            errors, rim = taken != truth, maximum_filter(truth, 3) != minimum_filter(truth, 3)
+            overlaps[name].append(float((taken & truth).sum() / (taken | truth).sum()))
+            wrong[name] += int(errors.sum())
+            at_rim[name] += int((errors & rim).sum())
+    print("| thing | n | mean IoU | floor | median | 5th percentile | wrong pixels at the rim |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    for name, floor in FLOORS.items():
+        figures, share = np.array(overlaps[name]), at_rim[name] / max(wrong[name], 1)
+        verdicts = ["reached" if ok else "missed" for ok in (figures.mean() >= floor, share >= RIM_FLOOR)]
+        print(
+            f"| {name} | {len(figures)} | {figures.mean():.3f} | {floor}: {verdicts[0]} | {np.median(figures):.3f} | "
+            f"{np.percentile(figures, 5):.3f} | {share:.1%}, {RIM_FLOOR:.0%}: {verdicts[1]} |"
+        )
+    print(f"found in scenes without a subject: {np.mean(phantoms):.1%} of {len(phantoms)}")
+
+
 def main() -> None:
     options = arguments("segmenter of subjects", 100, can_go_on=True)
     file = options.out / "subjects.safetensors"
@@ -165,6 +220,7 @@ def main() -> None:
                 old.lerp_(new, 1 - decay) if old.is_floating_point() else old.copy_(new)
         run.report(loss=loss.item())
     save(average, file)
+    check(PhraseNetSegmenter(PhraseNetSection(kind="phrase-net", path=str(file.resolve()))))
 
 
 if __name__ == "__main__":
