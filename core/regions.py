@@ -46,6 +46,10 @@ class Region:
         except UserError:
             return "a region that cannot be read"
 
+    def inverse(self) -> Region:
+        """Return the rest of the image, or the whole image for the whole image. Raises UserError if damaged."""
+        return _inverse(self.text)
+
     def require_fit(self, size: tuple[int, int]) -> None:
         """Raise UserError unless the region fits a source image of `size` (width, height) and something in it may
         change.
@@ -77,7 +81,11 @@ def region_of(mask: Image.Image) -> Region:
     pixels = np.asarray(mask) >= 128
     if pixels.all():
         return WHOLE
-    return Region(f"{mask.width}x{mask.height} {rle.packed(rle.counts_of(pixels))}")
+    return _of(pixels)
+
+
+def _of(pixels: NDArray[np.bool_]) -> Region:
+    return Region(f"{pixels.shape[1]}x{pixels.shape[0]} {rle.packed(rle.counts_of(pixels))}")
 
 
 def _size(text: str) -> tuple[int, int]:
@@ -98,3 +106,8 @@ def _pixels(text: str) -> NDArray[np.bool_]:
 @lru_cache(maxsize=1024)
 def _share(text: str) -> float:
     return float(_pixels(text).mean()) if text else 1.0
+
+
+@lru_cache(maxsize=1024)
+def _inverse(text: str) -> Region:
+    return _of(~_pixels(text)) if text else WHOLE

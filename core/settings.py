@@ -320,6 +320,107 @@ class EditSettings(_Settings):
     )
 
 
+class SubjectSettings(_Settings):
+    """Settings of the stage that finds the subject of a picture."""
+
+    phrase: str = Field("", max_length=100, description="Word to look for; empty: the label, or each protected class")
+    superclass: bool = Field(
+        True, description="Look for the kind of the label, such as bird for water ouzel, which models find better"
+    )
+    several: Literal["largest", "all"] = Field(
+        "largest", description="The subject, if several things are found: the largest, or all of them"
+    )
+    box: str = Field("", max_length=40, description="Look within this box only: left, top, right, bottom in pixels")
+    points: str = Field(
+        "", max_length=2000, description="Pixels on the subject, such as 40 52, 44 60; beside it with a minus: -9 12"
+    )
+
+    @field_validator("box")
+    @classmethod
+    def _four_numbers(cls, typed: str) -> str:
+        numbers = typed.replace(",", " ").split()
+        corners = [int(one) for one in numbers if one.isdecimal()]
+        if numbers and not (len(numbers) == len(corners) == 4 and corners[0] < corners[2] and corners[1] < corners[3]):
+            raise ValueError("a box is four whole numbers, left, top, right and bottom, such as 10 20 90 80")
+        return " ".join(numbers)
+
+    @field_validator("points")
+    @classmethod
+    def _pairs(cls, typed: str) -> str:
+        pairs = [" ".join(pair.split()) for pair in typed.split(",") if pair.strip()]
+        for pair in pairs:
+            if not re.fullmatch(r"-?\d{1,4} \d{1,4}", pair):
+                raise ValueError(f"“{pair[:40]}” is no pixel: write its column and row, such as 40 52")
+        return ", ".join(pairs)
+
+    @property
+    def corners(self) -> tuple[int, int, int, int] | None:
+        """The box, or None without one."""
+        if not self.box:
+            return None
+        left, top, right, bottom = map(int, self.box.split())
+        return left, top, right, bottom
+
+    @property
+    def pixels(self) -> tuple[tuple[int, int, bool], ...]:
+        """The points: column, row, and True if it is on the subject."""
+        pairs = [pair.split() for pair in self.points.split(", ")] if self.points else []
+        return tuple((int(x.lstrip("-")), int(y), not x.startswith("-")) for x, y in pairs)
+
+
+class BackgroundsSettings(LanguageSettings):
+    """Settings of the stage that describes new backgrounds, each from a place, a time and an instruction."""
+
+    temperature: float = Field(0.8, ge=0, le=2, description="How freely the language model words its reply")
+    written: bool = Field(
+        True,
+        description="The language model writes each description; otherwise the filled-in prompt is the description",
+    )
+    captions: int = Field(4, ge=1, le=32, description="Backgrounds described for each picture")
+    instructions: str = Field(
+        "a photo of, a wide view of, a close view of", max_length=1000, description="Kinds of pictures, with commas"
+    )
+    places: str = Field(
+        "a beach, a forest, a mountain meadow, a city street, a desert, a lake shore, a garden, a rocky coast",
+        max_length=4000,
+        description="Places, with commas",
+    )
+    times: str = Field(
+        "at dawn, at noon, at sunset, at night, on a foggy morning, in heavy rain, in autumn, in snowy winter",
+        max_length=4000,
+        description="Times of day and seasons, with commas",
+    )
+    avoid: str = Field(
+        "", max_length=4000, description="Words that no background may name besides the label, with commas"
+    )
+    bank: int = Field(
+        0, ge=0, le=100_000, description="Number of backgrounds that all pictures share; 0: each picture has its own"
+    )
+    folder: str = Field(
+        "", max_length=1000, description="A folder of your own pictures that become the backgrounds; empty: drawn ones"
+    )
+
+
+class CompositeSettings(_Settings):
+    """Stage 5 with a new background behind the subject. `GenerationSettings` says how the background is drawn."""
+
+    layout: Literal["edges", "text", "outpaint"] = Field(
+        "edges",
+        description="What holds a drawn background: the edges of the source without those of its subject (edges), only "
+        "its description (text), or the subject that it is drawn around (outpaint)",
+    )
+    shift: float = Field(0.0, ge=0, le=0.5, description="Largest move of the subject, as a share of each side")
+    scale: float = Field(1.0, ge=1, le=2, description="Largest factor by which the subject grows or shrinks")
+    rotation: float = Field(0.0, ge=0, le=45, description="Largest turn of the subject, in degrees")
+    flip: bool = Field(False, description="Mirror every second subject; not for text, traffic, or what has two sides")
+    soften: int = Field(0, ge=0, le=20, description="Width in pixels of the rim that fades into the background")
+
+    @property
+    def moves(self) -> bool:
+        """True if subjects are moved."""
+        return bool(self.shift or self.scale > 1 or self.rotation or self.flip)
+
+
 class UnderTestSettings(_Settings):
     """The model under test that predicts source and results. It changes no image, so nothing becomes stale by it."""
 
@@ -423,3 +524,11 @@ class SettingsWithPerturbations(SettingsWithEdit):
     """Settings of a recipe whose captions have one typed edit each, which is made in the inverted source."""
 
     perturbations: PerturbationSettings = PerturbationSettings()
+
+
+class SettingsWithBackgrounds(Settings):
+    """Settings of a recipe that puts the subject of the source in front of new backgrounds."""
+
+    subject: SubjectSettings = SubjectSettings()
+    backgrounds: BackgroundsSettings = BackgroundsSettings()
+    composite: CompositeSettings = CompositeSettings()
