@@ -1,0 +1,110 @@
+"""Subjects as arrays of pixels: cut out by GrabCut, moved, and put in front of a background. Pure; knows no model."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+
+from core.settings import CompositeSettings
+
+Mask = NDArray[np.bool_]
+"""(height, width): True on the subject."""
+Box = tuple[int, int, int, int]
+"""Left, top, right and bottom, as Pillow's boxes."""
+Matrix = tuple[float, float, float, float, float, float]
+"""Place (x, y) of a pixel of the source in the picture: (a x + b y + c, d x + e y + f)."""
+LONGEST = 512
+"""Long side, in pixels, at which GrabCut works."""
+INSIDE, TRIES = 0.9, 20
+"""Share of a moved subject that has to lie in the picture, and number of moves tried until it does."""
+
+
+def cut_out(image: Image.Image, box: Box | None = None, points: Sequence[tuple[int, int, bool]] = ()) -> Mask:
+    """Return what differs in colour from the surroundings, within a box, and around points on it (True) or beside it.
+
+    GrabCut (Rother, Kolmogorov, Blake 2004) of OpenCV.
+    """
+    import cv2
+
+    scale = min(1.0, LONGEST / max(image.size))
+    small = image.resize([max(1, round(side * scale)) for side in image.size], Image.Resampling.BOX)
+    labels = np.full((small.height, small.width), cv2.GC_PR_BGD if box is None else cv2.GC_BGD, np.uint8)
+    if box is not None:
+        left, top, right, bottom = (round(side * scale) for side in box)
+        labels[top : max(bottom, top + 1), left : max(right, left + 1)] = cv2.GC_PR_FGD
+    labels[[0, -1]], labels[:, [0, -1]] = cv2.GC_BGD, cv2.GC_BGD  # it needs some background to learn from
+    for x, y, on in points:
+        place = (round(x * scale), round(y * scale))
+        cv2.circle(labels, place, max(2, max(small.size) // 40), cv2.GC_FGD if on else cv2.GC_BGD, -1)
+    if not np.isin(labels, (cv2.GC_FGD, cv2.GC_PR_FGD)).any():
+        return np.zeros((image.height, image.width), np.bool_)
+    cv2.setRNGSeed(0)
+    models = np.zeros((1, 65)), np.zeros((1, 65))
+    pixels = np.ascontiguousarray(np.asarray(small.convert("RGB"), np.uint8))
+    cv2.grabCut(pixels, labels, None, *models, 5, cv2.GC_INIT_WITH_MASK)
+    found = np.isin(labels, (cv2.GC_FGD, cv2.GC_PR_FGD)).astype(np.uint8)
+    return np.asarray(Image.fromarray(255 * found).resize(image.size, Image.Resampling.BILINEAR)) >= 128
+
+
+def move_of(settings: CompositeSettings, seed: int, subject: Mask) -> Matrix | None:
+    """Return the move of a seed, within the bounds of the settings, or None for no move.
+
+    At least `INSIDE` of the subject stays in the picture. A subject for which no such move is found is not moved.
+    """
+    if not settings.moves:
+        return None
+    (height, width), rng = subject.shape, random.Random(seed)
+    rows, columns = np.nonzero(subject)
+    middle = np.array([columns.mean(), rows.mean()])
+    for _ in range(TRIES):
+        turn = np.deg2rad(rng.uniform(-settings.rotation, settings.rotation))
+        factor = settings.scale ** rng.uniform(-1, 1)
+        mirror = -1 if settings.flip and rng.random() < 0.5 else 1
+        shift = [rng.uniform(-settings.shift, settings.shift) * side for side in (width, height)]
+        linear = factor * np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]]) * [mirror, 1]
+        offset = middle + shift - linear @ middle
+        x, y = linear @ np.stack([columns, rows]) + offset[:, None]
+        if ((x >= 0) & (x <= width - 1) & (y >= 0) & (y <= height - 1)).mean() >= INSIDE:
+            a, b, c, d, e, f = (float(one) for one in np.column_stack([linear, offset]).ravel())
+            return a, b, c, d, e, f
+    return None
+
+
+def moved(image: Image.Image, subject: Mask, matrix: Matrix | None) -> tuple[NDArray[np.uint8], Mask]:
+    """Return the picture with its subject at the new place, (height, width, 3), and the mask of the subject there.
+    Colours beside the subject do not mix into it.
+    """
+    import cv2
+
+    pixels = np.asarray(image.convert("RGB"), np.uint8)
+    if matrix is None:
+        return pixels, subject
+    alpha = subject.astype(np.float32)
+    place, size = np.reshape(matrix, (2, 3)), image.size
+    share = np.asarray(cv2.warpAffine(alpha, place, size))[..., None]
+    colours = np.asarray(cv2.warpAffine(pixels * alpha[..., None], place, size)) / np.maximum(share, 1e-6)
+    around = np.asarray(cv2.warpAffine(pixels, place, size, borderMode=cv2.BORDER_REPLICATE))
+    return np.where(share >= 0.5, np.rint(colours).clip(0, 255), around).astype(np.uint8), share[..., 0] >= 0.5
+
+
+def composed(subject: NDArray[np.uint8], mask: Mask, background: Image.Image, soften: int) -> Image.Image:
+    """Return the subject in front of a background of its size. Within the mask its pixels stay as they are. Beside it,
+    they fade into the background over `soften` pixels.
+    """
+    import cv2
+
+    behind, alpha = np.asarray(background.convert("RGB"), np.float32), mask.astype(np.float32)
+    if soften:
+        distance = np.asarray(cv2.distanceTransform((~mask).astype(np.uint8), cv2.DIST_L2, 5))
+        alpha = np.clip(1 - distance / (soften + 1), 0, 1)
+    mixed = behind + alpha[..., None] * (subject.astype(np.float32) - behind)
+    return Image.fromarray(np.where(mask[..., None], subject, np.rint(mixed)).astype(np.uint8))
+
+
+def filling(picture: Image.Image, size: tuple[int, int]) -> Image.Image:
+    """Return a picture scaled and cropped around its middle to a size."""
+    return ImageOps.fit(picture, size, Image.Resampling.LANCZOS)
