@@ -18,7 +18,7 @@ from core.types import PromptSlot, StageName, StageValue, Task, Values, to_plain
 from pipeline.prompting import Prompt
 from pipeline.seams import Models
 
-ProducerKind = Literal["captioner", "language model", "nothing"]
+ProducerKind = Literal["captioner", "segmenter", "language model", "nothing"]
 """The kind of model that produces a stage's values. "nothing" if the stage computes them without a model."""
 
 
