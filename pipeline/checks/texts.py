@@ -99,7 +99,7 @@ def counterfactual_checks(source: str, counterfactual: CounterfactualCaption, ta
 
     A few other words may differ if an edit has consequences (new weather changes what lies on the ground): that check
     then passes with a remark. Lost things and lost sentences fail a check of their own. A protected word that a person
-    insists on changing is not lost.
+    insists on changing is not lost. Without a source, the text describes a background, and may name nothing protected.
     """
     return (*_text_checks(source, counterfactual, task), *counterfactual.checks)
 
@@ -109,12 +109,15 @@ def _text_checks(source: str, counterfactual: CounterfactualCaption, task: Task)
     text = counterfactual.text
     if not tokens(text):
         return (_check("caption not empty", False, "The counterfactual caption is empty: write it, or untick it."),)
+    undone = [note for edit in counterfactual.edits if (note := _undone(source, text, edit))]
+    made = _check("edits made", not undone, " ".join(undone))
+    if not tokens(source):
+        return (made, no_class_named(text, task.kept()), _no_repetition(source, text))
     forced = [edit for edit in counterfactual.edits if edit.forced]
     waived = {word for edit in forced for word in protected_words_in(edit.keyword, task)}
     lost = [word for word in protected_words_in(source, task) if word not in waived and not contains(text, word)]
     gone = f"{_quoted(lost)} {'is' if len(lost) == 1 else 'are'} no longer in the caption, but protected by the task."
-    undone = [note for edit in counterfactual.edits if (note := _undone(source, text, edit))]
-    checks = [_check("edits made", not undone, " ".join(undone)), _check(_kept_name(task), not lost, gone)]
+    checks = [made, _check(_kept_name(task), not lost, gone)]
     if forced:
         forced_keywords = _quoted([edit.keyword for edit in forced])
         note = f"{forced_keywords} is protected by the task and changed on purpose: a person insisted."
@@ -127,6 +130,13 @@ def _text_checks(source: str, counterfactual: CounterfactualCaption, task: Task)
     broken = new_contradictions(source, text)
     checks.append(_check("no contradiction", not broken, " ".join(each.describe() for each in broken)))
     return tuple(checks)
+
+
+def no_class_named(text: str, names: tuple[str, ...]) -> Check:
+    """Check that the description of a background names none of these words."""
+    named = classes_in(text, Task("segmentation", protected=names))
+    note = f"The background names {_quoted(list(named))}, which only the subject may show."
+    return _check("no class named", not named, note)
 
 
 def edit_made(source: str, text: str, edit: Edit) -> bool:

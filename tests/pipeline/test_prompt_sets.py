@@ -28,7 +28,7 @@ from pipeline.checks.single_edit import changes
 from pipeline.checks.texts import alternative_checks, caption_checks, counterfactual_checks, keyword_checks
 from pipeline.profiles.profile import load_profile
 from pipeline.prompting import PROMPTS_FOLDER, Prompt
-from pipeline.recipes import DILLEMA, DRAWING_PROMPT, LANCE, known_recipes
+from pipeline.recipes import AGA, DILLEMA, DRAWING_PROMPT, LANCE, known_recipes
 from pipeline.stages import counterfactuals, keywords
 from pipeline.stages.edit_choice import EDITS_PROMPT, choose_by_model
 from pipeline.stages.parsing import read_perturbation
@@ -46,7 +46,10 @@ from tests.support.stages import run_alternatives, run_counterfactuals
 
 SETS = sorted(path.name for path in PROMPTS_FOLDER.iterdir() if path.is_dir())
 PROFILES = [load_profile(path.stem) for path in sorted((ROOT / "pipeline/profiles").glob("*.toml"))]
-SENT = {name: {**DILLEMA.prompts(name).prompts, **LANCE.prompts(name).prompts} for name in SETS}
+SENT = {
+    name: {slot: prompt for one in (DILLEMA, LANCE, AGA) for slot, prompt in one.prompts(name).prompts.items()}
+    for name in SETS
+}
 """The prompts of all shipped text stages, by set."""
 PROMPTS = [pytest.param(name, slot, id=f"{name}/{slot}") for name in SETS for slot in SENT[name]]
 WORKED = [name for name in SETS if "\nExample\n" in DILLEMA.prompts(name)["keywords"].template]
@@ -118,7 +121,7 @@ def kinds(name: str) -> dict[str, str]:
 
 @pytest.mark.parametrize(("name", "stage"), PROMPTS)
 def test_a_shipped_prompt_uses_what_its_stage_fills_and_nothing_else(name: str, stage: str) -> None:
-    slot = next(slot for slot in (*DILLEMA.prompt_slots, *LANCE.prompt_slots) if slot.name == stage)
+    slot = next(slot for slot in (*DILLEMA.prompt_slots, *LANCE.prompt_slots, *AGA.prompt_slots) if slot.name == stage)
     used = SENT[name][stage].variables()
     assert set(slot.required) <= set(used) <= {*slot.required, *slot.optional}
     assert "count" in used or "count" not in slot.optional, "so many alternatives are asked for"
@@ -274,6 +277,15 @@ def test_the_example_of_the_perturbations_changes_one_place_and_keeps_its_label(
     task = task_in(shown["task"])
     assert shown["type"] == "weather" and not failed(counterfactual_checks(shown["caption"], made, task))
     assert taken(perturbation_schema(shown["caption"], task, "weather"), shown["reply"])
+
+
+@pytest.mark.parametrize("name", WORKED)
+def test_the_example_of_the_backgrounds_has_its_place_and_time_and_no_subject(name: str) -> None:
+    shown = example(name, "backgrounds")
+    edits = (Edit("place", shown["place"], "background"), Edit("time", shown["time"], "time of day"))
+    described = CounterfactualCaption(shown["reply"], edits)
+    assert not failed(counterfactual_checks("", described, task_in(shown["task"])))
+    assert shown["reply"].lower().startswith(shown["instruction"]) and shown["avoid"] in shown["task"]
 
 
 @pytest.mark.parametrize("name", WORKED)

@@ -1,0 +1,159 @@
+"""Descriptions of new backgrounds, each from an instruction, a place and a time. None of them may name the subject.
+
+The language model words them, or the filled-in prompt is the description itself, or the pictures of a person's own
+folder take their place. A description has the type of a counterfactual caption and shares its card, gate and batches.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+from core.errors import UserError
+from core.images import read_image
+from core.progress import Pace
+from core.seeds import derive_seed
+from core.settings import BackgroundsSettings
+from core.types import (
+    CounterfactualCaption,
+    CounterfactualCaptions,
+    Edit,
+    PromptSlot,
+    StageValue,
+    Trace,
+    failed,
+)
+from pipeline.checks.texts import counterfactual_checks, no_class_named, require, task_checks
+from pipeline.stages.asking import BETWEEN, Answer, Inquiry, ask_all
+from pipeline.stages.base import Stage, StageInputs
+from pipeline.stages.counterfactuals import captions_line, captions_remarks, captions_seen, tell
+from pipeline.stages.parsing import read_caption
+from pipeline.stages.reply_schema import caption_schema
+
+ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
+NAMED = 3
+"""Maximum number of unreadable files that are named."""
+
+
+def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
+    """Return `settings.captions` descriptions of different places and times, which the seed chooses.
+
+    Description n of a bank is the same for all sources. One that names the label or a word to avoid is asked for again.
+    If it still does after every attempt, it is kept but not used. Description k takes `derive_seed(seed, k)` and the
+    seeds after it. Raises UserError for an empty list or folder, UnreadableReply, and Cancelled between two replies.
+    """
+    settings: BackgroundsSettings = inputs.settings
+    task, prompt, start = inputs.task, inputs.prompt, time.monotonic()
+    require(task_checks(task))
+    if settings.folder:
+        return _own_pictures(settings, inputs.seed)
+    assert prompt is not None
+    avoid, rng = listed(settings.avoid), random.Random(inputs.seed)
+    wordings = list(product(*(listed(text) for text in (settings.instructions, settings.places, settings.times))))
+    if not wordings:
+        raise UserError("A background needs an instruction, a place and a time: name at least one of each.")
+    if settings.bank:
+        random.Random(0).shuffle(wordings)
+        numbers = rng.sample(range(settings.bank), min(settings.captions, settings.bank))
+        chosen = [(wordings[number % len(wordings)], derive_seed(0, number)) for number in numbers]
+    else:
+        some = rng.sample(wordings, min(settings.captions, len(wordings)))
+        chosen = [(wording, derive_seed(inputs.seed, number)) for number, wording in enumerate(some)]
+
+    def described(text: str, wording: Sequence[str]) -> CounterfactualCaption:
+        edits = (Edit("place", wording[1], "background"), Edit("time", wording[2], "time of day"))
+        item = CounterfactualCaption(text, edits, checks=failed((no_class_named(text, avoid),)))
+        return replace(item, used=not failed(counterfactual_checks("", item, task)))
+
+    def values(wording: Sequence[str]) -> dict[str, str | int]:
+        words = dict(zip(("instruction", "place", "time"), wording, strict=True))
+        return {"task": task.describe(), "avoid": ", ".join((*task.kept(), *avoid)), **words}
+
+    def inquiry(wording: Sequence[str], seed: int) -> Inquiry[str]:
+        def shortcomings(text: str) -> int:
+            return len(failed(counterfactual_checks("", described(text, wording), task)))
+
+        return Inquiry(values(wording), read_caption, seed, shortcomings, caption_schema(""))
+
+    pace, answers = Pace(len(chosen)), list[Answer[str]]()
+    if settings.written:
+        answers = ask_all(
+            "a description of a background",
+            inputs.models.language,
+            prompt,
+            [inquiry(*one) for one in chosen],
+            settings,
+            lambda done: tell(inputs.progress, pace, done),
+            inputs.cancelled,
+        )
+    texts = [answer.value for answer in answers] or [prompt.evaluate(**values(wording)) for wording, _ in chosen]
+    items = {text: described(text, wording) for text, (wording, _) in zip(texts, chosen, strict=True)}
+    trace = Trace(
+        author="model",
+        model=inputs.models.language.name if answers else "",
+        prompt=BETWEEN.join(answer.prompt for answer in answers),
+        raw_reply=BETWEEN.join(answer.raw_reply for answer in answers),
+        settings=settings.model_dump(mode="json"),
+        seed=inputs.seed,
+        attempts=max((answer.attempts for answer in answers), default=1),
+        seconds=time.monotonic() - start,
+        notes=tuple(dict.fromkeys(note for answer in answers for note in answer.notes)),
+    )
+    return StageValue(CounterfactualCaptions(tuple(items.values())), trace)
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """Return the parts of a text with commas between, each once."""
+    return tuple(dict.fromkeys(part for one in text.split(",") if (part := " ".join(one.split()))))
+
+
+def _own_pictures(settings: BackgroundsSettings, seed: int) -> StageValue[CounterfactualCaptions]:
+    """Return the names of some pictures of the folder. Those that cannot be read are left out and told."""
+    folder, names, unreadable = Path(settings.folder).expanduser(), list[str](), list[str]()
+    try:
+        files = sorted(one.name for one in folder.iterdir() if one.suffix.lower() in ENDINGS)
+    except OSError as error:
+        raise UserError(f"The folder of backgrounds {folder} cannot be read: {error.strerror or error}.") from error
+    for name in random.Random(seed).sample(files, len(files)):
+        try:
+            read_image(folder / name)
+        except UserError as error:
+            unreadable.append(f"{name}: {error}")
+            continue
+        names.append(name)
+        if len(names) == settings.captions:
+            break
+    if not names:
+        why = f" {unreadable[0]}" if unreadable else ""
+        raise UserError(f"There is no usable picture in the folder {folder}: put PNG or JPEG files there.{why}")
+    notes = [f"This picture of the folder is left out. {one}" for one in unreadable[:NAMED]]
+    if len(unreadable) > NAMED:
+        notes.append(f"{len(unreadable) - NAMED} more pictures of the folder cannot be read.")
+    trace = Trace("model", settings=settings.model_dump(mode="json"), seed=seed, notes=tuple(notes))
+    return StageValue(CounterfactualCaptions(tuple(CounterfactualCaption(name, ()) for name in names)), trace)
+
+
+def own_picture(folder: str, name: str) -> Path:
+    """Return the file of a picture of the folder. Raises UserError if it has none of this name."""
+    file = Path(folder).expanduser() / name
+    if file.name != name or not file.is_file():
+        raise UserError(f"There is no picture “{name}” in the folder {folder}: run the backgrounds again.")
+    return file
+
+
+BACKGROUNDS = Stage(
+    name="counterfactuals",
+    title="Backgrounds",
+    value=CounterfactualCaptions,
+    run=run,
+    prompt=PromptSlot("backgrounds", ("place", "time"), ("instruction", "avoid", "task")),
+    settings="backgrounds",
+    seen=captions_seen,
+    summary=captions_line,
+    remarks=captions_remarks,
+    doing="describing backgrounds",
+)
