@@ -210,6 +210,10 @@ class DrawRequest:
     """Latents (1, c, h, w) from which it is drawn with DDIM steps, or None for noise of its seed."""
     negative_prompt: str | None = None
     """Replaces that of the settings."""
+    kept: tuple[Image.Image, Image.Image] | None = None
+    """A picture of the size that is drawn, and a mask of mode L: its pixels stay where the mask is not 0. None for
+    none.
+    """
 
 
 @dataclass(frozen=True)

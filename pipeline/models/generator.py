@@ -29,6 +29,7 @@ from pipeline.models.device_placement import Placing, parameters, place, this_gp
 from pipeline.models.inverting import Control, Inverter, Step, Texts, ddim_of, ddim_steps
 from pipeline.models.loras import fuse
 from pipeline.models.model_memory import give_back_memory
+from pipeline.models.outpainting import Kept
 from pipeline.models.previews import Looks, StepWatch, side_by_side, watching
 from pipeline.models.weight_hashes import FILES, TRANSFORMERS_FILES, weights_hash
 from pipeline.models.weights import loaded_from, locate
@@ -254,12 +255,18 @@ class DrawingPipeline(ABC, Generic[M, D]):
         # On the CPU, so that a seed gives the same noise with and without a GPU; one for each image.
         generators = [torch.Generator("cpu").manual_seed(one.seed) for one in rows]
 
+        kept: Kept | None = None
+
         def after_step(pipe: Any, step: int, _time: Any, tensors: dict[str, Any]) -> dict[str, Any]:
             self._compiling.begun()
             on_step(step + 1, pipe.num_timesteps)
+            if kept is not None:
+                tensors["latents"] = kept.put_back(tensors["latents"], step)
             return tensors
 
         with torch.no_grad(), ExitStack() as stack:
+            if any(row.kept for row in rows):
+                kept = Kept(self._pipe, rows, self._device)
             self._shown = tuple(places)
             starts = [row.start for row in rows if row.start is not None]
             if starts:

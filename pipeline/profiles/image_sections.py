@@ -98,6 +98,8 @@ class ControlledGenerator(DrawingModel):
 
     loras: tuple[Lora, ...] = ()
     """Added to the weights when they are loaded, one after another."""
+    outpaints: bool = True
+    """False if it makes subjects grow when it draws around them."""
 
     @property
     def cannot_invert(self) -> str:
