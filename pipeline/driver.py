@@ -169,7 +169,8 @@ class Driver:
 
     def producers(self, recipe: Recipe, prompts: PromptSet, settings: Settings) -> dict[StageName, Producer]:
         """Return the present producers of the text stages' values. Loads nothing."""
-        return producers(recipe, self.profile.captioner.title, self.profile.language.title, prompts, settings)
+        captioner, language = self.profile.captioner.title, self.profile.language.title
+        return producers(recipe, captioner, language, prompts, settings, self.models.segmenter_name())
 
     def made(
         self,

@@ -145,10 +145,10 @@ def stale_stages(
 
 
 def producers(
-    recipe: Recipe, captioner: str, language: str, prompts: PromptSet, settings: Settings
+    recipe: Recipe, captioner: str, language: str, prompts: PromptSet, settings: Settings, segmenter: str = ""
 ) -> dict[StageName, Producer]:
-    """Return the present producers of the values of a recipe's stages, given the titles of the two models."""
-    titles = {"captioner": captioner, "language model": language}
+    """Return the present producers of the values of a recipe's stages, given the titles of the models."""
+    titles = {"captioner": captioner, "segmenter": segmenter, "language model": language}
     templates = {name: prompt.template for name, prompt in prompts.prompts.items()}
     return {
         stage.name: Producer(

@@ -18,7 +18,13 @@ from pydantic import TypeAdapter, ValidationError
 from core.errors import UserError
 from core.lineage import MethodSettings
 from core.regions import Region
-from core.settings import Settings, SettingsWithEdit, SettingsWithEditing, SettingsWithPerturbations
+from core.settings import (
+    Settings,
+    SettingsWithBackgrounds,
+    SettingsWithEdit,
+    SettingsWithEditing,
+    SettingsWithPerturbations,
+)
 from core.types import (
     GENERATION,
     CounterfactualCaption,
@@ -38,12 +44,14 @@ from pipeline.methods.base import MethodDescription
 from pipeline.profiles.profile import Profile
 from pipeline.prompting import PROMPTS_FOLDER, PromptSet, load_prompts
 from pipeline.stages.alternatives import ALTERNATIVES
+from pipeline.stages.backgrounds import BACKGROUNDS
 from pipeline.stages.base import Stage
 from pipeline.stages.caption import CAPTION, caption_text
 from pipeline.stages.counterfactuals import COUNTERFACTUALS
 from pipeline.stages.keywords import KEYWORDS
 from pipeline.stages.perturbations import PERTURBATIONS
 from pipeline.stages.region import REGION, painted_region
+from pipeline.stages.subject import SUBJECT, all_but_subject
 
 DRAWING_PROMPT = PromptSlot("diffusion", ("caption",), ("shown", "kept"))
 """`$shown` is the label, or the protected classes in the picture. `$kept` is the label, or all protected classes."""
@@ -55,6 +63,8 @@ INSTRUCTION_PROMPT = PromptSlot(
     "every shape in its place and of its size. These stay what and where they are: $shown.",
 )
 """`$edits` lists the changes, such as "red to blue, and sunny to snowy". The others are as above."""
+BACKGROUND_PROMPT = PromptSlot("background", ("caption",), default="$caption")
+"""It names no label: what is named is drawn, and the subject is put in front of the background afterwards."""
 PLANNING = frozenset(("generation.images_per_caption", "generation.seed_mode", "generation.seed"))
 """Settings of the generation that choose the images, for every method."""
 RESERVED = frozenset(("source", "task", "settings", "model", "prompt", GENERATION))
@@ -270,7 +280,20 @@ LANCE_RECONSTRUCTION = replace(
     method="edit",
     settings=SettingsWithEdit,
 )
-SHIPPED = (DILLEMA, RECONSTRUCTION, INSTRUCT, LANCE, LANCE_RECONSTRUCTION)
+AGA = Recipe(
+    name="aga",
+    title="AGA",
+    description="Keeps the subject of the source pixel by pixel, and puts it in front of new backgrounds.",
+    stages=(SUBJECT, BACKGROUNDS),
+    captions=lambda values: values.get("counterfactuals"),
+    method="background",
+    drawing_prompt=BACKGROUND_PROMPT,
+    settings=SettingsWithBackgrounds,
+    source_caption=lambda _values: "",
+    region=all_but_subject,
+    unedited="own background",
+)
+SHIPPED = (DILLEMA, RECONSTRUCTION, INSTRUCT, LANCE, LANCE_RECONSTRUCTION, AGA)
 
 
 class UnknownRecipe(UserError):
@@ -310,8 +333,9 @@ def known_recipes() -> tuple[Recipe, ...]:
 
 
 def recipes_for(profile: Profile) -> tuple[Recipe, ...]:
-    """Return the recipes that this profile can run."""
-    return tuple(recipe for recipe in _known.values() if not recipe.cannot_draw(profile))
+    """Return the recipes that this profile offers and can run."""
+    offered = [recipe for recipe in _known.values() if recipe.name in (profile.offers or _known)]
+    return tuple(recipe for recipe in offered if not recipe.cannot_draw(profile))
 
 
 def recipe_of(name: str) -> Recipe:

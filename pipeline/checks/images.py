@@ -30,6 +30,9 @@ pixels, 5th to 95th percentile. Same geometry under another look, however dark o
 0.86). The same moved sideways by 4 % of the width: 0.07 to 0.55 (medians 0.25 to 0.32). Another scene: -0.03 to 0.29.
 """
 DIRECTION = 0.2
+SUBJECT_KEPT, BACKGROUND_FREE = "subject kept", "background free"
+SUBJECT_FOUND, SUBJECT_SIZE = "subject found", "subject not grown"
+"""Names of the checks of a subject in front of a new background."""
 FORMS_KEPT = "forms kept"
 """Name of the check that compares the outlines of pieces of the mask."""
 INVERTED = "source inverted"
@@ -45,6 +48,10 @@ BANDS: Mapping[str, Band] = {
     "edit direction": Band(failed_below=DIRECTION, passed_from=DIRECTION),
     "label seen": Band(failed_below=0.0, passed_from=0.0),
     INVERTED: Band(failed_below=25.0, passed_from=35.0),
+    SUBJECT_KEPT: Band(failed_below=1.0, passed_from=1.0),
+    BACKGROUND_FREE: Band(failed_below=0.97, passed_from=0.99),
+    SUBJECT_FOUND: Band(failed_below=0.5, passed_from=0.5),
+    SUBJECT_SIZE: Band(failed_below=1 / 1.1, passed_from=1 / 1.1),
 }
 """Thresholds for an embedder whose profile sets none (`demo.calibrate` sets those of the demo). Those of the caption
 and the edit direction are those with which InstructPix2Pix (Brooks, Holynski, Efros, CVPR 2023, section 3.1) selected

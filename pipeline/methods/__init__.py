@@ -12,12 +12,13 @@ from typing import Any
 
 from core.lineage import Lineage, read_settings, set_methods
 from core.types import from_plain
+from pipeline.methods.background import BACKGROUND
 from pipeline.methods.base import MethodDescription
 from pipeline.methods.controlnet import CONTROLNET
 from pipeline.methods.edit import EDIT
 from pipeline.methods.instruct import INSTRUCT
 
-METHODS: dict[str, MethodDescription] = {method.name: method for method in (CONTROLNET, EDIT, INSTRUCT)}
+METHODS: dict[str, MethodDescription] = {method.name: method for method in (CONTROLNET, EDIT, INSTRUCT, BACKGROUND)}
 set_methods(METHODS)
 
 

@@ -94,7 +94,9 @@ class ControlNetDescription(MethodDescription):
 
     title = "ControlNet"
     settings_type = ControlNetSettings
-    artifacts = (Artifact(CONTROL_IMAGE, "Control", "The control image that it was drawn on", lines=True),)
+    artifacts: tuple[Artifact, ...] = (
+        Artifact(CONTROL_IMAGE, "Control", "The control image that it was drawn on", lines=True),
+    )
     draws_whole = True
 
     @property
@@ -165,7 +167,7 @@ class ControlNetDescription(MethodDescription):
         if not self.needs_mask(settings):
             return {}
         drawn_size = fitted_size(size, _own(settings).generation.short_side, SIDE_MULTIPLE)
-        return {CONTROL_IMAGE: _as_shown(painted(mask, drawn_size), size)}
+        return {CONTROL_IMAGE: as_shown(painted(mask, drawn_size), size)}
 
     def shape(self, settings: MethodSettings, size: tuple[int, int]) -> Hashable:
         """Return the size that is drawn, and the settings but for those of control images and the number of images."""
@@ -282,7 +284,7 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
 
         if own.generation.inverted:
             inversion = self._inverted(self._source_prompt(source), own, fitted, control, on_step)
-        shown = {CONTROL_IMAGE: _as_shown(control, source.image.size)}
+        shown = {CONTROL_IMAGE: as_shown(control, source.image.size)}
         return ControlNetPrepared(source, own, shown, control, inversion)
 
     def _source_prompt(self, source: Source) -> str:
@@ -352,5 +354,6 @@ def _fresh_noise(settings: ControlNetSettings, counterfactual: CounterfactualCap
     return settings.generation.fresh_noise_of(edit.edit_type for edit in counterfactual.edits)
 
 
-def _as_shown(control: Image.Image, size: tuple[int, int]) -> Image.Image:
+def as_shown(control: Image.Image, size: tuple[int, int]) -> Image.Image:
+    """Return a control image at a size, without new grey values."""
     return control if control.size == size else control.resize(size, Image.Resampling.NEAREST)

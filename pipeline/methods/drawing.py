@@ -204,8 +204,27 @@ class DrawingMethod(ABC, Generic[R]):
             settings=prepared.settings.model_copy(update={"batch": result.batch}),
             seconds=seconds,
         )
+        checks = self._checks(prepared, counterfactual, image, result, embedder)
+        if result.safe is not None:
+            checks = (*checks, Check(SAFE, result.safe))
+        return self._recorded(TestCase(image, lineage, prepared.artifacts, checks), result)
+
+    def _recorded(self, case: TestCase, result: DrawnImage) -> TestCase:
+        """Return the test case with what only the result tells."""
+        return case
+
+    def _checks(
+        self,
+        prepared: R,
+        counterfactual: CounterfactualCaption,
+        image: Image.Image,
+        result: DrawnImage,
+        embedder: Embedder | None,
+    ) -> tuple[Check, ...]:
+        """Return the checks of `image`, which is the result at the source's size."""
         source = prepared.source
-        checks = image_checks(
+        assert result.image is not None
+        return image_checks(
             source.image,
             image,
             source_caption=source.caption,
@@ -216,26 +235,12 @@ class DrawingMethod(ABC, Generic[R]):
             mask=source.mask,
             **self._compared(prepared, image, result.image),
         )
-        if result.safe is not None:
-            checks = (*checks, Check(SAFE, result.safe))
-        return TestCase(image, lineage, prepared.artifacts, checks)
 
 
 class DriftingMethod(DrawingMethod[R]):
     """A method whose `_draw` returns `placed` images, and whose settings are `DriftingSettings`."""
 
-    def _case(
-        self,
-        prepared: R,
-        planned: CaseRequest,
-        prompt: str,
-        result: DrawnImage,
-        image: Image.Image | None,
-        model: str,
-        seconds: float,
-        embedder: Embedder | None,
-    ) -> TestCase:
-        case = super()._case(prepared, planned, prompt, result, image, model, seconds, embedder)
+    def _recorded(self, case: TestCase, result: DrawnImage) -> TestCase:
         drift = result.drift if isinstance(result, PlacedImage) else None
         undone = {"moved_back": drift if can_move_back(drift) else None}
         lineage = replace(case.lineage, settings=case.lineage.settings.model_copy(update=undone))
