@@ -71,8 +71,8 @@ class Engine:
             self._ahead = self._pool(self._order)
 
     def _has_work(self, stage: Pass) -> bool:
-        """Return True if workers do anything in a pass."""
-        return stage == "images" or bool(stages_of(self._recipe, stage))
+        """Return True if workers do anything in a pass. The first one reads the sources, also without a stage."""
+        return stage != "language" or bool(stages_of(self._recipe, stage))
 
     def _run(self) -> Outcome:
         while (batch := self._planner.next_pass()) is not None:

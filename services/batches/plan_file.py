@@ -379,7 +379,7 @@ def most_captions(plan: BatchPlan, settings: Settings) -> int | None:
     drawn_with = getattr(settings, recipe.stage("counterfactuals").settings)
     if isinstance(drawn_with, PerturbationSettings):
         return len(drawn_with.asked)
-    return drawn_with.captions if drawn_with.combinations in _SO_MANY else None
+    return drawn_with.captions if getattr(drawn_with, "combinations", "spread") in _SO_MANY else None
 
 
 def _number_of_captions(recipe: Recipe) -> str:

@@ -49,9 +49,9 @@ _Sources = Mapping[int, Callable[[], OpenedSource | UnreadSource]]
 
 
 def stages_of(recipe: Recipe, stage: Pass) -> tuple[StageName, ...]:
-    """Return the text stages of a pass: the leading ones of the captioner, then all others."""
-    names = recipe.names
-    first = next((place for place, one in enumerate(recipe.stages) if one.producer != "captioner"), len(names))
+    """Return the text stages of a pass: the leading ones that look at the source with a model, then all others."""
+    names, looking = recipe.names, ("captioner", "segmenter")
+    first = next((place for place, one in enumerate(recipe.stages) if one.producer not in looking), len(names))
     return {"captions": names[:first], "language": names[first:], "images": ()}[stage]
 
 

@@ -1,5 +1,5 @@
-"""Images of LANCE by the embedded models in batches: the same pixels by worker processes, by Ray and by the driver of
-Explore, also after kills and a stop in the middle, and each once.
+"""Images of LANCE and of AGA by the embedded models in batches: the same pixels by worker processes, by Ray and by the
+driver of Explore, also after kills and a stop in the middle, and each once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from core.lineage import DrawnBatch
 from pipeline.driver import Driver
 from pipeline.methods.drawing import BatchedSettings
 from pipeline.profiles.profile import load_profile
-from pipeline.recipes import LANCE
+from pipeline.recipes import AGA, LANCE, Recipe
 from pipeline.request import MemoryStore, Request
 from pipeline.stages.generation import PlannedImage
 from services.batches.cluster import RayPool, on_ray
@@ -42,13 +42,19 @@ pytestmark = pytest.mark.demo
 SOURCES, CAPTIONS = 3, 2
 
 
+@pytest.fixture(scope="module", params=[LANCE, AGA], ids=lambda recipe: recipe.name)
+def recipe(request: pytest.FixtureRequest) -> Recipe:
+    made: Recipe = request.param
+    return made
+
+
 @pytest.fixture(scope="module")
-def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("lance")
+def plan(recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp(recipe.name)
     drawn_data(folder / "data", SOURCES)
     file = plan_file(folder, folder / "data", captions=CAPTIONS, together=2)
     text = file.read_text(encoding="utf-8")
-    file.write_text(text.replace('profile = "demo"', f'profile = "demo"\nrecipe = "{LANCE.name}"'), encoding="utf-8")
+    file.write_text(text.replace('profile = "demo"', f'profile = "demo"\nrecipe = "{recipe.name}"'), encoding="utf-8")
     return file
 
 
@@ -106,8 +112,8 @@ def test_ray_draws_the_same_also_when_one_of_its_workers_is_killed(plan: Path, c
     same_as_without(calm, tmp_path / "workspace", "a kill on Ray")
 
 
-def test_the_driver_of_explore_draws_each_image_of_a_batch_to_the_bit(calm: Path) -> None:
-    """From its source, its captions and its settings, with an inversion of its own."""
+def test_the_driver_of_explore_draws_each_image_of_a_batch_to_the_bit(recipe: Recipe, calm: Path) -> None:
+    """From its source, its captions and its settings, with an inversion of its own for LANCE."""
     import torch
 
     threads = torch.get_num_threads()
@@ -117,7 +123,7 @@ def test_the_driver_of_explore_draws_each_image_of_a_batch_to_the_bit(calm: Path
         with Workspace(calm) as workspace:
             for run_id in [one.id for one in workspace.runs.search(100)]:
                 held = workspace.runs.get(run_id)
-                settings = LANCE.settings_in(driver.profile, held.settings)
+                settings = recipe.settings_in(driver.profile, held.settings)
                 values = {name: stored.value for name, stored in held.values.items()}
                 for case in held.test_cases:
                     own = case.lineage.settings
@@ -125,7 +131,7 @@ def test_the_driver_of_explore_draws_each_image_of_a_batch_to_the_bit(calm: Path
                     images = (PlannedImage(case.lineage.counterfactual, case.lineage.seed, batch=own.drawn_in),)
                     assert own.drawn_in is None or own.drawn_in == DrawnBatch(size=2, place=own.drawn_in.place)
                     store = MemoryStore(read_image(workspace.images.path(held.source_sha)).image, values)
-                    driver.run(Request(held.task, settings, LANCE.name, stages=(), images=images), store)
+                    driver.run(Request(held.task, settings, recipe.name, stages=(), images=images), store)
                     with read_image(case.image_path).image as before:
                         assert image_sha(store.cases[0].image) == image_sha(before)
                     drawn += 1

@@ -19,7 +19,10 @@ from core.batches import Lot
 from core.catalogue import Order as Sorted
 from core.errors import UserError
 from core.image_filter import ImageFilter
+from core.regions import Region
+from core.rle import packed
 from core.types import CounterfactualCaption, CounterfactualCaptions, Trace
+from pipeline.recipes import AGA
 from services.batches import planning
 from services.batches.engine import Engine, OnLot, Outcome
 from services.batches.io_workers import Order
@@ -30,11 +33,14 @@ from services.batches.work import Worker
 from storage.workspace import Workspace
 from tests.support.batch_cases import batch_images
 from tests.support.batch_kills import plan_file
+from tests.support.own_recipe import registered
 from tests.support.scripted import NoiseGenerator, ScriptedLanguageModel, ScriptedModels, answer
 from tests.support.workspaces import workspace_in
 
 CLASSES = ("bird", "boat")
 SOURCES = 6
+PAINTED = Region("64x48 " + packed([0, 1000, 2072]))
+"""All but the right part of such a picture."""
 NAMES = ("good", "strange", "gone", "small", "odd")
 
 
@@ -271,6 +277,37 @@ def test_a_recipe_without_a_language_model_needs_no_worker_for_it(workspace: Wor
     )  # type: ignore[arg-type]
     assert set(stages) == {"captions", "images"}
     assert BatchService(workspace).status(number).passes[2].number("done") == SOURCES
+
+
+def test_sources_of_a_recipe_without_a_caption_are_read_and_drawn(workspace: Workspace, tmp_path: Path) -> None:
+    images(tmp_path / "data")
+    file = plan_file(tmp_path, tmp_path / "data", captions=2)
+    file.write_text(file.read_text().replace("[make]", '[make]\nrecipe = "aga"'))
+    service = BatchService(workspace)
+    number = service.plan(read_plan(file))
+    assert worked(workspace, number) == "approval"
+    assert all(one.new_caption.startswith("An empty place") and not one.caption for one in service.sample(number, 4))
+    workspace.batches.approve(number)
+    assert worked(workspace, number) == "done"
+    assert [one.number("done") for one in service.status(number).passes] == [SOURCES, SOURCES, 2 * SOURCES]
+    run = workspace.runs.get(workspace.batches.latest_images(number)[0][2])
+    assert set(run.values) == {"subject", "counterfactuals"} and "subject mask" in run.test_cases[0].artifacts
+    source, case = workspace.images.load(run.source_sha), run.test_cases[0]
+    with Image.open(case.image_path) as image:
+        assert image.getpixel((32, 24)) == source.getpixel((32, 24)), "the subject is in the middle"
+
+
+def test_sources_without_a_stage_that_looks_at_them_are_read(workspace: Workspace, tmp_path: Path) -> None:
+    images(tmp_path / "data")
+    blind = replace(AGA, name="blind", stages=AGA.stages[1:], region=lambda _values: PAINTED)
+    with registered(blind):
+        file = plan_file(tmp_path, tmp_path / "data", captions=1)
+        text = file.read_text().replace("[make]", '[make]\nrecipe = "blind"')
+        file.write_text(text.replace("settings = {", 'settings = { "backgrounds.written" = false,'))
+        number = BatchService(workspace).plan(read_plan(file))
+        workspace.batches.approve(number, ahead=True)
+        assert worked(workspace, number) == "done"
+        assert BatchService(workspace).status(number).passes[2].number("done") == SOURCES
 
 
 @pytest.mark.slow
