@@ -19,7 +19,11 @@ class Piece:
 
 
 def word_diff(before: str, after: str) -> tuple[Piece, ...]:
-    """Return the pieces of both texts in reading order. What was removed comes before what replaced it."""
+    """Return the pieces of both texts in reading order. What was removed comes before what replaced it. An
+    empty text before is not compared.
+    """
+    if not before.strip():
+        return (Piece("same", after),)
     old, new = _words(before), _words(after)
     matcher = SequenceMatcher(
         None, [word.strip().lower() for word in old], [word.strip().lower() for word in new], False

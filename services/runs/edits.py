@@ -29,6 +29,7 @@ from core.types import (
 )
 from core.words import find_phrase, is_protected, tokens
 from pipeline.checks.texts import alternative_checks, caption_checks, counterfactual_checks, keyword_checks, require
+from pipeline.recipes import recipe_of
 from pipeline.stages.counterfactuals import merged
 from services.commands import command_of
 from services.edit_conflicts import ValueEdit
@@ -183,7 +184,8 @@ def write_counterfactual(
     """Change the text of a counterfactual caption."""
     new, source = " ".join(new.split()), caption_of(run)
     require(counterfactual_checks(source, CounterfactualCaption(new, ()), run.task)[:1])
-    return merged(_at(value, place, text, text=new, checks=()), source)
+    # Without a source, the edits are the place and the time that the old text was about.
+    return merged(_at(value, place, text, text=new, checks=(), **({} if source else {"edits": ()})), source)
 
 
 @edit("counterfactual-add", "counterfactuals")
@@ -219,8 +221,8 @@ def keyword_of(run: Run, text: str) -> Keyword:
 
 
 def caption_of(run: Run) -> str:
-    """Return the caption of a run, or ""."""
-    return str(value_of(run, "caption").text)
+    """Return the caption of a run, or "" without one or for a recipe that reads none."""
+    return recipe_of(run.recipe).source_caption({name: stored.value.value for name, stored in run.values.items()})
 
 
 def value_of(run: Run, stage: StageName) -> Any:

@@ -17,7 +17,6 @@ from core.stored_runs import Run, StoredState, StoredValue
 from core.types import (
     Alternative,
     Alternatives,
-    Caption,
     Check,
     CounterfactualCaption,
     Keyword,
@@ -194,10 +193,8 @@ class RunState:
 
     @property
     def caption(self) -> str:
-        """Return the caption of the source, or ""."""
-        stored = self.run.values.get("caption")
-        value = stored.value.value if stored else None
-        return value.text if isinstance(value, Caption) else ""
+        """Return the caption of the source, or "" without one or for a recipe that reads none."""
+        return self.recipe.source_caption({name: stored.value.value for name, stored in self.run.values.items()})
 
     def caption_checks(self) -> tuple[Check, ...]:
         """Check the caption."""

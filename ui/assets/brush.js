@@ -76,6 +76,7 @@
     let shown = null;       // the text that canvas and mask show
     let stroke = null;      // while something is painted: what it has touched, and the version that it began on
     let tool = "brush", zoom = 1, left = 0, top = 0, gesture = null;
+    let corner = null;      // while a box is drawn or a point is pressed: where that began
 
     // ---- What is painted
 
@@ -103,7 +104,7 @@
     function tell(text, counts) {
       const percent = Math.min(Math.max((100 * painted(counts ?? [])) / mask.length, 0.1), 99.9).toFixed(1);
       const what = !text ? "The whole picture" : counts ? `${percent} % of the picture` : "A region that cannot be shown";
-      const said = document.getElementById(`painted-${field().dataset.stage}`), words = `${what} ${frame.dataset.words}.`;
+      const said = document.getElementById(`painted-${field().dataset.stage}`), words = (!text && frame.dataset.empty) || `${what} ${frame.dataset.words}.`;
       if (said.textContent !== words) said.textContent = words;
       shown = text;
     }
@@ -139,7 +140,7 @@
       stroke = { version: root.closest(".stage").dataset.version, left: width, top: height, right: 0, bottom: 0 };
       paint.globalCompositeOperation = "source-over";
       paint.fillStyle = paint.strokeStyle = PAINT;
-      if (!shown && tool === "erase") fill(0, mask.length);   // from the whole picture
+      if (!shown && tool === "erase" && !frame.dataset.empty) fill(0, mask.length);   // from the whole picture
       if (tool === "erase") paint.globalCompositeOperation = "destination-out";
       Object.assign(paint, { lineCap: "round", lineWidth: Number(size.value) });
       paint.beginPath();
@@ -176,10 +177,31 @@
       if (!stroke && field().value !== shown) show(field().value);
     }
 
+    // ---- A box or a point is a setting of the stage, which then finds the subject there
+
+    const find = (name, value) => {
+      const stage = field().dataset.stage;
+      studio.send({ name: "setting", fields: { setting: `${stage}.${name}`, value } });
+      studio.send({ name: "run", fields: { stage, force: true } });
+    };
+    const pixel = ({ x, y }) => [Math.min(Math.floor(x), width - 1), Math.min(Math.floor(y), height - 1)];
+    const point = (beside) => find("points", [root.dataset.points, (beside ? "-" : "") + pixel(cursor).join(" ")].filter(Boolean).join(", "));
+
+    function box(done) {
+      const [x, right] = [corner.x, cursor.x].map(Math.round).sort((one, other) => one - other);
+      const [y, bottom] = [corner.y, cursor.y].map(Math.round).sort((one, other) => one - other);
+      show(field().value);
+      if (!done) {
+        Object.assign(paint, { strokeStyle: PAINT, lineWidth: Math.max(1, width / 200) });
+        paint.strokeRect(x, y, right - x, bottom - y);
+      } else if (right > x && bottom > y) find("box", [x, y, right, bottom].join(" "));
+    }
+
     function put(at) {
       const to = { x: Math.min(Math.max(at.x, 0), width), y: Math.min(Math.max(at.y, 0), height) };
       if (stroke) line(to);
       Object.assign(cursor, to);
+      if (corner && tool === "box") box(false);
       ringed();
     }
 
@@ -243,7 +265,7 @@
       if (pointers.size > 1 || event.button === 1 || tool === "move") { end(false); gesture = pinched(); return; }
       Object.assign(cursor, at(event));
       ringed();
-      start();
+      if (tool === "box" || tool === "point") corner = { ...cursor }; else start();
     });
 
     canvas.addEventListener("pointermove", (event) => {
@@ -257,7 +279,11 @@
 
     for (const name of ["pointerup", "pointercancel"]) canvas.addEventListener(name, (event) => {
       pointers.delete(event.pointerId);
-      if (gesture) gesture = pointers.size ? pinched() : null; else end(name === "pointerup");
+      if (gesture) gesture = pointers.size ? pinched() : null;
+      else if (!corner) end(name === "pointerup");
+      else if (tool === "box") box(name === "pointerup");
+      else if (name === "pointerup") point(event.shiftKey);
+      corner = null;
     });
 
     // Without the focus the wheel scrolls the page. With Ctrl it is the pinch of a touchpad.
@@ -272,6 +298,7 @@
 
     const ACTS = {
       brush: () => choose("brush"), erase: () => choose("erase"), move: () => choose("move"),
+      box: () => choose("box"), point: () => choose("point"),
       closer: () => look(zoom * 1.5), farther: () => look(zoom / 1.5), all: () => look(1),
       invert: () => { end(); if (shown) { show(textOf(countsOf(mask.map((one) => 1 - one)), width, height)); save(); } },
       clear: () => { end(); show(""); save(); },
@@ -292,7 +319,8 @@
         const step = Math.max(1, Math.round(size.value / 3)) * (event.shiftKey ? 4 : 1);
         put({ x: cursor.x + step * arrow[0], y: cursor.y + step * arrow[1] });
         follow();
-      } else if (event.key === " ") start();
+      } else if (event.key === " " && tool === "point") point(event.shiftKey);
+      else if (event.key === " ") start();
       else if (event.key === "Escape" && stroke) end(false);
       else return false;
       return true;
@@ -308,7 +336,7 @@
     root.addEventListener("click", (event) => ACTS[event.target.closest("[data-brush]")?.dataset.brush]?.());
     size.addEventListener("input", () => sized(size.value));
 
-    if (field().value) root.open = true;
+    if (field().value || frame.dataset.empty) root.open = true;
     sized(size.value);
     choose("brush");
     look(1);

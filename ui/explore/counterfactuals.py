@@ -56,8 +56,9 @@ def counterfactuals_card(state: RunState) -> Html:
         combinations=combinations_part(state),
         lines=lines,
         ticked=sum(item.used for item in value.items),
+        source=source,
         # A value records the values that it was made from.
-        source=source if all(read in state.run.values for read in stage.reads) else "",
+        can_add=all(read in state.run.values for read in stage.reads),
         near=NEAR,
         failed=FAILED,
         remarks=REMARKS,
@@ -68,7 +69,7 @@ def counterfactuals_card(state: RunState) -> Html:
 def _findings(item: CounterfactualCaption, checks: tuple[Check, ...], source: str, task: Task) -> list[Finding]:
     """Return a finding for each check with a note, and one for all that passed."""
     wrong, findings = failed(checks), []
-    if not any(check.name in KEPT_CHECKS for check in wrong):
+    if source and not any(check.name in KEPT_CHECKS for check in wrong):
         words = "label kept" if task.kind == "classification" else "protected kept"
         # If the caption names nothing protected, passing all checks means nothing.
         findings.append(("check", words, "ok", "") if classes_in(source, task) else NOTHING_NAMED)

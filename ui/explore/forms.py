@@ -18,6 +18,7 @@ HIDDEN = {
     "counterfactuals.chosen",
     "alternatives.too_close",
     "perturbations.per_type",
+    "backgrounds.captions",
 }
 """Settings that are always visible, in the body of their card."""
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from core.regions import WHOLE
+from core.settings import SubjectSettings
 from core.types import Check, KeywordAlternatives, Keywords, StageName, Task, failed, to_text
 from core.words import protected_spans, protected_words_in
 from services.runs.life_cycle import task_problem
@@ -33,8 +34,18 @@ def general_card(name: StageName, state: RunState) -> Html:
     return stage_card(name, state, shown)
 
 
-def brush_card(name: StageName, state: RunState, words: str) -> Html:
-    """Return the card of a stage whose value is a `Region`. `words` describe the painted part, such as "may change"."""
+def subject_card(state: RunState) -> Html:
+    """Return the card of the subject, which is painted, or found at points or in a box."""
+    points = getattr(state.settings, "subject", SubjectSettings()).points
+    return brush_card("subject", state, "is the subject", "Nothing is marked as the subject yet.", points)
+
+
+def brush_card(name: StageName, state: RunState, words: str, empty: str = "", points: str | None = None) -> Html:
+    """Return the card of a stage whose value is a `Region`. `words` describe the painted part, such as "may change".
+
+    `empty` describes no paint, which is the whole picture if it is "". With `points`, the setting of this name, the
+    stage also has settings for points and a box.
+    """
     stored, undone = state.run.values.get(name), state.steps.next_redo
     shown = render(
         "explore/brush.html",
@@ -43,6 +54,8 @@ def brush_card(name: StageName, state: RunState, words: str) -> Html:
         title=state.recipe.stage(name).title,
         region=stored.value.value if stored is not None else WHOLE,
         words=words,
+        empty=empty,
+        points=points,
         source=image_url(state.run.source_sha),
         can_redo=undone is not None and undone.stages == (name,),
     )
@@ -110,6 +123,7 @@ CARDS: Mapping[StageName, Callable[[RunState], Html]] = {
     "alternatives": alternatives_card,
     "counterfactuals": counterfactuals_card,
     "region": lambda state: brush_card("region", state, "may change"),
+    "subject": subject_card,
 }
 """Stages whose values have a card of their own."""
 
