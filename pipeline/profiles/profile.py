@@ -116,6 +116,8 @@ class Profile(Data):
     """Conditions for using the outputs, in words."""
     prompts: str
     """A folder under `prompts/`."""
+    offers: tuple[str, ...] = ()
+    """Names of the recipes that it offers, the first of them for new runs. Empty: all that it can draw."""
     samples: str = ""
     """A folder of sample images, relative to the repository; may be empty."""
     captioner: Annotated[

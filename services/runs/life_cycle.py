@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError
 
 from core.errors import UserError
 from core.images import image_sha, png_of, read_image
+from core.lineage import DEFAULT_RECIPE
 from core.masks import parse_classes, read_mask, with_own_numbers
 from core.settings import Settings
 from core.stored_runs import Run, RunSummary, StoredTestCase, Verdict
@@ -255,8 +256,8 @@ class RunService:
         return self._new(picture.image, task, name, picture.notes, "")
 
     def _new(self, image: Image.Image, task: Task, name: str, notes: tuple[str, ...], sample: str) -> str:
-        settings = self.profile.settings.model_dump(mode="json")
-        return self.workspace.runs.create(image, task, self.profile.name, name, settings, notes, sample)
+        settings, (recipe, *_) = self.profile.settings.model_dump(mode="json"), (*self.profile.offers, DEFAULT_RECIPE)
+        return self.workspace.runs.create(image, task, self.profile.name, name, settings, notes, sample, recipe=recipe)
 
     def delete(self, *run_ids: str) -> None:
         """Delete runs, all or none. Raises UserError for a run that is busy or unknown."""

@@ -20,8 +20,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageDraw
 
 import cli.batches
 import cli.curation
@@ -33,6 +34,8 @@ import cli.test_sets
 import formats.types
 from core.image_filter import ImageFilter
 from core.test_sets import TestSet
+from pipeline.models import load_models
+from pipeline.run_files import run_file
 from services.batches.io_workers import Order
 from services.batches.pools import HerePool, Pool
 from services.batches.work import Worker
@@ -108,7 +111,7 @@ class Block:
 
     def commands(self) -> list[str]:
         """Return its commands without comments; one that goes on in the next line is one."""
-        whole = re.sub(r"(\||\\)\s*\n", r"\1 ", re.sub(r"(?m)(^|\s)#.*$", "", self.text))
+        whole = re.sub(r"(\|)\s*\n|\\\s*\n", r"\1 ", re.sub(r"(?m)(^|\s)#.*$", "", self.text))
         return [line.strip() for line in whole.splitlines() if line.strip()]
 
 
@@ -343,6 +346,29 @@ def evaluated(shell: Shell) -> None:
         shell.run(f"python -m services.test_sets {command}")
 
 
+def follow_laptop(shell: Shell) -> None:
+    """A cup in front of the pictures of a folder, one of them in print colours and one broken. No model is asked."""
+    shell.patch.setattr(cli.pipeline, "load_models", load_models)
+    photo = Image.new("RGB", (320, 240), (90, 110, 60))
+    ImageDraw.Draw(photo).rectangle((110, 70, 210, 200), (200, 30, 40))
+    photo.save("photo.jpg", quality=95)
+    Path("backgrounds").mkdir()
+    Image.new("RGB", (500, 300), (20, 60, 200)).save("backgrounds/sea.png")
+    Image.new("CMYK", (90, 160), (0, 90, 200, 10)).save("backgrounds/wall.jpg")
+    Path("backgrounds/broken.png").write_bytes(b"\x89PNG\r\n\x1a\n and no more")
+    follow_plainly("docs/laptop.md", shell)
+    shown, cup = np.asarray(Image.open("photo.jpg")), np.zeros((240, 320), bool)
+    cup[80:190, 120:200] = True
+    for folder, images in (("made", 2), ("moved", 8)):
+        record = run_file.read(Path(folder) / "run.json")
+        assert len(record.images) == images
+        assert any("broken.png" in note for note in record.run.values["counterfactuals"].trace.notes)
+        for image in record.images:
+            pixels, own = np.asarray(Image.open(f"{folder}/{image.file}")), image.record.lineage.settings.plain()
+            assert (own["matrix"] is None) == (folder == "made") and (pixels[20, 20] != shown[20, 20]).any()
+            assert folder == "moved" or (pixels[cup] == shown[cup]).all()
+
+
 FOLLOWED: Mapping[str, Callable[[Shell], None]] = {
     "README.md": follow_readme,
     "docs/batches.md": follow_batches,
@@ -351,6 +377,7 @@ FOLLOWED: Mapping[str, Callable[[Shell], None]] = {
     "docs/command-line.md": follow_command_line,
     "docs/evaluate.md": follow_evaluate,
     "docs/formats.md": follow_formats,
+    "docs/laptop.md": follow_laptop,
     "docs/models.md": partial(follow_plainly, "docs/models.md"),
     "docs/paper-and-here.md": partial(follow_plainly, "docs/paper-and-here.md"),
     "docs/retraining.md": partial(follow_plainly, "docs/retraining.md"),

@@ -105,7 +105,7 @@ def test_the_models_of_the_other_profiles_are_told_as_about() -> None:
     lines = [line.strip("| ").split(" | ") for line in (ROOT / "docs/models.md").read_text().splitlines()]
     told = {tuple(line[1:]): line[0] for line in lines if len(line) == 7 and line[0].startswith("`")}
     assert told == {one: ", ".join(names) for one, names in expected.items()}
-    assert {"demo", "paper", "fast", "sdxl", "modern", "edit", "lance", "cpu"} == set(profile_names())
+    assert {"demo", "paper", "fast", "sdxl", "modern", "edit", "lance", "cpu", "laptop"} == set(profile_names())
 
 
 def test_the_own_profile_of_the_docs_loads_and_says_what_it_lacks(tmp_path: Path) -> None:

@@ -1,0 +1,387 @@
+"""The method that puts the subject of the source in front of another background, and the recipe that uses it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from core.errors import UserError
+from core.lineage import read_settings
+from core.regions import WHOLE, region_of
+from core.settings import CompositeSettings, SettingsWithBackgrounds
+from core.types import Task, failed
+from pipeline.checks.backgrounds import background_checks
+from pipeline.cutting import composed, move_of, moved
+from pipeline.driver import Driver
+from pipeline.methods.background import BACKGROUND, BackgroundSettings
+from pipeline.models.outpainting import Kept
+from pipeline.profiles.profile import load_profile
+from pipeline.recipes import AGA
+from pipeline.request import Event, ImageFailed, MemoryStore, Request, StageDone
+from pipeline.run_files.embedded import read_run_in
+from pipeline.seams import DrawRequest
+from services.studio import Studio
+from tests.services.runs.test_predictions import Bright
+from tests.support.scripted import NoiseGenerator, ScriptedModels, ScriptedSegmenter, noise, parts_of, performed
+from tests.support.workspaces import workspace_in
+
+BIRD = Task("classification", label="bird")
+SOURCE = noise("source", 0, (96, 64))
+MIDDLE = ScriptedSegmenter()._middle(SOURCE)
+SETTINGS = AGA.settings_in(load_profile("demo"))
+
+
+def settings(**changes: Any) -> SettingsWithBackgrounds:
+    """The demo's, with two backgrounds of few steps."""
+    base = {"generation": {"steps": 2, "short_side": 64}, "backgrounds": {"captions": 2}}
+    plain = SETTINGS.model_dump(mode="json")
+    for section, values in (*base.items(), *changes.items()):
+        plain[section] |= values
+    return SettingsWithBackgrounds.model_validate(plain)
+
+
+def drawn(
+    chosen: SettingsWithBackgrounds | None = None, models: ScriptedModels | None = None, **more: Any
+) -> MemoryStore:
+    """A store after all of the recipe."""
+    store = more.pop("store", None) or MemoryStore(SOURCE)
+    driver = more.pop("driver", None) or Driver(load_profile("demo"), models or ScriptedModels(), **more)
+    driver.run(Request(BIRD, chosen or settings(), "aga"), store, _raise_failures)
+    return store
+
+
+def _raise_failures(event: Event) -> None:
+    if isinstance(event, ImageFailed):
+        raise event.error
+
+
+def test_every_pixel_of_the_subject_stays_and_all_is_recorded() -> None:
+    store = drawn()
+    assert list(store.held) == ["subject", "counterfactuals"] and len(store.cases) == 2
+    for case in store.cases:
+        image, background = np.asarray(case.image), np.asarray(case.artifacts["background"])
+        assert (image[MIDDLE] == np.asarray(SOURCE)[MIDDLE]).all() and (image[~MIDDLE] == background[~MIDDLE]).all()
+        assert (np.asarray(case.artifacts["subject mask"]) == np.where(MIDDLE, 255, 0)).all()
+        control = np.asarray(case.artifacts["control image"])
+        assert control[:10].any() and not control[MIDDLE].any() and not control[14, 22:74].any(), "with a margin"
+        own = case.lineage.settings
+        assert isinstance(own, BackgroundSettings) and own.matrix is None and own.region == AGA.region(values(store))
+        assert read_settings("background", own.plain()) == own.model_copy(
+            update={"backgrounds": type(own.backgrounds)(avoid=own.backgrounds.avoid)}
+        )
+        assert case.lineage.prompt == case.lineage.counterfactual.text and "bird" not in case.lineage.prompt
+        assert [check.name for check in case.checks] == [
+            "subject kept",
+            "background free",
+            "subject found",
+            "subject not grown",
+        ]
+        assert [check.passed for check in case.checks] == [True, False, True, True], (
+            "the stand-in finds something everywhere"
+        )
+
+
+def values(store: MemoryStore) -> dict[str, Any]:
+    return {name: held.value for name, held in store.held.items()}
+
+
+def test_a_moved_subject_is_recorded_by_one_matrix_that_moves_its_mask_too() -> None:
+    moving = settings(composite={"shift": 0.2, "scale": 1.3, "rotation": 15, "flip": True})
+    seen = set()
+    for case in drawn(moving).cases:
+        own = case.lineage.settings
+        assert isinstance(own, BackgroundSettings) and own.matrix is not None
+        pixels, mask = moved(SOURCE, MIDDLE, own.matrix)
+        image, shown = np.asarray(case.image), np.asarray(case.artifacts["subject mask"]) > 0
+        assert (shown == mask).all() and (image[mask] == pixels[mask]).all() and (mask != MIDDLE).any()
+        assert 0.9 / 1.7 < mask.sum() / MIDDLE.sum() < 1.7
+        assert case.checks[0].value == 1.0
+        seen.add(own.matrix)
+    assert len(seen) == 2
+    flips = [move_of(CompositeSettings(flip=True), seed, MIDDLE) for seed in range(8)]
+    assert {round(one[0]) for one in flips if one is not None} == {1, -1}
+    everywhere = np.ones((64, 96), bool)
+    assert move_of(CompositeSettings(shift=0.5, rotation=45), 0, everywhere) is None, "none of them keeps it inside"
+    assert move_of(CompositeSettings(), 0, MIDDLE) is None
+
+
+def test_the_colours_beside_a_subject_do_not_mix_into_it() -> None:
+    picture = np.zeros((64, 96, 3), np.uint8)
+    picture[~MIDDLE] = (0, 255, 0)
+    picture[MIDDLE] = (200, 0, 0)
+    pixels, mask = moved(Image.fromarray(picture), MIDDLE, (0.9, -0.2, 12.0, 0.2, 0.9, -3.0))
+    assert (pixels[mask] == (200, 0, 0)).all()
+    soft = np.asarray(composed(pixels, mask, Image.new("RGB", (96, 64), (0, 0, 200)), 3))
+    assert (soft[mask] == (200, 0, 0)).all() and len(np.unique(soft[~mask], axis=0)) > 3
+
+
+def test_a_corrected_subject_outdates_only_what_follows() -> None:
+    store = drawn()
+    made_by = Driver(load_profile("demo"), ScriptedModels())
+    painted = np.where(MIDDLE, 255, 0).astype(np.uint8)
+    painted[:20, :20] = 255
+    store.held["subject"] = replace(store.held["subject"], value=region_of(Image.fromarray(painted)))
+    told = list[Event]()
+    made_by.run(Request(BIRD, settings(), "aga"), store, told.append)
+    assert {one.stage: one.reused for one in told if isinstance(one, StageDone)} == {
+        "subject": True,
+        "counterfactuals": True,
+    }
+    assert len(store.cases) == 4, "the images are drawn again, with the same descriptions"
+    assert (np.asarray(store.cases[-1].image)[:20, :20] == np.asarray(SOURCE)[:20, :20]).all()
+
+
+def test_without_a_subject_nothing_is_drawn() -> None:
+    store = MemoryStore(SOURCE, {"subject": WHOLE, "counterfactuals": drawn().held["counterfactuals"].value})
+    with pytest.raises(UserError, match="No subject is marked: paint it over the picture"):
+        Driver(load_profile("demo"), ScriptedModels()).run(Request(BIRD, settings(), "aga", stages=()), store)
+    lacking = BACKGROUND.lacks(AGA.drawn_with(settings(), {"subject": WHOLE}), False)
+    assert lacking.startswith("No subject is marked")
+    here = AGA.drawn_with(
+        settings(composite={"shift": 0.1}), {"subject": region_of(Image.fromarray(MIDDLE * np.uint8(255)))}
+    )
+    assert "does not move with the subject" in BACKGROUND.lacks(here, True) and not BACKGROUND.lacks(here, False)
+
+
+def test_from_text_alone_no_control_image_holds_the_background() -> None:
+    models = ScriptedModels()
+    strengths = list[float]()
+
+    class Watched(NoiseGenerator):
+        def generate(self, prompt: str, control: Image.Image, settings: Any, *more: Any) -> Image.Image:
+            strengths.append(settings.control_strength)
+            assert not np.asarray(control).any()
+            return super().generate(prompt, control, settings, *more)
+
+    models.generator = Watched()
+    store = drawn(settings(composite={"layout": "text"}, generation={"guidance": 3.0}), models)
+    assert strengths == [0.0, 0.0] and "control image" not in store.cases[0].artifacts
+    assert store.cases[0].lineage.negative_prompt.startswith("bird, bird, boat, house")
+
+
+class Shelf:
+    """A store in memory."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, bytes] = {}
+
+    def read(self, key: str) -> bytes | None:
+        return self.held.get(key)
+
+    def save(self, key: str, data: bytes) -> None:
+        self.held[key] = data
+
+
+def test_a_background_of_the_bank_is_drawn_once_for_all_subjects() -> None:
+    models, shelf = ScriptedModels(), Shelf()
+    banked = settings(composite={"layout": "text"}, backgrounds={"bank": 2, "captions": 2})
+    first = drawn(banked, models, inversions=shelf)
+    assert len(models.generator.made) == len(shelf.held) == 2
+    other = MemoryStore(noise("another", 1, (96, 64)))
+    driver = Driver(load_profile("demo"), models, inversions=shelf)
+    driver.run(Request(BIRD, banked, "aga", seed=5), other, _raise_failures)
+    assert len(models.generator.made) == 2, "nothing is drawn again"
+
+    def backgrounds(store: MemoryStore) -> dict[str, bytes]:
+        return {case.lineage.prompt: case.artifacts["background"].tobytes() for case in store.cases}
+
+    assert backgrounds(first) == backgrounds(other) and len(backgrounds(first)) == 2
+    assert {case.image.tobytes() for case in first.cases}.isdisjoint({case.image.tobytes() for case in other.cases})
+    without = drawn(banked, ScriptedModels())
+    assert backgrounds(without) == backgrounds(first), "the store only saves time"
+
+
+def test_pictures_of_a_folder_become_the_backgrounds_and_no_model_is_loaded(tmp_path: Path) -> None:
+    class NoGenerator(ScriptedModels):
+        @property
+        def generator(self) -> Any:
+            raise AssertionError("the generator was loaded")
+
+        @generator.setter
+        def generator(self, _value: Any) -> None: ...
+
+    Image.new("RGB", (200, 100), (0, 0, 200)).save(tmp_path / "sea.png")
+    Image.new("CMYK", (40, 90), (90, 0, 0, 0)).save(tmp_path / "print.jpg", "JPEG")
+    own = settings(backgrounds={"folder": str(tmp_path), "captions": 2})
+    store = drawn(own, NoGenerator())
+    assert {case.lineage.model for case in store.cases} == {"pictures of a folder"}
+    for case in store.cases:
+        image = np.asarray(case.image)
+        assert image.shape == (64, 96, 3) and (image[MIDDLE] == np.asarray(SOURCE)[MIDDLE]).all()
+        recorded = case.lineage.settings.plain()
+        assert recorded["backgrounds"]["folder"] == tmp_path.name, "not where it lies"
+        assert case.lineage.settings.steps is None
+    (tmp_path / "sea.png").unlink()
+    failed_with = list[str]()
+    Driver(load_profile("demo"), NoGenerator()).run(
+        Request(BIRD, own, "aga", stages=()),
+        MemoryStore(SOURCE, values(store)),
+        lambda event: failed_with.append(str(event.error)) if isinstance(event, ImageFailed) else None,
+    )
+    assert failed_with == [f"There is no picture “sea.png” in the folder {tmp_path}: run the backgrounds again."]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"composite": {"layout": "outpaint"}}, "The profile demo draws no background around the subject"),
+        ({"backgrounds": {"bank": 5}}, "take the layout text"),
+        ({"composite": {"layout": "text"}, "backgrounds": {"bank": 5}}, ""),
+    ],
+)
+def test_what_a_profile_cannot_draw_is_refused_before_anything_runs(changes: Any, reason: str) -> None:
+    refused = BACKGROUND.refused(load_profile("demo"), BACKGROUND.settings_of(settings(**changes)))
+    assert (reason in refused) if reason else not refused
+    bank = BACKGROUND.settings_of(settings(composite={"layout": "text"}, backgrounds={"bank": 5}))
+    assert "let the subject move for more" in BACKGROUND.equal_images(bank)
+    assert not BACKGROUND.equal_images(BACKGROUND.settings_of(settings()))
+
+
+def test_outpainting_keeps_the_subject_at_the_noise_of_every_step() -> None:
+    import torch
+    from diffusers import DDIMScheduler
+
+    scheduler = DDIMScheduler()
+    scheduler.set_timesteps(4)
+
+    class Encoded:
+        def __init__(self, latents: Any) -> None:
+            self.latents = latents
+
+    class Vae:
+        dtype, config = torch.float32, {"scaling_factor": 2.0}
+
+        def encode(self, pixels: Any) -> Encoded:
+            return Encoded(torch.nn.functional.avg_pool2d(pixels, 8))
+
+    class Config(dict[str, float]):
+        __getattr__ = dict.__getitem__
+
+    class Processor:
+        def preprocess(self, image: Image.Image) -> Any:
+            return torch.from_numpy(np.asarray(image, np.float32) / 127.5 - 1).permute(2, 0, 1)[None]
+
+    vae: Any = Vae()
+    vae.config = Config(scaling_factor=2.0)
+    pipe: Any = type("Pipe", (), {"scheduler": scheduler, "vae": vae, "image_processor": Processor()})
+    subject = Image.fromarray(np.where(MIDDLE, np.uint8(255), np.uint8(0)))
+    kept = Kept(pipe, [DrawRequest("a", 1, 0, kept=(SOURCE, subject)), DrawRequest("b", 2, 1)], "cpu")
+    drawn_latents = torch.zeros(2, 3, 8, 12)
+    end = kept.put_back(drawn_latents, 3)
+    clean = 2 * vae.encode(Processor().preprocess(SOURCE)).latents
+    assert (end[1] == 0).all() and (end[0, :, 2:6, 3:9] == clean[0, :, 2:6, 3:9]).all() and (end[0, :, 0] == 0).all()
+    early = kept.put_back(drawn_latents, 0)
+    assert not torch.allclose(early[0, :, 2:6, 3:9], clean[0, :, 2:6, 3:9]) and (early[0, :, 0] == 0).all()
+
+
+def test_the_checks_tell_a_changed_subject_a_phantom_and_a_grown_subject() -> None:
+    class Blue:
+        name = "blue"
+
+        def find(self, image: Image.Image, phrase: str) -> list[Any]:
+            from pipeline.seams import Found
+
+            if phrase == "unicorn":
+                raise UserError("The segmenter does not know “unicorn”.")
+            mask = (np.asarray(image) == (0, 0, 200)).all(axis=2)
+            return [Found(mask, 1.0, (0, 0, 1, 1))] if mask.any() else []
+
+        def at(self, image: Image.Image, points: Any) -> None: ...
+
+    subject, green = np.zeros((64, 96, 3), np.uint8), Image.new("RGB", (96, 64), (0, 120, 0))
+    subject[MIDDLE] = (0, 0, 200)
+    image = composed(subject, MIDDLE, green, 0)
+    good = background_checks(image, green, subject, MIDDLE, ("bird",), Blue())
+    assert not failed(good) and [check.value for check in good] == [1.0, 1.0, 1.0, 1.0]
+    phantom = green.copy()
+    phantom.paste((0, 0, 200), (0, 0, 96, 30))
+    grown = composed(subject, MIDDLE, phantom, 0)
+    wrong = background_checks(grown, phantom, subject, MIDDLE, ("bird",), Blue())
+    assert [check.name for check in failed(wrong)][:1] == ["background free"] and len(failed(wrong)) > 1
+    broken = background_checks(green, green, subject, MIDDLE, ("bird",), None)
+    assert [(check.name, check.passed, check.value) for check in broken] == [("subject kept", False, 0.0)]
+    unknown = background_checks(image, green, subject, MIDDLE, ("unicorn",), Blue())
+    assert [check.passed for check in unknown] == [True, None, None, None] and "does not know" in unknown[1].note
+
+
+# The page
+
+
+@pytest.fixture
+def studio(tmp_path: Path) -> Any:
+    with workspace_in(tmp_path / "workspace") as workspace:
+        made = Studio(load_profile("demo"), ScriptedModels(), workspace)
+        made.predictions.load = lambda wanted: Bright("classification", wanted.title)
+        yield made
+        made.close()
+
+
+def do(studio: Studio, run_id: str, name: str, **fields: object) -> str:
+    """One thing done on the page, to its end; what it was refused with."""
+    return performed(studio, run_id, name, **fields).problem
+
+
+def test_the_page_of_a_run_without_a_caption(studio: Studio) -> None:
+    run_id = studio.workspace.runs.create(SOURCE, BIRD, "demo", "bird", studio.profile.settings.model_dump(mode="json"))
+    assert do(studio, run_id, "recipe", recipe="aga") == ""
+    empty = parts_of(studio, run_id)
+    assert "Nothing is marked as the subject yet." in empty["subject"] and "Backgrounds" in empty["counterfactuals"]
+    for name in ("run-all", "generate"):
+        assert do(studio, run_id, name) == ""
+    parts = parts_of(studio, run_id)
+    assert "25.0 % of the picture is the subject." in parts["subject"] and 'data-points=""' in parts["subject"]
+    assert "An empty place" in parts["counterfactuals"] and "nothing protected named" not in parts["counterfactuals"]
+    assert "subject kept" in parts["pictures"] and "Subject" in parts["pictures"] and "stage-caption" not in str(parts)
+    held = read_run_in(studio.exchange.saved_image(studio.states.of(run_id).run.test_cases[-1].id)[1])
+    assert held is not None and held.case is not None and held.case.lineage.recipe == "aga"
+
+    assert do(studio, run_id, "setting", setting="subject.points", value="30 30, -2 2") == ""
+    state = studio.states.of(run_id)
+    assert state.stale == {"subject": "the settings were changed after this was made"}
+    assert do(studio, run_id, "run", stage="subject", force=True) == ""
+    assert do(studio, run_id, "setting", setting="subject.points", value="30 99") == ""
+    do(studio, run_id, "run", stage="subject", force=True)
+    assert "The point 30 99 lies outside of the picture" in studio.states.of(run_id).problems["subject"].text
+    assert not studio.states.of(run_id).run.values["subject"].value.value.whole, "nothing is lost"
+
+    assert do(studio, run_id, "value", stage="subject", text="") == ""
+    state = studio.states.of(run_id)
+    assert state.gate.closed.startswith("No subject is marked: paint it over the picture")
+    assert set(state.outdated.values()) == {"of an earlier region"}
+    assert do(studio, run_id, "undo", stage="subject") == ""
+    assert do(studio, run_id, "counterfactual-add", new="A quiet harbour at night.") == ""
+    assert (
+        do(studio, run_id, "counterfactual-write", place=0, text=first(studio, run_id).text, new="A bird bath.") == ""
+    )
+    assert not first(studio, run_id).edits
+    assert "names the subject" in parts_of(studio, run_id)["counterfactuals"]
+
+
+def first(studio: Studio, run_id: str) -> Any:
+    return studio.workspace.runs.get(run_id).values["counterfactuals"].value.value.items[0]
+
+
+def test_a_profile_offers_its_recipes_only(tmp_path: Path) -> None:
+    with workspace_in(tmp_path / "workspace") as workspace:
+        models = ScriptedModels()
+        models.segmenter_name = lambda: ""  # type: ignore[method-assign]
+        studio = Studio(load_profile("laptop"), models, workspace)
+        run_id = studio.runs.from_upload(_png(SOURCE), "mine.png", "bird")
+        state = studio.states.of(run_id)
+        assert state.recipe is AGA and state.recipes == (AGA,)
+        do(studio, run_id, "run-all")
+        assert "no model that finds things by a word" in studio.states.of(run_id).problems["subject"].text
+        studio.close()
+
+
+def _png(image: Image.Image) -> bytes:
+    import io
+
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return file.getvalue()
