@@ -52,6 +52,8 @@ def asked_settings(options: argparse.Namespace, recipe: Recipe) -> dict[str, str
             raise UserError(f"--set takes STAGE.NAME=VALUE, such as generation.steps=12, and not {text!r}.")
         values[name.strip()] = value.strip()
     shortcuts = {**SHORTCUTS, "steps": method_of(recipe.method).steps_setting}
+    if recipe.last.settings == "backgrounds":
+        shortcuts["captions"] = "backgrounds.captions"
     values |= {name: getattr(options, key) for key, name in shortcuts.items() if getattr(options, key) is not None}
     for name in values:
         if not recipe.reads(name):
