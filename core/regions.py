@@ -81,11 +81,7 @@ def region_of(mask: Image.Image) -> Region:
     pixels = np.asarray(mask) >= 128
     if pixels.all():
         return WHOLE
-    return _of(pixels)
-
-
-def _of(pixels: NDArray[np.bool_]) -> Region:
-    return Region(f"{pixels.shape[1]}x{pixels.shape[0]} {rle.packed(rle.counts_of(pixels))}")
+    return Region(f"{mask.width}x{mask.height} {rle.packed(rle.counts_of(pixels))}")
 
 
 def _size(text: str) -> tuple[int, int]:
@@ -110,4 +106,4 @@ def _share(text: str) -> float:
 
 @lru_cache(maxsize=1024)
 def _inverse(text: str) -> Region:
-    return _of(~_pixels(text)) if text else WHOLE
+    return region_of(Image.fromarray(np.where(_pixels(text), np.uint8(0), np.uint8(255)))) if text else WHOLE

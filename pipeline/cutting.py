@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image
 
 from core.settings import CompositeSettings
 
@@ -103,8 +103,3 @@ def composed(subject: NDArray[np.uint8], mask: Mask, background: Image.Image, so
         alpha = np.clip(1 - distance / (soften + 1), 0, 1)
     mixed = behind + alpha[..., None] * (subject.astype(np.float32) - behind)
     return Image.fromarray(np.where(mask[..., None], subject, np.rint(mixed)).astype(np.uint8))
-
-
-def filling(picture: Image.Image, size: tuple[int, int]) -> Image.Image:
-    """Return a picture scaled and cropped around its middle to a size."""
-    return ImageOps.fit(picture, size, Image.Resampling.LANCZOS)

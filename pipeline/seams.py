@@ -175,8 +175,6 @@ class Found:
     """(height, width) of the image: True on the thing."""
     score: float
     """0 to 1; 1 is certain."""
-    box: tuple[int, int, int, int]
-    """Left, top, right and bottom in pixels, as Pillow's boxes: right and bottom lie outside."""
 
 
 Points = Sequence[tuple[int, int, bool]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -23,21 +22,12 @@ _HOLE, _SPECK = 0.01, 0.01
 """Largest holes to fill and largest loose pieces to drop, as shares of the subject."""
 
 
-@dataclass(frozen=True)
-class Taken:
-    """The subject of a picture."""
-
-    mask: NDArray[np.bool_]
-    """(height, width): True on the subject. False everywhere if nothing was found."""
-    notes: tuple[str, ...]
-    """Remarks for a person, one sentence each."""
-
-
-def take(found: Sequence[Found], phrase: str, size: tuple[int, int], several: Several = "largest") -> Taken:
-    """Return the subject among the things that fit the phrase in an image of `size` (width, height)."""
-    if not found:
-        word = f"Nothing that fits “{phrase}” was found: name the subject with another word, or paint it."
-        return Taken(np.zeros(size[::-1], bool), (word,))
+def take(
+    found: Sequence[Found], phrase: str, several: Several = "largest"
+) -> tuple[NDArray[np.bool_], tuple[str, ...]]:
+    """Return the mask (height, width) of the subject among the things, at least one, that fit the phrase. Also return
+    remarks for a person, one sentence each.
+    """
     chosen = list(found) if several == "all" else [max(found, key=lambda thing: int(thing.mask.sum()))]
     mask = tidied(np.logical_or.reduce([thing.mask for thing in chosen]))
     notes = []
@@ -49,7 +39,7 @@ def take(found: Sequence[Found], phrase: str, size: tuple[int, int], several: Se
     if not SMALL <= (share := float(mask.mean())) <= LARGE:
         word = "only " if share < SMALL else ""
         notes.append(f"The subject covers {word}{percent(share)} of the picture: look at its mask.")
-    return Taken(mask, tuple(notes))
+    return mask, tuple(notes)
 
 
 def tidied(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:

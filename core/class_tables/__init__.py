@@ -27,52 +27,6 @@ FEWEST_ALIKE = 5
 """Fewest classes to recognise ImageNet by full names: a smaller model may mean other classes by them."""
 FEWEST_LABELS = 5
 """Fewest labels to recognise a data set: "mouse" is in COCO and in CIFAR-100."""
-SUPERCLASSES = (
-    *(
-        "bird",
-        "turtle",
-        "snake",
-        "lizard",
-        "frog",
-        "fish",
-        "spider",
-        "butterfly",
-        "insect",
-        "crab",
-        "dog",
-        "cat",
-        "bear",
-    ),
-    *(
-        "monkey",
-        "horse",
-        "whale",
-        "mammal",
-        "animal",
-        "bus",
-        "car",
-        "truck",
-        "train",
-        "aircraft",
-        "boat",
-        "ship",
-        "bicycle",
-    ),
-    *(
-        "motorcycle",
-        "vehicle",
-        "building",
-        "bridge",
-        "furniture",
-        "flower",
-        "fruit",
-        "vegetable",
-        "food",
-        "plant",
-        "person",
-    ),
-)
-"""Kinds of things that detectors know by name, the narrower ones first."""
 _WORDNET_ID = re.compile(r"n\d{8}")
 
 
@@ -310,10 +264,13 @@ def meanings_in_sets(labels: Sequence[str]) -> dict[str, SetMeaning]:
 
 
 def superclass_of(label: str) -> str:
-    """Return the first of `SUPERCLASSES` that WordNet has above a class of ImageNet, or the label itself."""
+    """Return the narrowest kind of thing of `superclasses.txt`, which detectors know by name, that WordNet has above a
+    class of ImageNet, or the label itself.
+    """
     row = _imagenet_names().get(plain(label))
     ids = all_above(row.wordnet) if row is not None else frozenset()
-    return next((name for name in SUPERCLASSES if (own := meanings().get(name)) and own[0].wordnet in ids), label)
+    names = (FOLDER / "superclasses.txt").read_text(encoding="utf-8").split() if ids else ()
+    return next((name for name in names if (own := meanings().get(name)) and own[0].wordnet in ids), label)
 
 
 @cache

@@ -179,7 +179,8 @@ def check(segmenter: Segmenter) -> None:
             thing = np.isin(words, [WORDS.index(word) for word in PHRASES[phrase]])
             if not thing.any():
                 continue
-            taken = take(segmenter.find(image, phrase), phrase, image.size).mask
+            found = segmenter.find(image, phrase)
+            taken = take(found, phrase)[0] if found else np.zeros(words.shape, bool)
             truth = thing if family == "object" else truth_of(taken, thing)
             errors, rim = taken != truth, maximum_filter(truth, 3) != minimum_filter(truth, 3)
             overlaps[name].append(float((taken & truth).sum() / (taken | truth).sum()))

@@ -13,8 +13,9 @@ import json
 import threading
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ from core.settings import (
 )
 from core.types import Check, CounterfactualCaption, Task
 from pipeline.checks.backgrounds import background_checks
-from pipeline.cutting import Mask, Matrix, composed, filling, move_of, moved
+from pipeline.cutting import Mask, Matrix, composed, move_of, moved
 from pipeline.drawing_speed import Effort
 from pipeline.methods.controlnet import (
     CONTROL_IMAGE,
@@ -68,6 +69,8 @@ REACH = 0.055
 """Width around the subject, as a share of the short side, in which no edge holds the background."""
 OWN_PICTURES = "pictures of a folder"
 """Name of the model in lineages of images whose background is a person's picture."""
+_NO_MODEL: Any = SimpleNamespace(name=OWN_PICTURES, preview=lambda: None)
+"""Stands for the generator where the backgrounds are a person's pictures."""
 _EQUAL = "All images of a caption are equal, as their background is one picture: let the subject move for more."
 _BANK_OF_TEXT = "The backgrounds of a bank serve every subject, so only their text can hold them: take the layout text."
 _MASK_STAYS = "The mask of this run does not move with the subject: take away its moves, or the mask."
@@ -269,9 +272,6 @@ class BackgroundMethod(ControlNetMethod):
     def together(self, prepared: ControlNetPrepared, counterfactual: CounterfactualCaption) -> Hashable:
         return None if _own(prepared.settings).behind == "folder" else super().together(prepared, counterfactual)
 
-    def preview(self) -> Image.Image | None:
-        return None if self._at_work is _OWN else super().preview()
-
     def _negative_prompt(self, prepared: ControlNetPrepared) -> str:
         own, kept = _own(prepared.settings), prepared.source.task.kept()
         if own.generation.guidance <= 1 or own.behind == "folder":
@@ -292,25 +292,21 @@ class BackgroundMethod(ControlNetMethod):
     ) -> Sequence[DrawnImage]:
         own, pairs = _own(prepared[0].settings), list(zip(prepared, requests, strict=True))
         if own.behind == "folder":
-            self._at_work = _OWN
+            self._at_work = _NO_MODEL
             backgrounds: Sequence[DrawnImage] = [_own_background(one, request, size) for one, request in pairs]
             on_step(1, 1)
         else:
-            self._at_work = self._generator.on(own.conditioning.kind)
+            self._at_work = generator = self._generator.on(own.conditioning.kind)
             strength = own.generation.control_strength if own.behind == "edges" else 0.0
             drawing = own.generation.model_copy(update={"control_strength": strength})
+            controls = [one.control for one in prepared]
             if own.behind == "bank":
-
-                def step_of(number: int) -> OnStep:
-                    return lambda done, of: on_step(number * of + done, len(pairs) * of)
-
                 backgrounds = [
-                    self._of_bank(one.control, request, size, drawing, step_of(number))
-                    for number, (one, request) in enumerate(pairs)
+                    self._of_bank(control, request, size, drawing, partial(_part_of, on_step, number, len(pairs)))
+                    for number, (control, request) in enumerate(zip(controls, requests, strict=True))
                 ]
             else:
-                controls = [one.control for one in prepared]
-                backgrounds = self._at_work.draw(requests, size, controls, drawing, on_step)
+                backgrounds = generator.draw(requests, size, controls, drawing, on_step)
         return [_composed(one, request, drawn) for (one, request), drawn in zip(pairs, backgrounds, strict=True)]
 
     def _of_bank(
@@ -318,17 +314,18 @@ class BackgroundMethod(ControlNetMethod):
     ) -> DrawnImage:
         """Return the background of a text, drawn alone with a seed of the text, so that it is always the same."""
         generator: Any = self._at_work
-        seed = int(hashlib.sha256(request.prompt.encode()).hexdigest()[:7], 16)
         model = generator.name
         if isinstance(generator, Inverts):  # the key names the weights
             model = generator.inversion_key(blank, "", InversionSettings(steps=drawing.steps))
-        facts = [model, request.prompt, request.negative_prompt, drawing.model_dump(mode="json"), blank.size]
+        of_images = {"images_per_caption", "seed_mode", "seed", "batch"}
+        read = drawing.model_dump(mode="json", exclude=of_images)
+        facts = [model, request.prompt, request.negative_prompt, read, blank.size]
         key, batch = hashlib.sha256(json.dumps(facts).encode()).hexdigest(), DrawnBatch(size=size, place=request.place)
         if self._inversions is not None and (stored := self._inversions.read(key)) is not None:
             on_step(drawing.steps, drawing.steps)
             return DrawnImage(Image.open(io.BytesIO(stored)).convert("RGB"), batch)
-        alone = replace(request, seed=seed, place=0)
-        (drawn,) = generator.draw([alone], 1, [blank], drawing, on_step)
+        seed = int(hashlib.sha256(request.prompt.encode()).hexdigest()[:7], 16)
+        (drawn,) = generator.draw([replace(request, seed=seed, place=0)], 1, [blank], drawing, on_step)
         if self._inversions is not None and drawn.image is not None:
             self._inversions.save(key, png_of(drawn.image))
         return replace(drawn, batch=batch)
@@ -359,14 +356,9 @@ class BackgroundMethod(ControlNetMethod):
         )
 
 
-@dataclass(frozen=True)
-class _OwnPictures:
-    """Stands for a model where the backgrounds are a person's pictures."""
-
-    name: str = OWN_PICTURES
-
-
-_OWN: Any = _OwnPictures()
+def _part_of(on_step: OnStep, number: int, parts: int, done: int, total: int) -> None:
+    """Report a step of one of several drawings as a step of all."""
+    on_step(number * total + done, parts * total)
 
 
 def _own_background(prepared: ControlNetPrepared, request: DrawRequest, size: int) -> DrawnImage:
@@ -375,7 +367,7 @@ def _own_background(prepared: ControlNetPrepared, request: DrawRequest, size: in
         picture = read_image(own_picture(folder, request.prompt)).image
     except UserError as error:
         return DrawnImage(None, batch, refused=error)
-    return DrawnImage(filling(picture, prepared.source.image.size), batch)
+    return DrawnImage(ImageOps.fit(picture, prepared.source.image.size, Image.Resampling.LANCZOS), batch)
 
 
 def _composed(prepared: ControlNetPrepared, request: DrawRequest, drawn: DrawnImage) -> DrawnImage:

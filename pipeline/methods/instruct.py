@@ -27,7 +27,7 @@ from pipeline.methods.base import MethodDescription
 from pipeline.methods.drawing import DriftingMethod, DriftingSettings, evenly, placed, shown_classes
 from pipeline.models.weight_hashes import weights_hash
 from pipeline.profiles.image_sections import DrawingModel
-from pipeline.profiles.profile import Profile, no_editor
+from pipeline.profiles.profile import Profile, lacking
 from pipeline.prompting import PromptSet
 from pipeline.run_files.webui import MadeWith
 from pipeline.seams import (
@@ -99,7 +99,7 @@ class InstructDescription(MethodDescription):
         return image_sha(source.image), _own(settings).editing.short_side
 
     def cannot_draw(self, profile: Profile) -> str:
-        return no_editor(profile)
+        return lacking(profile, "editor")
 
     def effort(self, settings: MethodSettings, size: tuple[int, int]) -> Effort | None:
         if not isinstance(settings, InstructSettings):

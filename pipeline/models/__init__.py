@@ -27,7 +27,7 @@ from pipeline.profiles.image_sections import (
     UnionGenerator,
     ZImageGenerator,
 )
-from pipeline.profiles.profile import Profile, no_editor, no_segmenter
+from pipeline.profiles.profile import Profile, lacking
 from pipeline.profiles.text_sections import (
     Blip2Captioner,
     BlipCaptioner,
@@ -212,7 +212,7 @@ class Models:
     @property
     def editor(self) -> Editor:
         if self.profile.editor is None:
-            raise UserError(no_editor(self.profile))
+            raise UserError(lacking(self.profile, "editor"))
         return self._editor()
 
     @property
@@ -225,7 +225,7 @@ class Models:
 
     @property
     def segmenter(self) -> Segmenter:
-        if message := no_segmenter(self.profile):
+        if message := lacking(self.profile, "segmenter"):
             raise UserError(message)
         return self._segmenter()
 

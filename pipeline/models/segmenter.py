@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -221,13 +222,7 @@ def _pieces(mask: Mask, shares: Shares) -> list[Found]:
     return _sorted((piece, float(shares[piece].mean())) for piece in pieces if piece.mean() >= _SMALLEST)
 
 
-def _sorted(things: Any) -> list[Found]:
+def _sorted(things: Iterable[tuple[Mask, float]]) -> list[Found]:
     """Return masks with their scores as things, the surest first. Empty masks are left out."""
-    found = [Found(mask, score, box_of(mask)) for mask, score in things if mask.any()]
+    found = [Found(mask, score) for mask, score in things if mask.any()]
     return sorted(found, key=lambda thing: -thing.score)
-
-
-def box_of(mask: Mask) -> tuple[int, int, int, int]:
-    """Return the smallest box around a mask that is not empty."""
-    rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
-    return int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1

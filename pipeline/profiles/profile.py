@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from PIL import Image, ImageFilter
@@ -237,20 +237,13 @@ def _with(section: str) -> str:
     return " or ".join(name for name in profile_names() if getattr(load_profile(name), section) is not None)
 
 
-def no_editor(profile: Profile) -> str:
-    """Return a message that the profile has no editor, which ones have, and what else to do; "" if it has one."""
-    if profile.editor is not None:
+def lacking(profile: Profile, section: Literal["editor", "segmenter"]) -> str:
+    """Return a message that the profile lacks this model, which ones have it, and what else to do; "" if it has it."""
+    if getattr(profile, section) is not None:
         return ""
-    message = f"The profile {profile.name} has no editor of images: take the profile {_with('editor')}"
-    return f"{message}, or give it a table [editor]."
-
-
-def no_segmenter(profile: Profile) -> str:
-    """Return a message that the profile has no segmenter, and which ones have; "" if it has one."""
-    if profile.segmenter is not None:
-        return ""
-    message = f"The profile {profile.name} has no segmenter: take the profile {_with('segmenter')}"
-    return f"{message}, or give it a table [segmenter]."
+    named = {"editor": "editor of images"}.get(section, section)
+    message = f"The profile {profile.name} has no {named}: take the profile {_with(section)}"
+    return f"{message}, or give it a table [{section}]."
 
 
 def _refusal(file: Path, error: ValidationError) -> str:

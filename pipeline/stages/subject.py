@@ -47,8 +47,7 @@ def run(inputs: StageInputs) -> StageValue[Region]:
     if model and settings.pixels:
         mask = models.segmenter.at(image, settings.pixels)
     elif model and (found := _found(image, phrases, box, models)):
-        taken = take(found, " or ".join(phrases), image.size, settings.several)
-        mask, notes = taken.mask, taken.notes
+        mask, notes = take(found, " or ".join(phrases), settings.several)
     if mask is None and (box or settings.pixels):
         mask, model = tidied(cut_out(image, box, settings.pixels)), "GrabCut"
     if mask is not None and box is not None:
@@ -103,15 +102,10 @@ def _require_inside(settings: SubjectSettings, size: tuple[int, int]) -> None:
         )
 
 
-def subject_of(values: Values) -> Region:
-    """Return the subject among the values by stage, or the whole picture without one."""
-    subject = values.get("subject")
-    return subject if isinstance(subject, Region) else WHOLE
-
-
 def all_but_subject(values: Values) -> Region:
     """Return the region that a new background may change, or the whole picture without a subject."""
-    return subject_of(values).inverse()
+    subject = values.get("subject")
+    return subject.inverse() if isinstance(subject, Region) else WHOLE
 
 
 def _summary(value: Region) -> str:

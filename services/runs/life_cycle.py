@@ -256,7 +256,8 @@ class RunService:
         return self._new(picture.image, task, name, picture.notes, "")
 
     def _new(self, image: Image.Image, task: Task, name: str, notes: tuple[str, ...], sample: str) -> str:
-        settings, (recipe, *_) = self.profile.settings.model_dump(mode="json"), (*self.profile.offers, DEFAULT_RECIPE)
+        settings = self.profile.settings.model_dump(mode="json")
+        recipe = self.profile.offers[0] if self.profile.offers else DEFAULT_RECIPE
         return self.workspace.runs.create(image, task, self.profile.name, name, settings, notes, sample, recipe=recipe)
 
     def delete(self, *run_ids: str) -> None:

@@ -289,7 +289,7 @@ def test_the_checks_tell_a_changed_subject_a_phantom_and_a_grown_subject() -> No
             if phrase == "unicorn":
                 raise UserError("The segmenter does not know “unicorn”.")
             mask = (np.asarray(image) == (0, 0, 200)).all(axis=2)
-            return [Found(mask, 1.0, (0, 0, 1, 1))] if mask.any() else []
+            return [Found(mask, 1.0)] if mask.any() else []
 
         def at(self, image: Image.Image, points: Any) -> None: ...
 

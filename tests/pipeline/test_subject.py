@@ -61,7 +61,7 @@ class RedThings:
         if phrase == "unicorn":
             raise UserError("The segmenter does not know “unicorn”.")
         numbers, count = label(np.asarray(image)[..., 0] > 150)
-        return [Found(numbers == number, 0.9, (0, 0, 1, 1)) for number in range(1, count + 1)]
+        return [Found(numbers == number, 0.9) for number in range(1, count + 1)]
 
     def at(self, image: Image.Image, points: Points) -> NDArray[np.bool_] | None:
         return None

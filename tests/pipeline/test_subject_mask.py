@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.models.segmenter import box_of
 from pipeline.seams import Found
 from pipeline.subject_mask import take, tidied
 
@@ -19,37 +18,31 @@ def block(left: int, top: int, right: int, bottom: int) -> NDArray[np.bool_]:
 
 
 def found(mask: NDArray[np.bool_], score: float = 0.9) -> Found:
-    return Found(mask, score, box_of(mask))
+    return Found(mask, score)
 
 
 def test_one_thing_is_taken_without_a_word() -> None:
-    taken = take([found(block(10, 10, 50, 50))], "bird", SIZE)
-    assert np.array_equal(taken.mask, block(10, 10, 50, 50)) and taken.notes == ()
-
-
-def test_nothing_found_is_said_with_what_to_do() -> None:
-    taken = take([], "bird", SIZE)
-    assert not taken.mask.any() and taken.mask.shape == (80, 100)
-    assert taken.notes == ("Nothing that fits “bird” was found: name the subject with another word, or paint it.",)
+    mask, notes = take([found(block(10, 10, 50, 50))], "bird")
+    assert np.array_equal(mask, block(10, 10, 50, 50)) and notes == ()
 
 
 def test_of_several_the_largest_is_taken_or_all() -> None:
     small, large = found(block(0, 0, 10, 10), 0.9), found(block(50, 20, 90, 60), 0.8)
-    largest = take([small, large], "car", SIZE)
-    assert np.array_equal(largest.mask, large.mask)
-    assert largest.notes == ("2 things fit “car”: the largest was taken.",)
-    both = take([small, large], "car", SIZE, "all")
-    assert np.array_equal(both.mask, small.mask | large.mask)
-    assert both.notes == ("2 things fit “car”: all of them were taken.",)
+    largest, notes = take([small, large], "car")
+    assert np.array_equal(largest, large.mask)
+    assert notes == ("2 things fit “car”: the largest was taken.",)
+    both, notes = take([small, large], "car", "all")
+    assert np.array_equal(both, small.mask | large.mask)
+    assert notes == ("2 things fit “car”: all of them were taken.",)
 
 
 def test_a_tiny_a_huge_and_an_unsure_subject_are_pointed_out() -> None:
-    tiny = take([found(block(0, 0, 6, 6))], "bird", SIZE)
-    assert tiny.notes == ("The subject covers only 0.4 % of the picture: look at its mask.",) and tiny.mask.sum() == 36
-    huge = take([found(block(0, 0, 100, 79))], "bird", SIZE)
-    assert huge.notes == ("The subject covers 98.8 % of the picture: look at its mask.",)
-    unsure = take([found(block(10, 10, 50, 50), 0.18)], "bird", SIZE)
-    assert unsure.notes == ("The segmenter is not sure of the subject (score 0.18 of 1): look at its mask.",)
+    tiny, notes = take([found(block(0, 0, 6, 6))], "bird")
+    assert notes == ("The subject covers only 0.4 % of the picture: look at its mask.",) and tiny.sum() == 36
+    _, notes = take([found(block(0, 0, 100, 79))], "bird")
+    assert notes == ("The subject covers 98.8 % of the picture: look at its mask.",)
+    _, notes = take([found(block(10, 10, 50, 50), 0.18)], "bird")
+    assert notes == ("The segmenter is not sure of the subject (score 0.18 of 1): look at its mask.",)
 
 
 def test_small_holes_are_filled_and_specks_dropped() -> None:

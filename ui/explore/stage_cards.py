@@ -37,14 +37,14 @@ def general_card(name: StageName, state: RunState) -> Html:
 def subject_card(state: RunState) -> Html:
     """Return the card of the subject, which is painted, or found at points or in a box."""
     points = getattr(state.settings, "subject", SubjectSettings()).points
-    return brush_card("subject", state, "is the subject", "Nothing is marked as the subject yet.", points)
+    return brush_card("subject", state, "is the subject", points)
 
 
-def brush_card(name: StageName, state: RunState, words: str, empty: str = "", points: str | None = None) -> Html:
+def brush_card(name: StageName, state: RunState, words: str, points: str | None = None) -> Html:
     """Return the card of a stage whose value is a `Region`. `words` describe the painted part, such as "may change".
 
-    `empty` describes no paint, which is the whole picture if it is "". With `points`, the setting of this name, the
-    stage also has settings for points and a box.
+    With `points`, the setting of this name, the region is a subject: no paint stands for none, not for the whole
+    picture, and the stage also finds it at points and in a box.
     """
     stored, undone = state.run.values.get(name), state.steps.next_redo
     shown = render(
@@ -54,7 +54,6 @@ def brush_card(name: StageName, state: RunState, words: str, empty: str = "", po
         title=state.recipe.stage(name).title,
         region=stored.value.value if stored is not None else WHOLE,
         words=words,
-        empty=empty,
         points=points,
         source=image_url(state.run.source_sha),
         can_redo=undone is not None and undone.stages == (name,),
