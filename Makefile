@@ -10,7 +10,7 @@ RUN_READY := $(VENV)/.ready-to-run
 TEST_READY := $(VENV)/.ready-to-test
 BATCH_READY := $(VENV)/.ready-for-batches
 PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check
-RECIPES := autoencoder diffusion llama captioner clip judges checker
+RECIPES := autoencoder diffusion llama captioner clip judges checker subjects
 UNDER_TEST := classifier segmenter
 
 # Only what was asked for is passed on, so that the defaults stay in app.py. HOST counts only when it is given to make:

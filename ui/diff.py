@@ -19,8 +19,8 @@ class Piece:
 
 
 def word_diff(before: str, after: str) -> tuple[Piece, ...]:
-    """Return the pieces of both texts in reading order. What was removed comes before what replaced it. An
-    empty text before is not compared.
+    """Return the pieces of both texts in reading order. What was removed comes before what replaced it. If
+    `before` is empty, nothing is marked.
     """
     if not before.strip():
         return (Piece("same", after),)

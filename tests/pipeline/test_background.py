@@ -379,6 +379,20 @@ def test_a_profile_offers_its_recipes_only(tmp_path: Path) -> None:
         studio.close()
 
 
+def test_without_a_segmenter_a_painted_subject_is_enough(studio: Studio) -> None:
+    models: Any = studio.driver.models
+    models.segmenter_name = lambda: ""
+    run_id = studio.workspace.runs.create(SOURCE, BIRD, "demo", "bird", SETTINGS.model_dump(mode="json"), recipe="aga")
+    do(studio, run_id, "run-all")
+    assert "paint it over the picture" in studio.states.of(run_id).problems["subject"].text
+    painted = region_of(Image.fromarray(MIDDLE * np.uint8(255)))
+    assert do(studio, run_id, "value", stage="subject", text=painted.text) == ""
+    for name in ("run-all", "generate"):
+        assert do(studio, run_id, name) == ""
+    cases = studio.states.of(run_id).run.test_cases
+    assert len(cases) == 4 and {check.name for case in cases for check in case.checks} == {"subject kept"}
+
+
 def _png(image: Image.Image) -> bytes:
     import io
 
