@@ -20,7 +20,7 @@ from core.check_words import CAPTION_WORDS, WORDS
 from core.errors import UserError
 from core.lineage import DEFAULT_RECIPE
 from core.seeds import LARGEST
-from core.settings import PerturbationSettings, Settings
+from core.settings import BackgroundsSettings, PerturbationSettings, Settings
 from core.types import EDIT_TYPES, Task, TaskKind
 from core.validation_messages import place_of, reason
 from core.words import count_of
@@ -379,7 +379,8 @@ def most_captions(plan: BatchPlan, settings: Settings) -> int | None:
     drawn_with = getattr(settings, recipe.stage("counterfactuals").settings)
     if isinstance(drawn_with, PerturbationSettings):
         return len(drawn_with.asked)
-    return drawn_with.captions if getattr(drawn_with, "combinations", "spread") in _SO_MANY else None
+    limited = isinstance(drawn_with, BackgroundsSettings) or drawn_with.combinations in _SO_MANY
+    return drawn_with.captions if limited else None
 
 
 def _number_of_captions(recipe: Recipe) -> str:
