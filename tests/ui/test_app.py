@@ -227,7 +227,7 @@ def status(url: str) -> int:
 def test_a_profile_for_a_gpu_is_served_without_one_and_that_is_told_and_ctrl_c_ends_it_cleanly(
     tmp_path: Path, start_here: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, told = dict(os.environ), "No GPU was found: on the CPU the profile sdxl takes up to 21 GB of memory"
+    before, told = dict(os.environ), "No GPU was found: on the CPU the profile sdxl takes up to 22 GB of memory"
     monkeypatch.setattr("pipeline.models.machine.this_machine", lambda: Machine(16 * 10**9, 9 * 10**9, 0, ""))
     kept_open = list[int]()
 
