@@ -169,8 +169,9 @@ class Driver:
 
     def producers(self, recipe: Recipe, prompts: PromptSet, settings: Settings) -> dict[StageName, Producer]:
         """Return the present producers of the text stages' values. Loads nothing."""
-        captioner, language = self.profile.captioner.title, self.profile.language.title
-        return producers(recipe, captioner, language, prompts, settings, self.models.segmenter_name())
+        profile, segmenter = self.profile, self.profile.segmenter
+        finder = segmenter.title if segmenter is not None else ""
+        return producers(recipe, profile.captioner.title, profile.language.title, prompts, settings, finder)
 
     def made(
         self,
