@@ -20,6 +20,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from core.errors import UserError
 from core.images import read_image
+from core.lineage import DEFAULT_RECIPE
 from core.model_sections import ROOT, ClipEmbedder, Data, SentenceModel, Weights
 from core.settings import GenerationSettings, Settings, UnderTestSettings
 from core.thresholds import Band
@@ -159,6 +160,11 @@ class Profile(Data):
                 why = reason(error, GenerationSettings)
                 raise ValueError(f"presets.{name}.{first['loc'][0]}: {why}") from error
         return self
+
+    @property
+    def first_recipe(self) -> str:
+        """Return the name of the recipe for new runs."""
+        return self.offers[0] if self.offers else DEFAULT_RECIPE
 
     def preset(self, name: str) -> dict[str, Any]:
         """Return a preset's value of every setting that any preset names. Raises KeyError for an unknown preset."""

@@ -14,7 +14,6 @@ from pydantic import Field, ValidationError
 
 from core.errors import UserError
 from core.images import image_sha, png_of, read_image
-from core.lineage import DEFAULT_RECIPE
 from core.masks import parse_classes, read_mask, with_own_numbers
 from core.settings import Settings
 from core.stored_runs import Run, RunSummary, StoredTestCase, Verdict
@@ -257,7 +256,7 @@ class RunService:
 
     def _new(self, image: Image.Image, task: Task, name: str, notes: tuple[str, ...], sample: str) -> str:
         settings = self.profile.settings.model_dump(mode="json")
-        recipe = self.profile.offers[0] if self.profile.offers else DEFAULT_RECIPE
+        recipe = self.profile.first_recipe
         return self.workspace.runs.create(image, task, self.profile.name, name, settings, notes, sample, recipe=recipe)
 
     def delete(self, *run_ids: str) -> None:

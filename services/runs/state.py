@@ -23,6 +23,7 @@ from core.types import (
     KeywordAlternatives,
     StageName,
     Task,
+    stage_title,
 )
 from pipeline.checks.texts import alternative_checks, caption_checks, counterfactual_checks, keyword_checks
 from pipeline.profiles.profile import Profile
@@ -128,6 +129,8 @@ class ProfileOptions:
     conditioning: ConditioningSettings
     """Default settings of the control image."""
     presets: Presets
+    stages: tuple[str, ...]
+    """Titles of the stages of a new run."""
 
 
 def profile_options(profile: Profile) -> ProfileOptions:
@@ -140,6 +143,7 @@ def profile_options(profile: Profile) -> ProfileOptions:
         tuple(profile.generator.controlnets),
         profile.settings.conditioning,
         {name: profile.preset(name) for name in profile.presets},
+        (*(stage.title for stage in recipe_of(profile.first_recipe).stages), stage_title("generation")),
     )
 
 

@@ -54,7 +54,7 @@ def generation_card(state: RunState, profile: ProfileOptions) -> Html:
     return render(
         "explore/generation.html",
         state=state,
-        title=title(stage_title(STAGE), STAGE),
+        title=title(stage_title(STAGE)),
         state_pill=state_pill(word, tone, id="state-generation"),
         how=f"{what_it_is(state.settings.conditioning)} · {how}" if conditioned else how,
         conditioning=conditioning_panel(state, profile) if conditioned else None,

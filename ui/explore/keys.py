@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from core.check_words import CAPTION_WORDS, WORDS
 from core.data_files import DataTable
-from core.types import stage_title
 from services.runs.words import DEFAULT_ARTIFACTS
 from ui.explore.counterfactuals import FAILED
 from ui.explore.large import modes
@@ -31,7 +30,7 @@ def keys_window(thresholds: Mapping[str, float] | None = None) -> Html:
     shown = render(
         "explore/help.html",
         groups=GROUPS,
-        stages=[(stage_title(name), text) for name, text in EXPLAINED.items()],
+        stages=EXPLAINED.items(),
         checks=WORDS,
         thresholds=thresholds or {},
         findings=[(words, CAPTION_WORDS.get(name)) for name, words in FAILED.items()],

@@ -406,7 +406,7 @@ def render(values: PageValues) -> dict[str, str]:
     if state is None:
         parts["together"] = together_part(values.together, profile)
         example = example_card(values.example, values.example_offered) if values.example is not None else None
-        parts["start"] = start_page(samples, bool(values.together.runs), example)
+        parts["start"] = start_page(samples, profile.stages, bool(values.together.runs), example)
         parts["upload-note"] = templating.render("explore/upload_note.html", profile=profile)
     else:
         parts["source"] = source_card(state, profile, samples)

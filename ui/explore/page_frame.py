@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from core.masks import classes_text, colour
 from core.run_steps import RunSteps
-from core.types import stage_doing, stage_title
+from core.types import stage_doing
 from services.curation.views import gallery_address
 from services.edit_conflicts import clock
 from services.example.service import ExampleView
@@ -62,9 +63,13 @@ def _doing(job: JobView, waiting_for: str, run_id: str) -> str:
     return f"{'another' if run_id else 'a'} run: {text}" if job.run_id != run_id else text
 
 
-def start_page(samples: tuple[Sample, ...], below: bool = False, example: Html | None = None) -> Html:
-    """Return the start page: the `example` and the samples. The field for an upload comes below it."""
-    stages = [(stage_title(name), plain, EXPLAINED[name]) for name, plain in PLAIN.items() if name in EXPLAINED]
+def start_page(
+    samples: tuple[Sample, ...], titles: Sequence[str], below: bool = False, example: Html | None = None
+) -> Html:
+    """Return the start page: the `titles` of the stages, the `example` and the samples. The field for an upload comes
+    below it.
+    """
+    stages = [(title, PLAIN.get(title, ""), EXPLAINED.get(title, "")) for title in titles]
     lead = " ".join(COUNTERFACTUAL_TESTING)
     return render("explore/start.html", samples=samples, below=below, example=example, stages=stages, lead=lead)
 

@@ -47,7 +47,7 @@ def stage_card(name: StageName, state: RunState, body: Html) -> Html:
         state=state,
         body=body,
         number=state.recipe.cards.index(name) + 1,
-        title=title(stage.title, name),
+        title=title(stage.title),
         state_pill=state_pill(word, tone, id=f"state-{name}"),
         tone=tone,
         edited=any(slot.name in state.run.prompts for slot in stage.prompt_slots),
@@ -69,9 +69,9 @@ def stage_card(name: StageName, state: RunState, body: Html) -> Html:
     )
 
 
-def title(words: str, stage: StageName) -> Html:
-    """Return the name of a stage, with its meaning in plain words."""
-    plain = PLAIN.get(stage)
+def title(words: str) -> Html:
+    """Return the title of a stage, with its meaning in plain words."""
+    plain = PLAIN.get(words)
     return el("h2", words, el("span", plain, class_="plain") if plain else None, title=plain)
 
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from core.data_files import DataTable
-from core.types import StageName
 
-PLAIN: Mapping[StageName, str] = DataTable(__file__, str, "plain")
-"""Words after the name of a stage in its title; a stage of another recipe has none."""
-EXPLAINED: Mapping[StageName, str] = DataTable(__file__, str, "explained")
-"""One or two sentences on each stage, for a first reading."""
+PLAIN: Mapping[str, str] = DataTable(__file__, str, "plain")
+"""Words after the title of a stage; a stage of a recipe of one's own has none."""
+EXPLAINED: Mapping[str, str] = DataTable(__file__, str, "explained")
+"""One or two sentences on each stage by its title, for a first reading."""
 FIRST_TIME = " · the first time, the models are loaded too"
 """Text after the seconds of work whose progress is still unknown."""
 COUNTERFACTUAL_TESTING = (
     "Counterfactual testing changes something in a picture that should make no difference, such as the weather, and "
     "asks the model under test again: where it was right before and is wrong now, you have found a fault.",
-    "The studio makes such pictures from one of yours in five stages, and you can look at what each makes and change "
+    "The studio makes such pictures from one of yours in stages, and you can look at what each makes and change "
     "it before the next.",
 )
 """The purpose of the studio, in two sentences."""

@@ -218,7 +218,7 @@ def test_help_explains_every_check_and_stage_in_plain_words() -> None:
     assert all(finding in text for finding in FAILED.values())
     assert set(FAILED) <= set(CAPTION_WORDS), "each says what it means"
     for stage in DILLEMA.cards:
-        assert stage_title(stage) in text and EXPLAINED[stage].split(".")[0] in text
+        assert stage_title(stage) in text and EXPLAINED[stage_title(stage)].split(".")[0] in text
     assert " gate" not in text
 
 
