@@ -72,7 +72,7 @@ class Focus:
         """Queue of this work; `of(about(asked))` finds that of a question."""
         self._looks, self._count = Latest[Look](KEPT), 0
         """Looks by `_Key`, and how many there were so far."""
-        self._chosen, self._found = Latest[list[_Seen]](4), Latest[FocusFigures](4)
+        self._chosen, self._found = Latest[tuple[Cases, list[_Seen]]](4), Latest[FocusFigures](4)
 
     def register(self, commands: Commands) -> None:
         commands.add(acts.ShowFocus, lambda sent: focus_facts(self.figures(*self.asked(sent))))
@@ -103,17 +103,18 @@ class Focus:
         """Have each model look at the images that it lacks, and compute AIC and SIC of some."""
         for one in questions:
             self._evaluations.predicting.identify(one.model, partial(on_work, 0, 0))
-        waiting = [self._waiting(one) for one in questions]
+        chosen = [self._chosen_of(one) for one in questions]
+        keys = [self._keys(one, *of_one) for one, of_one in zip(questions, chosen, strict=True)]
+        waiting = [self._waiting(images, own) for (_, images), own in zip(chosen, keys, strict=True)]
         done, total = 0, sum(len(places) for steps in waiting for places in steps)
-        for question, steps in zip(questions, waiting, strict=True):
-            images, keys = self._images(question), self._keys(question)
+        for question, (_, images), own, steps in zip(questions, chosen, keys, waiting, strict=True):
             for places, step in zip(steps, ("maps", "AIC and SIC"), strict=True):
                 for first in range(0, len(places), AT_ONCE):
                     told = partial(on_work, done, total, step)
                     with self._evaluations.predicting.grad_cam(question.model, told) as cam:
                         for place in places[first : first + AT_ONCE]:
                             on_work(done, total, step)
-                            self._look(cam, images[place], keys[place])
+                            self._look(cam, images[place], own[place])
                             done += 1
 
     def _look(self, cam: GradCam, seen: _Seen, key: _Key | None) -> None:
@@ -135,11 +136,14 @@ class Focus:
 
     # Images and their masks
 
-    def _images(self, question: EvaluationQuestion) -> list[_Seen]:
+    def _chosen_of(self, question: EvaluationQuestion) -> tuple[Cases, list[_Seen]]:
+        """Return the cases of a question and the chosen images. Other threads may add images at any time, so everything
+        about a question hangs on one call.
+        """
         key = (repr(question.subject), self._workspace.saved())
         return self._chosen.once(key, lambda: self._some(self._evaluations.cases(question.subject)))
 
-    def _some(self, cases: Cases) -> list[_Seen]:
+    def _some(self, cases: Cases) -> tuple[Cases, list[_Seen]]:
         chosen, runs, of_source = list[_Seen](), dict[str, Run](), defaultdict[int, list[tuple[str, Images, int]]](list)
         for group, images in zip(GROUPS, cases.all_images, strict=True):
             for place in np.flatnonzero(images.label >= 0).tolist():
@@ -150,7 +154,7 @@ class Focus:
                 label, row = int(images.label[place]), int(images.row[place])
                 mask = self._mask_of(cases, runs, row if row >= 0 else row_of[source], row >= 0, cases.labels[label])
                 chosen.append(_Seen(group, images.shas[place], source, label, mask))
-        return chosen
+        return cases, chosen
 
     def _mask_of(self, cases: Cases, runs: dict[str, Run], row: int, generated: bool, label: str) -> _Mask | None:
         table = cases.table
@@ -180,24 +184,21 @@ class Focus:
         image = self._workspace.images.load(sha)
         return Image.fromarray(np.isin(np.asarray(image), json.loads(about)).astype(np.uint8) * 255) if about else image
 
-    def _keys(self, question: EvaluationQuestion) -> list[_Key | None]:
+    def _keys(self, question: EvaluationQuestion, cases: Cases, images: Sequence[_Seen]) -> list[_Key | None]:
         """Return the key of each image; None if its label is no class of the model."""
         stored = self._evaluations.predicting.stored(question.model)
         if stored is None:
             raise UserError(NOT_LOADED)
-        mapping = self._evaluations.class_map(question, self._evaluations.cases(question.subject), stored)
+        mapping = self._evaluations.class_map(question, cases, stored)
         classes, digest = [one.classes for one in mapping.labels], stored.identity.digest
-        return [
-            (digest, classes[seen.label], seen.sha, seen.mask) if classes[seen.label] else None
-            for seen in self._images(question)
-        ]
+        return [(digest, classes[seen.label], seen.sha, seen.mask) if classes[seen.label] else None for seen in images]
 
     def _looked(self, keys: Sequence[_Key | None]) -> list[Look | None]:
         return [None if key is None else self._looks.get(key) for key in keys]
 
-    def _waiting(self, question: EvaluationQuestion) -> tuple[list[int], list[int]]:
+    def _waiting(self, images: Sequence[_Seen], keys: Sequence[_Key | None]) -> tuple[list[int], list[int]]:
         """Return the places of images without a look, and of those without the AIC and SIC that they should have."""
-        keys, images, counted = self._keys(question), self._images(question), Counter[str]()
+        counted = Counter[str]()
         maps, curves = list[int](), list[int]()
         for place, (key, look) in enumerate(zip(keys, self._looked(keys), strict=True)):
             if key is not None:
@@ -208,10 +209,11 @@ class Focus:
         return maps, curves
 
     def _made(self, questions: Sequence[EvaluationQuestion]) -> FocusFigures:
-        images, cases = self._images(questions[0]), self._evaluations.cases(questions[0].subject)
+        cases, images = self._chosen_of(questions[0])
         titles = tuple(self._evaluations.title(one.model) for one in questions)
         group, source, label = (np.array([one[at] for one in images]) for at in (0, 2, 3))
-        looks = [self._looked(self._keys(one)) for one in questions]
+        keys = [self._keys(one, cases, images) for one in questions]
+        looks = [self._looked(own) for own in keys]
         values = {
             name: np.array([[look.figures.get(name, np.nan) if look else np.nan for look in own] for own in looks]).T
             for name in FIGURES
@@ -230,7 +232,7 @@ class Focus:
             left_out.update((titles[at], *reason, len(tried)) for one in tried for reason in one.items())
         groups = [name for name in GROUPS if (group == name).any()]
         both = [place for place in range(len(images)) if all(own[place] is not None for own in looks)]
-        missing = sum(len(places) for one in questions for places in self._waiting(one))
+        missing = sum(len(places) for own in keys for places in self._waiting(images, own))
         return FocusFigures(
             titles,
             tuple(next((look.layer for look in own if look is not None), "") for own in looks),

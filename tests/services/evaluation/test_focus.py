@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from core.errors import UserError
+from core.latest import Latest
 from core.regions import region_of
 from core.settings import UnderTestSettings
 from core.types import StageValue, Trace
@@ -24,6 +27,7 @@ from pipeline.profiles.profile import load_profile
 from services.evaluation import focus
 from services.evaluation.facts import file_of
 from services.evaluation.focus import SUBJECT_MASK
+from services.evaluation.subjects import Cases
 from services.studio import Studio
 from storage.workspace import Workspace
 from tests.support.cases import made_case
@@ -93,12 +97,12 @@ def test_a_model_looks_once_and_everything_is_told(studio: Studio) -> None:
 
 def test_the_figures_are_those_of_the_model_asked_image_by_image(studio: Studio) -> None:
     looked(studio)
-    images = studio.focus._images(BIRDS)
+    _, images = chosen_of = studio.focus._chosen_of(BIRDS)
     cam, classes = ModelUnderTest(CLASSIFIER).grad_cam(), studio.evaluations.cases(BIRDS.subject).labels
     chosen = [seen for seen in images if seen.mask is not None]
     groups = {seen.group for seen in chosen}
     assert groups == {*focus.GROUPS} and sum(not seen.mask[0] for seen in chosen if seen.mask) == 1
-    for seen, key in zip(images, studio.focus._keys(BIRDS), strict=True):
+    for seen, key in zip(images, studio.focus._keys(BIRDS, *chosen_of), strict=True):
         if seen.mask is None or key is None:
             continue
         number = list(ModelUnderTest(CLASSIFIER).identity.classes).index(classes[seen.label])
@@ -129,6 +133,19 @@ def test_two_models_stand_side_by_side(studio: Studio) -> None:
     assert part.count("data:image/webp") == 6 * focus.PICTURES and "<button" not in part and "second less first" in part
     shown = studio.commands.send("show-focus", {"filter": "kind=classification", "beside": key})
     assert shown["missing"] == 0 and len(json.dumps(shown, allow_nan=False)) > 1000
+
+
+def test_images_may_come_while_figures_are_made(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every reading of the images finds one more, as while a control set is drawn."""
+    readings, some = itertools.count(1), studio.focus._some
+
+    def growing(cases: Cases) -> tuple[Cases, list[Any]]:
+        return cases, some(cases)[1][: next(readings)]
+
+    monkeypatch.setattr(studio.focus, "_some", growing)
+    monkeypatch.setattr(studio.focus, "_chosen", Latest(0))
+    monkeypatch.setattr(studio.focus, "_found", Latest(0))
+    assert studio.focus.figures(BIRDS).images <= 1
 
 
 def test_what_cannot_be_looked_into_says_so(studio: Studio, tmp_path: Path) -> None:
