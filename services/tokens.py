@@ -8,10 +8,12 @@ from pathlib import Path
 from pydantic import Field
 
 from core.tokens import LONGEST_DAYS, LONGEST_NAME, Token
-from services.batches.data_roots import DataRoots
+from services.batches.data_roots import FOLDER, DataRoots
 from services.commands import Command, does
 from services.edit_conflicts import LARGEST_ID
 from services.evaluation.model_choice import NamesModel
+from services.runs.bulk_runs import SettingTogether
+from services.runs.settings import ChangeSetting
 from storage.workspace import Workspace
 
 
@@ -54,7 +56,9 @@ class ScriptTokens:
         """
         file = sent.file.strip() if isinstance(sent, NamesModel) else ""
         if file and not Path(self._workspace.model_file(file)).is_relative_to(self._workspace.model_files):
-            self._data_roots.require_model(file)
+            self._data_roots.require_file(file, "file", "the model on the page Evaluate")
+        if isinstance(sent, ChangeSetting | SettingTogether) and sent.setting == FOLDER and sent.value:
+            self._data_roots.require_file(str(sent.value), "value", "the folder on the page Explore")
 
     def log(self, name: str, sent: Command) -> None:
         """Log what a script did with the token of a name."""

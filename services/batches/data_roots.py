@@ -1,4 +1,4 @@
-"""Folders in which a script may name files: in a plan that it sends, and for a model under test.
+"""Folders in which a script may name files: in a plan that it sends, for a model under test, and for backgrounds.
 
 A text that reaches the server may name any file of its machine. The study lead, at the page, may do that. A token may
 not, as it is a string that can get lost. So a script's plan is accepted only if the studio was started with named
@@ -18,6 +18,8 @@ from services.batches.plan_file import BatchPlan, named_paths
 
 CHECKPOINT = "under_test.file"
 """The setting that names a file."""
+FOLDER = "backgrounds.folder"
+"""The setting that names a folder of pictures."""
 ADDRESS = "under_test.address"
 """The setting that names a server, which gets images."""
 
@@ -68,20 +70,21 @@ class DataRoots:
                 f"{ADDRESS} in make.settings is {address!r:.200}: a plan by a script names no server, since images "
                 "would be sent there."
             )
-        checkpoint = plan.make.settings.get(CHECKPOINT, "")
-        if isinstance(checkpoint, str) and checkpoint:
-            self._require(f"{CHECKPOINT} in make.settings", checkpoint)
+        for name in (CHECKPOINT, FOLDER):
+            place = plan.make.settings.get(name, "")
+            if isinstance(place, str) and place:
+                self._require(f"{name} in make.settings", place)
         return plan.with_root(root)
 
-    def require_model(self, file: str) -> None:
-        """Check the path of a model that a script names. Raises UserError, with "file" as its field, if it is not in
-        one of the folders."""
+    def require_file(self, file: str, field: str, instead: str) -> None:
+        """Check a path that a script names in a field. Raises UserError if it is not in one of the folders; `instead`
+        says where a person gives it."""
         if self._place(file) is None:
             where = f"below {self._names()}" if self._folders else "nowhere on this machine"
             raise UserError(
-                f"A script names files {where}, and {file!r:.200} is not there: choose the model on the page Evaluate, "
-                "or have the studio started with --data-roots that hold it.",
-                field="file",
+                f"A script names files {where}, and {file!r:.200} is not there: choose {instead}, or have the "
+                "studio started with --data-roots that hold it.",
+                field=field,
             )
 
     def _require(self, name: str, text: str) -> Path:

@@ -19,6 +19,7 @@ from services.batches.running import PLAN, PlanByScript
 from services.studio import Studio
 from tests.support.batch_cases import comes_to, pictures, plan_text, planned, work_here
 from tests.support.called import answer, call, made_token, shown, told
+from tests.support.explorer import RED, encoded
 from tests.support.scripted import ScriptedModels
 from tests.support.serving import serving_here
 from tests.support.workspaces import workspace_in
@@ -123,6 +124,8 @@ def test_data_elsewhere_are_refused_whether_they_are_there_or_not(
         ('profile = "demo"', 'profile = "{secret}/mine.toml"', "make.profile is"),
         ('profile = "demo"', 'profile = "{birds}/mine.toml"', "make.profile is"),
         ('"generation.steps" = 3', '"under_test.file" = "{secret}/keys.txt"', "under_test.file in make.settings is"),
+        ('settings = { "generation.steps" = 3', 'recipe = "aga"\nsettings = { "backgrounds.folder" = "{secret}"',
+         "backgrounds.folder in make.settings is"),
         ('"generation.steps" = 3', '"under_test.address" = "http://10.0.0.1"', "under_test.address in"),
         ('"generation.steps" = 3', 'under_test = { file = "net.pt" }', "under_test.file in make.settings is"),
     ],
@@ -197,6 +200,33 @@ def test_a_token_names_a_model_only_below_the_folders(data: Path, tmp_path: Path
         for file in (data / "missing.onnx", kept):
             said = call(url, name, headers=full, source="onnx", file=str(file)).text
             assert "A script names files" not in said, said
+
+
+def folder_of(studio: Studio, run: str) -> str:
+    return str(studio.workspace.runs.get(run).settings.get("backgrounds", {}).get("folder", ""))
+
+
+@pytest.mark.slow
+def test_a_token_names_backgrounds_only_below_the_folders(data: Path, tmp_path: Path) -> None:
+    """And learns of no folder elsewhere whether it is there."""
+    secret = pictures(tmp_path / "pictures of others")
+    with serving_here(tmp_path / "workspace", ScriptedModels(), "a long password", data_roots=(data,)) as (url, studio):
+        full, run = shown(made_token(studio, "works").text), studio.runs.from_upload(encoded(RED), "bird.png", "bird")
+        studio.commands.send("recipe", {"run": run, "recipe": "aga"})
+        setting = {"setting": "backgrounds.folder"}
+
+        def refused(name: str, folder: Path, **runs: object) -> str:
+            said, field = told(call(url, name, headers=full, value=str(folder), **setting, **runs))
+            assert field == "value"
+            return said.replace(str(folder), "FOLDER")
+
+        for name, runs in (("setting", {"run": run}), ("together_setting", {"runs": [run]})):
+            there = refused(name, secret, **runs)
+            assert f"A script names files below {data}" in there
+            assert refused(name, tmp_path / "missing", **runs) == there == refused(name, data / ".." / "x", **runs)
+            assert not folder_of(studio, run)
+        assert call(url, "setting", headers=full, value=str(data / "birds"), run=run, **setting).status_code == 200
+        assert folder_of(studio, run) == str(data / "birds")
 
 
 def test_a_long_planning_is_waited_for_once_more(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
