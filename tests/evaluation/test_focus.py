@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from PIL import Image
+from skimage.data import chelsea
 
 from core.errors import UserError
 from core.figures import Floats
@@ -215,8 +216,7 @@ def told_apart(image: NDArray[np.uint8], blurred: NDArray[np.uint8], sure: int) 
 
 @pytest.mark.slow
 def test_aic_and_sic_are_those_of_their_description() -> None:
-    skimage = pytest.importorskip("skimage.data")
-    photo, best = Image.fromarray(skimage.chelsea()).resize((SIDE, SIDE)), 1
+    photo, best = Image.fromarray(chelsea()).resize((SIDE, SIDE)), 1
     image = np.asarray(photo)
     net = told_apart(image, _blurred(image, np.zeros((SIDE, SIDE), bool), 11), best)
     cam = looking(net)
