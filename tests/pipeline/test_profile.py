@@ -28,7 +28,9 @@ def test_shipped_profiles_load_with_their_prompts(name: str) -> None:
 def test_both_profiles_have_the_same_sections() -> None:
     demo, paper = (tomllib.loads((PROFILES / f"{n}.toml").read_text()) for n in ("demo", "paper"))
     sections = {key for key, value in paper.items() if isinstance(value, dict)}
-    assert sections == {key for key, value in demo.items() if isinstance(value, dict) and key != "recipes"}
+    assert sections == {
+        key for key, value in demo.items() if isinstance(value, dict) and key not in ("recipes", "segmenter")
+    }
 
 
 def test_demo_is_local_and_paper_says_size_and_licence() -> None:
@@ -145,7 +147,8 @@ def test_what_undoes_a_difference_to_the_paper_is_there() -> None:
 
 
 def test_models_of_a_path_are_called_by_their_family() -> None:
-    assert list(model_names(load_profile("demo")).values()) == ["BLIP", "LLaMA", "Stable Diffusion", "ControlNet"]
+    names = ["BLIP", "LLaMA", "PhraseNet", "Stable Diffusion", "ControlNet"]
+    assert list(model_names(load_profile("demo")).values()) == names
     assert model_names(load_profile("paper")) == {}, "an id on the hub says enough"
 
 

@@ -55,8 +55,6 @@ def plan(recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = plan_file(folder, folder / "data", captions=CAPTIONS, together=2)
     text = file.read_text(encoding="utf-8")
     text = text.replace('profile = "demo"', f'profile = "demo"\nrecipe = "{recipe.name}"')
-    if recipe is AGA:
-        text = text.replace("settings = {", 'settings = { "subject.box" = "4 4 60 60",')
     file.write_text(text, encoding="utf-8")
     return file
 

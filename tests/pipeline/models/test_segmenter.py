@@ -1,4 +1,4 @@
-"""Segmenters with the real classes at small size and with random weights."""
+"""Segmenters with the real classes at small size and with random weights; the drawn world's with its own."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from core.errors import CannotLoad, UserError
+from demo.render import render
+from demo.scene import OBJECT_CLASSES, random_scene
 from demo.train.subjects import WORDS, save
-from pipeline.models import load_models
+from pipeline.models import Models, load_models
 from pipeline.models.phrase_net import PhraseNet
 from pipeline.profiles.profile import Profile, load_profile
 from pipeline.seams import Segmenter
@@ -91,7 +94,7 @@ def test_a_profile_without_a_segmenter_says_which_ones_have_one() -> None:
     models = load_models(profile_with(None))
     assert models.segmenter_name() == ""
     with pytest.raises(
-        UserError, match=r"has no segmenter: take the profile .*cpu.*, or give it a table \[segmenter\]"
+        UserError, match=r"has no segmenter: take the profile .*demo.*, or give it a table \[segmenter\]"
     ):
         _ = models.segmenter
 
@@ -126,3 +129,67 @@ def test_a_click_takes_what_is_connected_and_another_lets_go_of_it(world: Segmen
     assert mask is not None and mask.shape == (100, 150) and mask[30, 20]
     none = world.at(image, [(20, 30, True), (20, 30, False)])
     assert none is not None and not none.any()
+
+
+# The drawn world
+
+
+@pytest.fixture(scope="module")
+def drawn_world() -> Segmenter:
+    models: Models = load_models(load_profile("demo"))
+    return models.segmenter
+
+
+def drawn(seed: int, family: str, label: str | None = None, **look: str) -> tuple[Image.Image, np.ndarray]:
+    picture, mask = render(random_scene(seed, family, label).with_look(**look))
+    return Image.fromarray(picture), mask
+
+
+@pytest.mark.parametrize("label", OBJECT_CLASSES)
+def test_the_demo_finds_each_object_by_its_name_and_no_other(drawn_world: Segmenter, label: str) -> None:
+    image, mask = drawn(5_900_000, "object", label, weather="cloudy", time="day")
+    [thing] = drawn_world.find(image, f"a {label}")
+    truth = mask == mask.max()
+    assert (thing.mask & truth).sum() / (thing.mask | truth).sum() > 0.85 and thing.score > 0.7
+    [same] = drawn_world.find(image, "object")
+    assert (thing.mask & same.mask).sum() / (thing.mask | same.mask).sum() > 0.95
+    for other in set(OBJECT_CLASSES) - {label}:
+        assert not drawn_world.find(image, other)
+
+
+def test_the_demo_finds_cars_one_by_one_and_nothing_on_an_empty_road(drawn_world: Segmenter) -> None:
+    scene = next(scene for seed in range(5_900_100, 5_900_200) if (scene := random_scene(seed, "road")).vehicles == 2)
+    scene = scene.with_look(weather="sunny", time="day")
+    image = Image.fromarray(render(scene)[0])
+    assert len(drawn_world.find(image, "cars")) == len(drawn_world.find(image, "vehicle")) == 2
+    empty = Image.fromarray(render(scene.without_subject())[0])
+    assert drawn_world.find(empty, "car") == drawn_world.find(empty, "person") == []
+
+
+def test_the_demo_says_what_it_knows(drawn_world: Segmenter) -> None:
+    image, _ = drawn(5_900_000, "object")
+    with pytest.raises(UserError, match=r"does not know “water ouzel”\. It knows: .*bird.*car.*animal"):
+        drawn_world.find(image, "water ouzel")
+
+
+def test_the_demo_takes_pictures_of_any_size(drawn_world: Segmenter) -> None:
+    image, mask = drawn(5_900_000, "object", "house", weather="cloudy", time="day")
+    [thing] = drawn_world.find(image.resize((320, 320)), "house")
+    truth = np.asarray(Image.fromarray(mask == mask.max()).resize((320, 320)))
+    assert thing.mask.shape == (320, 320) and (thing.mask & truth).sum() / (thing.mask | truth).sum() > 0.85
+
+
+def test_a_click_on_the_demo_takes_the_thing_and_another_lets_go_of_one(drawn_world: Segmenter) -> None:
+    scene = next(scene for seed in range(5_900_100, 5_900_200) if (scene := random_scene(seed, "road")).vehicles == 2)
+    image = Image.fromarray(render(scene.with_look(weather="sunny", time="day"))[0])
+    one, other = drawn_world.find(image, "car")
+    inside = [
+        (int(x), int(y))
+        for y, x in (np.argwhere(thing.mask)[len(np.argwhere(thing.mask)) // 2] for thing in (one, other))
+    ]
+    first = drawn_world.at(image, [(*inside[0], True)])
+    assert first is not None and (first & one.mask).sum() > 0.9 * one.mask.sum() and not (first & other.mask).any()
+    both = drawn_world.at(image, [(*inside[0], True), (*inside[1], True)])
+    alone = drawn_world.at(image, [(*inside[0], True), (*inside[1], False)])
+    assert both is not None and alone is not None
+    assert both[inside[1][1], inside[1][0]] and np.array_equal(alone, first)
