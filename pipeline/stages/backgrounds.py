@@ -134,7 +134,8 @@ def _own_pictures(settings: BackgroundsSettings, seed: int) -> StageValue[Counte
     if len(unreadable) > NAMED:
         notes.append(f"{len(unreadable) - NAMED} more pictures of the folder cannot be read.")
     trace = Trace("model", settings=settings.model_dump(mode="json"), seed=seed, notes=tuple(notes))
-    return StageValue(CounterfactualCaptions(tuple(CounterfactualCaption(name, ()) for name in names)), trace)
+    pictures = (CounterfactualCaption(name, (Edit("picture", Path(name).stem, "background"),)) for name in names)
+    return StageValue(CounterfactualCaptions(tuple(pictures)), trace)
 
 
 def own_picture(folder: str, name: str) -> Path:

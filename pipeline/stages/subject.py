@@ -23,6 +23,7 @@ from pipeline.seams import Found, Models
 from pipeline.stages.base import Stage, StageInputs
 from pipeline.subject_mask import LARGE, take, tidied
 
+NO_FINDER = "This profile has no model that finds things by a word."
 NO_SUBJECT = "No subject is marked: paint it over the picture, draw a box around it, or press points on it."
 MARGIN = 0.1
 """Margin around a box in which a model looks, as a share of its sides."""
@@ -43,7 +44,7 @@ def run(inputs: StageInputs) -> StageValue[Region]:
     _require_inside(settings, image.size)
     phrases, model, mask, notes = phrases_of(inputs.task, settings), models.segmenter_name(), None, tuple[str, ...]()
     if not (model or box or settings.pixels):
-        raise UserError(f"This profile has no model that finds things by a word. {NO_SUBJECT}")
+        raise UserError(f"{NO_FINDER} {NO_SUBJECT}")
     if model and settings.pixels:
         mask = models.segmenter.at(image, settings.pixels)
     elif model and (found := _found(image, phrases, box, models)):

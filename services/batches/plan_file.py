@@ -20,7 +20,7 @@ from core.check_words import CAPTION_WORDS, WORDS
 from core.errors import UserError
 from core.lineage import DEFAULT_RECIPE
 from core.seeds import LARGEST
-from core.settings import BackgroundsSettings, PerturbationSettings, Settings
+from core.settings import BackgroundsSettings, PerturbationSettings, Settings, SettingsWithBackgrounds
 from core.types import EDIT_TYPES, Task, TaskKind
 from core.validation_messages import place_of, reason
 from core.words import count_of
@@ -28,6 +28,7 @@ from formats.layouts import LAYOUTS
 from pipeline.checks.texts import require, task_checks
 from pipeline.profiles.profile import load_profile, profile_names
 from pipeline.recipes import Recipe, known_recipes, recipe_of
+from pipeline.stages.subject import NO_FINDER
 
 PLANS = Path(__file__).resolve().parent / "plans"
 """The paper's set-ups as plans. Each user gives the folder of the data: see `BatchPlan.with_root`."""
@@ -356,6 +357,10 @@ def settings_of(plan: BatchPlan) -> Settings:
     drawn_with = method.settings_of(settings)
     if hindrance := method.refused(profile, drawn_with):
         raise UserError(f"make.settings asks for what the profile cannot draw. {hindrance}", field="make.settings")
+    unmarked = isinstance(settings, SettingsWithBackgrounds) and not (settings.subject.box or settings.subject.points)
+    if unmarked and profile.segmenter is None:  # nobody is there to mark each subject
+        hint = "set subject.box or subject.points under make.settings, or take a profile with a segmenter"
+        raise UserError(f"{NO_FINDER} For a batch, {hint}.", field="make.settings")
     if plan.images.seeds_a_caption > 1 and (equal := method.equal_images(drawn_with)):
         raise UserError(
             f"images.seeds_a_caption is {plan.images.seeds_a_caption}. {equal}", field="images.seeds_a_caption"

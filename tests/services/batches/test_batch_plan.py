@@ -147,6 +147,16 @@ def test_what_the_inverted_source_cannot_give_is_refused() -> None:
     assert refused.value.field == "make.settings"
 
 
+def test_subjects_of_a_batch_are_found_by_a_model_or_by_a_place_in_the_plan() -> None:
+    text = SMALL.replace('"demo"', '"laptop"\nrecipe = "aga"') + "[make.settings]\nbackgrounds.captions = 2\n"
+    with pytest.raises(UserError, match=r"no model that finds things by a word.*set subject\.box") as refused:
+        settings_of(plan_of(text))
+    assert refused.value.field == "make.settings"
+    assert settings_of(plan_of(text + 'subject.box = "10 10 60 60"')) and settings_of(
+        plan_of(text.replace('"laptop"', '"demo"'))
+    )
+
+
 def test_tasks_come_from_the_plan_and_from_items() -> None:
     plan = plan_of(SMALL)
     assert plan.task_of("goldfinch") == Task("classification", label="goldfinch")
