@@ -175,6 +175,8 @@ class Found:
     """(height, width) of the image: True on the thing."""
     score: float
     """0 to 1; 1 is certain."""
+    sure: bool = True
+    """False if it reaches only half of the model's threshold, which counts where nothing reaches all of it."""
 
 
 Points = Sequence[tuple[int, int, bool]]

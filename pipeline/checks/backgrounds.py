@@ -5,6 +5,7 @@ are not looked for.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from PIL import Image
 from core.errors import UserError
 from core.figures import percent
 from core.types import Check
+from core.words import and_list
 from pipeline.checks.images import BACKGROUND_FREE, BANDS, SUBJECT_FOUND, SUBJECT_KEPT, SUBJECT_SIZE
 from pipeline.cutting import Mask
 from pipeline.seams import Segmenter
@@ -24,34 +26,52 @@ def background_checks(
     subject: NDArray[np.uint8],
     mask: Mask,
     phrases: Sequence[str],
+    avoid: Sequence[str],
     segmenter: Segmenter | None,
 ) -> tuple[Check, ...]:
     """Return all checks of an image. `subject` has the pixels of the subject, (height, width, 3), and `mask` their
-    place. `phrases` name it. Without a segmenter, the checks that need one are left out.
+    place. `phrases` name it, and `avoid` names what else the background must not show. Without a segmenter, the checks
+    that need one are left out.
     """
     equal = (np.asarray(image) == subject).all(axis=2)[mask].mean()
     kept = BANDS[SUBJECT_KEPT].judge(SUBJECT_KEPT, float(equal), "Pixels of the subject were changed.")
-    return (kept, *(_found(image, background, mask, phrases, segmenter) if segmenter is not None else ()))
+    if segmenter is None:
+        return (kept,)
+    return kept, _free(background, (*phrases, *avoid), segmenter), *_at_place(image, mask, phrases, segmenter)
 
 
-def _found(
-    image: Image.Image, background: Image.Image, mask: Mask, phrases: Sequence[str], segmenter: Segmenter
-) -> list[Check]:
-    """Return the checks of what the segmenter finds in the background alone, and in the whole picture."""
+def _free(background: Image.Image, words: Sequence[str], segmenter: Segmenter) -> Check:
+    """Look for each word in the background. What is found below the model's threshold does not count."""
+    seen, named, unknown = np.zeros((background.height, background.width), np.bool_), list[str](), list[str]()
+    for word in dict.fromkeys(words):
+        try:
+            things = [one.mask for one in segmenter.find(background, word) if one.sure]
+        except UserError:
+            unknown.append(word)
+            continue
+        seen |= np.any(things, axis=0) if things else False
+        named += [word] if things else []
+    remark = f"The segmenter does not know {_quoted(unknown)}." if unknown else ""
+    if len(unknown) == len(dict.fromkeys(words)):
+        return Check(BACKGROUND_FREE, None, note=remark)
+    share = float(seen.mean())
+    note = f"{percent(share)} of the background shows what looks like {_quoted(named)}."
+    check = BANDS[BACKGROUND_FREE].judge(BACKGROUND_FREE, 1 - share, note)
+    return replace(check, note=" ".join(filter(None, (check.note, remark))))
+
+
+def _at_place(image: Image.Image, mask: Mask, phrases: Sequence[str], segmenter: Segmenter) -> list[Check]:
+    """Look for the subject in the whole picture."""
     try:
-        alone, whole = (_of_kind(one, phrases, segmenter) for one in (background, image))
+        whole = [one.mask for phrase in phrases for one in segmenter.find(image, phrase)]
     except UserError as error:
-        return [Check(name, None, note=str(error)) for name in (BACKGROUND_FREE, SUBJECT_FOUND, SUBJECT_SIZE)]
-    kind = " or ".join(f"“{phrase}”" for phrase in phrases)
-    share = float(np.any(alone, axis=0).mean()) if alone else 0.0
+        return [Check(name, None, note=str(error)) for name in (SUBJECT_FOUND, SUBJECT_SIZE)]
+    kind = _quoted(phrases)
     at_place = [one for one in whole if (one & mask).sum() > one.sum() / 2]
     there = np.any(at_place, axis=0) if at_place else np.zeros_like(mask)
     overlap = float((there & mask).sum() / max(1, (there | mask).sum()))
-    note = f"{percent(share)} of the background shows what looks like {kind}."
-    checks = [
-        BANDS[BACKGROUND_FREE].judge(BACKGROUND_FREE, 1 - share, note),
-        BANDS[SUBJECT_FOUND].judge(SUBJECT_FOUND, overlap, f"Not much of {kind} is found where the subject was put."),
-    ]
+    note = f"Not much of {kind} is found where the subject was put."
+    checks = [BANDS[SUBJECT_FOUND].judge(SUBJECT_FOUND, overlap, note)]
     if there.any():
         grown = f"What looks like {kind} is larger than the subject: the background may go on with it."
         kept = min(1.0, float(mask.sum() / there.sum()))
@@ -59,5 +79,5 @@ def _found(
     return checks
 
 
-def _of_kind(image: Image.Image, phrases: Sequence[str], segmenter: Segmenter) -> list[Mask]:
-    return [found.mask for phrase in phrases for found in segmenter.find(image, phrase)]
+def _quoted(words: Sequence[str]) -> str:
+    return and_list(f"“{word}”" for word in words)

@@ -345,13 +345,14 @@ class BackgroundMethod(ControlNetMethod):
         embedder: Embedder | None,
     ) -> tuple[Check, ...]:
         assert isinstance(result, ComposedImage) and isinstance(prepared, BackgroundPrepared)
-        source, models = prepared.source, self._models
+        source, models, own = prepared.source, self._models, _own(prepared.settings)
         return background_checks(
             image,
             result.background,
             moved(source.image, prepared.subject, result.matrix)[0],
             np.asarray(result.mask) > 0,
-            phrases_of(source.task, _own(prepared.settings).subject),
+            phrases_of(source.task, own.subject),
+            own.avoid,
             models.segmenter if models.segmenter_name() else None,
         )
 

@@ -74,7 +74,8 @@ class GroundedSam:
         with self._lock:
             text = self._boxes.require_short(phrase, 64)
             inputs, outputs = self._boxes(image, text=[[text]])
-            for threshold in (self._section.threshold, self._section.threshold / 2):
+            for sure in (True, False):
+                threshold = self._section.threshold / (1 if sure else 2)
                 [result] = self._boxes.processor.post_process_grounded_object_detection(
                     outputs,
                     inputs.input_ids,
@@ -84,7 +85,7 @@ class GroundedSam:
                 )
                 if len(result["boxes"]):
                     masks = self._masked(image, input_boxes=[result["boxes"].tolist()])
-                    return _sorted(zip(masks, result["scores"].tolist(), strict=True))
+                    return _sorted(zip(masks, result["scores"].tolist(), strict=True), sure)
             return []
 
     def at(self, image: Image.Image, points: Points) -> Mask | None:
@@ -112,13 +113,14 @@ class Sam3:
         """Return what passes the threshold, or half of it if nothing does."""
         with self._lock:
             _, outputs = self._part(image, text=self._part.require_short(phrase, 32))
-            for threshold in (self._section.threshold, self._section.threshold / 2):
+            for sure in (True, False):
+                threshold = self._section.threshold / (1 if sure else 2)
                 [result] = self._part.processor.post_process_instance_segmentation(
                     outputs, threshold, self._section.mask_threshold, [(image.height, image.width)]
                 )
                 if len(result["scores"]):
                     masks = result["masks"].cpu().numpy().astype(bool)
-                    return _sorted(zip(masks, result["scores"].tolist(), strict=True))
+                    return _sorted(zip(masks, result["scores"].tolist(), strict=True), sure)
             return []
 
     def at(self, image: Image.Image, points: Points) -> Mask | None:
@@ -222,7 +224,7 @@ def _pieces(mask: Mask, shares: Shares) -> list[Found]:
     return _sorted((piece, float(shares[piece].mean())) for piece in pieces if piece.mean() >= _SMALLEST)
 
 
-def _sorted(things: Iterable[tuple[Mask, float]]) -> list[Found]:
+def _sorted(things: Iterable[tuple[Mask, float]], sure: bool = True) -> list[Found]:
     """Return masks with their scores as things, the surest first. Empty masks are left out."""
-    found = [Found(mask, score) for mask, score in things if mask.any()]
+    found = [Found(mask, score, sure) for mask, score in things if mask.any()]
     return sorted(found, key=lambda thing: -thing.score)

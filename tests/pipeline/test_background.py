@@ -21,10 +21,10 @@ from pipeline.driver import Driver
 from pipeline.methods.background import BACKGROUND, BackgroundSettings
 from pipeline.models.outpainting import Kept
 from pipeline.profiles.profile import load_profile
-from pipeline.recipes import AGA
+from pipeline.recipes import AGA, edits_in_words
 from pipeline.request import Event, ImageFailed, MemoryStore, Request, StageDone
 from pipeline.run_files.embedded import read_run_in
-from pipeline.seams import DrawRequest
+from pipeline.seams import DrawRequest, Found
 from services.studio import Studio
 from tests.services.runs.test_predictions import Bright
 from tests.support.scripted import NoiseGenerator, ScriptedModels, ScriptedSegmenter, noise, parts_of, performed
@@ -210,6 +210,8 @@ def test_pictures_of_a_folder_become_the_backgrounds_and_no_model_is_loaded(tmp_
     own = settings(backgrounds={"folder": str(tmp_path), "captions": 2})
     store = drawn(own, NoGenerator())
     assert {case.lineage.model for case in store.cases} == {"pictures of a folder"}
+    named = {edits_in_words("aga", case.lineage.counterfactual) for case in store.cases}
+    assert named == {"sea", "print"}, "people see which picture it is"
     for case in store.cases:
         image = np.asarray(case.image)
         assert image.shape == (64, 96, 3) and (image[MIDDLE] == np.asarray(SOURCE)[MIDDLE]).all()
@@ -284,8 +286,6 @@ def test_the_checks_tell_a_changed_subject_a_phantom_and_a_grown_subject() -> No
         name = "blue"
 
         def find(self, image: Image.Image, phrase: str) -> list[Any]:
-            from pipeline.seams import Found
-
             if phrase == "unicorn":
                 raise UserError("The segmenter does not know “unicorn”.")
             mask = (np.asarray(image) == (0, 0, 200)).all(axis=2)
@@ -296,17 +296,40 @@ def test_the_checks_tell_a_changed_subject_a_phantom_and_a_grown_subject() -> No
     subject, green = np.zeros((64, 96, 3), np.uint8), Image.new("RGB", (96, 64), (0, 120, 0))
     subject[MIDDLE] = (0, 0, 200)
     image = composed(subject, MIDDLE, green, 0)
-    good = background_checks(image, green, subject, MIDDLE, ("bird",), Blue())
+    good = background_checks(image, green, subject, MIDDLE, ("bird",), (), Blue())
     assert not failed(good) and [check.value for check in good] == [1.0, 1.0, 1.0, 1.0]
     phantom = green.copy()
     phantom.paste((0, 0, 200), (0, 0, 96, 30))
     grown = composed(subject, MIDDLE, phantom, 0)
-    wrong = background_checks(grown, phantom, subject, MIDDLE, ("bird",), Blue())
+    wrong = background_checks(grown, phantom, subject, MIDDLE, ("bird",), (), Blue())
     assert [check.name for check in failed(wrong)][:1] == ["background free"] and len(failed(wrong)) > 1
-    broken = background_checks(green, green, subject, MIDDLE, ("bird",), None)
+    broken = background_checks(green, green, subject, MIDDLE, ("bird",), (), None)
     assert [(check.name, check.passed, check.value) for check in broken] == [("subject kept", False, 0.0)]
-    unknown = background_checks(image, green, subject, MIDDLE, ("unicorn",), Blue())
+    unknown = background_checks(image, green, subject, MIDDLE, ("unicorn",), (), Blue())
     assert [check.passed for check in unknown] == [True, None, None, None] and "does not know" in unknown[1].note
+
+
+def test_the_background_shows_nothing_that_is_to_be_avoided() -> None:
+    class Finds:
+        """Finds a boat surely, a house below its threshold, and knows no unicorn."""
+
+        name = "finds"
+
+        def find(self, image: Image.Image, phrase: str) -> list[Found]:
+            if phrase == "unicorn":
+                raise UserError("The segmenter does not know “unicorn”.")
+            return [Found(MIDDLE, 0.6, sure=phrase == "boat")] if phrase in ("boat", "house") else []
+
+        def at(self, image: Image.Image, points: Any) -> None: ...
+
+    subject, green = np.zeros((64, 96, 3), np.uint8), Image.new("RGB", (96, 64), (0, 120, 0))
+    found = {
+        avoid: background_checks(green, green, subject, MIDDLE, ("bird",), avoid, Finds())[1]
+        for avoid in (("boat", "tree"), ("house",), ("unicorn",))
+    }
+    assert found["boat", "tree"].passed is False and "looks like “boat”." in found["boat", "tree"].note
+    assert found["house",].passed and not found["house",].note
+    assert found["unicorn",].passed and "does not know “unicorn”" in found["unicorn",].note
 
 
 # The page
