@@ -37,12 +37,14 @@ def background_checks(
     kept = BANDS[SUBJECT_KEPT].judge(SUBJECT_KEPT, float(equal), "Pixels of the subject were changed.")
     if segmenter is None:
         return (kept,)
-    return kept, _free(background, (*phrases, *avoid), segmenter), *_at_place(image, mask, phrases, segmenter)
+    return kept, _free(background, mask, (*phrases, *avoid), segmenter), *_at_place(image, mask, phrases, segmenter)
 
 
-def _free(background: Image.Image, words: Sequence[str], segmenter: Segmenter) -> Check:
-    """Look for each word in the background. What is found below the model's threshold does not count."""
-    seen, named, unknown = np.zeros((background.height, background.width), np.bool_), list[str](), list[str]()
+def _free(background: Image.Image, mask: Mask, words: Sequence[str], segmenter: Segmenter) -> Check:
+    """Look for each word in the background. What the subject hides, and what is found below the model's threshold, does
+    not count.
+    """
+    seen, named, unknown = np.zeros_like(mask), list[str](), list[str]()
     for word in dict.fromkeys(words):
         try:
             things = [one.mask for one in segmenter.find(background, word) if one.sure]
@@ -54,8 +56,8 @@ def _free(background: Image.Image, words: Sequence[str], segmenter: Segmenter) -
     remark = f"The segmenter does not know {_quoted(unknown)}." if unknown else ""
     if len(unknown) == len(dict.fromkeys(words)):
         return Check(BACKGROUND_FREE, None, note=remark)
-    share = float(seen.mean())
-    note = f"{percent(share)} of the background shows what looks like {_quoted(named)}."
+    share = float(seen[~mask].mean())
+    note = f"{percent(share)} of the background beside the subject shows what looks like {_quoted(named)}."
     check = BANDS[BACKGROUND_FREE].judge(BACKGROUND_FREE, 1 - share, note)
     return replace(check, note=" ".join(filter(None, (check.note, remark))))
 
