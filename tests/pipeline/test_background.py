@@ -309,7 +309,7 @@ def test_the_checks_tell_a_changed_subject_a_phantom_and_a_grown_subject() -> No
 
 def test_the_background_shows_nothing_that_is_to_be_avoided() -> None:
     class Finds:
-        """Finds a boat beside the subject, a house there below its threshold, and a ship behind it; knows no unicorn."""
+        """Finds a boat beside the subject, a house there below its threshold, a ship behind it; knows no unicorn."""
 
         name = "finds"
 
