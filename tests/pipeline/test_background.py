@@ -26,8 +26,7 @@ from pipeline.request import Event, ImageFailed, MemoryStore, Request, StageDone
 from pipeline.run_files.embedded import read_run_in
 from pipeline.seams import DrawRequest, Found
 from services.studio import Studio
-from tests.services.runs.test_predictions import Bright
-from tests.support.scripted import NoiseGenerator, ScriptedModels, ScriptedSegmenter, noise, parts_of, performed
+from tests.support.scripted import NoiseGenerator, ScriptedModels, ScriptedSegmenter, do, noise, parts_of
 from tests.support.workspaces import workspace_in
 
 BIRD = Task("classification", label="bird")
@@ -332,20 +331,6 @@ def test_the_background_shows_nothing_that_is_to_be_avoided() -> None:
 
 
 # The page
-
-
-@pytest.fixture
-def studio(tmp_path: Path) -> Any:
-    with workspace_in(tmp_path / "workspace") as workspace:
-        made = Studio(load_profile("demo"), ScriptedModels(), workspace)
-        made.predictions.load = lambda wanted: Bright("classification", wanted.title)
-        yield made
-        made.close()
-
-
-def do(studio: Studio, run_id: str, name: str, **fields: object) -> str:
-    """One thing done on the page, to its end; what it was refused with."""
-    return performed(studio, run_id, name, **fields).problem
 
 
 def test_the_page_of_a_run_without_a_caption(studio: Studio) -> None:

@@ -43,11 +43,11 @@ from tests.support.scripted import (
     NoiseGenerator,
     ScriptedEmbedder,
     ScriptedModels,
+    do,
     one_case,
     over,
     parts_of,
     perform,
-    performed,
 )
 from tests.support.serving import until
 from tests.support.workspaces import workspace_in
@@ -364,10 +364,6 @@ def new_run(studio: Studio) -> str:
     settings = studio.profile.settings.model_dump(mode="json")
     source = Image.effect_noise((48, 32), 80).convert("RGB")
     return studio.workspace.runs.create(source, BIRD, "demo", "bird", settings)
-
-
-def do(studio: Studio, run_id: str, name: str, **data: object) -> str:
-    return performed(studio, run_id, name, **data).problem
 
 
 def test_the_route_draws_what_the_method_would_draw_on(studio: Studio) -> None:

@@ -37,7 +37,7 @@ from tests.support.own_recipe import (
     greeting_models,
     registered,
 )
-from tests.support.scripted import SUNNY_BIRD, ScriptedModels, parts_of, performed
+from tests.support.scripted import SUNNY_BIRD, ScriptedModels, do, parts_of
 from tests.support.workspaces import workspace_in
 
 pytestmark = pytest.mark.slow
@@ -125,11 +125,6 @@ def new_run(studio: Studio) -> str:
     run_id = studio.workspace.runs.create(SOURCE, BIRD, "demo", "bird", studio.profile.settings.model_dump(mode="json"))
     assert do(studio, run_id, "setting", setting="generation.steps", value=2) == ""
     return run_id
-
-
-def do(studio: Studio, run_id: str, name: str, **fields: object) -> str:
-    """One thing done on the page, to its end; what it was refused with."""
-    return performed(studio, run_id, name, **fields).problem
 
 
 def test_the_page_runs_it_shows_its_values_and_stores_its_images(studio: Studio) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -22,10 +21,8 @@ from pipeline.recipes import RECONSTRUCTION, Recipe
 from pipeline.request import MemoryStore, Request
 from pipeline.run_files.embedded import read_run_in
 from services.studio import Studio
-from tests.services.runs.test_predictions import Bright
 from tests.support.own_region import painting
-from tests.support.scripted import SUNNY_BIRD, ScriptedModels, parts_of, performed
-from tests.support.workspaces import workspace_in
+from tests.support.scripted import SUNNY_BIRD, ScriptedModels, do, parts_of
 
 pytestmark = pytest.mark.slow
 
@@ -88,20 +85,6 @@ def test_a_region_outdates_no_text_and_the_task_outdates_no_region(recipe: Recip
     kept, within = (edited.drawn_with(SettingsWithEdit(), {**values, "region": one}) for one in (WHOLE, PAINTED))
     assert within.region == PAINTED and kept.pixels() != within.pixels()
     assert read_settings("edit", within.plain()) == within, "and it is recorded"
-
-
-@pytest.fixture
-def studio(tmp_path: Path) -> Iterator[Studio]:
-    with workspace_in(tmp_path / "workspace") as workspace:
-        made = Studio(load_profile("demo"), ScriptedModels(), workspace)
-        made.predictions.load = lambda wanted: Bright("classification", wanted.title)
-        yield made
-        made.close()
-
-
-def do(studio: Studio, run_id: str, name: str, **fields: object) -> str:
-    """One thing done on the page, to its end; what it was refused with."""
-    return performed(studio, run_id, name, **fields).problem
 
 
 def test_painting_outdates_images_and_can_be_undone_kept_and_taken_elsewhere(studio: Studio) -> None:

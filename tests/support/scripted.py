@@ -467,6 +467,11 @@ def performed(studio: Studio, run_id: str, name: str, **fields: Any) -> Performe
     return outcome
 
 
+def do(studio: Studio, run_id: str, name: str, **fields: Any) -> str:
+    """Perform an action, and finish all its work. Return the refusal, "" if there was none."""
+    return performed(studio, run_id, name, **fields).problem
+
+
 def over(jobs: JobQueue) -> None:
     """Wait until no work runs or waits."""
     until(lambda: not jobs.active())
