@@ -309,13 +309,13 @@ class Models:
         assert section is not None
         match section:
             case PhraseNetSection():
-                return segmenter.PhraseNetSegmenter(section)
+                return segmenter.Remembering(segmenter.PhraseNetSegmenter(section))
             case GroundedSamSection():
-                return segmenter.GroundedSam(section)
+                return segmenter.Remembering(segmenter.GroundedSam(section))
             case ClipSegSection():
-                return segmenter.ClipSeg(section)
+                return segmenter.Remembering(segmenter.ClipSeg(section))
             case _:
-                return segmenter.Sam3(section)
+                return segmenter.Remembering(segmenter.Sam3(section))
 
     def _load_detector(self, kind: ControlKind) -> Detector:
         from pipeline.models.detectors import DETECTORS

@@ -24,10 +24,12 @@ from pipeline.profiles.image_sections import (
     PhraseNetSection,
     Sam3Section,
 )
-from pipeline.seams import Found, Points
+from pipeline.seams import Found, Points, Segmenter
 
 Mask = NDArray[np.bool_]
 Shares = NDArray[np.float32]
+_REMEMBERED = 20_000
+"""Maximum number of pictures and phrases to remember, some 3 MB."""
 _SMALLEST = 0.0005
 """Share of the picture below which a piece is no thing of its own."""
 
@@ -201,9 +203,29 @@ class PhraseNetSegmenter:
                 small = np.asarray(image.resize((128, 128), Image.Resampling.BILINEAR, reducing_gap=3), np.float32)
                 pixels = torch.from_numpy(small).permute(2, 0, 1)[None] / 127.5 - 1
                 with torch.inference_mode():
-                    both = self._net(torch.cat([pixels, pixels.flip(3)]).to(pick_device())).softmax(1)
-                self._last = sha, _resized((both[:1] + both[1:].flip(3)) / 2, image.size)
+                    shares = self._net(pixels.to(pick_device())).softmax(1)
+                self._last = sha, _resized(shares, image.size)
             return self._last[1]
+
+
+class Remembering:
+    """A segmenter that remembers in which pictures it found nothing of a phrase, since backgrounds come many times."""
+
+    def __init__(self, segmenter: Segmenter) -> None:
+        self.name, self.at, self._segmenter = segmenter.name, segmenter.at, segmenter
+        self._lock, self._without = threading.Lock(), dict[tuple[str, str], None]()
+
+    def find(self, image: Image.Image, phrase: str) -> list[Found]:
+        own = image_sha(image), phrase
+        if own in self._without:
+            return []
+        found = self._segmenter.find(image, phrase)
+        if not found:
+            with self._lock:
+                if len(self._without) >= _REMEMBERED:
+                    del self._without[next(iter(self._without))]  # the oldest
+                self._without[own] = None
+        return found
 
 
 def _resized(shares: Any, size: tuple[int, int]) -> Shares:

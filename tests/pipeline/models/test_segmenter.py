@@ -17,8 +17,9 @@ from demo.scene import OBJECT_CLASSES, random_scene
 from demo.train.subjects import WORDS, save
 from pipeline.models import Models, load_models
 from pipeline.models.phrase_net import PhraseNet
+from pipeline.models.segmenter import Remembering
 from pipeline.profiles.profile import Profile, load_profile
-from pipeline.seams import Segmenter
+from pipeline.seams import Found, Segmenter
 from tests.pipeline.models.test_real_classes import photo
 from tests.support import tiny_segmenters
 from tests.support.made_once import MadeOnce
@@ -66,7 +67,8 @@ def test_real_classes_find_masks_of_the_size_of_the_picture(folder: Path, kind: 
 @pytest.mark.parametrize("kind", REAL)
 def test_real_classes_may_find_nothing_and_refuse_phrases_that_are_none(folder: Path, kind: str) -> None:
     segmenter = load_models(profile_with(section(folder, kind, 0.9999))).segmenter
-    segmenter._section = segmenter._section.model_copy(update={"threshold": 2.1})  # type: ignore[attr-defined]
+    inner: Any = segmenter._segmenter  # type: ignore[attr-defined]
+    inner._section = inner._section.model_copy(update={"threshold": 2.1})
     assert segmenter.find(photo(1), "bird") == []
     with pytest.raises(UserError, match="Name the thing to find"):
         segmenter.find(photo(1), " . ")
@@ -193,3 +195,21 @@ def test_a_click_on_the_demo_takes_the_thing_and_another_lets_go_of_one(drawn_wo
     alone = drawn_world.at(image, [(*inside[0], True), (*inside[1], False)])
     assert both is not None and alone is not None
     assert both[inside[1][1], inside[1][0]] and np.array_equal(alone, first)
+
+
+def test_what_is_not_in_a_picture_is_not_looked_for_again() -> None:
+    class Counts:
+        name = "counts"
+        calls = 0
+
+        def find(self, image: Image.Image, phrase: str) -> list[Found]:
+            self.calls += 1
+            return [] if phrase == "boat" else [Found(np.ones((image.height, image.width), bool), 0.9)]
+
+        def at(self, image: Image.Image, points: Any) -> None: ...
+
+    counts = Counts()
+    both, same = Remembering(counts), photo(1).copy()
+    assert both.find(photo(1), "boat") == both.find(same, "boat") == [] and counts.calls == 1
+    assert both.find(photo(1), "bird") and both.find(same, "bird") and counts.calls == 3
+    assert both.find(photo(2), "boat") == [] and counts.calls == 4
