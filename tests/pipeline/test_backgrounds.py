@@ -72,8 +72,10 @@ def test_a_description_that_names_the_subject_is_asked_for_again_and_then_not_us
 
 def test_the_prompt_itself_can_be_the_description() -> None:
     prompt = AGA.prompts("demo")["backgrounds"]
-    plain = SETTINGS.model_copy(update={"written": False})
-    assert "a photo of at dawn. a forest." in texts(described(plain.model_copy(update={"captions": 4}), prompt=prompt))
+    plain = SETTINGS.model_copy(update={"written": False, "captions": 4, "places": "woods", "times": "fog, rain"})
+    assert texts(described(plain, prompt=prompt)) == [
+        f"a photo of in {time}. Behind it rise woods." for time in ("rain", "fog")
+    ]
 
 
 def test_descriptions_of_a_bank_are_the_same_for_all_sources() -> None:
