@@ -169,12 +169,12 @@ def _evaluated(workspace: Workspace, options: argparse.Namespace, stop: threadin
                 question.model,
                 *([_model(service, question.subject, options, options.beside)] if options.beside else []),
             ]
-            focus, asked = Focus(workspace, service), [replace(question, model=one) for one in models]
+            focus, questions = Focus(workspace, service), [replace(question, model=one) for one in models]
             try:
-                focus.look(asked, lambda done, total, step="": on_step(step, done, total))
+                focus.look(questions, lambda done, total, step="": on_step(step, done, total))
             finally:
                 line.clear()
-            shown = focus.figures(*asked)
+            shown = focus.figures(*questions)
             text = rows_markdown(f"Where {' and '.join(shown.models)} look", focus_rows(shown), shown.notes)
             report = json_text(focus_facts(shown)) if options.json else _plain(text.strip())
         else:

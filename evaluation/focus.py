@@ -101,12 +101,12 @@ class GradCam:
             shares = pictures.astype(np.float32).transpose(0, 3, 1, 2) / 255
             return self._ask(self._black + shares * (self._white - self._black))
 
-        asked = {
+        requested = {
             SIC: lambda pictures: ask(pictures)[:, list(classes)].sum(axis=1),
             AIC: lambda pictures: np.isin(ask(pictures).argmax(axis=1), classes).astype(float),
         }
         figures, left_out = dict(look.figures), dict[str, str]()
-        for name, predict in asked.items():
+        for name, predict in requested.items():
             whole = self._picture(pixels), found, known.reshape(found.shape)
             try:
                 figures[name] = float(pic.compute_pic_metric(*whole, predict, THRESHOLDS).auc)
@@ -142,10 +142,10 @@ class GradCam:
 
         image = torch.from_numpy(pixels[None]).to(self._device).requires_grad_()
         self._layer = self._layer or self._last_grid(image)
-        kept: list[Any] = []
+        outputs: list[Any] = []
 
         def keep(_module: Any, _inputs: Any, output: Any) -> Any:
-            kept.append(output)
+            outputs.append(output)
             return output.clone()  # the next layer may change it in place
 
         hook = self._net.get_submodule(self._layer).register_forward_hook(keep)
@@ -153,8 +153,8 @@ class GradCam:
             logits = logits_of(self._net(image)).float()
         finally:
             hook.remove()
-        (gradient,) = torch.autograd.grad(logits[0, list(classes)].logsumexp(0), kept[-1])
-        grid, slope = (_channels_first(one.detach(), pixels.shape[1:]) for one in (kept[-1], gradient))
+        (gradient,) = torch.autograd.grad(logits[0, list(classes)].logsumexp(0), outputs[-1])
+        grid, slope = (_channels_first(one.detach(), pixels.shape[1:]) for one in (outputs[-1], gradient))
         found = (slope.mean((2, 3), keepdim=True) * grid).sum(1, keepdim=True).relu()
         whole = torch.nn.functional.interpolate(found, size=pixels.shape[1:], mode="bilinear", align_corners=False)
         return whole[0, 0].cpu().numpy().astype(np.float64), grid.mean((2, 3))[0].cpu().numpy().astype(np.float64)

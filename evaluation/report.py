@@ -166,8 +166,8 @@ def segmentation_markdown(
 ) -> str:
     """Return the report of a segmenter as Markdown."""
     first = next(iter((edits or {}).values()), ())
-    said = segmentation_answer(model, found, losses, validity, first)
-    return _report(model, test_set, said, found, losses, validity, edits)
+    answer = segmentation_answer(model, found, losses, validity, first)
+    return _report(model, test_set, answer, found, losses, validity, edits)
 
 
 def rows(

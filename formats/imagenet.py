@@ -131,10 +131,10 @@ class ImagenetSource(Source):
         ids = {part for name in files.names for part in name.split("/")[:-1] if _WNID.fullmatch(part)}
         listed = any(posixpath.basename(name) in (_SYNSETS, "meta.mat", f"{DEVKIT}.tar.gz") for name in files.names)
         top = files.folders(wrapper_of(files))
-        alone = top and (
+        single = top and (
             all(map(_WNID.fullmatch, top)) or (_numbered(top) and _V2 in f"{files.name}/{files.names[0]}".lower())
         )
-        return sum(map(is_image, files.names)) if (ids and listed) or alone else 0
+        return sum(map(is_image, files.names)) if (ids and listed) or single else 0
 
     def splits(self) -> list[str]:
         return list(self._parts)

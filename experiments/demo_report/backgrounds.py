@@ -87,7 +87,7 @@ def measured(number: int, driver: Driver, judges: Judges) -> dict[str, Any]:
 def rows(lines: Sequence[Mapping[str, Any]]) -> list[Row]:
     """Return the figures of the results beside their floors."""
     images = [image for line in lines for image in line["images"]]
-    kept = [image for image in images if not image["failed"]]
+    passing = [image for image in images if not image["failed"]]
     why = {name: sum(name in image["failed"] for image in images) for name in (SUBJECT_KEPT, BACKGROUND_FREE)}
     others = sum(bool(set(image["failed"]) - set(why)) for image in images)
     reasons = ", ".join(f"{name} {count}" for name, count in (why | {"others": others}).items())
@@ -98,12 +98,12 @@ def rows(lines: Sequence[Mapping[str, Any]]) -> list[Row]:
         share("images kept by the checks", [not image["failed"] for image in images], 0.85, f"failed: {reasons}"),
         share(
             "kept backgrounds show no object",
-            [image["phantom"] <= PHANTOM for image in kept],
+            [image["phantom"] <= PHANTOM for image in passing],
             0.99,
             f"of all backgrounds {percent(free)}",
         ),
-        share("the label is read in kept images", [image["label"] for image in kept], 0.99),
-        share("kept images are valid", [image["valid"] for image in kept], 0.95),
+        share("the label is read in kept images", [image["label"] for image in passing], 0.99),
+        share("kept images are valid", [image["valid"] for image in passing], 0.95),
     ]
 
 

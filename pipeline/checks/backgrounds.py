@@ -34,10 +34,14 @@ def background_checks(
     that need one are left out.
     """
     equal = (np.asarray(image) == subject).all(axis=2)[mask].mean()
-    kept = BANDS[SUBJECT_KEPT].judge(SUBJECT_KEPT, float(equal), "Pixels of the subject were changed.")
+    unchanged = BANDS[SUBJECT_KEPT].judge(SUBJECT_KEPT, float(equal), "Pixels of the subject were changed.")
     if segmenter is None:
-        return (kept,)
-    return kept, _free(background, mask, (*phrases, *avoid), segmenter), *_at_place(image, mask, phrases, segmenter)
+        return (unchanged,)
+    return (
+        unchanged,
+        _free(background, mask, (*phrases, *avoid), segmenter),
+        *_at_place(image, mask, phrases, segmenter),
+    )
 
 
 def _free(background: Image.Image, mask: Mask, words: Sequence[str], segmenter: Segmenter) -> Check:
@@ -76,8 +80,8 @@ def _at_place(image: Image.Image, mask: Mask, phrases: Sequence[str], segmenter:
     checks = [BANDS[SUBJECT_FOUND].judge(SUBJECT_FOUND, overlap, note)]
     if there.any():
         grown = f"What looks like {kind} is larger than the subject: the background may go on with it."
-        kept = min(1.0, float(mask.sum() / there.sum()))
-        checks.append(BANDS[SUBJECT_SIZE].judge(SUBJECT_SIZE, kept, grown))
+        ratio = min(1.0, float(mask.sum() / there.sum()))
+        checks.append(BANDS[SUBJECT_SIZE].judge(SUBJECT_SIZE, ratio, grown))
     return checks
 
 

@@ -273,10 +273,10 @@ class BackgroundMethod(ControlNetMethod):
         return None if _own(prepared.settings).behind == "folder" else super().together(prepared, counterfactual)
 
     def _negative_prompt(self, prepared: ControlNetPrepared) -> str:
-        own, kept = _own(prepared.settings), prepared.source.task.kept()
+        own, protected = _own(prepared.settings), prepared.source.task.kept()
         if own.generation.guidance <= 1 or own.behind == "folder":
             return ""
-        avoid = own.avoid if own.behind == "bank" else (*kept, *own.avoid)
+        avoid = own.avoid if own.behind == "bank" else (*protected, *own.avoid)
         return ", ".join(filter(None, (own.generation.negative_prompt, *avoid)))
 
     def _request(self, prepared: ControlNetPrepared, prompt: str, image: CaseRequest) -> DrawRequest:

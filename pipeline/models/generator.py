@@ -255,18 +255,18 @@ class DrawingPipeline(ABC, Generic[M, D]):
         # On the CPU, so that a seed gives the same noise with and without a GPU; one for each image.
         generators = [torch.Generator("cpu").manual_seed(one.seed) for one in rows]
 
-        kept: Kept | None = None
+        regions: Kept | None = None
 
         def after_step(pipe: Any, step: int, _time: Any, tensors: dict[str, Any]) -> dict[str, Any]:
             self._compiling.begun()
             on_step(step + 1, pipe.num_timesteps)
-            if kept is not None:
-                tensors["latents"] = kept.put_back(tensors["latents"], step)
+            if regions is not None:
+                tensors["latents"] = regions.put_back(tensors["latents"], step)
             return tensors
 
         with torch.no_grad(), ExitStack() as stack:
             if any(row.kept for row in rows):
-                kept = Kept(self._pipe, rows, self._device)
+                regions = Kept(self._pipe, rows, self._device)
             self._shown = tuple(places)
             starts = [row.start for row in rows if row.start is not None]
             if starts:

@@ -188,10 +188,10 @@ class PhraseNetSegmenter:
 
         words = self._shares(image).argmax(0)
         mask = np.zeros(words.shape, bool)
-        for wanted in (True, False):
-            for x, y in ((x, y) for x, y, is_wanted in points if is_wanted == wanted):
+        for inside in (True, False):
+            for x, y in ((x, y) for x, y, is_wanted in points if is_wanted == inside):
                 numbers, _ = label(words == words[y, x], np.ones((3, 3)))
-                mask[numbers == numbers[y, x]] = wanted
+                mask[numbers == numbers[y, x]] = inside
         return mask
 
     def _shares(self, image: Image.Image) -> Shares:

@@ -110,8 +110,8 @@ class Focus:
         for question, (_, images), own, steps in zip(questions, chosen, keys, waiting, strict=True):
             for places, step in zip(steps, ("maps", "AIC and SIC"), strict=True):
                 for first in range(0, len(places), AT_ONCE):
-                    told = partial(on_work, done, total, step)
-                    with self._evaluations.predicting.grad_cam(question.model, told) as cam:
+                    reported = partial(on_work, done, total, step)
+                    with self._evaluations.predicting.grad_cam(question.model, reported) as cam:
                         for place in places[first : first + AT_ONCE]:
                             on_work(done, total, step)
                             self._look(cam, images[place], own[place])

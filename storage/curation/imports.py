@@ -125,10 +125,10 @@ class Imports(Repository):
         """Mark an import as done with its report `rows`. Does nothing if it is done already."""
         if _row(db, number)["state"] == "done":
             return
-        told = (
+        message = (
             {"import": number, "file": whole(row.file), "reason": whole(row.reason), "kind": row.kind} for row in rows
         )
-        insert_rows(db, "import_rows", told)
+        insert_rows(db, "import_rows", message)
         done = {"state": "done", "layout": layout, "header": _json(header), "finished": now()}
         change_row(db, "imports", number, done)
 
