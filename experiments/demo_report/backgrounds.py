@@ -43,7 +43,7 @@ rendered scenes without an object does, at 0.03 three of them do."""
 WHOLE = 0.9
 """Least overlap (intersection over union) of a kept subject with the true one."""
 CAPTIONS = 4
-BANK, TIMES = 100, (1, 10)
+BANK, TIMES = 500, (1, 10)
 
 
 def settings(captions: int, **backgrounds: Any) -> SettingsWithBackgrounds:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import pickle
 import threading
+import zlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -28,8 +30,8 @@ from pipeline.seams import Found, Points, Segmenter
 
 Mask = NDArray[np.bool_]
 Shares = NDArray[np.float32]
-_REMEMBERED = 20_000
-"""Maximum number of pictures and phrases to remember, some 3 MB."""
+_REMEMBERED = 10_000
+"""Maximum number of pairs of a picture and a phrase to remember. Most find nothing, and the rest takes some kB."""
 _SMALLEST = 0.0005
 """Share of the picture below which a piece is no thing of its own."""
 
@@ -209,22 +211,21 @@ class PhraseNetSegmenter:
 
 
 class Remembering:
-    """A segmenter that remembers in which pictures it found nothing of a phrase, since backgrounds come many times."""
+    """A segmenter that remembers what it found, since the same backgrounds come behind many subjects."""
 
     def __init__(self, segmenter: Segmenter) -> None:
         self.name, self.at, self._segmenter = segmenter.name, segmenter.at, segmenter
-        self._lock, self._without = threading.Lock(), dict[tuple[str, str], None]()
+        self._lock, self._stored = threading.Lock(), dict[tuple[str, str], bytes]()
 
     def find(self, image: Image.Image, phrase: str) -> list[Found]:
         own = image_sha(image), phrase
-        if own in self._without:
-            return []
-        found = self._segmenter.find(image, phrase)
-        if not found:
+        if (stored := self._stored.get(own)) is None:
+            stored = zlib.compress(pickle.dumps(self._segmenter.find(image, phrase)), 1)  # masks become some kB
             with self._lock:
-                if len(self._without) >= _REMEMBERED:
-                    del self._without[next(iter(self._without))]  # the oldest
-                self._without[own] = None
+                if len(self._stored) >= _REMEMBERED:
+                    del self._stored[next(iter(self._stored))]  # the oldest
+                self._stored[own] = stored
+        found: list[Found] = pickle.loads(zlib.decompress(stored))
         return found
 
 
