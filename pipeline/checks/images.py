@@ -49,7 +49,7 @@ BANDS: Mapping[str, Band] = {
     "label seen": Band(failed_below=0.0, passed_from=0.0),
     INVERTED: Band(failed_below=25.0, passed_from=35.0),
     SUBJECT_KEPT: Band(failed_below=1.0, passed_from=1.0),
-    BACKGROUND_FREE: Band(failed_below=0.97, passed_from=0.99),
+    BACKGROUND_FREE: Band(failed_below=0.99, passed_from=0.99),
     SUBJECT_FOUND: Band(failed_below=0.5, passed_from=0.5),
     SUBJECT_SIZE: Band(failed_below=1 / 1.1, passed_from=1 / 1.1),
 }

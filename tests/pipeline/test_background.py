@@ -337,7 +337,9 @@ def test_the_page_of_a_run_without_a_caption(studio: Studio) -> None:
     run_id = studio.workspace.runs.create(SOURCE, BIRD, "demo", "bird", studio.profile.settings.model_dump(mode="json"))
     assert do(studio, run_id, "recipe", recipe="aga") == ""
     empty = parts_of(studio, run_id)
-    assert "Nothing is marked as the subject yet." in empty["subject"] and "your own pictures" in empty["counterfactuals"]
+    assert (
+        "Nothing is marked as the subject yet." in empty["subject"] and "your own pictures" in empty["counterfactuals"]
+    )
     for name in ("run-all", "generate"):
         assert do(studio, run_id, name) == ""
     parts = parts_of(studio, run_id)
