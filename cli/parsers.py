@@ -27,21 +27,21 @@ class Parser(argparse.ArgumentParser):
 
 def parser_of(module_file: str, *functions: Callable[..., Any], **values: Any) -> Parser:
     """Return the parser that the TOML file of a module describes. A command sets `act` to its function, if any."""
-    words = tomllib.loads(Path(module_file).with_suffix(".toml").read_text(encoding="utf-8"))
+    table = tomllib.loads(Path(module_file).with_suffix(".toml").read_text(encoding="utf-8"))
     known = {"int": int, "float": float, "path": Path, "suppress": argparse.SUPPRESS, **values}
     acts = {function.__name__: function for function in functions}
-    parser = Parser(prog=words["prog"], description=words["description"])
-    if words.get("workspace"):
+    parser = Parser(prog=table["prog"], description=table["description"])
+    if table.get("workspace"):
         add_workspace_option(parser)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
-    for name, command in words["commands"].items():
+    for name, command in table["commands"].items():
         act = acts.get(command.get("act", name.replace("-", "_")))
         words = {"help": command["help"], "description": command.get("description", command["help"])}
         sub = commands.add_parser(name, **_filled(words, {"doc": act.__doc__}))
         sub.set_defaults(act=act)
         if command.get("workspace"):
             add_workspace_option(sub)
-        shared = {key: words["options"][key] for key in command.get("takes", ())}
+        shared = {key: table["options"][key] for key in command.get("takes", ())}
         for key, option in {**shared, **command.get("options", {})}.items():
             arguments = _filled(option, known)
             sub.add_argument(*arguments.pop("flags", key).split(), **arguments)
