@@ -413,7 +413,10 @@ class CompositeSettings(_Settings):
     scale: float = Field(1.0, ge=1, le=2, description="Largest factor by which the subject grows or shrinks")
     rotation: float = Field(0.0, ge=0, le=45, description="Largest turn of the subject, in degrees")
     flip: bool = Field(False, description="Mirror every second subject; not for text, traffic, or what has two sides")
-    soften: int = Field(0, ge=0, le=20, description="Width in pixels of the rim that fades into the background")
+    soften: int = Field(0, ge=0, le=60, description="Width in pixels of the rim beside the subject; 0: none")
+    rim: Literal["fade", "hair"] = Field(
+        "fade", description="The rim fades into the background (fade), or hair and fur are found in it (hair)"
+    )
 
     @property
     def moves(self) -> bool:

@@ -379,7 +379,7 @@ def _composed(prepared: ControlNetPrepared, request: DrawRequest, drawn: DrawnIm
     background = drawn.image.resize(source.size, Image.Resampling.LANCZOS)
     matrix = move_of(own.composite, request.seed, prepared.subject)
     pixels, mask = moved(source, prepared.subject, matrix)
-    image = composed(pixels, mask, background, own.composite.soften)
+    image = composed(pixels, mask, background, own.composite.soften, own.composite.rim)
     shown = Image.fromarray(np.where(mask, np.uint8(255), np.uint8(0)))
     return ComposedImage(
         image, drawn.batch, drawn.safe, None, drawn.compiling, background=background, mask=shown, matrix=matrix

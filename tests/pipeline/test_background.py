@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from core.errors import UserError
 from core.lineage import read_settings
@@ -31,6 +31,7 @@ from tests.support.workspaces import workspace_in
 
 BIRD = Task("classification", label="bird")
 SOURCE = noise("source", 0, (96, 64))
+COLOURS = ((190, 110, 50), (60, 140, 40), (90, 90, 200))
 MIDDLE = ScriptedSegmenter()._middle(SOURCE)
 SETTINGS = AGA.settings_in(load_profile("demo"))
 
@@ -115,6 +116,30 @@ def test_the_colours_beside_a_subject_do_not_mix_into_it() -> None:
     assert (pixels[mask] == (200, 0, 0)).all()
     soft = np.asarray(composed(pixels, mask, Image.new("RGB", (96, 64), (0, 0, 200)), 3))
     assert (soft[mask] == (200, 0, 0)).all() and len(np.unique(soft[~mask], axis=0)) > 3
+
+
+def test_hair_beside_a_subject_comes_along() -> None:
+    angles = np.arange(0, 2 * np.pi, 0.1)
+    large = Image.new("L", (512, 512))
+    pen = ImageDraw.Draw(large)
+    pen.ellipse((156, 156, 356, 356), fill=255)
+    for angle in angles:
+        pen.line([(256 + r * np.cos(angle), 256 + r * np.sin(angle)) for r in (90, 160)], fill=255, width=4)
+    alpha = np.asarray(large.resize((128, 128), Image.Resampling.BOX))[..., None] / 255
+    fur, meadow, wall = (
+        (np.array(colour) + noise("grain", 0, (128, 128)).point(lambda v: v // 16)) for colour in COLOURS
+    )
+    picture = np.rint(fur * alpha + meadow * (1 - alpha)).astype(np.uint8)
+    truth = fur * alpha + wall * (1 - alpha)
+    disc = np.hypot(*(np.indices((128, 128)) - 63.5)) < 25
+    behind = Image.fromarray(wall.astype(np.uint8))
+
+    def error(width: int, rim: Literal["fade", "hair"]) -> float:
+        made = np.asarray(composed(picture, disc, behind, width, rim))
+        assert (made[disc] == picture[disc]).all()
+        return float(np.abs(made - truth)[~disc].mean())
+
+    assert error(16, "hair") < 0.6 * min(error(0, "hair"), error(2, "fade"), error(16, "fade"))
 
 
 def test_a_corrected_subject_outdates_only_what_follows() -> None:
