@@ -33,16 +33,12 @@ def reason(error: ValidationError, model: type[BaseModel] | None = None) -> str:
         message = str(context["error"])
         return message[:1].lower() + message[1:].rstrip(".")
     if kind in _MESSAGES:
-        values = {name: value if name == "tag" else _bare(value) for name, value in context.items()}
+        values = {name: value if name == "tag" else str(value).replace("'", "") for name, value in context.items()}
         return _MESSAGES[kind].format_map(values)
     if kind in _NUMBERS:
         field = place_of(model, first["loc"]).field if model is not None else None
         return f"it has to be {_number(kind, field)}"
     return f"it has to be {_KINDS.get(kind.split('_')[0], 'something else')}"
-
-
-def _bare(words: object) -> str:
-    return str(words).replace("'", "")
 
 
 @dataclass(frozen=True)

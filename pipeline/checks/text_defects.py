@@ -41,7 +41,7 @@ def lost_sentences(source: str, text: str, edited_words: Collection[str]) -> tup
     """Return the source's sentences that kept no content word, not counting the `edited_words`."""
     left = {singular(word) for word in tokens(text)}
     lost = []
-    for sentence in _sentences(source):
+    for sentence in filter(None, map(str.strip, re.split(r"(?<=[.!?])\s+", source))):
         content_words = {singular(word) for word in tokens(sentence) if says_something(word)} - set(edited_words)
         if content_words and not content_words & left:
             lost.append(sentence)
@@ -73,7 +73,3 @@ def _phrases(text: str) -> Counter[tuple[str, ...]]:
     words = tokens(text)
     phrases = (tuple(words[at : at + PHRASE]) for at in range(len(words) - PHRASE + 1))
     return Counter(phrase for phrase in phrases if any(says_something(word) for word in phrase))
-
-
-def _sentences(text: str) -> list[str]:
-    return [part.strip() for part in re.split(r"(?<=[.!?])\s+", text) if part.strip()]

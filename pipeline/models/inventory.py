@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -175,8 +175,4 @@ def in_table(profile: ListedProfile, origins: bool) -> str:
 
 def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    return ["  ".join(_padded(row, widths)).rstrip() for row in rows]
-
-
-def _padded(row: Iterable[str], widths: Sequence[int]) -> Iterable[str]:
-    return (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

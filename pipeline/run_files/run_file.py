@@ -107,7 +107,7 @@ def asked_run(
     plain = settings.model_dump(mode="json")
     run = RunRecord(
         id=_id(source_sha, task, profile.name, seed, plain, mask_sha, recipe.name),
-        name=_name(source_name),
+        name=Path(source_name).stem[:200] or "run",
         profile=profile.name,
         recipe=recipe.name,
         task=task,
@@ -263,10 +263,6 @@ def _id(
 ) -> str:
     request = [source_sha, to_plain(task), profile, seed, settings, mask_sha, recipe]
     return hashlib.sha256(json.dumps(request).encode()).hexdigest()[:16]
-
-
-def _name(source_name: str) -> str:
-    return Path(source_name).stem[:200] or "run"
 
 
 def _slug(artifact: str) -> str:

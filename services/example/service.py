@@ -393,7 +393,7 @@ class ExampleWorkspace:
     def _sets(self, record: ExampleRecord) -> dict[TaskKind, TestSet]:
         known = self._workspace.test_sets.names()
         test_sets = (self._workspace.test_sets.get(one) for one in record.test_sets if one in known)
-        return {_kind_of(one.name): one for one in test_sets}
+        return {next(kind for kind, prefix in NAMES.items() if one.name.startswith(prefix)): one for one in test_sets}
 
     def _release(self, kind: TaskKind, _tell: Tell) -> None:
         accepted = self._review(kind)
@@ -557,10 +557,6 @@ class ExampleWorkspace:
 def kept_in_words(stays: Kept) -> str:
     """Return what a removal kept, and why, in a sentence or two; "" for nothing."""
     return _TEXTS.paragraph("kept.txt", stays=stays, names=few_names([f"“{name}”" for name in stays.test_sets]))
-
-
-def _kind_of(name: str) -> TaskKind:
-    return next(kind for kind, prefix in NAMES.items() if name.startswith(prefix))
 
 
 def _toml_text(text: str) -> str:

@@ -115,7 +115,10 @@ def pool_of(catalogue: Catalogue, request: ItemDraw, study: str = "") -> Pool:
         labels = catalogue.facets(_labelled(selection), ("class",), most=MOST_STRATA)["class"]
         strata = {**labels, NO_LABEL: free - sum(labels.values())}
     elif request.how == "edit type":
-        strata = {**catalogue.facets(selection, ("edit type",))["edit type"], NO_EDIT: count(_unedited(selection))}
+        strata = {
+            **catalogue.facets(selection, ("edit type",))["edit type"],
+            NO_EDIT: count(replace(selection, facets={**selection.facets, "edits": ("0",)})),
+        }
     strata = {name: number for name, number in strata.items() if number}
     return Pool(selection, free, count(fitting), unread, unmeasured, model, reconstructions, strata)
 
@@ -163,10 +166,6 @@ def _labelled(selection: ImageFilter) -> ImageFilter:
     if "kind" in selection.facets and selection.facets["kind"] != ("classification",):
         return replace(selection, facets={**selection.facets, "kind": ()})
     return replace(selection, facets={**selection.facets, "kind": ("classification",)})
-
-
-def _unedited(selection: ImageFilter) -> ImageFilter:
-    return replace(selection, facets={**selection.facets, "edits": ("0",)})
 
 
 def items_of(
@@ -231,7 +230,7 @@ def _item(
     candidate: Candidate, group: str, model: str, masks: RunMasks, shown: tuple[str, ...], known: tuple[str, ...]
 ) -> NewItem:
     source_right, model_right = verdict_with_masks(candidate, model, masks, known)
-    classes = shown or classes_in(candidate.caption, _asked(ASKED_OF_SCENES))
+    classes = shown or classes_in(candidate.caption, Task("segmentation", protected=tuple(ASKED_OF_SCENES)))
     origin: dict[str, Any] = {"run_name": candidate.run_name, **candidate.origin}
     if source_right is not None:
         origin["source_right"] = source_right
@@ -254,7 +253,3 @@ def _shown(mask: NamedMask | None, names: Sequence[str]) -> tuple[str, ...]:
     visible = {n: name for n, name in mask.classes.items() if share(mask.image, [n]) >= LEAST_SHARE}
     wider = [name for name in names if numbers_of(name, visible)]
     return tuple(dict.fromkeys((*wider, *visible.values())))
-
-
-def _asked(names: Sequence[str]) -> Task:
-    return Task("segmentation", protected=tuple(names))

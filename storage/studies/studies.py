@@ -54,10 +54,12 @@ def _data(db: Db, study_id: str) -> StudyData:
     return StudyData(
         study=_study(db, require_study(db, study_id)),
         items=_items(db, study_id),
-        votes=_votes(db, study_id),
+        votes=tuple(record_of(Vote, row) for row in db.query(_QUERIES["votes"], [study_id])),
         workers=read_workers(db, study_id),
-        exclusions=_exclusions(db, study_id),
-        adjudications=_adjudications(db, study_id),
+        exclusions=tuple(
+            record_of(Exclusion, row, by=row["author"]) for row in db.query(_QUERIES["exclusions"], [study_id])
+        ),
+        adjudications=tuple(record_of(Adjudication, row) for row in db.query(_QUERIES["adjudications"], [study_id])),
         history=_history(db, study_id),
         linked=linked,
         panelled=panelled,
@@ -436,20 +438,8 @@ def _name(name: str) -> str:
     return name
 
 
-def _votes(db: Db, study_id: str) -> tuple[Vote, ...]:
-    return tuple(record_of(Vote, row) for row in db.query(_QUERIES["votes"], [study_id]))
-
-
-def _exclusions(db: Db, study_id: str) -> tuple[Exclusion, ...]:
-    return tuple(record_of(Exclusion, row, by=row["author"]) for row in db.query(_QUERIES["exclusions"], [study_id]))
-
-
 def _same_browser(db: Db, study_id: str) -> tuple[tuple[str, ...], ...]:
     workers_by_browser: dict[str, list[str]] = {}
     for row in db.query(_QUERIES["same_browser"], [study_id]):
         workers_by_browser.setdefault(row["browser"], []).append(row["worker"])
     return tuple(dict.fromkeys(tuple(names) for names in workers_by_browser.values() if len(names) > 1))
-
-
-def _adjudications(db: Db, study_id: str) -> tuple[Adjudication, ...]:
-    return tuple(record_of(Adjudication, row) for row in db.query(_QUERIES["adjudications"], [study_id]))

@@ -18,7 +18,7 @@ from core.errors import UserError
 from core.image_filter import LONGEST_ADDRESS
 from services.commands import Commands
 from services.curation.gallery import Gallery
-from services.curation.map import MAPS, ImageMap, MakeMap, MapName, MapPoints, StopMap
+from services.curation.map import MAPS, ImageMap, MakeMap, MapPoints, StopMap
 from services.curation.meaning import Meaning
 from services.curation.views import View
 from ui.curate.frame import curate_page
@@ -50,7 +50,7 @@ def add_map(app: FastAPI, commands: Commands, gallery: Gallery, image_map: Image
         def make() -> Mapping[str, Any]:
             if map not in MAPS or not (colour in COLOURS or colour.startswith("model:")):
                 raise UserError("There is no such map: reload the page.", field="map")
-            found.append(image_map.points(_name(map), View.read(view).filter, colour))
+            found.append(image_map.points("umap" if map == "umap" else "pca", View.read(view).filter, colour))
             return {}
 
         found: list[MapPoints] = []
@@ -70,10 +70,6 @@ def add_map(app: FastAPI, commands: Commands, gallery: Gallery, image_map: Image
 
     for command in (MakeMap, StopMap):
         add_command(app, commands, command.name)
-
-
-def _name(text: str) -> MapName:
-    return "umap" if text == "umap" else "pca"
 
 
 def _state(image_map: ImageMap, meaning: Meaning) -> Mapping[str, Any]:

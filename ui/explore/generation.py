@@ -11,7 +11,7 @@ from core.data_files import DataTable
 from core.settings import SEED_MODES, STARTS, ConditioningSettings, ControlKind, GenerationSettings, SeedMode, Start
 from core.types import StageName, stage_title
 from services.jobs import JobView
-from services.runs.gate import EARLIER_MASK, EARLIER_SOURCE_CAPTION, EARLIER_TASK, Gate
+from services.runs.gate import EARLIER_MASK, EARLIER_SOURCE_CAPTION, EARLIER_TASK
 from services.runs.state import Presets, ProfileOptions, RunState
 from ui.diff import shortened, word_diff
 from ui.explore.forms import setting_input, settings_form
@@ -76,7 +76,7 @@ def generation_card(state: RunState, profile: ProfileOptions) -> Html:
         if state.recipe.reads("generation.negative_prompt")
         else None,
         setting_input=setting_input,
-        again=_again(state.gate),
+        again=sum(image.failed is not None for image in state.gate.plan.images) if state.gate.plan is not None else 0,
         equal=method.equal_images(method.settings_of(state.settings)) if drawing.images_per_caption > 1 else "",
         short=_short,
         doubts_named=DOUBTS_NAMED,
@@ -142,11 +142,6 @@ def preset_chips(
 
 def _short(text: str, most: int = 80) -> str:
     return text if len(text) <= most else f"{text[:most].rsplit(' ', 1)[0]} …"
-
-
-def _again(gate: Gate) -> int:
-    """Count the planned images that failed before."""
-    return sum(image.failed is not None for image in gate.plan.images) if gate.plan is not None else 0
 
 
 def _doing(state: RunState) -> str:
