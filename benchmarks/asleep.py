@@ -59,7 +59,7 @@ def _of_one(helpers: int, order: Order) -> ProcessPool:
 
 
 class Sleeper:
-    """The existing worker with sleeping models and a fixed reply of the language model."""
+    """A real worker whose models only sleep, and whose language model always gives the same reply."""
 
     def __init__(self, order: Order) -> None:
         models: Any = SleepingModels()

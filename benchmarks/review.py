@@ -29,7 +29,7 @@ VARIANTS = 5
 PERCEIVED = 100.0
 """Bound in milliseconds from a key to the next image in the large view."""
 WITHOUT_SERVER = 25
-"""Decisions while the server is down."""
+"""Number of decisions made while the server is down."""
 _REASONS = ("label no longer right", "edit does not show", "not realistic", "other")
 
 # From the key to the frame that shows the next image, decoded.

@@ -20,7 +20,7 @@ RUNS = 12_500
 CASES = 4
 """Test cases of each run, half of them accepted."""
 BOUND = 30.0
-"""Bound in milliseconds."""
+"""Longest acceptable time in milliseconds for one query."""
 TIMES = 50
 PAGE = 50
 """Runs on a page."""

@@ -1,4 +1,4 @@
-"""Runs of a whole data set from a folder of drawn things, and their cost, for the benchmarks of batches."""
+"""Run batches over a folder of drawn images and measure their time and memory, for the benchmarks of batches."""
 
 from __future__ import annotations
 

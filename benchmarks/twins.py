@@ -101,7 +101,7 @@ def drawn(scene: Scene, size: int = SIZE) -> Image.Image:
 
 
 def rates(number: int = SCENES) -> list[Rate]:
-    """Return the rates of `number` scenes of objects and as many of roads; each changed one is sought among all."""
+    """Return how often each kind of changed copy is found among `number` scenes of objects and as many of roads."""
     scenes = [random_scene(FIRST + one, family) for family in ("object", "road") for one in range(number)]
     images = [drawn(scene) for scene in scenes]
     looks, hashes = _looks(images), [perceptual_hash(image) for image in images]

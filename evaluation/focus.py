@@ -61,11 +61,11 @@ class Look:
     picture: bytes
     """WebP of the model's input with the map in red and the outline of the mask."""
     left_out: Mapping[str, str] | None = None
-    """By AIC and SIC the reason why the image has none; None before both were computed."""
+    """Why the image has no AIC or no SIC, by the name of the curve. None before both were computed."""
 
 
 class GradCam:
-    """Looks into a network of torch. One thread at a time may use it."""
+    """Computes Grad-CAM maps of a torch network. One thread at a time may use it."""
 
     def __init__(self, name: str, net: Any, prepare: Callable[[Any], Any], at_once: int) -> None:
         """`prepare` turns an RGB image into the network's input (3, h, w)."""

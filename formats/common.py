@@ -151,8 +151,8 @@ def splits_of(examples: Sequence[Example]) -> list[Split]:
 def require_each(examples: Sequence[Example], lacking: Sequence[Example], what: str, where: str) -> None:
     if lacking:
         raise UserError(
-            f"{len(lacking):,} of {len(examples):,} images have no {what}, such as “{lacking[0].name}”, and {where} "
-            f"needs one of each: choose another format, or take them out of the set.",
+            f"{len(lacking):,} of {len(examples):,} images have no {what}, such as “{lacking[0].name}”, but {where} "
+            f"needs one for every image: choose another format, or take them out of the set.",
             field="layout",
         )
 

@@ -338,9 +338,9 @@ def _checked(content: bytes, who: str) -> _Contents:
     try:
         model = onnx.load_model_from_string(content)
     except Exception as error:  # protobuf's own class, which we do not import
-        raise UserError(f"{who} cannot be read as an ONNX file: it is damaged, or no such file.") from error
+        raise UserError(f"{who} cannot be read as an ONNX file: it is damaged or of another format.") from error
     if not model.graph.node:
-        raise UserError(f"{who} cannot be read as an ONNX file: it is damaged, or no such file.")
+        raise UserError(f"{who} cannot be read as an ONNX file: it is damaged or of another format.")
     own_functions = {(function.domain, function.name) for function in model.functions}
     for message in _messages(model):
         if isinstance(message, onnx.TensorProto):

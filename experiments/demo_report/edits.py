@@ -155,7 +155,7 @@ class Ways:
         self.generator = generator
 
     def prepared(self, drawing: Drawing, source: Source) -> tuple[Method[Any], Prepared]:
-        """Return a method and its preparation of a source."""
+        """Return a method and the source as prepared by it, ready for `make`."""
         method, settings = drawing
         drawing_method = method.with_models(self.models, self._prompts, self.profile.tasks.labels, self._inversions)
         return drawing_method, drawing_method.prepare(source, method.settings_of(settings, source.caption))

@@ -60,7 +60,7 @@ def ways_of(settings: Settings, ways: Sequence[str]) -> Ways:
 
 
 def source(number: int, profile: Profile) -> Walk:
-    """A road on a fair day, as the sources of the paper's questions are. No line of a check was set on these scenes."""
+    """Return a road on a fair day, with its mask and task. No threshold of a check was tuned on these scenes."""
     scene = fair_scene(FIRST_SEED + number, "road", number)
     pixels, mask = render(scene)
     task = Task("segmentation", protected=profile.tasks.protected)

@@ -443,7 +443,7 @@ def _order(one: Found) -> tuple[str, ...]:
 
 
 def _alike(run: Results) -> str:
-    """Say how many images are left out because they look like one of another side, and whether any is on two sides."""
+    """Say how many images were left out as too similar to another split, and whether two splits share an image."""
     numbers = " and ".join(f"{run.retraining[one].alike:,} {TITLES[one]} image(s)" for one in FAMILIES)
     both = sum(len(run.retraining[one].shared) for one in FAMILIES)
     return (

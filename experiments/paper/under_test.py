@@ -1,5 +1,5 @@
-"""Trains the models under test of the paper's questions: small networks, briefly, on fair days alone, with some looks
-taught wrongly. So they err on originals too, and it is known where and why.
+"""Train the models under test of the paper's questions: small networks, briefly, on fair days only, with some wrong
+labels. So they also err on originals, and it is known where and why.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _pixels(image: Image.Image) -> Any:
 
 
 def _written(family: Family, number: int, folder: Path) -> Example:
-    """Write a fair day for training, softened as a generator might draw it. Existing files stay."""
+    """Write a training image of a fair day and its mask, blurred as a generator might draw it. Existing files stay."""
     scene, wrong = lesson(family, number)
     image, mask = folder / f"{number:05}.png", folder / f"{number:05}.mask.png"
     if not image.exists():

@@ -124,7 +124,7 @@ class BackgroundSettings(ControlNetSettings):
 
 
 class BackgroundDescription(ControlNetDescription):
-    """Description of the method that draws a new background, without its models."""
+    """Describes the method that draws a new background. Needs no loaded models."""
 
     title = "New background"
     settings_type = BackgroundSettings

@@ -153,7 +153,7 @@ class EvaluationService:
         return f"{title} ({differing})" if differing else title
 
     def choice(self, key: str, subject: Subject | None = None) -> ModelChoice:
-        """Return the choice of a key, also if `models` shows that model by other settings. Raises UserError."""
+        """Return the model with this key, even if `models` lists it under other settings. Raises UserError."""
         for _, choice in self._choices(subject):
             if choice.key == key:
                 return choice

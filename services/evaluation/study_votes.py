@@ -146,7 +146,7 @@ def _says(questions: Sequence[Question], answers: Answers) -> bool | None:
 
 @dataclass(frozen=True, eq=False)
 class VotesOnCases:
-    """Votes of studies on the test cases of a subject, in their order."""
+    """Votes of studies on the test cases of an evaluation, in the order of the test cases."""
 
     undecided: Flags
     """Judged without a consensus in all studies that have it."""

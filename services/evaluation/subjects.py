@@ -204,7 +204,7 @@ class _Reading:
         ways = np.array([-1 if recipe is None else names.index(recipe.name) for recipe in controls])
         self._is_control = own[table.recipes.numbers] >= 0
         self._way = np.where(self._is_control, own[table.recipes.numbers], ways[table.recipes.numbers])
-        """Recipe number of each image's control set, or of a control's own recipe; -1 for none."""
+        """Recipe number of each image's controls, or of a control's own recipe; -1 if there is none."""
         self._control_methods = [recipe.method for recipe in control_recipes()]
         self._left_out: list[str] = []
         self._labels, self._splits = table.labels, table.splits

@@ -24,7 +24,7 @@ C = TypeVar("C", bound=RunCommand)
 
 MOST_TOGETHER = 200
 SHARED = ("counterfactuals.captions", "generation.images_per_caption", "generation.steps")
-"""Settings shown directly for several runs."""
+"""Settings shown at the top of the form for several runs."""
 
 
 class TogetherCommand(Command):

@@ -304,7 +304,7 @@ class TestSetDrafts:
         draft = self._draft(sent)
         tasks = self._sets.tasks(draft.number)
         if len(tasks) < 2:
-            raise UserError(f"“{draft.set_name}” has images of one task: there is nothing to part.", field="test_set")
+            raise UserError(f"“{draft.set_name}” has images of only one task, so it cannot be divided by task.", field="test_set")
         task = min(tasks, key=lambda kind: (len(tasks[kind]), kind != "segmentation"))
         images = set(tasks[task])
         entries = self._sets.entries(draft.number)

@@ -45,7 +45,7 @@ from storage.images import Images, file_name
 COUNTED = 10_000
 """Maximum exact count for a filter with words. Beyond it the count is only a lower bound."""
 MOST_VALUES = 100
-"""Values of a facet that are counted, the most common ones: a facet may have thousands."""
+"""Maximum number of values counted for a facet, the most common first."""
 EVERYTHING = ImageFilter()
 NEWEST = Order()
 MOST_LINES = 100

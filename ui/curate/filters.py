@@ -25,7 +25,7 @@ from ui.markup import Html
 from ui.templating import render
 
 SHOWN = 8
-"""Values of a facet that are visible; a button shows the rest."""
+"""Number of values of a facet that are listed; a button shows the rest."""
 TITLES: Mapping[Facet, str] = DataTable(__file__, str, "titles")
 """Titles of the facets, in the order of the column."""
 _RARE: frozenset[Facet] = frozenset({"kind", "profile", "recipe", "method", "edits"})

@@ -131,7 +131,8 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
 
 
 def _view(request: Request) -> View:
-    """Return the view in the address. The script of the page reads the position in it."""
+    """Return the view that the address describes, without the parameters of the position, which only the script reads.
+    """
     positions = ("at", "image", "large")
     return View.of(
         (name, value) for name, value in request.query_params.multi_items() if name not in positions and value

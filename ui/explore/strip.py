@@ -60,7 +60,7 @@ class Strip:
 
 
 def strip_of(state: RunState, comparison: ModelComparison, only: str) -> Strip:
-    """Return the results of a run as a page looks through them."""
+    """Return the results of a run, newest first, filtered by the name `only` of `FILTERS`."""
     every = tuple(reversed(state.run.test_cases))
     chosen = FILTERS.get(only)
     if chosen is None:

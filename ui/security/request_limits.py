@@ -151,7 +151,7 @@ async def answered(request: Request, act: Callable[[dict[str, Any]], Mapping[str
     except UserError as error:
         return refusal(error)
     except UnknownCommand:
-        return JSONResponse({"error": "There is no such thing to do. Please reload the page."}, status_code=404)
+        return JSONResponse({"error": "This page has no such action. Reload the page."}, status_code=404)
     except Exception as error:  # the page must get a reply that it can show
         log.exception("%s failed", request.url.path)
         return failed(error)

@@ -155,7 +155,7 @@ class RetrainingPlan:
     """Training arms, and the sets to measure them on."""
 
     arms: tuple[Arm, ...]
-    """`ORIGINAL` is the first."""
+    """Training arms. The first is `ORIGINAL`."""
     tune: tuple[Example, ...]
     sets: Mapping[str, tuple[Example, ...]]
     set_sources: Mapping[str, Numbers]
@@ -179,7 +179,7 @@ class DataSplit:
     """The images of a subject by sides, and which of them are usable."""
 
     side: tuple[Side, ...]
-    """Side of each source."""
+    """Split of each source: train, tune or test."""
     usable: tuple[Flags, Flags, Flags]
     """For originals, test cases and reconstructions."""
     unseen: str

@@ -21,7 +21,7 @@ from services.evaluation.retraining.results import RetrainingResult
 from storage.workspace import Workspace
 
 MARK = "of.json"
-"""File of a training that names what it belongs to. Each use of the training rewrites it."""
+"""File of a training that names its model, images, arm and seed. Each use of the training rewrites it."""
 _TRAINING = re.compile(r"[0-9a-f]{24}")
 """Pattern of a training's folder name."""
 
@@ -79,7 +79,7 @@ class KeptTraining:
 
 
 def mark(folder: Path, marked: Marked) -> None:
-    """Record what a training belongs to, and that it is used now."""
+    """Write the mark of a training. This also records that the training is in use now."""
     folder.mkdir(parents=True, exist_ok=True)
     half = folder / f".{MARK}-{os.getpid()}"
     half.write_text(json.dumps(asdict(marked)), encoding="utf-8")
