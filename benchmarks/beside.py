@@ -43,14 +43,14 @@ from storage.workspace import Workspace
 
 WORKERS = 2
 ASLEEP = 64
-"""Sources that are captioned, and images that are drawn, by sleeping models."""
+"""Number of sources that are captioned, and images that are drawn, by sleeping models."""
 MOST, AIM = 1.1, {"processes": 1.05, "one Ray node": 1.1}
 """Bound of a run's time, in units of its models' time, and its goals."""
 CASES = 208
-"""Test cases of a run. The goal is for 10,000 of the growing run, which take a quarter of an hour."""
+"""Number of test cases of a run. The goal is for 10,000 of the growing run, which take a quarter of an hour."""
 ALIKE = 1.05
 STEADY = 1.1
-"""Bound of the memory at the end, in units of that at the first length: more would be a leak."""
+"""Maximum memory at the end relative to the memory at the first length. More would be a leak."""
 RESUMED, RESUMES = 125_000, 10_000.0
 """Finished images, and the bound in milliseconds until the first new image then."""
 TIMES, TIMES_AIM = 2.0, 5.0
@@ -59,11 +59,11 @@ since drawing alone takes two thirds of the time. It also depends on the process
 2.1 to 2.4, with two states of the code that do not differ there.
 """
 OF_A_SOURCE = 5
-"""Test cases of a source, as in the paper."""
+"""Number of test cases of a source, as in the paper."""
 REFERENCE_CASES = 8
-"""Test cases of the reference, after one that does not count."""
+"""Number of test cases of the reference, after one that does not count."""
 TOGETHER = 2_000
-"""Rows that are written together."""
+"""Number of rows that are written together."""
 ASKED = ("caption", "caption_many", "complete", "complete_many", "image", "images", "text", "texts", "vectors")
 """Methods of models whose time is measured."""
 
@@ -82,7 +82,7 @@ class Sizes:
     cases: int = CASES
     resumed: int = RESUMED
     steps: int = 2
-    """Denoising steps of the growing run."""
+    """Number of denoising steps of the growing run."""
 
 
 # The embedded models

@@ -50,25 +50,25 @@ SIZES = (125_000, 1_000_000)
 PAGE, COUNT = 25.0, 100.0
 """Bounds in milliseconds: of a page, with any filter or search; and of counts, or a change of a study's filter."""
 DECIDED = 2_000.0
-"""Bound in milliseconds of a decision about many images, or its undoing."""
+"""Longest acceptable time in milliseconds for a decision about many images, or for undoing it."""
 MEGABYTES = 600
-"""Most memory of reading."""
+"""Maximum megabytes of memory while reading."""
 SCORED = 4_000.0
-"""Bound in milliseconds of scoring 125,000 images."""
+"""Longest acceptable time in milliseconds to score 125,000 images."""
 TIMES = 200
 CLASSES = 100
 TASKS = tuple(Task("classification", f"class {number}") for number in range(CLASSES))
 A_RUN = 8
-"""Test cases of a run."""
+"""Number of test cases of a run."""
 MODEL = "a model under test"
 CHECKS = ("label seen", "edges kept", "edit shows", "like the source")
 WORDS = 5_000
 ALTERNATIVES = 300
-"""Alternatives of each edit type."""
+"""Number of alternatives of each edit type."""
 BATCHES = 20
-"""Batches, to which all runs but the first belong in turns."""
+"""Number of batches, to which all runs but the first belong in turns."""
 AT_ONCE = 1_000
-"""Images of one decision."""
+"""Number of images of one decision."""
 _LIMIT = 50
 
 

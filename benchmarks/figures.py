@@ -18,7 +18,7 @@ class Figure:
     bound: float
     """Most milliseconds, for `share` of the times."""
     share: float = 0.5
-    """0.5: the median."""
+    """Quantile of the measured times that is compared with the bound; 0.5 is the median."""
     floor: tuple[float, ...] = ()
     """Milliseconds, one for each time, of the same way through browser, server and screen without the studio, measured
     in turns with `milliseconds`. The ratio depends little on the load of the machine."""
@@ -59,7 +59,7 @@ class Comparison:
     most: float = math.inf
     """Bounds of the median."""
     aim: float = 0.0
-    """The goal beyond the bound: a missed goal is printed, a missed bound fails."""
+    """The goal, stricter than the bound. A missed goal is printed; a missed bound fails."""
     because: str = ""
     """Why nothing can be gained if it is missed, as another figure shows; it then counts as kept."""
     words: str = ""

@@ -53,9 +53,9 @@ COMPILED = (
 STEPS, GUIDANCE = 8, 7.5
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 NO_GAIN = 1.02
-"""Least gain of images a second of a larger batch. After two batches with less it ends."""
+"""Minimum gain in images per second from a larger batch. The search ends after two batches with less."""
 ANSWER = 12
-"""Tokens of one answer of the captioner."""
+"""Number of tokens of one answer of the captioner."""
 REPLIES = (("keywords", 80, 1), ("alternatives", 160, 1), ("counterfactuals", 80, 5))
 """The language stages, the tokens of one reply, and the replies for an image: the paper makes five captions of each."""
 CAPTION = (

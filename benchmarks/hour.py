@@ -35,7 +35,7 @@ from tests.support.server_process import ROOT, ServerProcess
 
 MINUTES = 60.0
 FLAT = 1.1
-"""Bound of the memory in the last sixth of the time, in units of that in the second sixth."""
+"""Maximum memory in the last sixth of the time, relative to that in the second sixth."""
 ALONE, OPEN = 0.5, 1.0
 """Hundredths of a core that the idle studio may take with nobody there, and with every page open."""
 PAUSE = (1.0, 6.0)

@@ -28,7 +28,7 @@ from storage.workspace import Workspace
 SIZES = (125_000, 1_000_000)
 DIMENSIONS = 512
 GROUPS = 300
-"""Directions around which images gather."""
+"""Number of directions around which images gather."""
 BOUNDS = {125_000: 60.0, 1_000_000: 200.0}
 """Bounds in milliseconds of a search, without encoding a text."""
 MEGABYTES = 600

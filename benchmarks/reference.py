@@ -50,7 +50,7 @@ from pipeline.stages.parsing import Unreadable, read_alternatives, read_caption,
 from services.runs.samples import Sample, read_samples
 
 CASES = 5
-"""Test cases of a source image, as in the paper."""
+"""Number of test cases of a source image, as in the paper."""
 SOURCES = ("bird-on-a-twig", "street-two-cars")
 """Names of samples: one of each task."""
 ROUNDS = 7
@@ -62,9 +62,9 @@ FULL = 0.95
 MATRIX, PRODUCTS = 1024, 10
 """Side of the matrices, and number of products for a rate; it is the same for other sides from 200 to 2000."""
 CHANGED_AT_ONCE = 3
-"""Most keywords that the reference changes in a caption."""
+"""Maximum number of keywords that the reference changes in a caption."""
 TRIED = 50
-"""Most tries of a reply; the reference tries without end."""
+"""Maximum number of tries of a reply; the reference tries without end."""
 
 CHECKS = "checks"
 """The part of the work that the reference lacks."""

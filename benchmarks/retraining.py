@@ -31,7 +31,7 @@ from storage.workspace import Workspace
 
 SIZE = 125_000
 PLANNED = 20_000.0
-"""Bound in milliseconds: from known hashes to the plan, while a person waits for the first training to begin."""
+"""Longest acceptable time in milliseconds from known hashes to the training plan, while a person waits."""
 TIMES = 3
 EVERYTHING = Subject(None, ImageFilter())
 ALIKE_SCENES, FRAMES = 0.5, 0.02

@@ -20,9 +20,9 @@ from tests.support.server_process import ServerProcess
 
 TIMES = 40
 OVER_FLOOR = 1.2
-"""Bound, in units of the client's own time."""
+"""Longest acceptable time, relative to the client's own time."""
 PLAIN = 10
-"""Bound in milliseconds."""
+"""Longest acceptable time in milliseconds of a plain request."""
 
 _BARE = """
 import sys, gradio as gr, uvicorn

@@ -28,7 +28,7 @@ from demo.scene import Scene, random_look, random_scene
 FIRST, SIZE = 70_000_000, 256
 SCENES, SOURCES = 150, 10_000
 SEARCHED = 20_000.0
-"""Bound in milliseconds on two cores, while a person waits for splits."""
+"""Longest acceptable time in milliseconds on two cores, while a person waits for splits."""
 Change = Callable[[Image.Image], Image.Image]
 
 

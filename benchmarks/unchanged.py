@@ -26,7 +26,7 @@ from tests.support.server_process import ServerProcess
 
 TIMES = 100
 BOUND = 5.0
-"""Bound in milliseconds."""
+"""Longest acceptable time in milliseconds."""
 ITEMS, PICTURES = 400, 20
 SAMPLE = "street-two-cars"
 WHEN = datetime(2026, 11, 2, 9, 0, tzinfo=UTC)

@@ -24,12 +24,12 @@ MODES = ("L", "RGB", "RGBA")
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
 MIN_SIDE, MAX_SIDE = 16, 4096
 MAX_PIXELS = 50_000_000
-"""Larger images are refused before decoding. This many pixels take 150 MB."""
+"""Maximum number of pixels. Larger images are refused before decoding. This many pixels take 150 MB."""
 MAX_BYTES = 200_000_000
 MAX_ASPECT = 4.0
 """Maximum of long side / short side. The generator would need too much memory beyond it."""
 SIDE_MULTIPLE = 8
-"""Latents are smaller by this factor, so both sides of a generated image must be multiples of it."""
+"""Both sides of a generated image must be multiples of this, the factor by which latents are smaller."""
 EDITING_MULTIPLE, EDITING_MIN_SIDE, EDITING_PIXELS = 16, 64, 1024 * 1024
 """Limits of an edited picture: sides are multiples of the first and at least the second, pixels at most the third.
 `Flux2KleinPipeline` of diffusers scales and crops larger pictures, which moves their content.

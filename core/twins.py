@@ -28,7 +28,7 @@ SHAPE = (SIDE, SIDE, 3)
 NEIGHBOURS = 12
 """Fewest pictures that each one is compared with: the most similar ones."""
 LEAST_ALIKE = 0.94
-"""Cosine of two signatures from which the pictures are compared."""
+"""Minimum cosine similarity of two signatures for their pictures to be compared."""
 TOLERANCE, COARSE_TOLERANCE = 10, 8
 """Tolerated colour difference, in levels of 255: for aligned pictures, and before alignment."""
 MOST_LACKING = 0.02

@@ -46,7 +46,7 @@ from pipeline.stages import generation
 Bands = dict[str, tuple[float, float]]
 """By check: the value below which it fails, and the value from which it passes."""
 FIRST_SEED = 2_000_000
-"""First of the seeds, which neither the training nor the report uses."""
+"""First seed of the scenes. Neither training nor the report uses these seeds."""
 COUNT = 300
 """Number of scenes that set the thresholds. The report measures them on later scenes."""
 BLAMED, THROUGH = 0.015, 0.06

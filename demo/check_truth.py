@@ -37,7 +37,7 @@ SURROUNDINGS = ("building", "vegetation")
 SMALLEST, LARGE = 20, 164
 """Pixels of the smallest thing that is checked, and of a large one: 1 % of the image."""
 OUTLINE = 4.0
-"""Grey values a pixel; anything steeper is an outline."""
+"""Difference of grey values between neighbouring pixels above which they form an outline."""
 MELTED = 0.6
 """Share of its outlines, in their direction, below which a large thing has melted: set by eye on 266 buildings."""
 HALF, QUARTER = 0.5, 0.25
@@ -47,7 +47,7 @@ HALF, QUARTER = 0.5, 0.25
 PARTS = {"ground": GROUNDS, "trees": TREES, "walls": WALLS, "water": WATERS, "hills": HILLS}
 """Parts of a scene's background that may change, by slot, with their values."""
 CHANGED = 20
-"""Least difference, 0 to 255, of a pixel that an edit changed."""
+"""Minimum difference, 0 to 255, of a pixel that an edit changed."""
 
 
 @dataclass(frozen=True)

@@ -60,13 +60,13 @@ Rule = Literal[
     "number",
 ]
 SUGGESTIONS = 3
-"""Most classes that are suggested for a label."""
+"""Maximum number of classes that are suggested for a label."""
 LARGEST_FILE = 1_000_000
 """Largest user's file, in bytes."""
 _MOST_SUGGESTED = 100
-"""Unmapped labels of a report that get suggestions: a search for similar words takes time."""
+"""Number of unmapped labels of a report that get suggestions: a search for similar words takes time."""
 CLEAR = 0.9
-"""Least share of a word's uses in WordNet's texts for a meaning to be taken."""
+"""Minimum share of a word's uses in WordNet's texts for a meaning to be taken."""
 FEW_KINDS, TOO_FEW_KINDS = 0.25, 0.02
 """Shares of the kinds directly below a superclass. A model that knows fewer is marked, or cannot have the label."""
 _COLUMNS = ("label", "model class")

@@ -28,11 +28,11 @@ SIZES: Mapping[str, tuple[int, ...]] = {"equal": (5,), "skewed": (1, 1, 1, 2, 2,
 """Possible numbers of test cases of a source, each equally likely."""
 REPETITIONS = 1000
 AGAIN = 10
-"""Factor of repetitions when a cell below the goal is measured again: by chance some of two thousand are below it."""
+"""A cell below the goal is measured again with this many times more repetitions, since a few are below it by chance."""
 AT_ONCE = 50
-"""Repetitions of a mIoU that are drawn together."""
+"""Number of repetitions of a mIoU that are drawn together."""
 PARTS = 20
-"""Parts of an image that a segmenter is right or wrong about."""
+"""Number of parts of an image that a segmenter is right or wrong about."""
 LARGEST_CHANGE = 0.9
 """Probability of the true class before edits; an edit takes up to all of it."""
 

@@ -41,7 +41,7 @@ from evaluation.report import TEMPLATES
 
 RIGHT, WRONG, UNKNOWN = 1, 0, -1
 BINS = 15
-"""Bins of equal width for the calibration (Guo et al. 2017)."""
+"""Number of bins of equal width for the calibration (Guo et al. 2017)."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ FIGURES = (POINTING, MASS, SHARE, INSERTION, DELETION, AIC, SIC, PURITY)
 FEWEST = 20
 """Fewest images of a figure."""
 STEPS = 50
-"""Steps of insertion and deletion, each of equally many pixels."""
+"""Number of steps of insertion and deletion, each of equally many pixels."""
 NEIGHBOURS = 10
 THRESHOLDS = (0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.13, 0.21, 0.34, 0.5, 0.75)
 """Shares of the pixels that AIC and SIC show, as the authors of `saliency` take them."""
@@ -44,7 +44,7 @@ REASONS = {
 }
 """Reasons why an image has no AIC or SIC, by words of the package."""
 _SHOWN = 160
-"""Longer side of a picture with its map."""
+"""Longer side, in pixels, of a picture with its map."""
 _HOT = (235, 60, 40)
 
 

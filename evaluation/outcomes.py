@@ -16,7 +16,7 @@ from core.types import Task
 from evaluation.class_mapping import MappedLabel, map_classes
 
 FOUND = 0.5
-"""Least IoU at which a class counts as found, as in the Pascal VOC challenge."""
+"""Minimum IoU at which a class counts as found, as in the Pascal VOC challenge."""
 NAMED = 2
 """Number of classes that are named; more are counted."""
 

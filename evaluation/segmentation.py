@@ -25,7 +25,7 @@ from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, effectivene
 IGNORED = 255
 """The number of mask pixels that do not count."""
 ROUNDING = 1e-9
-"""Allowed difference of equal shares that are computed in different ways."""
+"""Allowed difference between equal shares that are computed in different ways."""
 
 
 @dataclass(frozen=True)

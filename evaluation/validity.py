@@ -33,7 +33,7 @@ from evaluation.samples import FEWEST_OF_STRATUM, Flags, Numbers, in_proportion
 from evaluation.worker_errors import HARD, VALID, Ballots, drawn_states
 
 TOGETHER = 100
-"""Draws that are made at a time, since the weights of all judged images are in memory for all of them."""
+"""Number of draws made at a time. The weights of all judged images are in memory for all of them."""
 FEWEST_FOR_SCORE = 50
 """Fewest judged wrong images for which the score is used: with fewer its weight is unknown."""
 LIKELY = 0.001

@@ -40,7 +40,7 @@ from pipeline.recipes import recipe_of
 from pipeline.request import MemoryStore, Request
 
 FIRST_SEED = 2_700_000
-"""Neither trainings nor the lines of checks have seen the scenes from here on."""
+"""First seed of the scenes. Neither training nor the calibration of checks uses these seeds."""
 RECIPES = ("dillema", "lance")
 FIGURES = {
     "valid": "valid: the edit shows and nothing is lost",

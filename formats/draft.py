@@ -50,11 +50,11 @@ _UNFINISHED = re.compile(r"\.unfinished-(?:\d+-)?[0-9a-f]{8}(?:\.before)?$")
 _BEFORE = ".before"
 """Ending of the replaced export's name while the new one takes its place."""
 _DETAILED_AT_ONCE = 200
-"""Examples whose captions, edits and facts are in memory at once."""
+"""Number of examples whose captions, edits and facts are in memory at once."""
 DETAILS = ("labels", "captions", "edits", "classes of masks", "splits")
 """Kinds of details that a format may store for an example, besides its pictures."""
 _AHEAD = 4
-"""Files in memory at once, for each thread."""
+"""Number of files in memory at once, for each thread."""
 
 T = TypeVar("T")
 U = TypeVar("U")

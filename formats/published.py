@@ -20,7 +20,7 @@ from formats.types import Found, Report
 BIRD: Mapping[int, str] = {0: "background", 1: "bird"}
 """Classes of the masks of CUB-200-2011."""
 _AGREED = 128
-"""Least grey value of a bird's pixel: that of three of five annotators."""
+"""Minimum grey value of a bird's pixel: that of three of five annotators."""
 
 
 class ClassPaths(Source):

@@ -49,7 +49,7 @@ CLASSES_OPTION = {
 METADATA_FILES = ("metadata.jsonl", "metadata.csv", METADATA)
 _CSV, _LINES = (".csv", ".tsv"), (".jsonl", ".ndjson")
 _SAMPLE = 100
-"""Rows that are inspected to detect a table with a column for each class."""
+"""Number of rows that are inspected to detect a table with a column for each class."""
 _OUTSIDE = "Its image lies outside the folder of the table, where nothing is read."
 
 

@@ -17,7 +17,7 @@ Several = Literal["largest", "all"]
 SMALL, LARGE = 0.01, 0.95
 """Shares of the picture that a subject seldom has."""
 UNSURE = 0.3
-"""Score below which a person should look at the mask."""
+"""Score of a mask below which a person should check it."""
 _HOLE, _SPECK = 0.01, 0.01
 """Largest holes to fill and largest loose pieces to drop, as shares of the subject."""
 

@@ -33,7 +33,7 @@ SIDE = 256
 QUALITY, METHOD = 80, 0
 """WebP quality and method. Method 4 takes twice the time for a sixth less."""
 AT_ONCE = 2
-"""Thumbnails made at a time: the largest image takes 150 MB, and requests come in dozens."""
+"""Number of thumbnails made at a time: the largest image takes 150 MB, and requests come in dozens."""
 _SEEN = "seen.json"
 
 log = logging.getLogger(__name__)

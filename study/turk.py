@@ -56,7 +56,7 @@ SHOWN_PROBLEMS = 5
 _MOST_NAMED = 1000
 """Maximum names of answers to report: JSON may hold any number of them."""
 _LOOKED_AT = 1000
-"""Rows that are read to find the column that names the images."""
+"""Number of rows that are read to find the column that names the images."""
 _OWN = frozenset(f"Answer.{name}" for name in OURS)
 
 

@@ -16,7 +16,7 @@ from transformers import LlamaForCausalLM
 SPREAD = 0.5
 """Size of the embeddings' numbers; large compared with one optimizer step."""
 CONSTANT = 6.0
-"""The constant, in units of `SPREAD`."""
+"""First coordinate of every token's embedding, in units of `SPREAD`."""
 DISTANCE_SHARPNESS = 60.0
 MATCH_SHARPNESS = 2.2
 COPY_STRENGTH = 2.0

@@ -39,7 +39,7 @@ READS_FILES = frozenset(("EPContext", "PyOp", "ExternalProgram"))
 """Operators that open files or run programs beside the model."""
 _FLOATS: dict[str, Any] = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 _LOG_ZERO = 1e-30
-"""Least probability before a logarithm, which keeps it finite."""
+"""Minimum probability before a logarithm, which keeps it finite."""
 ROUNDING = 0.02
 """Largest difference between 1 and a sum of probabilities; 16-bit numbers round that much."""
 _KEEPS_RANGE = frozenset(

@@ -41,7 +41,7 @@ from evaluation.retraining.training import (
 from evaluation.segmentation import confusion
 
 TOGETHER = 50
-"""Most images in one call of the network."""
+"""Maximum number of images in one call of the network."""
 NOT_TRAINED = {
     "onnx": "An ONNX file cannot be trained further: take the checkpoint that it was made of.",
     "http": "A model behind HTTP cannot be trained further: take its checkpoint.",

@@ -42,7 +42,7 @@ class TrainingRecipe:
     optimiser: Literal["sgd", "adam"]
     learning_rate: float
     momentum: float = 0.9
-    """For "sgd"."""
+    """Used only by "sgd"."""
     weight_decay: float = 0.0
     falls: int = 0
     """Number of times that the learning rate falls to a tenth, after equal parts of the updates."""

@@ -35,13 +35,13 @@ from pipeline.recipes import AGA
 from pipeline.request import MemoryStore, Request
 
 FIRST_SEED = 8_000_000
-"""No training and no calibration draws these scenes."""
+"""First seed of the scenes. Neither training nor calibration uses these seeds."""
 SUBJECT = SEMANTIC_CLASSES.index("object")
 PHANTOM = 0.05
 """Share of the background beside the subject that the judges read as an object, above which it shows one: none of 60
 rendered scenes without an object does, at 0.03 three of them do."""
 WHOLE = 0.9
-"""Least overlap (intersection over union) of a kept subject with the true one."""
+"""Minimum overlap (intersection over union) of a kept subject with the true one."""
 CAPTIONS = 4
 BANK, TIMES = 100, (1, 10)
 

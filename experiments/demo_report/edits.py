@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from experiments.demo_report.ledits import Ledits
 
 FIRST_SEED = 7_000_000
-"""No training and no calibration draws these scenes."""
+"""First seed of the scenes. Neither training nor calibration uses these seeds."""
 KINDS = ("weather", "time", "colour", "car", "ground", "trees", "walls", "hills", "water")
 """Slots of the scene. The colour is that of the object, or of a car."""
 VISIBLE = 0.01

@@ -36,7 +36,7 @@ from pipeline.recipes import DILLEMA
 PARTS = ("captions", "language", "images", "speed")
 SCENES = 240
 NEW = 60
-"""Scenes measured in addition whose caption no training picture has."""
+"""Number of scenes measured in addition whose caption no training picture has."""
 SHOWN = 12
 """Number of images that the report shows."""
 REPORT = Path(__file__).resolve().parents[2] / "docs" / "demo-report.md"

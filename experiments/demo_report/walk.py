@@ -51,7 +51,7 @@ from pipeline.seams import (
 from pipeline.stages.parsing import Unreadable, read_alternatives, read_caption, read_keywords
 
 FIRST_SEED = 1_000_000
-"""Far below the seeds that training draws from."""
+"""First seed of the scenes, far below the seeds used in training."""
 PLANNED = ("weather", "time of day", "attribute", "background")
 _WORLD = {
     "weather": WEATHERS,

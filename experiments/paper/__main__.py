@@ -33,7 +33,7 @@ from experiments.paper.validity import validity
 ROOT = Path(__file__).resolve().parent.parent.parent
 REPORT = ROOT / "docs" / "paper-demo.md"
 SHOWN = 4
-"""Sources of each family that the report shows, each with its first test cases."""
+"""Number of sources of each family that the report shows, each with its first test cases."""
 WRONG, INTERRUPTED = 2, 130
 _SIZE, _MINUTES, _COMMIT = "size.json", "minutes.json", "goals-commit.txt"
 T = TypeVar("T")

@@ -38,7 +38,7 @@ FORMS_KEPT = "forms kept"
 INVERTED = "source inverted"
 """Name of the check of the inversion, for an image drawn from its inverted source."""
 MOST_DECIBELS = 100.0
-"""Figure shown for an inversion without any error, whose PSNR would be infinite."""
+"""Value shown for an inversion without any error. Its PSNR would be infinite."""
 BANDS: Mapping[str, Band] = {
     "edges kept": Band(failed_below=EDGES_KEPT, passed_from=EDGES_KEPT),
     FORMS_KEPT: Band(failed_below=0.0, passed_from=0.75),

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 SMALLEST_SIGNAL = 1e-6
 """Share of the picture in the latents below which a prediction of the noise says nothing about the picture."""
 CLOSE = 40.0
-"""Similarity in dB from which on the source is kept as it is redrawn, so that edits need not draw it once more."""
+"""Similarity in dB above which the source counts as reproduced exactly, so that edits need not draw it once more."""
 NULL_TEXT_RATE, NULL_TEXT_LOSS = 1e-2, 1e-5
 """Learning rate, and loss at which updates end, both at the first step, as in the code of null-text inversion."""
 

@@ -41,7 +41,7 @@ class ChatLanguageModel:
         folder = locate("language model", section)
         self.name = section.title
         self.thought = 0
-        """Tokens that were spent on thoughts so far."""
+        """Number of tokens that were spent on thoughts so far."""
         self._section = section
         self._lock = threading.Lock()
         self._device = pick_device()

@@ -140,7 +140,7 @@ class ChatServer:
         self._counts = True
         self._lock = threading.Lock()
         self.thought = 0
-        """Tokens that were spent on thoughts so far."""
+        """Number of tokens that were spent on thoughts so far."""
         self.told_not_to_think = False
         """True if the model thought although its chat template was asked to prevent it. Later requests then also set
         `reasoning_effort`, which Ollama and OpenAI read."""

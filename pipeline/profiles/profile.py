@@ -51,7 +51,7 @@ PROFILES = Path(__file__).resolve().parent
 SKIES = "skies.png"
 """File in the folder of the samples with a column of colours, from the top down, for each sky that the models know."""
 SKY_ROWS = 20
-"""Rows of a small copy that are compared with skies: the upper third of `_SKY_SIDE`."""
+"""Number of rows of a small copy that are compared with skies: the upper third of `_SKY_SIDE`."""
 _SIDE = 32
 """Sides of the small copies that are compared with samples, in pixels."""
 _NEAR = 15.0

@@ -45,7 +45,7 @@ from pipeline.stages.parsing import Unreadable, read_caption, read_edits
 from pipeline.stages.reply_schema import caption_schema, edit_text
 
 _LOOKED_AT = 20_000
-"""Random combinations are drawn from this number of combinations, the first in order."""
+"""Number of combinations, the first in order, among which random ones are drawn."""
 
 
 def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:

@@ -18,7 +18,7 @@ from services.batches.plan_file import ChoosePart, nearest_first
 NAMED = 5
 """Maximum number of classes or keys that a sentence names."""
 _SEEN = 1000
-"""Maximum number of classes, and of values, kept for "there are"."""
+"""Maximum number of classes, and of values, that an error lists as existing."""
 _RANKS = 2**64
 
 

@@ -41,7 +41,7 @@ SHARDS = "shards"
 """Folder of the shards in a workspace."""
 LOTS, ANSWERS = "lots.jsonl", "*-of-*.jsonl"
 RECORDED_TOGETHER = 32
-"""Lots that are merged in one transaction."""
+"""Number of lots that are merged in one transaction."""
 
 Outcome = Literal["shards", "approval", "done"]
 
@@ -228,7 +228,7 @@ def _required(workspace: Path, batch: int) -> Path:
 
 
 def _remove(workspace: Workspace, folder: Path) -> None:
-    """Remove the lots first: after that, nothing is handed out."""
+    """Remove the handed-out files. The lots go first, since without them nothing counts as handed out."""
     writer = -_header(folder).process
     (folder / LOTS).unlink()
     shutil.rmtree(folder)

@@ -54,7 +54,8 @@ class LotDone:
 
 
 Answer = Ready | LotDone | UserError
-"""An error ends the batch: every other lot would meet it, such as models that cannot be loaded."""
+"""An answer of a worker: readiness, a finished lot, or an error that every other lot would meet, which ends the batch.
+"""
 
 
 def with_helpers(order: Order, workers: int) -> Order:

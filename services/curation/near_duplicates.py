@@ -76,7 +76,7 @@ class AlikeGroups:
     complete: bool
     """True if all pairs were checked; False if there are too many."""
     unreadable: int = 0
-    """Candidates whose files are missing or damaged: left out."""
+    """Number of candidates whose files are missing or damaged: left out."""
 
 
 class NearDuplicatesOf(Command, name="near-duplicates", looks=True):
@@ -176,7 +176,7 @@ class NearDuplicates:
     def _judged(
         self, pairs: list[tuple[int, int, float]], images: Mapping[int, str], hashes: Mapping[str, ImageHashes]
     ) -> list[tuple[int, Alike]]:
-        """Return the pairs that look alike, of those whose vectors are close. Equal images need no hashes."""
+        """Return the pairs that look alike, out of those whose vectors are close. Equal images need no hashes."""
         sources = self._workspace.vectors.sources_of(images)
         judged = []
         for one, other, cosine in pairs:

@@ -21,7 +21,7 @@ LOOK_SECONDS = 5.0
 REST_SECONDS = 1.0
 """Seconds to rest after somebody used the gallery. The gallery makes the thumbnails that it shows."""
 _AT_ONCE = 500
-"""Entries per query; if all have their thumbnails, checking takes some milliseconds."""
+"""Number of entries per query; if all have their thumbnails, checking takes some milliseconds."""
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from services.edit_conflicts import LARGEST_ID
 MOST_CORNERS = 200
 """Maximum corners of a region of the map."""
 REST = ("others", "none")
-"""Map names of images whose values have no own colour, and of images without a value."""
+"""Group names on the map for images without a coloured value, and for images without any value."""
 MOST_COLOURS = 30
 """Maximum colours of the map in a view."""
 LONGEST_LIST = 14_000

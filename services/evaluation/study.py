@@ -61,7 +61,7 @@ class StudyPlan:
     """Expected width of the 95 % interval of the share of images that are wrong and valid, 0 to 1."""
     kind: TaskKind = "classification"
     not_asked: int = 0
-    """Test cases left out: no question of the template is about what they show."""
+    """Number of test cases left out: no question of the template is about what they show."""
 
     @property
     def judged(self) -> int:

@@ -101,7 +101,7 @@ class TogetherState:
     seconds: float | None
     """Seconds that it takes; None if unknown."""
     shown: str
-    """A short name of all that would be made; "" for nothing."""
+    """A hash of all images that approval would make; "" for none."""
 
     @property
     def ids(self) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 
 
 class NotYours(UserError):
-    """Raised for a missing thing, and for somebody else's: the same words for both, so that nothing is revealed."""
+    """Raised for a missing thing and for somebody else's. Both get the same message, so that nothing is revealed."""
 
     def __init__(self) -> None:
         super().__init__(_MISSING)
@@ -81,15 +81,19 @@ class AnnotationStep:
     """A sentence for the worker; "" if the item is enough."""
     study: Study
     done: int
-    """Number answered, including control items so that the count reveals none; within a quiz or a training, of that."""
+    """Number of answered items. Control items are included, so that the count reveals none. In a quiz or a training,
+    only its items count.
+    """
     left: int
-    """Number to come for this worker now, including control items; within a quiz or a training, of that."""
+    """Number of remaining items for this worker, including control items. In a quiz or a training, only its items
+    count.
+    """
     assignment: Assignment | None = None
     """Set with the status "item", "training", "feedback" or "quiz" only."""
     feedback: Feedback | None = None
     """Set with the status "feedback" only: feedback on the saved answer."""
     ahead: Item | None = None
-    """The item that would come next now, so that its picture can be loaded early."""
+    """The next item, so that its picture can be loaded early."""
     undo: bool = False
     """True if the last answer can be undone."""
     person: tuple[PersonQuestion, ...] = ()
@@ -145,7 +149,7 @@ def without_signs(text: str) -> str:
 Name = Annotated[str, _line(LONGEST_NAME)]
 """A code, a link or an id as a page sends it."""
 Key = Annotated[str, _line(LONGEST_KEY)]
-"""The name of a try, no longer than the storage keeps."""
+"""Key of a request, no longer than the storage keeps."""
 
 
 class WorkerCommand(Command):

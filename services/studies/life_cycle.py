@@ -137,7 +137,7 @@ class _Act:
     states: tuple[str, ...]
     do: Callable[[Study, Any], Any]
     look: Callable[[Study, Any], Mapping[str, object]] = lambda _study, _sent: {}
-    """Raises UserError if the command is not possible; else returns values for the text on its effects."""
+    """Check of the command. Raises UserError if it is not possible; else returns values for the text on its effects."""
 
 
 class StudyLifeCycle:

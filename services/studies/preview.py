@@ -55,12 +55,12 @@ class Previewed:
 
 @dataclass(frozen=True)
 class _Way:
-    """The items that one annotator gets, in order."""
+    """The items of one annotator, in their order."""
 
     training: tuple[Item, ...]
     quiz: tuple[Item, ...]
     items: tuple[Item, ...]
-    """Includes control items."""
+    """Items in order, including control items."""
 
 
 def preview_step(studies: Studies, sent: PreviewStep) -> Previewed:

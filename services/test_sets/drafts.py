@@ -44,7 +44,7 @@ MOST_AT_ONCE = 100_000
 """Maximum images in one command."""
 MOST_THRESHOLDS = 100
 MOST_UNDONE = 4
-"""Removals of images that can be undone. The latest are kept in memory."""
+"""Number of removals of images that can be undone. The latest are kept in memory."""
 
 
 Images = Annotated[
@@ -203,7 +203,8 @@ class Readiness:
     others.
     """
     tasks: Mapping[TaskKind, tuple[str, ...]]
-    """Its images by task, if there are two; a model is tested on one. No reason to refuse a release."""
+    """Images by task, if the draft has two tasks. A model is tested on one task, but that does not prevent a release.
+    """
 
 
 class TestSetDrafts:
@@ -304,7 +305,7 @@ class TestSetDrafts:
         draft = self._draft(sent)
         tasks = self._sets.tasks(draft.number)
         if len(tasks) < 2:
-            raise UserError(f"“{draft.set_name}” has images of only one task, so it cannot be divided by task.", field="test_set")
+            raise UserError(f"“{draft.set_name}” has images of one task only: it cannot be divided.", field="test_set")
         task = min(tasks, key=lambda kind: (len(tasks[kind]), kind != "segmentation"))
         images = set(tasks[task])
         entries = self._sets.entries(draft.number)
@@ -419,7 +420,7 @@ class TestSetDrafts:
         return units_of(entries, {sha: image_hashes.perceptual for sha, image_hashes in hashes.items()}, twins)
 
     def _known_units(self, entries: Sequence[SetEntry]) -> tuple[tuple[Unit, ...], bool]:
-        """Return the groups by earlier comparisons, and True if all pictures were compared."""
+        """Return the groups known from earlier comparisons, and True if all pictures were compared."""
         compared = compared_of(self._workspace, entries)
         hashes, twins = self._sets.hashes(compared), self._twins.get(frozenset(compared))
         units = units_of(entries, {sha: image_hashes.perceptual for sha, image_hashes in hashes.items()}, twins or ())

@@ -55,9 +55,9 @@ from storage.runs.runs import insert_run, mask_columns
 from storage.runs.test_cases import insert_test_cases
 
 MOST_DEATHS = 3
-"""Deaths of workers after which the work that they had counts as failed."""
+"""Number of deaths of workers after which the work that they had counts as failed."""
 _AT_ONCE = 20_000
-"""Rows written in one transaction: others may write in between."""
+"""Number of rows written in one transaction: others may write in between."""
 _QUERIES = DataTable(__file__, str)
 
 

@@ -25,7 +25,7 @@ from storage.engine.database import Database, Repository, read
 
 OPEN, ACCEPTED, REJECTED = 0, 1, 2
 _AT_ONCE = 4096
-"""Rows fetched from the database at a time."""
+"""Number of rows fetched from the database at a time."""
 Numbers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 _QUERIES = DataTable(__file__, str)

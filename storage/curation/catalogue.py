@@ -49,7 +49,7 @@ MOST_VALUES = 100
 EVERYTHING = ImageFilter()
 NEWEST = Order()
 MOST_LINES = 100
-"""Lines, and places in a line, of a coverage table: an edit may contain any weather."""
+"""Number of lines, and places in a line, of a coverage table: an edit may contain any weather."""
 
 _QUERIES = DataTable(__file__, str)
 

@@ -72,7 +72,7 @@ class TakenBack:
     again: bool
     """True if the decision is in force again: it was redone, not undone."""
     entry: int = 0
-    """The image if exactly one changed; else 0."""
+    """Id of the image if exactly one changed; else 0."""
 
 
 @dataclass(frozen=True)

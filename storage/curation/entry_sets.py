@@ -21,7 +21,7 @@ KEY_BITS = 24
 """Bits of a stored chunk's key that give the chunk's number. The value's number is in the higher bits."""
 BYTES = CHUNK // 8
 BINS = 50
-"""Bins for one unit of a measure: figures of checks range from -1 to 1."""
+"""Number of bins per unit of a measure. Figures of checks range from -1 to 1."""
 REVIEWS = 409_600.0
 """Unit of the measures of reviews, ordered by their numbers, and of sources, ordered by their first entry. A bin covers
 8,192."""

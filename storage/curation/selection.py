@@ -25,7 +25,7 @@ from storage.curation.scores import MEASURE as SCORE
 from storage.engine.rows import whole
 
 _PART = 8
-"""Chunks of one full-text query."""
+"""Number of chunks of one full-text query."""
 _FEW = 1000
 """Maximum figures that are looked up singly rather than in the order of all."""
 _FIRST_BLOCK, _LARGEST_BLOCK = 256, 32_768

@@ -30,7 +30,7 @@ from storage.studies.rows import append_log, item_of, require_study, rules_of, t
 LONGEST_COMMENT = 2000
 LONGEST_KEY = 100
 _MOST_NOTED = 20_000
-"""Latest assignments whose lease time by `time.monotonic` is kept."""
+"""Number of latest assignments whose lease time by `time.monotonic` is kept."""
 _TO_READ = """
     (assignments.kind = 'training' AND state = 'submitted' AND imported = 0
         AND NOT EXISTS (SELECT 1 FROM training_read WHERE assignment = assignments.id))

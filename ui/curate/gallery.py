@@ -38,7 +38,7 @@ SENT = ("decide", "tag-images", "relabel-images", "undo-decision", "begin-review
 """The commands that the page sends."""
 SCRIPTS = ("curate.js", "curate-filters.js", "curate-review.js", "curate-growing.js")
 MOST_CHECKS = 12
-"""Checks whose sliders may be open at a time."""
+"""Number of checks whose sliders may be open at a time."""
 Address = Annotated[str, Query(max_length=LONGEST_ADDRESS)]
 """The query of the gallery's address."""
 HeldName = Annotated[str, Query(max_length=40)]

@@ -35,7 +35,7 @@ from ui.templating import render
 IMPORT = "/curate/import"
 BACK = ("Import", IMPORT)
 ROWS = 200
-"""Rows of a report on a page."""
+"""Number of rows of a report on a page."""
 _ROWS_AT_ONCE = 5000
 COLUMNS = ("file", "kind", "reason")
 KIND_WORDS: Mapping[RowKind, str] = {

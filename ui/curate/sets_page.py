@@ -34,7 +34,7 @@ from ui.study.words import image_url
 from ui.templating import render
 
 MOST_NAMED = 20
-"""Files that are named if something is wrong with many."""
+"""Number of files that are named if something is wrong with many."""
 WORK_WORDS = {
     "split-test-set": "Parting it into splits",
     "release-test-set": "Releasing it",

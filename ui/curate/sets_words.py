@@ -18,9 +18,9 @@ from ui.templating import render
 
 SETS = "/curate/sets"
 SHORT = 12
-"""Digits of an id that are shown."""
+"""Number of digits of an id that are shown."""
 PAGE = 120
-"""Images on a page."""
+"""Number of images on a page."""
 SPLIT_WORDS: Mapping[Split, str] = {"train": "train", "validation": "validation", "test": "test", "": "no split"}
 SHORT_SPLITS: Mapping[Split, str] = {**SPLIT_WORDS, "validation": "val."}
 REVIEW_WORDS: Mapping[Review, tuple[str, Tone]] = {

@@ -15,7 +15,7 @@ from ui.markup import Child, Html, el
 from ui.study.plots import Axis
 
 FOUND_STEPS = 60
-"""Points of a curve of faults found."""
+"""Number of points of a curve of faults found."""
 
 
 def change_axis(figures: Iterable[Figure]) -> Axis:

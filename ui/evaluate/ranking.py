@@ -18,7 +18,7 @@ OPENED = 100
 PICTURES = 12
 """Number of first images that are shown."""
 FEW_KNOWN = 10
-"""Test cases with known truth. With fewer no order is better than another."""
+"""Number of test cases with known truth. With fewer no order is better than another."""
 FEW_IMAGES = 5
 """A share of fewer images than this says little."""
 _WORDS = {OURS: "ours", RANDOM: "at random", ENTROPY: "least sure first (entropy)", GINI: "least sure first (DeepGini)"}

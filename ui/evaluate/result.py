@@ -25,17 +25,18 @@ from ui.evaluate.words import Links, clipped
 from ui.markup import Html
 
 MOST_LABELS = 14
-"""Most labels of a confusion matrix. Of more, those that lose most are shown."""
+"""Maximum number of labels of a confusion matrix. Of more, those that lose most are shown."""
 MOST_NARROW = 6
-"""Most labels with which two matrices fit side by side on a laptop."""
+"""Maximum number of labels with which two matrices fit side by side on a laptop."""
 _WRONG = {"classification": "wrong", "segmentation": "loses a class"}
 """A model's mistake on a test case, in words."""
 NAMED_FEW = 3
 """Number of rows of too few test cases that are named in the line that unfolds them."""
 SHOWN_ROWS = 10
-"""Visible rows of a table; the rest unfolds."""
+"""Number of visible rows of a table; the rest unfolds."""
 MOST_ROWS = 100
-"""Most rows of a table on the page. Nobody reads the last of a thousand, and they take seconds to lay out."""
+"""Maximum number of rows of a table on the page. Nobody reads the last of a thousand, and they take seconds to lay out.
+"""
 _TABS: dict[EditTable, str] = {"alternative": "What came", "edit type": "Edit type", "keyword": "What was there"}
 """The tables of edits in their order, with their titles."""
 

@@ -14,13 +14,13 @@ from typing import Any
 from uvicorn.protocols.http.h11_impl import H11Protocol, h11
 
 WANTED = 8192
-"""Open files that the server requests at its start, if the system allows it."""
+"""Number of open files that the server requests at its start, if the system allows it."""
 ENOUGH = 1024
-"""The usual limit of open files. With fewer the start explains what to raise."""
+"""The usual limit of open files. Below it, a message at the start explains what to raise."""
 BACKLOG = 128
-"""Connections that are accepted in one go, before any of them can be closed."""
+"""Number of connections that are accepted in one go, before any of them can be closed."""
 MOST = 4096
-"""Most connections at a time, however many files may be open."""
+"""Maximum number of connections at a time, however many files may be open."""
 KEPT_SECONDS = 130
 """Seconds that a connection stays open after a reply: longer than a proxy keeps it (Caddy two minutes, Traefik 90
 seconds, nginx one minute). Otherwise the proxy would at times send a request into a closing connection and answer 502,

@@ -17,7 +17,7 @@ STARTS = (0.95, 0.9, 0.8, 0.6, 0.4, 0.2, 0.0)
 LOW = 0.9
 """Shares below it have another colour, so that they stand out; nothing depends on it."""
 STEPS = 200
-"""Most points of a line: more cannot be seen."""
+"""Maximum number of points of a line: more cannot be seen."""
 
 
 @dataclass(frozen=True)

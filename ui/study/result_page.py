@@ -16,7 +16,7 @@ from ui.templating import render
 COLUMNS = (("questions", "agreement"), ("divided", "timeline"))
 """Parts shown in two columns if there is room."""
 FOLDED = 12
-"""Rows of a table of classes that are shown at once; the others unfold."""
+"""Number of rows of a table of classes that are shown at once; the others unfold."""
 NamedSlices = list[tuple[str, Slice]]
 
 

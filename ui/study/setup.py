@@ -32,7 +32,7 @@ KINDS: dict[QuestionKind, str] = {
     "text": "free text",
 }
 SHOWN = 48
-"""Items that are shown at once."""
+"""Number of items that are shown at once."""
 
 Recipes = Sequence[tuple[str, str]]
 """Names and titles of recipes."""

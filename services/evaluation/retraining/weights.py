@@ -46,7 +46,7 @@ class ArmWeights:
 
     arm: str
     seed: int
-    """From 0."""
+    """Zero-based seed of the training."""
     score: float
     """On the tuning images, 0 to 1."""
     size: int
@@ -71,7 +71,7 @@ class KeptTraining:
     size: int
     """In bytes."""
     retraining: str
-    """End of the latest retraining that it belongs to; "" for none."""
+    """End time of the latest retraining that uses this training; "" for none."""
     latest: bool
     """True if that is the latest retraining of its model with its images."""
     why_kept: str
@@ -150,8 +150,8 @@ def remove_old(workspace: Workspace) -> tuple[KeptTraining, ...]:
 
 
 def _uses(workspace: Workspace) -> tuple[dict[str, tuple[Marked, str]], dict[str, str]]:
-    """Return two maps. By folder: what a training belongs to, and when the latest retraining with it finished; a latest
-    retraining counts before all others. By `kept_under`: when the latest retraining finished.
+    """Return two maps. The first, by folder: the retraining that a training belongs to, and when the latest one
+    finished. The second, by `kept_under`: when the latest retraining finished. A latest retraining takes precedence.
     """
     uses: dict[str, tuple[Marked, str]] = {}
     latest: dict[str, str] = {}
