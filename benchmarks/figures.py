@@ -16,7 +16,7 @@ class Figure:
     milliseconds: tuple[float, ...]
     """One value for each time."""
     bound: float
-    """Most milliseconds, for `share` of the times."""
+    """Longest acceptable time in milliseconds, for `share` of the measurements."""
     share: float = 0.5
     """Quantile of the measured times that is compared with the bound; 0.5 is the median."""
     floor: tuple[float, ...] = ()
@@ -52,7 +52,7 @@ class Comparison:
 
     what: str
     ratios: tuple[float, ...]
-    """By the clock, one for each round; or counted, one in all."""
+    """Ratios of measured times, one for each round; or a single ratio of counts."""
     of_cpu: tuple[float, ...] = ()
     """Ratios by the seconds of all processors, including other processes of ours."""
     least: float = 0.0

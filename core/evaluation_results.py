@@ -22,7 +22,9 @@ ON_ORIGINAL, ON_GENERATED, ON_UNSEEN, ON_SHIFT = "original", "generated", "gener
 """Sets on which every arm is measured: sources that no arm was trained on, and test cases made of them."""
 
 FEWEST_SEEDS = 3
-"""Fewest trainings of an arm for an interval: the variance of two has one degree of freedom and says nothing."""
+"""Minimum number of trainings of an arm for an interval. The variance of two has one degree of freedom and says
+nothing.
+"""
 
 Weighing = Literal["source", "case"]
 """Unit of equal weight: each source, whose weight its test cases share, or each test case."""
@@ -30,7 +32,7 @@ Weighing = Literal["source", "case"]
 BUDGETS = (0.01, 0.05, 0.10)
 """Shares of the images that are reviewed first."""
 FEWEST_CASES = 20
-"""Fewest test cases of a row in a table. Rows with fewer have no figures and are folded."""
+"""Minimum number of test cases of a row in a table. Rows with fewer have no figures and are folded."""
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ _NAMED = 6
 _COLOURS = DataTable(__file__, tuple[int, int, int], "colours")
 """Colours of the first class numbers, by the drawn world's classes. Other masks get the same ones."""
 InMask = Mapping[str, bool]
-"""By protected class with a number in the mask: True if a pixel has it."""
+"""Maps each protected class that has a number in the mask to True if a pixel has it."""
 NO_MASK: InMask = MappingProxyType({})
 """The value without a mask."""
 

@@ -59,7 +59,7 @@ class Doubt:
     """Uncertainty of a segmenter about an image: means over its pixels."""
 
     entropy: float
-    """In nats, 0 to the logarithm of the number of classes."""
+    """Entropy in nats, from 0 to the logarithm of the number of classes."""
     gini: float
     """DeepGini, from 0 up to below 1: 1 - the sum of the squares of the probabilities."""
 

@@ -40,13 +40,13 @@ class Slices:
     """Validity by group of images. Images without a label, say, form a last group "(none)"; () if no image has one."""
 
     by_class: tuple[Slice, ...] = ()
-    """By label, or by shown classes without a label (an image can be in several)."""
+    """Results by label, or by shown classes for images without a label. An image can be in several."""
     by_edit_type: tuple[Slice, ...] = ()
-    """By edit type. An image with edits of two types is in both."""
+    """Results by edit type. An image with edits of two types is in both."""
     by_group: tuple[Slice, ...] = ()
-    """By the sample that an image was drawn for."""
+    """Results by the sample that an image was drawn for."""
     by_model: tuple[Slice, ...] = ()
-    """By whether the model under test is right on the image."""
+    """Results by whether the model under test is right on the image."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class QuestionResult:
 
     question: Question
     after: Slice
-    """Without the votes of excluded workers, with replacements. This is THE result."""
+    """Result without the votes of excluded workers, and with those of their replacements. This is THE result."""
     before: Slice
     """Result as if nobody had been excluded: the first K votes by anybody."""
     adjudicated: Slice | None
@@ -219,7 +219,7 @@ class StudyReport:
     votes_counted: int
     """votes_cast - votes_excluded - votes_surplus."""
     further_people: int
-    """Fewest people who must join so that every image can get all its votes; 0 for a closed study."""
+    """Minimum number of people who must join so that every image can get all its votes; 0 for a closed study."""
     images: Slice
     """Validity of images: valid if every asked question on validity agrees; see consensus.image_outcome."""
     images_before: Slice
@@ -231,9 +231,9 @@ class StudyReport:
     """Share of right answers to control items, all workers; the interval assumes independence."""
     questions: tuple[QuestionResult, ...]
     disagreements: tuple[Disagreement, ...]
-    """Most divided first."""
+    """Disagreements, the most divided first."""
     workers: tuple[WorkerFigures, ...]
-    """Most votes first."""
+    """Workers, those with most votes first."""
     exclusions: tuple[Exclusion, ...]
     comments: tuple[Remark, ...]
     """Comments on items, including those of excluded workers."""

@@ -91,7 +91,7 @@ class TestSet:
     name: str
     created: datetime
     versions: tuple[SetVersion, ...]
-    """In order; only the last may be a draft."""
+    """Versions in order. Only the last one may be a draft."""
 
     @property
     def draft(self) -> SetVersion | None:

@@ -26,7 +26,7 @@ SIDE = 48
 """Width and height of a look, in pixels."""
 SHAPE = (SIDE, SIDE, 3)
 NEIGHBOURS = 12
-"""Fewest pictures that each one is compared with: the most similar ones."""
+"""Minimum number of pictures, the most similar ones, that each picture is compared with."""
 LEAST_ALIKE = 0.94
 """Minimum cosine similarity of two signatures for their pictures to be compared."""
 TOLERANCE, COARSE_TOLERANCE = 10, 8

@@ -12,7 +12,7 @@ from core.figures import Figure, Floats
 from core.types import TaskKind
 
 FEWEST = 20
-"""Fewest valid images, and fewest others, to fit a score."""
+"""Minimum number of valid images, and of invalid ones, to fit a score."""
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ from pipeline.seams import Embedder
 from pipeline.stages import generation
 
 Bands = dict[str, tuple[float, float]]
-"""By check: the value below which it fails, and the value from which it passes."""
+"""Thresholds by check: the value below which it fails, and the value from which it passes."""
 FIRST_SEED = 2_000_000
 """First seed of the scenes. Neither training nor the report uses these seeds."""
 COUNT = 300

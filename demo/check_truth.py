@@ -41,7 +41,7 @@ OUTLINE = 4.0
 MELTED = 0.6
 """Share of its outlines, in their direction, below which a large thing has melted: set by eye on 266 buildings."""
 HALF, QUARTER = 0.5, 0.25
-"""Least share that must be seen of a thing, and of a protected class; below it they are lost."""
+"""Minimum visible share of a thing, and of a protected class. Below it they count as lost."""
 
 
 PARTS = {"ground": GROUNDS, "trees": TREES, "walls": WALLS, "water": WATERS, "hills": HILLS}

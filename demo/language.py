@@ -91,7 +91,7 @@ PEDESTRIAN_SENTENCES = (
     ("The pavement is empty.", "A pedestrian walks on the pavement.", "Two pedestrians walk on the pavement."),
     ("Nobody is on the pavement.", "One pedestrian is on the pavement.", "Two pedestrians are on the pavement."),
 )
-"""By form and number of pedestrians."""
+"""Sentences by form and number of pedestrians."""
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ class MappedLabel:
 
     label: str
     classes: tuple[int, ...]
-    """Their numbers among the model's classes, ascending; () for an unmapped label."""
+    """Numbers of the label's classes among the model's classes, ascending; () for an unmapped label."""
     rule: Rule | None
     """The matching rule, or None for an unmapped label."""
     note: str = ""
@@ -99,7 +99,7 @@ class OwnLine:
     model_class: str | int
     """A name, an id of WordNet, a number, or a superclass; "" leaves the label out."""
     place: str
-    """Its position, for messages."""
+    """Position of the line in the file, for messages."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class ClassMap:
 
     @property
     def unmapped(self) -> tuple[MappedLabel, ...]:
-        """The labels that cannot be compared with the model's answers."""
+        """The labels that have no class of the model."""
         return tuple(one for one in self.labels if not one.classes)
 
     @property
@@ -147,7 +147,9 @@ class ClassMap:
 
     @cached_property
     def label_of_class(self) -> NDArray[np.int64]:
-        """The label of each class, by number: the one with fewest classes, the first of these; -1 for none."""
+        """The label of each class, by number; -1 for none. Of several labels, the one with the fewest classes counts,
+        else the first.
+        """
         sizes = np.where(self.members, self.members.sum(axis=1, keepdims=True), len(self.classes) + 1)
         if not len(self.labels):
             return np.full(len(self.classes), -1)
@@ -581,4 +583,4 @@ class _Model:
 
 
 _model_of = lru_cache(maxsize=4)(_Model)
-"""One model for the same classes: every filter maps its labels to them again."""
+"""Cache the model of equal classes, since every filter maps its labels again."""

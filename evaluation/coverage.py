@@ -79,7 +79,8 @@ def _error_of_class(world: World, chance: np.random.Generator, repetitions: int)
 
 
 def _excess(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
-    """Excess of generated over reconstructed, where edits do nothing: one reconstruction for each source."""
+    """Measure the excess of generated over reconstructed, where edits do nothing: one reconstruction for each source.
+    """
     rank = chance.random((world.sources, repetitions))
     generated, _ = _drawn(world, chance, repetitions, world.error, rank)
     control = chance.binomial(1, world.latent(world.error, rank)).astype(np.float64)
@@ -87,7 +88,7 @@ def _excess(world: World, chance: np.random.Generator, repetitions: int) -> tupl
 
 
 def _difference(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
-    """Generated minus original, where edits make half of the right answers wrong."""
+    """Measure generated minus original, where edits make half of the right answers wrong."""
     rank = chance.random((world.sources, repetitions))
     after = (1 + world.error) / 2
     generated, _ = _drawn(world, chance, repetitions, after, rank)
@@ -106,15 +107,15 @@ def _factor(world: World, chance: np.random.Generator, repetitions: int) -> tupl
 
 
 def _change(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
-    """The change of the true class's probability; the error is the share of sources that change at all."""
+    """Measure the change of the true class's probability. The error is the share of sources that change at all."""
     changed = chance.random((repetitions, world.sources)) < world.error
     change = -LARGEST_CHANGE * chance.random(changed.shape) * changed
     return _groups(change, -1.0), -LARGEST_CHANGE * world.error / 2
 
 
 def _miou(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
-    """The mIoU, where the error is the share of each class's pixels that are taken for the next one. Parts of an image
-    are right or wrong as a whole, and the size of classes differs between sources.
+    """Measure the mIoU. The error is the share of each class's pixels that are taken for the next class. Parts of an
+    image are right or wrong as a whole, and the size of classes differs between sources.
     """
     classes, figures = 4, list[Figure]()
     for begin in range(0, repetitions, AT_ONCE):

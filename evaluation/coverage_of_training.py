@@ -16,7 +16,7 @@ from evaluation.retraining.arm_statistics import Arms, Measured
 TrainingFigure = Literal["accuracy", "gain", "won back"]
 SEEDS, ACCURACIES = (2, 3, 5), (0.5, 0.8, 0.99, 1.0)
 LAYOUTS = ((20, 6), (33, 4), (132, 1))
-"""Measured sources, and images of each."""
+"""Numbers of measured sources, and of images of each."""
 BETTER = 0.1
 """Maximum gain in accuracy of the second arm over the first."""
 ORIGINAL_ACCURACY = 0.95

@@ -16,7 +16,7 @@ from evaluation.by_source import CONFIDENCE, FEWEST_SOURCES
 BLOCKS = 8
 """Number of blocks of sources, each with a distance of its own. The interval comes from how much these differ."""
 FEWEST_OF_BLOCK = 10
-"""Fewest sources of a block. With fewer than `BLOCKS` times as many there is no figure."""
+"""Minimum number of sources of a block. With fewer than `BLOCKS` times as many there is no figure."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ NAMED = 2
 
 @dataclass(frozen=True)
 class ModelOutcome:
-    """The standing of the model under test on one generated image."""
+    """Outcome of the model under test on one generated image."""
 
     standing: Standing
     words: str
@@ -31,7 +31,7 @@ class ModelOutcome:
 
     @property
     def explanation(self) -> str:
-        """The meaning of the standing for somebody who looks for faults of the model."""
+        """Meaning of the outcome for somebody who looks for faults of the model."""
         return EXPLANATIONS[self.standing]
 
 

@@ -363,9 +363,9 @@ def loss_effect(
 
 
 def at_least(part: Floats, shares: Floats, whole: Floats) -> NDArray[np.bool_]:
-    """Return flags (images, classes, answers): True if the answer has at least the share of a class that it has in the
-    whole set. `part` has the pixels of that shape, `shares` those of the set, (classes, answers), and `whole` all
-    pixels of each class, (images, classes). A share above 0 in the set is reached by some image.
+    """Return flags (images, classes, answers): True if an image gives this answer for at least the share of a class
+    that the whole set has. `part` has pixel counts of that shape, `shares` those of the set, (classes, answers), and
+    `whole` all pixels of each class, (images, classes). A share above 0 in the set is reached by some image.
     """
     with np.errstate(invalid="ignore"):
         found: NDArray[np.bool_] = (part > 0) & (part >= shares * whole[..., None] * (1 - ROUNDING))

@@ -26,9 +26,9 @@ CHAINS, WARM_UP, KEPT = 40, 30, 25
 MOST_CELLS = 40_000
 """Maximum of chains times images. With many images, fewer chains run."""
 FEWEST_CHAINS = 10
-"""Fewest chains, however many images there are."""
+"""Minimum number of chains, however many images there are."""
 VOTES_THAT_SHOW_HARD = 3
-"""Fewest votes of an image that can show disagreement."""
+"""Minimum number of votes of an image that can show disagreement."""
 _PRIOR = np.array([0.5, 0.5, 0.1])
 """Prior of the shares of the states: Jeffreys's for valid and invalid, and few hard images."""
 _MEANS, _SIZES = np.linspace(0.525, 0.995, 20), np.array([1.0, 4.0, 20.0, 100.0])

@@ -475,7 +475,7 @@ class _Text:
         self._text = ""
         self._at = 0
         self._before = 0
-        """Bytes of the file before the buffered text."""
+        """Number of bytes of the file before the buffered text."""
         self._more()
         if self._text.startswith("\xef\xbb\xbf"):  # the mark of UTF-8
             self._at = 3

@@ -29,7 +29,7 @@ class Content:
     """The checked files of an item: the image can be decoded, and the mask fits it."""
 
     image: bytes
-    """Bytes of the image file in the set."""
+    """Content of the image file in the set."""
     picture: Picture
     """The decoded picture, upright and in RGB."""
     mask: Image.Image | None = None

@@ -176,7 +176,9 @@ class Found:
     score: float
     """0 to 1; 1 is certain."""
     sure: bool = True
-    """False if it reaches only half of the model's threshold, which counts where nothing reaches all of it."""
+    """True if the score reaches the model's threshold. False if it reaches only half of it, which counts if nothing
+    else is found.
+    """
 
 
 Points = Sequence[tuple[int, int, bool]]

@@ -37,7 +37,7 @@ SCRIPTS = (
     "brush.js",
     "keys.js",
 )
-"""In the order of loading: each builds on those before it."""
+"""Scripts in loading order. Each builds on those before it."""
 LEAD = "lead.js"
 BUNDLES = {"explore.css": STYLE_SHEETS, "explore.js": SCRIPTS, LEAD: (*SHARED, "study.js")}
 """The two files of the Explore page, and the scripts of all other pages of the lead as one. Gradio requests them only

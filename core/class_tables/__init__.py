@@ -24,9 +24,9 @@ ALIKE = 0.95
 """Minimum share of a model's classes that have a table's names, in its order, to recognise that table: some lists spell
 a few names in their own way."""
 FEWEST_ALIKE = 5
-"""Fewest classes to recognise ImageNet by full names: a smaller model may mean other classes by them."""
+"""Minimum number of classes to recognise ImageNet by full names. A smaller model may mean other classes by them."""
 FEWEST_LABELS = 5
-"""Fewest labels to recognise a data set: "mouse" is in COCO and in CIFAR-100."""
+"""Minimum number of labels to recognise a data set: "mouse" is in COCO and in CIFAR-100."""
 _WORDNET_ID = re.compile(r"n\d{8}")
 
 
@@ -216,7 +216,7 @@ def words_of_id(wordnet: str) -> str:
 
 @cache
 def _vocabularies() -> dict[str, dict[str, frozenset[str]]]:
-    """By data set, WordNet ids of each label (`_joined`); empty if the set does not state the meaning."""
+    """WordNet ids of each label (`_joined`), by data set. Empty if the set does not state the meaning."""
     ids_by_label: dict[str, dict[str, frozenset[str]]] = {}
     for row in _rows("vocabularies.csv"):
         ids_by_label.setdefault(row["set"], {})[_joined(row["label"])] = frozenset(row["wordnet"].split())

@@ -31,7 +31,7 @@ class Output:
     maps: tuple[Image.Image, ...] = ()
     """Class numbers (mode L), each of the `map_size` of its image; segmentation only."""
     doubts: tuple[Doubt, ...] = ()
-    """One for each map; () for a model without probabilities."""
+    """Uncertainty of each map; () for a model without probabilities."""
 
 
 DOUBT_SIDE = 64

@@ -66,7 +66,7 @@ _TO_GIVE = {
     "mean": "the mean of the three channels, such as 0.485, 0.456, 0.406",
     "std": "their standard deviation, such as 0.229, 0.224, 0.225",
 }
-"""Settings that a file may lack, in words."""
+"""Settings that a person may have to give, in words."""
 
 
 class OnnxAdapter:
@@ -262,7 +262,7 @@ class OnnxAdapter:
 class _Answers:
     kind: Kind
     last: bool
-    """True if the classes of a segmenter are the last axis."""
+    """True if the classes of a segmenter are the last axis of its output."""
     name: str = ""
     numbers: Numbers = "logits"
     remarks: tuple[str, ...] = ()

@@ -30,8 +30,9 @@ CONTROLS = (AUGMENTED, CONTROL)
 """Arms that training on generated images must beat; otherwise it is not their edits that help."""
 FEWEST_SOURCES = 5
 RARE = 5
-"""With fewer sources that have a wrong image, or a right one, the correlation of a source's images cannot be estimated.
-A source then counts as one image."""
+"""Minimum number of sources with a wrong image, and with a right one, to estimate the correlation of a source's images.
+With fewer, a source counts as one image.
+"""
 FEWEST_SEEDS_OF_RATIO = 5
 """Minimum number of trainings. With fewer, the interval of a recovered share misses the truth in up to 9 % of cases."""
 FARTHEST = 1000.0

@@ -61,13 +61,13 @@ class ImageFindings:
     air: list[bool] = field(default_factory=list)
     colour: list[bool] = field(default_factory=list)
     part: list[bool] = field(default_factory=list)
-    """Whether the edited part of the background shows: ground, trees, walls, water or hills."""
+    """True for each image whose edited part of the background shows: ground, trees, walls, water or hills."""
     label: list[bool] = field(default_factory=list)
     untouched_air: list[bool] = field(default_factory=list)
     untouched_colour: list[bool] = field(default_factory=list)
     untouched_label: list[bool] = field(default_factory=list)
     other_colours: list[bool] = field(default_factory=list)
-    """Whether each thing that was not edited kept its colour."""
+    """True for each unedited thing that kept its colour."""
     third_car: list[bool] = field(default_factory=list)
     """Entries of `other_colours` for the farthest of three cars."""
     whole: list[bool] = field(default_factory=list)

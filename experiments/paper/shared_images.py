@@ -19,7 +19,7 @@ class Pictured:
     """The hash of its source image: its side hangs on it alone."""
     sha: str
     look: int
-    """Its `perceptual_hash`."""
+    """The image's `perceptual_hash`."""
 
 
 @dataclass(frozen=True)

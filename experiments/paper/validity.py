@@ -126,7 +126,7 @@ def score_of(found: Read, learnt_on: NDArray[np.bool_], seed: int) -> Floats | N
 
 
 def score_of_each(found: Read, seed: int) -> Floats | None:
-    """Like `score_of`, but each case's score is learnt from the votes on other sources."""
+    """Score each case as `score_of` does, but learn its score from the votes on other sources."""
     rows = np.flatnonzero(found.truth != CANNOT_TELL)
     cast = votes_on(found, rows, seed)
     rows, valid = rows[cast.known], cast.valid[cast.known]

@@ -66,7 +66,7 @@ FORM_SIDE = 128
 WHITE = 127
 """Grey value above which a pixel of an edge image is an edge."""
 SHAPELESS = ("sky", "water")
-"""Classes without a form of their own: clouds, stars and waves come and go with the weather."""
+"""Classes without a stable form: clouds, stars and waves come and go with the weather."""
 _FLAT, _STEEP = 1.5, 4.0
 """Gradients in grey values per pixel. Below the first a place is flat, above the second it may be an outline."""
 _OUTLINE = 40

@@ -59,7 +59,9 @@ class Ask(Protocol):
     def __call__(
         self, latents: torch.Tensor, step: Step, texts: Texts, outputs: dict[Step, Any] | None = None, /
     ) -> torch.Tensor:
-        """With `outputs`, the ControlNet runs once at each step, and its latest output is stored there."""
+        """Call the network. With `outputs`, the ControlNet runs once at each step, and its latest output is stored
+        there.
+        """
 
 
 @dataclass(frozen=True)

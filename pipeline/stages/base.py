@@ -88,7 +88,7 @@ class Stage:
     """False if a change of the task outdates no value."""
     producer: ProducerKind = "language model"
     prompt: PromptSlot | None = None
-    """The variables of its prompt, or None for a stage without a prompt."""
+    """Variables of the stage's prompt, or None for a stage without a prompt."""
     other_prompts: tuple[PromptSlot, ...] = ()
     """Further prompts that it may send, each with a title of its own."""
     sends: Callable[[Any], Collection[str]] | None = None
@@ -98,11 +98,11 @@ class Stage:
     asks_ahead: Callable[[Any], tuple[StageName, ...]] | None = None
     """Returns the later stages that one of its requests covers under its settings. None if it covers none."""
     settings: str = ""
-    """Its section of the settings, or ""."""
+    """Name of the stage's section in the settings, or ""."""
     marks: frozenset[str] = frozenset()
-    """Settings that only change how a value is shown. Changing them outdates nothing."""
+    """Settings that only change how a value is shown. Changing them outdates no value."""
     seen: Callable[[Any], Any] = to_plain
-    """Returns the part of a value that later stages use, as plain data. Only its change outdates them."""
+    """Returns the part of a value that later stages use, as plain data. Only a change of that part outdates them."""
     fits: Callable[[Any, tuple[int, int]], None] = lambda _value, _size: None
     """Raises UserError for a value that does not fit a source image of this size (width, height)."""
     summary: Callable[[Any], str] = str

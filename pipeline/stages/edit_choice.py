@@ -26,7 +26,9 @@ EDITS_PROMPT = PromptSlot(
     needed=False,
     title="which edits go together",
 )
-"""`$alternatives`: the ticked ones, by keyword. `$captions`: maximum captions. `$most`: maximum edits of a caption."""
+"""Variables of the prompt. `$alternatives`: the ticked ones, by keyword. `$captions`: maximum number of captions.
+`$most`: maximum edits of a caption.
+"""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,9 @@ TOGETHER_PROMPT = PromptSlot(
     needed=False,
     title="all three stages in one request",
 )
-"""Maximum numbers. `$count`: alternatives of a keyword. `$captions`: captions. `$most`: edits of a caption."""
+"""Variables of the prompt. `$count`: alternatives of a keyword. `$captions`: captions. `$most`: edits of a caption. All
+are maxima.
+"""
 
 
 def run(

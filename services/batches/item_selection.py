@@ -88,7 +88,7 @@ class ItemSelection(Iterator[Item]):
         a_class = self._choose.a_class
         most = a_class or self._choose.number or 0
         heaps: dict[str, list[tuple[int, int, Item]]] = {}
-        """By class. The first item of a heap is the next to drop."""
+        """Heaps of items by class. The first item of a heap is the next to drop."""
         for place, (rank, item) in enumerate(fitting):
             if a_class and not item.label:
                 self._without_label += 1

@@ -79,9 +79,9 @@ class View:
     picture: str = ""
     """SHA-256 of a user's stored picture that the images resemble, the most similar first; "" for none."""
     alike: bool = False
-    """Only images that look like another one of them: near-duplicates."""
+    """True to show only near-duplicates: images that look like another one of the view."""
     grouped: bool = False
-    """With `alike`: group by group, ignoring `order`."""
+    """True to sort near-duplicates by group, ignoring `order`."""
     region: tuple[tuple[float, float], ...] = ()
     """Corners of a region of the map that contains the images; () for none."""
     colours: ShownColours | None = None

@@ -39,7 +39,7 @@ class RankedCase:
     """A test case and its rank."""
 
     entry: int
-    """Its number in the catalogue."""
+    """Number of the test case in the catalogue."""
     image: str
     """SHA-256."""
     label: str

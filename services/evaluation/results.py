@@ -113,7 +113,7 @@ class Evaluation:
     pending: Pending
     votes: Sequence[Outcome]
     studies: Sequence[StudyVotes]
-    """These studies, with their single votes."""
+    """Studies with their single votes."""
     score: Callable[[], Scored | str]
     """Returns how likely people find images valid, or why that is unknown. Runs in another thread."""
     masks: MaskValidity

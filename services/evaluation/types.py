@@ -33,7 +33,9 @@ CellKind = Literal[
 ]  # fmt: skip
 
 MOST_WRONG, LEAST_MIOU = 0.5, 0.25
-"""With a larger error, or a smaller mIoU, on the originals, the model probably gets wrong inputs."""
+"""Highest plausible error, and lowest plausible mIoU, on the originals. Beyond them the model probably gets wrong
+inputs.
+"""
 
 
 @dataclass(frozen=True)
@@ -268,7 +270,9 @@ class Evaluated:
     pending: Pending
     """Images not read yet. The figures cover only images that were read."""
     edits: Mapping[EditTable, tuple[EditRow, ...]]
-    """By the change of the true class's probability, or of the share of right pixels; the most harmful first."""
+    """Tables of edits by the change of the true class's probability, or of the share of right pixels; the most harmful
+    first.
+    """
     against_control: bool
     """True if `edits` compares with reconstructions of the same sources, False with the originals."""
     validity: ValidityEffect | None

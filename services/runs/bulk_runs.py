@@ -87,7 +87,7 @@ class DoneTogether:
     done: tuple[str, ...]
     """Ids of the runs with which it was done, or begun."""
     refused: Mapping[str, str] = field(default_factory=dict)
-    """By run id, why it was not done, in one sentence."""
+    """Why it was not done, in one sentence, by run id."""
 
 
 @dataclass(frozen=True)

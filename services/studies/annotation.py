@@ -49,7 +49,7 @@ LONGEST_NAME = 200
 MOST_ANSWERS = 40
 _MISSING = "There is no such thing, or it is not yours. Please reload the page."
 _TEXTS = DataTable(__file__, str)
-"""What a worker is told where there is no item."""
+"""Texts for a worker when there is no item."""
 log = logging.getLogger(__name__)
 
 
@@ -97,9 +97,9 @@ class AnnotationStep:
     undo: bool = False
     """True if the last answer can be undone."""
     person: tuple[PersonQuestion, ...] = ()
-    """With the status "person": questions about the worker, asked once; all are optional."""
+    """Optional questions about the worker, asked once; set with the status "person"."""
     completion: tuple[str, str] = ("", "")
-    """With the status "done" or "closed", for people of a panel: the completion code and their return address."""
+    """Completion code and return address for people of a panel; set with the status "done" or "closed"."""
 
 
 @dataclass(frozen=True)

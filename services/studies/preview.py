@@ -48,7 +48,7 @@ class Previewed:
     item: Item | None = None
     side: Side = "left"
     feedback: Feedback | None = None
-    """With the status "feedback": feedback on the answers to the training item before."""
+    """Feedback on the answers to the previous training item; set with the status "feedback"."""
     undo: bool = True
     """True if the step before can come again: a training answer with feedback cannot be changed."""
 

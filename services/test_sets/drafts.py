@@ -197,7 +197,7 @@ class Readiness:
     """Obstacles to the release of a draft that are known without opening a file."""
 
     obstacles: tuple[Obstacle, ...]
-    """In the order in which a release would refuse them."""
+    """Obstacles in the order in which a release would refuse them."""
     not_compared: int
     """Number of sources, and of images with an external source, without hashes yet; a release compares them with the
     others.

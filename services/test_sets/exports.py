@@ -31,7 +31,7 @@ from storage.workspace import Workspace
 FORMATS = tuple(LAYOUTS)
 """Formats of imported images, by name in commands."""
 FORMAT_TITLES = TITLES
-"""Their titles."""
+"""Titles of the formats."""
 WRITTEN = tuple(name for name, layout in LAYOUTS.items() if layout.write is not None)
 """Formats that a test set can be written in."""
 FOLDER = "exports"

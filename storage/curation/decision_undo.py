@@ -21,13 +21,13 @@ _LOGS: dict[DecisionKind, tuple[tuple[str, tuple[str, ...]], ...]] = {
     "tag": (("catalogue_tags", ("entry", "tag")),),
     "label": (("catalogue_labels", ("entry",)),),
 }
-"""By kind, the tables of its statements, and the columns that identify one image or its tag in each."""
+"""Tables of the decisions of each kind, and the columns that identify one image or its tag in each."""
 _SAID: dict[str, dict[str, Any]] = {
     "reviews": {"verdict": "open", "reason": ""},
     "catalogue_tags": {"put": 0},
     "catalogue_labels": {"label": ""},
 }
-"""By table, the columns of a statement, with their values before any statement."""
+"""Columns of a decision, by table, with their values before any decision."""
 _QUERIES = DataTable(__file__, str)
 
 

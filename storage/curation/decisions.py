@@ -42,7 +42,7 @@ class Target:
     entries: Sequence[int] = ()
     filter: ImageFilter | None = None
     expected: int | None = None
-    """With a filter: number of matching images that was shown to the person."""
+    """Number of matching images that was shown to the person, if the decision is on a filter."""
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,9 @@ class StateWords:
 
     words: str
     tone: Tone
-    """Its colour."""
+    """Colour of the state."""
     meaning: str
-    """Its meaning, and the acts that it allows."""
+    """Meaning of the state, and the acts that it allows."""
 
 
 STATES: Mapping[State, StateWords] = DataTable(__file__, StateWords)

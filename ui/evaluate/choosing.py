@@ -36,7 +36,7 @@ class Stand:
     place: Place
     subject: SubjectView
     model: str
-    """Its title."""
+    """Title of the model."""
     mapping: ClassMapping | None
     """The class mapping, or None if the model was never loaded."""
     pending: Pending

@@ -106,16 +106,16 @@ class GivenFile(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     path: str = Field(max_length=4096)
-    """Its path in the folder of uploads."""
+    """Path of the file in the folder of uploads."""
     name: str = Field("", max_length=1000)
-    """Its name on the person's machine."""
+    """Name of the file on the person's machine."""
 
 
 class GivenPicture(GivenFile):
     """A picture to begin a run with."""
 
     label: str = Field("", max_length=1000)
-    """Its label, from the name of its folder."""
+    """Label of the picture, from the name of its folder."""
 
 
 class GivenMask(GivenFile):

@@ -50,7 +50,7 @@ class ArmWeights:
     score: float
     """On the tuning images, 0 to 1."""
     size: int
-    """In bytes."""
+    """Size in bytes."""
     file: Path
 
 
@@ -69,7 +69,7 @@ class KeptTraining:
     used: str
     """Time of its last training or use: ISO 8601, UTC."""
     size: int
-    """In bytes."""
+    """Size in bytes."""
     retraining: str
     """End time of the latest retraining that uses this training; "" for none."""
     latest: bool
