@@ -200,7 +200,7 @@ def _judge_size(width: int, height: int) -> None:
 
 
 def _put_right(image: Image.Image, data: bytes, notes: list[str]) -> Image.Image:
-    """Decode `image` to upright RGB and add each change to `notes`."""
+    """Decode `image` to upright RGB, and append a note for each change to `notes`."""
     if image.format in ("GIF", "WEBP", "PNG", "TIFF") and getattr(image, "is_animated", False):
         state = "has several pages" if image.format == "TIFF" else "is animated"
         notes.append(f"The image {state}: the first {'page' if image.format == 'TIFF' else 'frame'} is used.")

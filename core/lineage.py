@@ -75,11 +75,13 @@ class MethodSettings(BaseModel):
 
     @property
     def region(self) -> Region | None:
-        """The region; outside it the pixels equal the source's. None if the method used no region."""
+        """Region that was allowed to change; outside it the pixels equal the source's. None if the method used no
+        region.
+        """
         return None
 
     def pixels(self) -> object:
-        """Return everything that decides the pixels of an image, to compare."""
+        """Return everything that decides the pixels of an image, for comparisons."""
         return self
 
     def plain(self) -> dict[str, Any]:
@@ -171,7 +173,7 @@ class Failure:
 
     @property
     def what(self) -> tuple[StageName, CounterfactualCaption | None, int]:
-        """The stage or image that failed. Only the last failure of each counts."""
+        """The stage or image that failed. Only the last failure of each is stored."""
         return self.stage, self.counterfactual, self.seed
 
 

@@ -43,13 +43,13 @@ _UNCLEAR = (
 )
 THE_CLASSES = "the classes"
 _NAMED = 6
-"""Maximum numbers named in a sentence; the rest is counted."""
+"""Maximum number of class numbers named in a sentence; the rest is counted."""
 _COLOURS = DataTable(__file__, tuple[int, int, int], "colours")
 """Colours of the first class numbers, by the drawn world's classes. Other masks get the same ones."""
 InMask = Mapping[str, bool]
 """Maps each protected class that has a number in the mask to True if a pixel has it."""
 NO_MASK: InMask = MappingProxyType({})
-"""The value without a mask."""
+"""Value for a source without a mask."""
 
 
 @dataclass(frozen=True)

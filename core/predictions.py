@@ -72,7 +72,7 @@ class PredictedBatch:
     probabilities: np.ndarray | None = None
     """(images, classes), float32, in the order of the model's classes; classification only."""
     doubts: tuple[Doubt, ...] = ()
-    """One for each image, segmentation only. Empty if the model gives no probabilities."""
+    """Uncertainty of each image; segmentation only. Empty if the model gives no probabilities."""
 
 
 def names_label(guess: str, label: str) -> bool:
@@ -117,7 +117,7 @@ class ClassFigures:
 
     @property
     def found(self) -> bool:
-        """True if the model under test finds the class in the source. A lower figure has nothing to lose."""
+        """True if the model under test finds the class in the source. With a lower figure it cannot lose the class."""
         return self.source is not None and self.source >= DROPPED
 
     @property

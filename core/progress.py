@@ -53,7 +53,7 @@ class StepTimer:
         self._known, self._start = known, time.monotonic()
 
     def at(self, steps: float) -> None:
-        """Note the number of steps done."""
+        """Record the number of steps done."""
         self.steps = steps
 
     def seconds_left(self, steps: int) -> float | None:

@@ -56,7 +56,7 @@ class Question:
     high: str = ""
     """Meaning of 5 on a scale."""
     valid: tuple[str, ...] = ()
-    """Answers that mean that the image is valid; () for a question that is not about validity."""
+    """Answers that declare the image valid; () for a question that is not about validity."""
     required: bool = True
     only_with: str = ""
     """Asked only for items that show this class; "" for all."""
@@ -201,7 +201,7 @@ class NewItem:
     test_case: int | None = None
     """Id of its test case in this workspace, or None."""
     model: str = ""
-    """Model under test that `model_right` is about."""
+    """Model under test that `model_right` refers to."""
     model_right: bool | None = None
     group: str = ""
     """Sample that it was drawn for, such as "random" or "misclassified"."""

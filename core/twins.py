@@ -38,9 +38,9 @@ COARSE_LACKING = 0.01, 0.11
 REACH = 13
 """Pixels within which a colour is searched before alignment: the shift by a crop of a tenth, either way."""
 HOPELESS = 8 * MOST_LACKING
-"""Share from which the opposite direction is not tried."""
+"""Share from which the opposite direction is not tried any more."""
 LEAST_OVERLAP, LARGEST_SCALE = 0.6, 1.35
-"""Overlap and scale of one picture over the other. Beyond them too little is left to compare."""
+"""Minimum overlap and maximum scale of one picture over the other. Beyond them too little is left to compare."""
 RATES = (
     "Measured on drawn scenes, this finds all flips, crops of 5 % at each edge, JPEGs of quality 30 and halvings, 99 % "
     "of shifts by 3 %, and 94 % of crops of 10 % and of watermarks. It misses crops of 20 %, 36 % of the flips that "

@@ -22,7 +22,7 @@ class ValidityScore:
     names: tuple[str, ...]
     """Names of the checks, in column order."""
     middle: tuple[float, ...]
-    """Median of each check, used for a missing value."""
+    """Median of each check, used where its value is missing."""
     mean: tuple[float, ...]
     spread: tuple[float, ...]
     weights: tuple[float, ...]

@@ -79,7 +79,7 @@ class WordMeaning:
     tagged: int
     """Number of uses in this meaning in WordNet's tagged texts."""
     told: str
-    """Synonym or kind that tells the meaning apart, such as "hawk"."""
+    """Synonym or kind that tells this meaning from the others, such as "hawk"."""
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ def _vocabularies() -> dict[str, dict[str, frozenset[str]]]:
 
 
 _OF_TWO_CLASSES = frozenset(("",))
-"""Meaning of a name that two classes of a set share: it agrees with no other set's meaning."""
+"""Meaning of a name that two classes of a set share. It equals no other set's meaning."""
 
 
 def _joined(label: str) -> str:
@@ -295,7 +295,7 @@ def names_of_id(wordnet: str) -> tuple[str, ...]:
 
 @cache
 def _scenes() -> tuple[dict[str, str], dict[str, frozenset[str]]]:
-    """Canonical name by name, and the kinds of each class by its canonical name."""
+    """Return the canonical name by name, and the kinds of each class by its canonical name."""
     scenes = tomllib.loads((FOLDER / "scenes.toml").read_text(encoding="utf-8"))
     one_name = {plain(name): plain(names[0]) for names in scenes["same"] for name in names}
 

@@ -22,21 +22,21 @@ class Size:
     lessons: Mapping[Family, tuple[int, int]]
     """Scenes that a model under test learns from, and optimiser updates."""
     steps: int
-    """Denoising steps of an image."""
+    """Number of denoising steps of an image."""
     shift: int
-    """Scenes of each task that the renderer itself draws in fog and at night."""
+    """Number of scenes of each task that the renderer itself draws in fog and at night."""
     judged: int
-    """Images of one simulated study."""
+    """Number of images of one simulated study."""
     studies: int
     """Simulated studies whose intervals are held against the truth."""
     study_sources: int
     """Sources of one of those."""
     seeds: int
-    """Trainings of an arm that differ by chance alone."""
+    """Number of trainings of an arm that differ by chance alone."""
     updates: int
     """Optimiser updates of every training."""
     renders: int
-    """Scenes by which the renderer tells whether a cell of class and condition is weak."""
+    """Number of scenes by which the renderer tells whether a cell of class and condition is weak."""
 
 
 FULL = Size(

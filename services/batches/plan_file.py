@@ -193,7 +193,7 @@ class ImagesPart(_Part):
     """Images of a caption."""
 
     seeds_a_caption: int = Field(1, ge=1, le=8)
-    """Images drawn from each caption, each with a seed of its own."""
+    """Number of images drawn from each caption, each with a seed of its own."""
     checks: Annotated[tuple[str, ...], AfterValidator(_filled), AfterValidator(_checks)] = ()
     """Checks that an image must not fail. An undecided check has not failed, as everywhere."""
     tries: int = Field(3, ge=1, le=100)
@@ -212,7 +212,7 @@ class RunPart(_Part):
     """Distribution of the work. Does not change the results."""
 
     workers: int | None = Field(None, ge=1, le=10_000)
-    """Processes that make images; None for as many as suit the machine."""
+    """Number of processes that make images; None for as many as suit the machine."""
 
 
 class BatchPlan(_Part):

@@ -100,10 +100,10 @@ class BatchStatus:
     """Cost of the minutes with finished work so far; None if the plan has no price."""
     currency: str
     accepted: int
-    """Images that people accepted."""
+    """Number of images that people accepted."""
     rejected: int
     valid: int
-    """Accepted images that the votes of studies find valid."""
+    """Number of accepted images that the votes of studies find valid."""
     invalid: int
     place: Place = ""
     problem: str = ""

@@ -72,7 +72,7 @@ class AlikeGroups:
     compared: int
     """Number of images compared."""
     waiting: int
-    """Images that are not embedded yet, and candidates without a hash; both follow in the background."""
+    """Number of images that are not embedded yet, and candidates without a hash; both follow in the background."""
     complete: bool
     """True if all pairs were checked; False if there are too many."""
     unreadable: int = 0

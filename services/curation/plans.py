@@ -78,7 +78,7 @@ class PlannedSource:
     images: int
     """Number of the source's images in the cell."""
     waiting: int
-    """Runs of an earlier plan for the same edit type without an image."""
+    """Number of runs of an earlier plan for the same edit type without an image."""
 
 
 @dataclass(frozen=True)

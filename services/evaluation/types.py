@@ -105,9 +105,9 @@ class Pending:
     """Images that the model has to read before there are figures."""
 
     images: int
-    """Originals, cases and controls, each picture once."""
+    """Number of originals, cases and controls, each picture once."""
     read: int
-    """Images with a stored prediction, and if they need a mask, counted pixels."""
+    """Number of images with a stored prediction, and if they need a mask, counted pixels."""
     unreadable: int = 0
     """Number of images that could not be read the last time: they are left out."""
 
@@ -208,7 +208,7 @@ class LikenessFigures:
     """Likeness figures of the images and texts that the models have read."""
 
     missing: int
-    """Images, words and captions still to be read by the embedder or the language model."""
+    """Number of images, words and captions still to be read by the embedder or the language model."""
     changed: str
     """The figure that edits change: the probability of the true class, or the share of right pixels."""
     groups: tuple[EditGroup, ...]
@@ -243,9 +243,9 @@ class FocusFigures:
     layers: tuple[str, ...]
     """Name of the layer of each model's maps; "" before its first look."""
     images: int
-    """Images that all models have looked at."""
+    """Number of images that all models have looked at."""
     missing: int
-    """Maps and curves still to be computed."""
+    """Number of maps and curves still to be computed."""
     rows: tuple[FocusRow, ...]
     left_out: tuple[tuple[str, str, str, int, int], ...]
     """Model, figure (AIC or SIC), reason, number of images tried, and number left out for that reason."""

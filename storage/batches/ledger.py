@@ -165,7 +165,9 @@ class Batches(Repository):
 
     @read
     def edited(self, db: Db, batch: int) -> tuple[BatchSource, ...]:
-        """Return sources whose runs somebody edited since the batch wrote to them, if images are planned or skipped."""
+        """Return sources whose runs were edited by a person since the batch wrote to them, if images are planned or
+        skipped.
+        """
         return tuple(
             BatchSource(row["id"], _item(row), row["run"], "") for row in db.query(_QUERIES["edited"], {"batch": batch})
         )
@@ -207,8 +209,8 @@ class Batches(Repository):
     def sources(
         self, db: Db, batch: int, lacking: Pass | None = None, after: int = 0, limit: int = 1000
     ) -> tuple[BatchSource, ...]:
-        """Return sources with a number above `after`. With `lacking` only those without work of this pass whose work of
-        the pass before is done.
+        """Return sources with a number above `after`. With `lacking`, only those whose previous pass is done and that
+        have no work of this pass yet.
         """
         before = PASSES[PASSES.index(lacking) - 1] if lacking in PASSES[1:] else None
         parameters = {"batch": batch, "after": after, "lacking": lacking, "before": before, "limit": limit}
@@ -263,7 +265,7 @@ class Batches(Repository):
 
     @write
     def go_on(self, db: Db, batch: int, stage: Pass) -> None:
-        """Start the next pass of a batch, whose work is all planned."""
+        """Start the next pass of a batch. All of its work must be planned."""
         db.execute("UPDATE batches SET pass = ? WHERE id = ?", [stage, batch])
 
     @write

@@ -33,7 +33,7 @@ _QUERIES = DataTable(__file__, str)
 
 @dataclass(frozen=True, eq=False)
 class Texts:
-    """A column of texts."""
+    """A column of texts, each stored once."""
 
     values: list[str]
     """Distinct texts."""
@@ -65,7 +65,7 @@ class CaseTable:
     test_case: Numbers
     """Id of the test case; -1 for an imported image."""
     images: Texts
-    """SHA-256."""
+    """SHA-256 of each image."""
     sources: Texts
     """SHA-256 of the source image; -1 if the workspace has none."""
     runs: Texts

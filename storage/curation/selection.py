@@ -53,7 +53,7 @@ class Held:
 
     bits: Bits
     strata: tuple[Bits, ...] = ()
-    """By information: most reasons first, those with a verdict last."""
+    """For the order by information: the entries by number of reasons, most first; those with a verdict last."""
 
 
 class Selection:
@@ -72,7 +72,7 @@ class Selection:
         self.everything = self._words == "" and replace(image_filter, text="", edited="") == ImageFilter()
         """True if nothing is filtered out, so that the stored counts hold."""
         self.bits = self._without_words()
-        """Entries without regard to words, which `whole` and `part` respect."""
+        """Set of the entries, ignoring words; `whole` and `part` apply the words too."""
 
     @property
     def has_words(self) -> bool:

@@ -28,7 +28,7 @@ NO_CLASS = 0xFFFF
 PIXELS = np.dtype([("mask", "u1"), ("said", "u1"), ("pixels", "<u4")])
 """One entry of `NewPixelCount.counts`: class of the mask, class of the model, number of pixels."""
 _FAST = 1
-"""Level of zlib: rows are read far more often than their size matters."""
+"""Compression level of zlib: low, since rows are read far more often than their size matters."""
 _WORTH = 0.6
 _AT_ONCE = 4096
 """Number of rows fetched from the database at a time."""

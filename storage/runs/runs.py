@@ -62,7 +62,7 @@ class ImportedRun:
 
     record: RunRecord
     source: Image.Image
-    """L, RGB or RGBA."""
+    """Source image in mode L, RGB or RGBA."""
     mask: Image.Image | None = None
     cases: Iterable[TestCase] = ()
     reviews: Sequence[ReviewDecision | None] = ()

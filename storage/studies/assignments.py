@@ -43,7 +43,8 @@ _TO_SEE = f"""
 """
 """Condition `_TO_READ` for workers neither excluded nor blocked: the picture stays visible beside its feedback."""
 _NOT_YOURS = "This image is not assigned to you, or no longer; continue with the next one."
-"""Used for missing assignments and for those of other workers, so that a request reveals nothing."""
+"""Refusal for missing assignments and for those of other workers. It is the same for both, so that nothing is revealed.
+"""
 _QUERIES = DataTable(__file__, str)
 
 
@@ -59,7 +60,7 @@ class Assignments(Repository):
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._given: dict[int, float] = {}
-        """Lease time of assignments of this process, by `time.monotonic`, which is independent of the set clock."""
+        """Lease time of this process's assignments by `time.monotonic`, which nobody can set."""
         self.lost: frozenset[str] = frozenset()
         """Pictures that could not be read when a worker was to judge them: no item with one of them is leased."""
 

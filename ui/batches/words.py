@@ -18,7 +18,7 @@ SHEETS, SCRIPTS = ("batches.css",), ("batches.js",)
 
 @dataclass(frozen=True)
 class StateWords:
-    """The text of a state."""
+    """Words for a state of a batch."""
 
     words: str
     tone: Tone

@@ -40,7 +40,7 @@ SCRIPTS = ("curate.js", "curate-filters.js", "curate-review.js", "curate-growing
 MOST_CHECKS = 12
 """Number of checks whose sliders may be open at a time."""
 Address = Annotated[str, Query(max_length=LONGEST_ADDRESS)]
-"""The query of the gallery's address."""
+"""Query string of the gallery's address."""
 HeldName = Annotated[str, Query(max_length=40)]
 """The name of a frozen list of images; "" for none."""
 EntryNumber = Annotated[int, Query(ge=1)]

@@ -120,7 +120,7 @@ def add_imports(app: FastAPI, commands: Commands, imports: ImportService) -> Non
 
 
 def _fields(answers: Mapping[str, str]) -> tuple[str, str]:
-    """Return the format and the classes of masks, which are checked before an archive is sent."""
+    """Return the format and the mask classes in a request. They are checked before an archive is sent."""
     return answers.get("layout", ""), answers.get("classes", "")
 
 

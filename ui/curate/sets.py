@@ -55,7 +55,7 @@ PATIENCE = 1.5
 MOST_PICKED = 25_000
 """Number of images that a page may pick at once. More would not fit into one of its requests."""
 _OF_PAGE = ("version", "against", "page")
-"""Parameters of an address that are no filter."""
+"""Parameters of the page's address that belong to no filter."""
 ALL_SETS = ("All test sets", SETS)
 
 

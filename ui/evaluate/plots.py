@@ -53,7 +53,9 @@ class Confusion:
     names: list[str]
     """Names of its columns: the model's answers."""
     rows: list[tuple[str, list[tuple[Cell, float | None, bool, bool]]]]
-    """Each label with its cells: share (None without an image of the label), whether it is right, whether it opens."""
+    """Rows of a label and its cells: share (None without an image of the label), whether the answer is right, and
+    whether the cell opens images.
+    """
 
 
 def confusion(

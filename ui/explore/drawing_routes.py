@@ -25,7 +25,7 @@ class ControlQuery(ConditioningSettings):
     longest: int = 0
     """Maximum number of pixels to send for the longer side; 0 for all."""
     v: str = ""
-    """Distinguishes addresses whose picture depends on more than its settings."""
+    """Version that separates addresses whose picture depends on more than the settings."""
 
 
 def add_drawing_routes(

@@ -147,7 +147,7 @@ def _short(text: str, most: int = 80) -> str:
 
 
 def _again(gate: Gate) -> int:
-    """Count the planned images that failed before."""
+    """Return how many planned images failed before."""
     return sum(image.failed is not None for image in gate.plan.images) if gate.plan is not None else 0
 
 
