@@ -87,7 +87,7 @@ CHANGES: Mapping[str, Change] = {
 
 @dataclass(frozen=True)
 class Rate:
-    """Number of pairs of a kind that are called twins."""
+    """Number of pairs of a kind that are called twins, by method."""
 
     what: str
     pairs: int
@@ -139,7 +139,7 @@ def rates(number: int = SCENES) -> list[Rate]:
 
 
 def _kin(what: str, images: Sequence[Image.Image], others: Sequence[Image.Image]) -> Rate:
-    """Return the rate of pictures that are not twins, each with the one that resembles it."""
+    """Return the rate for pictures that are not twins, each paired with the one that resembles it."""
     looks = {at for at, other in twins_between(_looks(images), _looks(others)).tolist() if at == other}
     pairs = enumerate(zip(images, others, strict=True))
     near = {at for at, (one, other) in pairs if _near(perceptual_hash(one), perceptual_hash(other))}

@@ -31,7 +31,7 @@ ITEMS, PICTURES = 400, 20
 SAMPLE = "street-two-cars"
 WHEN = datetime(2026, 11, 2, 9, 0, tzinfo=UTC)
 SETTLED = 300
-"""Seconds within which a new run comes to rest."""
+"""Seconds after which a new run has stopped changing."""
 
 
 def measure() -> list[Figure]:
@@ -89,7 +89,7 @@ def _live(connection: http.client.HTTPConnection, study_id: str) -> Figure:
 
 
 def _timed(what: str, ask: Callable[[str], Any], connection: http.client.HTTPConnection) -> Figure:
-    """Measure the polls in which nothing is new, each with the server's least request as the floor."""
+    """Measure the polls in which nothing is new, each with the server's cheapest request as the floor."""
     times: list[float] = []
     floor: list[float] = []
     revision, end = "", time.monotonic() + SETTLED

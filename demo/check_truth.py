@@ -35,7 +35,7 @@ THINGS = ("vehicle", "pedestrian")
 SURROUNDINGS = ("building", "vegetation")
 """Classes beside the road that are not protected."""
 SMALLEST, LARGE = 20, 164
-"""Pixels of the smallest thing that is checked, and of a large one: 1 % of the image."""
+"""Pixels of the smallest thing that is checked, and of a large one (1 % of the image)."""
 OUTLINE = 4.0
 """Difference of grey values between neighbouring pixels above which they form an outline."""
 MELTED = 0.6
@@ -68,8 +68,8 @@ class Truth:
 
 
 WEAKER = {"stormy": "rainy"}
-"""A storm is rain under a darker sky, with a flash. Without its flash the image is not broken; the report's first table
-counts it as an edit that does not show.
+"""An edit that an image may miss without being broken: a storm without its flash is rain under a darker sky. The
+report's first table counts it as an edit that does not show.
 """
 
 

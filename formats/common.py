@@ -162,8 +162,8 @@ def is_sheet(name: str) -> bool:
 
 
 def in_shards(pictures: Iterator[Picture]) -> Iterator[tuple[str, int, Iterator[Picture]]]:
-    """Yield shards of the pictures, which are sorted by split: folder of the split, number of the shard, its pictures.
-    Consume each shard before the next.
+    """Yield shards of the pictures, which are sorted by split: folder of the split, number of the shard, and its
+    pictures. A shard must be used up before the next is requested.
     """
     for split, of_split in groupby(pictures, lambda picture: split_folder(picture.example.split)):
         yield from ((split, number, shard) for number, shard in enumerate(_shards(of_split)))

@@ -27,7 +27,7 @@ def name_of_file(words: str) -> str:
 
 
 def folded(name: str) -> str:
-    """Return the form that names share which some file systems treat as the same."""
+    """Return the form that two names share if some file systems treat them as the same."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 

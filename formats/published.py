@@ -27,7 +27,9 @@ class ClassPaths(Source):
     """Images with their class, after its number, in their paths."""
 
     images: re.Pattern[str]
-    """Path of an image, with the groups `folder` (of the class), `class`, `name` and maybe `split` and `variant`."""
+    """Pattern of an image's path, with the groups `folder` (of the class), `class`, `name` and maybe `split` and
+    `variant`.
+    """
 
     @classmethod
     def may_be(cls, files: Files) -> bool:

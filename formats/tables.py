@@ -232,7 +232,7 @@ class _Index:
     def __init__(self) -> None:
         self.keys = Places()
         self.tables, self.places = array("I"), array("Q")
-        """For each row the index of its table and the offset in it."""
+        """Index of each row's table, and the row's offset in it."""
         self.splits: dict[str, None] = {}
         self.labels: dict[str, None] = {}
         self.mask_classes: dict[int, str] = {}
@@ -254,7 +254,7 @@ class _Row:
     image: str
     mask: str
     more: Mapping[str, str]
-    """Further images that it names, by column."""
+    """Further images that the row names, by column."""
     row: Row
     has_masks: bool
     problem: str

@@ -28,7 +28,7 @@ def _orthogonal(size: int, generator: torch.Generator) -> torch.Tensor:
 
 
 def _turns(head: int, theta: float) -> torch.Tensor:
-    """Return the angle by which each pair of a head's numbers turns from one position to the next."""
+    """Return the angle by which each pair of a head's numbers turns per position."""
     return theta ** (-torch.arange(head // 2) / (head // 2))
 
 

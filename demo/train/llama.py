@@ -150,7 +150,7 @@ class Batches:
 
 
 def load_finished(path: Path, model: LlamaForCausalLM, pieces: sentencepiece.SentencePieceProcessor) -> None:
-    """Load the weights of a GGUF file into a new model, which may have another vocabulary."""
+    """Load the weights of a GGUF file into a new model. Its vocabulary may differ."""
     state = LlamaForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32).state_dict()
     tokens = GGUFReader(str(path)).fields["tokenizer.ggml.tokens"].contents()
     before = {token: row for row, token in enumerate(tokens)}

@@ -25,7 +25,7 @@ ARCHITECTURES: dict[Family, str] = {"object": "test_resnet", "road": "small-unet
 _BATCH: dict[Family, int] = {"object": 32, "road": 16}
 _RATE = 3e-3
 _MIDDLE = (0.5, 0.5, 0.5)
-"""Mean and spread of the pixels, as the networks take them: -1 to 1."""
+"""Mean and spread of pixels that map them to -1 to 1, as the networks take them."""
 
 
 def under_test(family: Family, folder: Path, size: Size) -> Path:
