@@ -49,8 +49,7 @@ from storage.workspace import Workspace
 SIZES = (125_000, 1_000_000)
 PAGE, COUNT = 25.0, 100.0
 """Longest acceptable times in milliseconds: of a page, with any filter or search; and of counts, or a change of a
-study's filter.
-"""
+study's filter."""
 DECIDED = 2_000.0
 """Longest acceptable time in milliseconds for a decision about many images, or for undoing it."""
 MEGABYTES = 600

@@ -43,8 +43,7 @@ from storage.workspace import Workspace
 SIZE = 125_000
 CLICKED, FILTERED, OPENED = 2_000.0, 300.0, 10_000.0
 """Longest acceptable times in milliseconds: from a click to all figures; for a filter after that; and for the first
-view of subject and model in a studio that has just started.
-"""
+view of subject and model in a studio that has just started."""
 MODEL_CLASSES = 1_000
 TIMES = 8
 AT_ONCE = 5_000

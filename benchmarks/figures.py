@@ -21,8 +21,7 @@ class Figure:
     """Quantile of the measured times that is compared with the bound; 0.5 is the median."""
     floor: tuple[float, ...] = ()
     """Milliseconds of the same path through browser, server and screen without the studio, one for each repetition,
-    measured alternately with `milliseconds`. The ratio depends little on the load of the machine.
-    """
+    measured alternately with `milliseconds`. The ratio depends little on the load of the machine."""
 
     @property
     def median(self) -> float:

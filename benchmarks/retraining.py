@@ -36,8 +36,7 @@ TIMES = 3
 EVERYTHING = Subject(None, ImageFilter())
 ALIKE_SCENES, FRAMES = 0.5, 0.02
 """Share of a picture that all pictures have in common (a sky is bright, a street is dark), and share of sources that
-are a frame of the same film as the one before.
-"""
+are a frame of the same film as the one before."""
 T = TypeVar("T")
 
 

@@ -22,8 +22,7 @@ GRIDS: tuple[CoverageGrid, ...] = get_args(CoverageGrid)
 Verdict = Literal["accepted", "rejected", "open"]
 Sort = Literal["newest", "oldest", "check", "reviewed", "source", "information", "score"]
 """Names of orders: arrival ("newest", "oldest"), figure of a check, time of review, source (newest source first, oldest
-image of it first), information gained by a look (see `Order`), and validity score.
-"""
+image of it first), information gained by a look (see `Order`), and validity score."""
 SORTS: tuple[Sort, ...] = get_args(Sort)
 
 

@@ -145,9 +145,7 @@ def adjudicated(outcomes: Outcomes, adjudications: Iterable[Adjudication], quest
 
 
 def of_images(outcomes: Outcomes, questions: Sequence[Question]) -> dict[int, ItemOutcome]:
-    """Return each image's outcome over all questions on validity. Follow-ups are left out, as only some workers get
-    them.
-    """
+    """Return each image's outcome over all questions on validity, without follow-ups, which only some workers get."""
     telling = {question.id for question in questions if question.valid and not question.follows}
     outcome_by_image = {}
     for item, of_item in outcomes.items():

@@ -22,9 +22,7 @@ ON_ORIGINAL, ON_GENERATED, ON_UNSEEN, ON_SHIFT = "original", "generated", "gener
 """Sets on which every arm is measured: sources that no arm was trained on, and test cases made of them."""
 
 FEWEST_SEEDS = 3
-"""Minimum number of trainings of an arm for an interval. The variance of two has one degree of freedom and says
-nothing.
-"""
+"""Minimum number of trainings of an arm for an interval. The variance of two says nothing (one degree of freedom)."""
 
 Weighing = Literal["source", "case"]
 """Unit of equal weight: each source, whose weight its test cases share, or each test case."""
@@ -119,9 +117,8 @@ class Confusion:
 
     labels: tuple[str, ...]
     shares: Floats
-    """Shares (labels, labels + 1). Each row sums to 1, or is NaN for a label without images. The last column is
-    `other`.
-    """
+    """Shares (labels, labels + 1). A row sums to 1, or is NaN for a label without images. The last column is
+    `other`."""
     images: NDArray[np.int64]
 
 
@@ -156,9 +153,8 @@ class Effectiveness:
     factor: Figure
     """Generated / original. If no original is wrong it has no value, and `low` is its least possible value."""
     controlled: int
-    """Number of sources with a reconstruction, drawn from the unedited caption; the next four figures are of these
-    only.
-    """
+    """Number of sources with a reconstruction, drawn from the unedited caption. The next four figures use only
+    these."""
     error_original_controlled: Figure
     error_generated_controlled: Figure
     error_reconstructed: Figure

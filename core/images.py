@@ -32,8 +32,7 @@ SIDE_MULTIPLE = 8
 """Both sides of a generated image must be multiples of this, the factor by which latents are smaller."""
 EDITING_MULTIPLE, EDITING_MIN_SIDE, EDITING_PIXELS = 16, 64, 1024 * 1024
 """Limits of an edited picture: sides are multiples of the first and at least the second, pixels at most the third.
-`Flux2KleinPipeline` of diffusers scales and crops larger pictures, which moves their content.
-"""
+`Flux2KleinPipeline` of diffusers scales and crops larger pictures, which moves their content."""
 _MODE_OF_PROFILE = {"RGB ": "RGB", "GRAY": "L", "CMYK": "CMYK"}
 """Mode of the pixels that a colour profile of this kind describes."""
 _SAME_COLOUR = 2

@@ -20,8 +20,7 @@ class ImportRow:
     reason: str
     kind: RowKind
     """"refused": not imported. "changed": imported, with a change or a remark. "known": its picture was already in the
-    workspace.
-    """
+    workspace."""
 
 
 @dataclass(frozen=True)

@@ -75,9 +75,7 @@ class MethodSettings(BaseModel):
 
     @property
     def region(self) -> Region | None:
-        """Region that was allowed to change; outside it the pixels equal the source's. None if the method used no
-        region.
-        """
+        """Region that was allowed to change; all else equals the source. None if the method used no region."""
         return None
 
     def pixels(self) -> object:
@@ -142,8 +140,7 @@ class Lineage:
     """The name of the recipe whose captions were drawn."""
     task: Task | None = None
     """Task that it was made for: its checks and its review concern only this task. None in records of versions that did
-    not store it; the task of its run is used there.
-    """
+    not store it; the task of its run is used there."""
 
     def plain(self) -> dict[str, Any]:
         """Return JSON-ready data. `pipeline.methods.read_lineage` reads it back."""

@@ -16,11 +16,10 @@ from core.types import Task, TaskKind
 from core.words import classes_in
 
 DROPPED = 0.15
-"""Loss of a figure from which a person should look: a border redrawn one pixel off costs a small thing nearly
-as much, without a failure. Measured with the demo's segmenter on 60 drawn street scenes, as mean over their classes:
-0.89 on fair days, for the same scenes 0.83 in rain and 0.79 at sunset (98 to 100 % within it), 0.59 in snow, 0.43 at
-night, 0.05 in fog, and 0.23 for other scenes (none within it).
-"""
+"""Loss of a figure from which a person should look: a border redrawn one pixel off costs a small thing nearly as much,
+without a failure. Measured with the demo's segmenter on 60 drawn street scenes, as mean over their classes: 0.89 on
+fair days, for the same scenes 0.83 in rain and 0.79 at sunset (98 to 100 % within it), 0.59 in snow, 0.43 at night,
+0.05 in fog, and 0.23 for other scenes (none within it)."""
 
 Standing = Literal["right", "fails here", "wrong before too", "right only here", "cannot tell"]
 

@@ -84,9 +84,7 @@ class Eligibility:
     min_finished: Annotated[
         int, FormNumber(0, 100_000, "Decided assignments", "at least, in all studies; 0 asks for none")
     ] = 50
-    """Minimum number of approved and rejected assignments in all studies. With 0, everybody not below `min_approval`
-    may join.
-    """
+    """Minimum number of decided assignments in all studies. With 0, everybody not below `min_approval` may join."""
     quiz: Annotated[int, FormNumber(0, 50, "Quiz", "in place of a record; 0 for none", "questions")] = 0
     """Number of quiz items that replace a record that is too short; 0 for no quiz."""
     quiz_pass: Annotated[float, FormNumber(0, 100, "Right in the quiz", "at least", "%", whole=False)] = 0.8
@@ -103,8 +101,7 @@ class ControlPolicy:
         int, FormNumber(1, 100, "A worker is judged after", "nobody is excluded earlier", "control items")
     ] = 4
     """Number of control items that a worker sees before they are judged. With 4 and 0.75 one slip is forgiven: a worker
-    who is right 95 times of 100 is excluded at that point once in 70, one who guesses twice in three.
-    """
+    who is right 95 times of 100 is excluded at that point once in 70, one who guesses twice in three."""
     min_right: Annotated[
         float,
         FormNumber(0, 100, "Control items right", "below it all votes of this worker are replaced", "%", whole=False),

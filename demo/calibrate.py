@@ -55,8 +55,7 @@ BLAMED_FOR_NOTHING = 0.004
 """Share of good images that a general check may fail; it is there for images of another scene."""
 NEARER = ("edit shows", "label seen")
 """Checks whose value says which of two things the image is nearer to. Below 0 it is the wrong one, so no value below 0
-passes.
-"""
+passes."""
 WANTED = ("attribute", "weather", "time of day", "attribute", "weather", "time of day", "background", "attribute")
 """Types of the edits, which take turns."""
 

@@ -69,8 +69,7 @@ class Truth:
 
 WEAKER = {"stormy": "rainy"}
 """An edit that an image may miss without being broken: a storm without its flash is rain under a darker sky. The
-report's first table counts it as an edit that does not show.
-"""
+report's first table counts it as an edit that does not show."""
 
 
 def edited_scene(scene: Scene, edits: Iterable[tuple[str, str]]) -> Scene:

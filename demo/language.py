@@ -118,8 +118,7 @@ class WorldKeyword:
     alternatives: tuple[str, ...]
     slot: str
     """The part of the look that the word describes: "weather", "time", "ground", "trees", ..., or "colour 0", "colour
-    1", ...
-    """
+    1", ..."""
 
 
 def canonical(word: str) -> str:

@@ -51,8 +51,7 @@ SEMANTIC_CLASSES = (
     "object",
 )
 """Class names. The values of masks are indices into this tuple. "object" is an object scene's labelled thing; "ground"
-includes water.
-"""
+includes water."""
 
 PROTECTED_ROAD_CLASSES = ("road", "pavement", "lane marking", "vehicle", "pedestrian")
 

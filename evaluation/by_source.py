@@ -27,8 +27,7 @@ SAMPLES = 4_000
 GROUPS = 1_000
 """Maximum number of groups of sources. More sources are put into random groups, which are then weighted (Wolter 2007,
 Introduction to Variance Estimation, chapter 2). It changes the width of an interval by some 2 %, less than the chance
-in the samples.
-"""
+in the samples."""
 FEWEST_SOURCES = 2
 """Minimum number of sources. With fewer, their variance is unknown."""
 ONE_SOURCE = "no interval, since there is one source only"

@@ -79,8 +79,7 @@ def _error_of_class(world: World, chance: np.random.Generator, repetitions: int)
 
 
 def _excess(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
-    """Measure the excess of generated over reconstructed, where edits do nothing: one reconstruction for each source.
-    """
+    """Measure the excess of generated over reconstructed, one per source, in a world where edits do nothing."""
     rank = chance.random((world.sources, repetitions))
     generated, _ = _drawn(world, chance, repetitions, world.error, rank)
     control = chance.binomial(1, world.latent(world.error, rank)).astype(np.float64)

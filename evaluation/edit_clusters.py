@@ -18,8 +18,7 @@ SMALLEST, SMALLEST_SHARE = 5, 0.03
 """Minimum number of test cases of a group, and minimum share of the class. So a class has at most 33 groups."""
 PERMUTATIONS = 1_999
 """Number of permutations of a test. There are as many more for each five classes, up to five times as many, since p
-must be small where many groups are tested together.
-"""
+must be small where many groups are tested together."""
 
 
 @dataclass(frozen=True)

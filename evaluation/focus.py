@@ -91,9 +91,7 @@ class GradCam:
         return Look(figures, self._layer, features, _shown(self._picture(pixels), found, inside))
 
     def informed(self, look: Look, image: Image.Image, classes: Sequence[int], seed: int) -> Look:
-        """Return a map with AIC and SIC added. The seed, which should be the same for all models, draws the blurred
-        picture.
-        """
+        """Return a map with AIC and SIC added. The seed, equal for all models, draws the blurred picture."""
         pixels, pic = self._pixels(image), _saliency()
         found, _ = self._map(pixels, classes)
         known = np.zeros(found.size, bool)

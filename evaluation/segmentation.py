@@ -35,8 +35,8 @@ class Pixels:
     source: NDArray[np.int64]
     """The number of each image's source, from 0."""
     counts: Floats
-    """(images, classes, classes + 1): pixels of a class by predicted class; the last column counts pixels of no class.
-    """
+    """(images, classes, classes + 1): pixels of a class by predicted class; the last column counts pixels of no
+    class."""
     way: NDArray[np.int64] | None = None
     """The number of each image's control set, as in `Answers.way`."""
 

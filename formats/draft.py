@@ -60,9 +60,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 Parts = Sequence[bytes | memoryview]
 Named = Callable[[Example], tuple[str, str | None]]
-"""Function that returns the names of an example's image file and mask file; None for a mask that is not written
-unchanged.
-"""
+"""Function that returns the names of an example's image and mask file; None for a mask not written unchanged."""
 Complete = Callable[[Sequence[Example]], Iterable[Example]]
 """Function that returns some examples in their order, with captions, edits and facts."""
 

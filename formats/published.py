@@ -27,9 +27,7 @@ class ClassPaths(Source):
     """Images with their class, after its number, in their paths."""
 
     images: re.Pattern[str]
-    """Pattern of an image's path, with the groups `folder` (of the class), `class`, `name` and maybe `split` and
-    `variant`.
-    """
+    """Pattern of an image's path. Its groups are `folder`, `class`, `name` and maybe `split` and `variant`."""
 
     @classmethod
     def may_be(cls, files: Files) -> bool:

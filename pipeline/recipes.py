@@ -54,9 +54,8 @@ from pipeline.stages.region import REGION, painted_region
 from pipeline.stages.subject import SUBJECT, all_but_subject
 
 DRAWING_PROMPT = PromptSlot("diffusion", ("caption",), ("shown", "kept"))
-"""Variables of the prompt. `$shown` is the label, or the protected classes in the picture. `$kept` is the label, or all
-protected classes.
-"""
+"""Its variables: `$shown` is the label, or the protected classes in the picture; `$kept` is the label, or all of
+them."""
 INSTRUCTION_PROMPT = PromptSlot(
     "instruction",
     ("edits",),
@@ -64,9 +63,7 @@ INSTRUCTION_PROMPT = PromptSlot(
     default="Change $edits. The picture then shows this: $caption Keep everything else as it is: the same camera, "
     "every shape in its place and of its size. These stay what and where they are: $shown.",
 )
-"""Variables of the prompt. `$edits` lists the changes, such as "red to blue, and sunny to snowy". The others are as
-above.
-"""
+"""Its variable `$edits` lists the changes, such as "red to blue, and sunny to snowy". The others are as above."""
 BACKGROUND_PROMPT = PromptSlot("background", ("caption",), default="$caption")
 """The prompt of a background. It names no label, since the subject is put in front of the background afterwards."""
 PLANNING = frozenset(("generation.images_per_caption", "generation.seed_mode", "generation.seed"))

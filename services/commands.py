@@ -83,9 +83,7 @@ class RunCommand(Command, keeps=True):
 
     @classmethod
     def about(cls, data: Mapping[str, Any]) -> str:
-        """Return the stage of a command, "" for the whole run. Takes plain data, since rejected commands need a stage
-        too.
-        """
+        """Return the stage of a command, "" for the whole run. Takes plain data, since refusals need a stage too."""
         return cls.stage_of_command or str(data.get("stage") or "")
 
 

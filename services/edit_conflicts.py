@@ -1,7 +1,6 @@
-"""Detects edits of one run from two pages: finds what others saved since a page read the run, and words the message.
+"""Detects edits of one run from two pages, and words the message for the second person.
 
-A change always applies to the latest version, so nothing is lost: the second person gets a message, and both edits are
-kept.
+A change always applies to the latest version, so nothing is lost: both edits are kept.
 """
 
 from __future__ import annotations

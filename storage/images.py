@@ -36,8 +36,7 @@ class ImageFiles:
         self.folder = folder
         self.process = 0
         """Number of the process that writes files here; 0 while nothing may be written. A process with a negative
-        number has not opened the workspace: its creator removes its temporary files (`remove_files_of`).
-        """
+        number has not opened the workspace: its creator removes its temporary files (`remove_files_of`)."""
 
     def save(self, image: Image.Image, settled: bool = True) -> StoredImage:
         """Write the pixels as PNG, without text chunks or profiles; return after they are on the disk.

@@ -23,9 +23,7 @@ class Behaviour:
     accuracy: float = 0.95
     """Probability of the true answer, 0 to 1. A wrong one is another option, on a scale one step off."""
     bias: float = 0.0
-    """-1 to 1. Probability of answering yes (the first option) regardless of the truth; if negative, no (the last
-    option).
-    """
+    """-1 to 1: probability of always answering yes (the first option); if negative, of no (the last)."""
     seconds: float = 4.0
     """Median seconds per item, 0 to 600; with 0 the answer is immediate."""
     lazy: float = 0.0

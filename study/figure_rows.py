@@ -14,8 +14,7 @@ FIGURE_COLUMNS = columns_of(
 )
 """Columns of the table. `question` is empty for an image as a whole. `votes_used` is after or before exclusions, with
 adjudications, or by the rules at the start. `part` and `name` are all, or the images of one class, edit type, sample or
-verdict of the model under test, or one answer.
-"""
+verdict of the model under test, or one answer."""
 
 
 def figure_rows(report: StudyReport) -> list[Row]:

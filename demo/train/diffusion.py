@@ -61,8 +61,7 @@ Pedestrians and lane markings are two to five pixels wide, and a quarter of that
 an object is hills in haze, whose colours lie four times closer together than those of cars."""
 LARGE = {"vehicle": 900, "pedestrian": 300}
 """Pixels of a car or a person from which the extra weight is not increased. Smaller ones get up to `MOST` times as
-much, so that each counts alike. Otherwise the colour of the farthest of three cars would hardly be learnt.
-"""
+much, so that each counts alike. Otherwise the colour of the farthest of three cars would hardly be learnt."""
 MOST = 6.0
 OFTEN = {0: 1.0, 1: 1.0, 2: 1.5, 3: 3.0}
 """Frequency of roads by their number of cars, relative to single objects, which are learnt sooner."""

@@ -36,8 +36,7 @@ class Output:
 
 DOUBT_SIDE = 64
 """Maximum number of places across and down at which a segmenter's doubt is measured, evenly spread. Neighbouring pixels
-say nearly the same, and all of 512 x 512 with 150 classes would be 39 million probabilities an image.
-"""
+say nearly the same, and all of 512 x 512 with 150 classes would be 39 million probabilities an image."""
 
 
 NO_NUMBER = (

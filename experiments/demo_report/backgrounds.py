@@ -39,8 +39,7 @@ FIRST_SEED = 8_000_000
 SUBJECT = SEMANTIC_CLASSES.index("object")
 PHANTOM = 0.05
 """Share of the background beside the subject, read as an object by the judges, above which it counts as showing one. Of
-60 rendered scenes without an object none exceeds it; at 0.03 three do.
-"""
+60 rendered scenes without an object none exceeds it; at 0.03 three do."""
 WHOLE = 0.9
 """Minimum overlap (intersection over union) of a kept subject with the true one."""
 CAPTIONS = 4

@@ -21,8 +21,7 @@ SCENES = 60
 """Number of captions of each kind."""
 LESS = 0.5
 """Maximum number of things read without the subject, relative to those read with it. Judges take some clouds for
-things.
-"""
+things."""
 
 
 def rows(profile: Profile, judges: Judges) -> list[Row]:

@@ -45,8 +45,7 @@ WAYS = ("start=noise", "start=inverted")
 FIRST_SEED = 2_400_000
 FIGURES = ("valid", "unbroken", "shows")
 """Names of the figures. Valid: the edit shows and nothing is lost. Unbroken: nothing is lost, whether or not the edit
-shows.
-"""
+shows."""
 Ways = Mapping[str, Settings]
 Made = list[tuple[CounterfactualCaption, list[tuple[str, str]]]]
 """Counterfactual captions, each with the slots of the scene that it changes and their new words."""

@@ -30,8 +30,7 @@ CREW = (
 """Careful workers, hasty workers, and yes-sayers."""
 HARD_VALID, HARD_BROKEN, FOOLED = 0.05, 0.35, 0.75
 """Shares of valid and of broken images that are hard, and the probability that a worker says yes to a hard one without
-looking.
-"""
+looking."""
 CONTROLS = 8
 """Number of control items that each worker answers first, half of them valid. None is hard: studies make them so that
 they are right or wrong for certain."""

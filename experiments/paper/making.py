@@ -31,8 +31,7 @@ from storage.workspace import Workspace
 SEED = 1
 ALTERNATIVES = 5
 """Number of alternatives per keyword. With only weather and time of day, a source can have more test cases than the
-largest quota.
-"""
+largest quota."""
 CHOICES = 12
 """Number of captions written per source. The test cases are drawn among them so that edit types are even."""
 _PLAN = """

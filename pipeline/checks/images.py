@@ -27,8 +27,8 @@ percentile), another scene 0.14 to 0.50."""
 EDGES_IN_PLACE = "edges in place"
 """Name of the edge check for an image drawn without a control image. Measured on 120 drawn scenes at 128 and 512
 pixels, 5th to 95th percentile. Same geometry under another look, however dark or foggy: 0.24 to 1.00 (medians 0.70 to
-0.86). The same moved sideways by 4 % of the width: 0.07 to 0.55 (medians 0.25 to 0.32). Another scene: -0.03 to 0.29.
-"""
+0.86). The same moved sideways by 4 % of the width: 0.07 to 0.55 (medians 0.25 to 0.32). Another scene: -0.03 to
+0.29."""
 DIRECTION = 0.2
 SUBJECT_KEPT, BACKGROUND_FREE = "subject kept", "background free"
 SUBJECT_FOUND, SUBJECT_SIZE = "subject found", "subject not grown"

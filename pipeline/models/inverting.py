@@ -59,9 +59,7 @@ class Ask(Protocol):
     def __call__(
         self, latents: torch.Tensor, step: Step, texts: Texts, outputs: dict[Step, Any] | None = None, /
     ) -> torch.Tensor:
-        """Call the network. With `outputs`, the ControlNet runs once at each step, and its latest output is stored
-        there.
-        """
+        """Call the network. With `outputs`, the ControlNet runs once per step, and its latest output is kept there."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +105,7 @@ class Inversion:
     """Latents of the source (1, c, h, w), float32."""
     trajectory: torch.Tensor
     """The noisier latents in the order of inversion (steps, 1, c, h, w), float16. The last ones are the noise. The
-    model draws each from the next without correction if there are `redrawn` ones.
-    """
+    model draws each from the next without correction if there are `redrawn` ones."""
     psnr: float
     """Similarity in dB of the picture redrawn without correction to the source after a round trip through the VAE."""
     null_texts: torch.Tensor | None = None

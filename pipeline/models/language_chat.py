@@ -276,9 +276,7 @@ class ChatLanguageModel:
         return warpers
 
     def _weigh(self, row: _Row, scores: torch.Tensor) -> None:
-        """Change a row's scores in place: repeated tokens become less likely, and those that do not fit its form
-        impossible.
-        """
+        """Change a row's scores in place: make repeated tokens less likely, and tokens outside its form impossible."""
         import torch
         from transformers import RepetitionPenaltyLogitsProcessor
 

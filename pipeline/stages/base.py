@@ -55,8 +55,7 @@ class StageInputs:
     """The stage's other prompts by name, as far as the prompt set has them."""
     next: Values = field(default_factory=dict)
     """Settings of the later stages that the same request may cover (see `Stage.asks_ahead`), by name. Empty if they are
-    not run next.
-    """
+    not run next."""
     early_reply: EarlyReply | None = None
     """Part of an earlier reply for this stage. It is checked like any reply."""
 
@@ -93,8 +92,7 @@ class Stage:
     """Further prompts that it may send, each with a title of its own."""
     sends: Callable[[Any], Collection[str]] | None = None
     """Returns the names of the other prompts that it sends under its settings. Only a change of those outdates a value.
-    None if it always sends all of them.
-    """
+    None if it always sends all of them."""
     asks_ahead: Callable[[Any], tuple[StageName, ...]] | None = None
     """Returns the later stages that one of its requests covers under its settings. None if it covers none."""
     settings: str = ""

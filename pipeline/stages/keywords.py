@@ -29,9 +29,7 @@ TOGETHER_PROMPT = PromptSlot(
     needed=False,
     title="all three stages in one request",
 )
-"""Variables of the prompt. `$count`: alternatives of a keyword. `$captions`: captions. `$most`: edits of a caption. All
-are maxima.
-"""
+"""Its variables are maxima: `$count` alternatives of a keyword, `$captions` captions, `$most` edits of a caption."""
 
 
 def run(

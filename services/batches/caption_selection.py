@@ -1,9 +1,9 @@
-"""Select the counterfactual captions to draw: a number per source, in the shares of edit types that a plan asks for,
-with no word in too many captions.
+"""Select the counterfactual captions to draw: a number per source, in the plan's shares of edit types, no word too
+often.
 
 Pure: knows no model, no image and no database. The number per source comes first, and the shares only choose among the
-captions of a source. The limit of a word always holds. The order of the sources does not matter, as the plan's seed
-shuffles them.
+captions of a source. The limit of a word always holds. The plan's seed shuffles the sources, so their order does not
+matter.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ _PLACES = {name: place for place, name in enumerate(EDIT_TYPES)}
 _NEARLY = 1e-9
 """Tolerance for sums of shares."""
 _ROUNDS = 4
-"""Number of rounds of choosing all captions, each with a lower limit of a word, before single captions are taken out.
-"""
+"""Number of rounds of choosing all captions with ever lower word limits, before single captions are removed."""
 _SWAPS = 3
 """Number of passes over all sources that swap captions to bring the shares nearer."""
 

@@ -1,6 +1,4 @@
-"""Pools that run lots, in this process or in other processes of this machine. `services.batches.cluster` runs them on
-Ray.
-"""
+"""Pools that run lots in this process or in others of this machine. `services.batches.cluster` runs them on Ray."""
 
 from __future__ import annotations
 

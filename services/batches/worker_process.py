@@ -54,8 +54,7 @@ class LotDone:
 
 
 Answer = Ready | LotDone | UserError
-"""An answer of a worker: readiness, a finished lot, or an error that every other lot would meet, which ends the batch.
-"""
+"""A worker's answer: it is ready, a lot is done, or an error that every other lot would meet, which ends the batch."""
 
 
 def with_helpers(order: Order, workers: int) -> Order:

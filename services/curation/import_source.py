@@ -41,8 +41,7 @@ AT_ONCE = 200
 MOST_SAID = 1_000_000
 """Maximum bytes of metadata of one image."""
 _FOLDER = "importing"
-"""Folder of the workspace for pictures that are not imported yet. Each import has its own folder there and removes it.
-"""
+"""Folder of the workspace for pictures not imported yet. Each import makes a folder in it and removes it."""
 _SHA = re.compile(r"[0-9a-f]{64}")
 
 

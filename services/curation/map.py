@@ -349,8 +349,7 @@ def _in_unit(drawn: Floats, low: Floats, high: Floats) -> Floats:
 
 
 def _within(corners: Floats, places: Floats) -> Numbers:
-    """Return which places are inside a polygon. A place is inside if a ray to the right crosses an odd number of edges.
-    """
+    """Return which places are inside a polygon: a ray to the right then crosses an odd number of edges."""
     low, high = corners.min(axis=0), corners.max(axis=0)
     near = np.flatnonzero(np.all((places >= low) & (places <= high), axis=1))
     x, y = places[near, 0], places[near, 1]

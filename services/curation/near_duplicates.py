@@ -43,8 +43,7 @@ log = logging.getLogger(__name__)
 
 WITHIN, BETWEEN = (0.98, 3), (0.97, 10)
 """Limits for two images of one source, and for two others, to be near-duplicates: the cosine of their vectors is above
-the first number, and their perceptual hashes differ in at most the second number of bits.
-"""
+the first number, and their perceptual hashes differ in at most the second number of bits."""
 MOST_OF_ONE = 200
 """Maximum near-duplicates of one image to check."""
 MOST_COMPARED = 20_000

@@ -88,8 +88,7 @@ class CellPlan:
     sources: tuple[PlannedSource, ...]
     available: int
     """Number of usable sources, including `sources`. For weather or time of day the true number may be higher, since
-    words are checked run by run.
-    """
+    words are checked run by run."""
     captions: int | None
     """Maximum captions of all new runs together; None if their settings set no number."""
     images: int | None

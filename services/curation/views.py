@@ -195,8 +195,7 @@ Filter = Annotated[
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}]}),
 ]
 """A command field for a filter: the part of a gallery address after “?”, such as “class=bird&review=open”, or an object
-of its names and values.
-"""
+of its names and values."""
 WHICH = "Which images: a filter as count_test_cases describes it, such as “class=bird&review=open”; empty for all"
 """Description of such a field."""
 

@@ -65,9 +65,7 @@ class Ranking:
     known: int
     """Number of cases that judge the orders: their truth is known, and nobody judged them invalid."""
     orders: tuple[Order, ...]
-    """Quality of our, the random, the entropy and the DeepGini order. The last two only if the model reports
-    probabilities. Empty if no truth is known.
-    """
+    """Quality of our order and of the random, entropy and DeepGini ones (if possible). Empty if no truth is known."""
     valid_from: ValidFrom
     notes: tuple[str, ...]
     """Notes for the user, one sentence each."""

@@ -52,8 +52,7 @@ class Scored:
     sources."""
     checked: Flags
     """True for each row of the task with a figure of a check. Without one, the chance is only the base rate. False for
-    other tasks.
-    """
+    other tasks."""
     learnt: ValidityScore
     studies: Mapping[str, str]
     """Names of the studies it was learnt from, by id."""

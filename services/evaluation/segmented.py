@@ -1,7 +1,7 @@
 """Protected classes that a segmenter loses, the images behind pixel figures, and the test cases whose masks hold.
 
-A mask holds if the generated image still shows the masked things in place. That is decided by the segmenter of the
-checks, which is never the evaluated model, and by checks imported with a file.
+A mask holds if the image still shows the masked things in place. The segmenter of the checks decides that, which is
+never the evaluated model, or checks imported with a file.
 """
 
 from __future__ import annotations
@@ -63,8 +63,7 @@ class PixelCells:
     """(test cases, protected classes): True if the segmenter loses the class in the test case."""
     said: NDArray[np.uint8]
     """(test cases, groups x (groups + 1) / 8), as bits. A bit is True if the share of one class predicted as another is
-    at least as large as in the whole set. The last column is for predictions outside the masks' classes.
-    """
+    at least as large as in the whole set. The last column is for predictions outside the masks' classes."""
     said_before: NDArray[np.uint8]
     """Like `said`, for the original of each source."""
 
@@ -220,8 +219,7 @@ class MaskChecks:
         self._ways: dict[tuple[str, str], int] = {}
         self._known = np.zeros((0, 3), np.int64)
         """For each row of predictions: the original's row and way that it was last compared with, and the outcome. So
-        each mask is checked once for all evaluations.
-        """
+        each mask is checked once for all evaluations."""
 
     @property
     def checker(self) -> UnderTestSettings | None:

@@ -322,9 +322,7 @@ class EvaluationService:
     def draft_study(
         self, question: EvaluationQuestion, judged: int = acts.STUDY_IMAGES, create: Create | None = None
     ) -> str:
-        """Draft a study with the sample of `study_plan`, saved by `create`. Return its id. Raises UserError as
-        `study_plan`.
-        """
+        """Draft a study with the sample of `study_plan`, save it by `create`, and return its id. Raises UserError."""
         result = self.result(question)
         return draft_study(
             self._workspace, result, plan_study(result, judged), self._stored(question.model).key, create

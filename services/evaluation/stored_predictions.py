@@ -62,8 +62,7 @@ class SegmenterCounts:
 
 
 class _ReadImages:
-    """Images that a model has read, each with the number of its last row. Also mapped to the rows of a catalogue table.
-    """
+    """Images that a model has read, each with the number of its last row, and the same for the rows of a table."""
 
     def __init__(self) -> None:
         self.number: dict[str, int] = {}

@@ -116,9 +116,7 @@ class Cases:
     left_out: tuple[str, ...]
     """Sentences on images that are not counted."""
     lacking: Numbers
-    """Position of one test case for each source and control set without a reconstruction. The reconstruction can be
-    drawn from it.
-    """
+    """Position of one test case for each source and control set without a reconstruction, to draw it from."""
     way: Numbers
     """Recipe number of each test case's control set; -1 if its recipe has none."""
     control_way: Numbers

@@ -33,9 +33,7 @@ CellKind = Literal[
 ]  # fmt: skip
 
 MOST_WRONG, LEAST_MIOU = 0.5, 0.25
-"""Highest plausible error, and lowest plausible mIoU, on the originals. Beyond them the model probably gets wrong
-inputs.
-"""
+"""Highest plausible error and lowest plausible mIoU on the originals. Beyond them the model's inputs may be wrong."""
 
 
 @dataclass(frozen=True)
@@ -126,8 +124,7 @@ class Cell:
     said: str = ""
     """Predicted label. For "confusion" it is that of the image, for "confusion before" that of its original; "" for
     none of the labels. For a segmenter it is a label predicted for pixels: it selects images where the share of the
-    class predicted as that label is at least as large as in the whole set.
-    """
+    class predicted as that label is at least as large as in the whole set."""
     only_wrong: bool = False
     """For "class" and tables of edits: only newly wrong cases, or for a segmenter cases that lose a class."""
 
@@ -231,8 +228,7 @@ class FocusRow:
     name: str
     """A name of `evaluation.focus.FIGURES`."""
     figures: tuple[Figure, ...]
-    """Figures of each model; of two models also the second minus the first. All use only images that both models have.
-    """
+    """Figures of each model; of two also the second minus the first. Only images that all models have count."""
 
 
 @dataclass(frozen=True)
@@ -270,9 +266,7 @@ class Evaluated:
     pending: Pending
     """Images not read yet. The figures cover only images that were read."""
     edits: Mapping[EditTable, tuple[EditRow, ...]]
-    """Tables of edits by the change of the true class's probability, or of the share of right pixels; the most harmful
-    first.
-    """
+    """Tables by the change of the true class's probability or of the right pixels, the most harmful edits first."""
     against_control: bool
     """True if `edits` compares with reconstructions of the same sources, False with the originals."""
     validity: ValidityEffect | None

@@ -121,8 +121,7 @@ def _doubts(captions: CounterfactualCaptions, source: str, task: Task) -> tuple[
 
 
 def _name_of(plan: Plan, run: Run, settings: Settings, texts: Sequence[str | None]) -> str:
-    """Return a hash of what approval would make: images, their prompts (`texts`), settings, and the mask if it is used.
-    """
+    """Return a hash of what approval would make: images, prompts (`texts`), settings, and the mask if used."""
     recipe, values = recipe_of(run.recipe), {name: stored.value.value for name, stored in run.values.items()}
     method = method_of(recipe.method)
     on_mask = method.needs_mask(method.settings_of(settings))

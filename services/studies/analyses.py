@@ -28,9 +28,7 @@ SHARE, LONGEST_SECONDS = 0.05, 20.0
 """A slower analysis is repeated only so often that it takes this share of the time. In between it shows an older state,
 but never for longer than the second value."""
 Stamp = tuple[object, object]
-"""Two states that are equal until a change: one that must never be shown late (whether the study runs), and one that
-may.
-"""
+"""Two states, equal until a change: one that must never be shown late (does the study run?), and one that may."""
 
 
 @dataclass(frozen=True)

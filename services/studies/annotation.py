@@ -81,13 +81,9 @@ class AnnotationStep:
     """A sentence for the worker; "" if the item is enough."""
     study: Study
     done: int
-    """Number of answered items. Control items are included, so that the count reveals none. In a quiz or a training,
-    only its items count.
-    """
+    """Number answered, including control items so that the count reveals none; in a quiz or a training, of that."""
     left: int
-    """Number of remaining items for this worker, including control items. In a quiz or a training, only its items
-    count.
-    """
+    """Number to come for this worker, including control items; in a quiz or a training, of that."""
     assignment: Assignment | None = None
     """Set with the status "item", "training", "feedback" or "quiz" only."""
     feedback: Feedback | None = None

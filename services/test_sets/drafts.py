@@ -200,11 +200,9 @@ class Readiness:
     """Obstacles in the order in which a release would refuse them."""
     not_compared: int
     """Number of sources, and of images with an external source, without hashes yet; a release compares them with the
-    others.
-    """
+    others."""
     tasks: Mapping[TaskKind, tuple[str, ...]]
-    """Images by task, if the draft has two tasks. A model is tested on one task, but that does not prevent a release.
-    """
+    """Images by task, if there are two. A model is tested on one task, but two do not prevent a release."""
 
 
 class TestSetDrafts:

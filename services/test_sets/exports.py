@@ -66,8 +66,7 @@ class SetExports:
         self._queue = WorkQueue(changes, _let_go)
         self.view, self.cancel, self.close = self._queue.view, self._queue.cancel, self._queue.close
         """View an export, cancel it or delete its zip, or close all and delete all zips. The first two raise Missing
-        for an unknown one.
-        """
+        for an unknown one."""
         self._lock = threading.Lock()
         self._waited: dict[int, int] = {}
         """Number of waiters of each export that only they want."""

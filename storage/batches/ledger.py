@@ -165,9 +165,7 @@ class Batches(Repository):
 
     @read
     def edited(self, db: Db, batch: int) -> tuple[BatchSource, ...]:
-        """Return sources whose runs were edited by a person since the batch wrote to them, if images are planned or
-        skipped.
-        """
+        """Return sources whose runs a person edited since the batch wrote to them, if images are planned or skipped."""
         return tuple(
             BatchSource(row["id"], _item(row), row["run"], "") for row in db.query(_QUERIES["edited"], {"batch": batch})
         )

@@ -90,8 +90,7 @@ class CaseTable:
     edits: EditColumns
     protected: Texts
     """JSON of the classes that must not change: those of its task, for imported images those of the mask; -1 for a
-    classification.
-    """
+    classification."""
 
     def __len__(self) -> int:
         return len(self.entry)

@@ -236,9 +236,7 @@ class Catalogue(Repository):
 
     @write
     def measured(self, db: Db, model: str, found: Sequence[tuple[Unmeasured, tuple[bool | None, bool | None]]]) -> None:
-        """Store whether a model is right about segmentations, None if unknown. Images that changed since then stay
-        unmeasured.
-        """
+        """Store whether a model is right about segmentations, None if unknown. Changed images stay unmeasured."""
         for one, (source, image) in found:
             values = [source, image, one.entry, model, one.prediction, one.source_prediction, one.state]
             db.execute(_QUERIES["measured"], values)

@@ -18,8 +18,7 @@ CHUNK_BITS = 14
 """Number of low bits of an entry's number, which give its place in its chunk."""
 CHUNK = 1 << CHUNK_BITS
 KEY_BITS = 24
-"""Number of low bits of a stored chunk's key, which give the chunk's number. The higher bits have the value's number.
-"""
+"""Number of low bits of a stored chunk's key, which hold the chunk's number. The others hold the value's."""
 BYTES = CHUNK // 8
 BINS = 50
 """Number of bins per unit of a measure. Figures of checks range from -1 to 1."""
@@ -175,9 +174,7 @@ def beyond(bits: Bits, entry: int, backwards: bool) -> Iterator[int]:
 
 
 def bin_of(number: float) -> int:
-    """Return the bin of a number. Larger numbers have no lower bin. The view `catalogue_number_facets` computes the
-    same.
-    """
+    """Return the bin of a number, which never falls. The view `catalogue_number_facets` computes the same."""
     return int(min(max(number, -1000.0), 1000000.0) * BINS + 1000000) - 1000000
 
 

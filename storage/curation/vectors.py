@@ -44,8 +44,7 @@ class VectorTable:
     entries: Numbers
     """Number in the catalogue of each row; distinct, in the order of their addition."""
     rows: Rows
-    """Vectors (entries, dimensions), each of length 1 within float16, mapped into memory. Reading them takes the time.
-    """
+    """Vectors (entries, dimensions) of length 1, to float16, mapped into memory: they are read when used."""
 
     def row_of(self, entry: int) -> int | None:
         """Return the row of an entry; None if it has no vector."""

@@ -43,8 +43,7 @@ _TO_SEE = f"""
 """
 """Condition `_TO_READ` for workers neither excluded nor blocked: the picture stays visible beside its feedback."""
 _NOT_YOURS = "This image is not assigned to you, or no longer; continue with the next one."
-"""Refusal for missing assignments and for those of other workers. It is the same for both, so that nothing is revealed.
-"""
+"""Refusal for missing assignments and for those of others: the same for both, so that nothing is revealed."""
 _QUERIES = DataTable(__file__, str)
 
 

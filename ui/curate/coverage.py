@@ -69,8 +69,7 @@ PLURALS: Mapping[str, str] = {
 }
 _Cell = tuple[bool, Figures | None, int, bool, str, str, Sequence[str]]
 """One cell: whether a plan can fill it, its figures (None without an image), its colour strength, whether that rests on
-few images, the address of its images, its description, and its shares in words.
-"""
+few images, the address of its images, its description, and its shares in words."""
 
 
 @dataclass(frozen=True)

@@ -131,8 +131,7 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
 
 
 def _view(request: Request) -> View:
-    """Return the view that the address describes, without the parameters of the position, which only the script reads.
-    """
+    """Return the view in the address, without the parameters of the position, which only the script reads."""
     positions = ("at", "image", "large")
     return View.of(
         (name, value) for name, value in request.query_params.multi_items() if name not in positions and value

@@ -41,8 +41,7 @@ WORK_WORDS = {
     "verify-test-set": "Reading its files",
 }
 _SMALL = 200
-"""Number of images below which all are proposed for the test split. A fifth of them would be too few to judge a model.
-"""
+"""Number of images below which all are proposed for the test split. A fifth would be too few to judge a model."""
 _SHARES: Mapping[Split, int] = {"train": 80, "validation": 0, "test": 20}
 """Proposed shares of the splits of a large set, in per cent."""
 _SMALL_SHARES: Mapping[Split, int] = {"train": 0, "validation": 0, "test": 100}

@@ -53,9 +53,7 @@ class Confusion:
     names: list[str]
     """Names of its columns: the model's answers."""
     rows: list[tuple[str, list[tuple[Cell, float | None, bool, bool]]]]
-    """Rows of a label and its cells: share (None without an image of the label), whether the answer is right, and
-    whether the cell opens images.
-    """
+    """Rows of a label and cells: share (None without an image), whether the answer is right, whether it opens."""
 
 
 def confusion(

@@ -35,8 +35,7 @@ NAMED_FEW = 3
 SHOWN_ROWS = 10
 """Number of visible rows of a table; the rest unfolds."""
 MOST_ROWS = 100
-"""Maximum number of rows of a table on the page. Nobody reads the last of a thousand, and they take seconds to lay out.
-"""
+"""Maximum number of rows of a table. Nobody reads the last of a thousand, and they take seconds to lay out."""
 _TABS: dict[EditTable, str] = {"alternative": "What came", "edit type": "Edit type", "keyword": "What was there"}
 """The tables of edits in their order, with their titles."""
 

@@ -64,11 +64,9 @@ notice that the client is gone and release its watcher."""
 MOST_WATCHERS, MOST_OF_A_TOKEN = 200, 20
 """Watchers at once: more than the first number wait, more than the second of one token are refused."""
 SAID_IN_A_SECOND = 25
-"""Maximum progress updates per second for all watchers together. The limit leaves the processor to the jobs themselves.
-"""
+"""Maximum progress updates per second for all watchers together. Jobs need the processor themselves."""
 KNOWN_CALLERS = 40
-"""Number of callers for whom Gradio keeps a copy of the components. It makes a new copy for a caller who returns later.
-"""
+"""Number of callers for whom Gradio keeps a copy of the components. A later return makes a new copy."""
 NO_FIELD = "Error"
 """Gradio's title of an error that belongs to no field."""
 log = logging.getLogger(__name__)

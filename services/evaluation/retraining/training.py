@@ -1,7 +1,5 @@
-"""Plans which images of a subject train which arm, and on which images the arms are measured (the paper's RQ3).
-
-Sources are split first, and all images made of a source stay in its split. This module goes from columns to arms; it
-trains and saves nothing.
+"""Plans which images of a subject train which arm, and on which images the arms are measured (the paper's RQ3). Sources
+are split first, and all images made of a source stay in its split. Trains and saves nothing.
 """
 
 from __future__ import annotations
@@ -193,8 +191,8 @@ class DataSplit:
     """True if mirrored and cropped copies of sources were searched and kept in one split."""
 
     def rows(self, which: int, images: Images, side: Side, chosen: Flags | None = None) -> Numbers:
-        """Return positions of usable images of a split. `which`: 0 for originals, 1 for test cases, 2 for
-        reconstructions.
+        """Return positions of usable images of a split: of originals (`which` 0), test cases (1) or reconstructions
+        (2).
         """
         here = np.array([one == side for one in self.side], bool)[images.source]
         return np.flatnonzero(here & self.usable[which] & (True if chosen is None else chosen))
@@ -260,9 +258,7 @@ def plan(
     valid: ValidCases,
     ranked: Callable[[Numbers], Numbers],
 ) -> RetrainingPlan:
-    """Plan arms and sets. `ranked` has positions of test cases, the best first. Raises UserError if a split has too few
-    images.
-    """
+    """Plan arms and sets. `ranked` returns test cases, the best first. Raises UserError with too few images."""
     generated, notes, left_out = cases.generated, list(parted.notes), list(parted.left_out)
     # An image that people found invalid would count as a fault of the model.
     invalid = valid.judged == 0
@@ -454,10 +450,10 @@ def _notes_on_labels(cases: Cases, parted: DataSplit) -> list[str]:
 
 
 def _too_alike(cases: Cases, side: Sequence[Side], looks: Mapping[str, int]) -> set[tuple[Side, str]]:
-    """Return pictures that look like one of an earlier split, or like its mirror image.
+    """Return pictures that look like one of an earlier split, mirrored or not. The measured split is complete.
 
-    The measured split comes first and stays complete. Sources were compared pixel by pixel before (`core.twins`). That
-    takes quadratic time, so generated images are compared by hash.
+    Sources were compared pixel by pixel before (`core.twins`). That takes quadratic time, so generated images are
+    compared by hash.
     """
     of_side: dict[Side, dict[str, int]] = {one: {} for one in SIDES}
     for images in cases.all_images:
