@@ -49,11 +49,11 @@ class ServerSettings:
     password: str = field(default="", repr=False)
     """The study lead's password from the environment; "" for the one stored in the workspace, if any."""
     set_password: bool = False
-    """Only ask for a password and store its hash in the workspace."""
+    """True to only ask for a password and store its hash in the workspace."""
     mcp: bool = False
-    """Offer the endpoints to agents as MCP tools."""
+    """True to offer the endpoints to agents as MCP tools."""
     data_roots: tuple[Path, ...] = ()
-    """Folders in which scripts may plan batches; empty: only the page may."""
+    """Folders in which scripts may plan batches. If empty, only the page may plan them."""
     root_path: str = ""
     """Path at which a proxy serves the studio, as `read_root_path` returns it."""
 

@@ -28,13 +28,13 @@ from services.batches.pools import ProcessPool
 from services.batches.work import Worker
 
 SLEEP = 0.25
-"""Seconds that a sleeping model takes for an image, like a GPU for one of 512 pixels in about 25 steps."""
+"""Seconds that a sleeping model takes for an image, as a GPU would for 512 pixels and about 25 steps."""
 MOST, AIM, WITHOUT = 1.1, 1.05, 9.0
-"""Bounds of a run's time, in units of its models' sleep: with helpers, the goal of that, and without helpers."""
+"""Longest acceptable times relative to the models' sleep: with helpers, the goal of that, and without helpers."""
 HELPERS = (0, 1, 2)
 EDITED = CounterfactualCaption("A blue bird.", (Edit("red", "blue", "attribute"),))
 WRITTEN = StageValue(CounterfactualCaptions((EDITED,)), Trace("model", model="none"), "k")
-"""Output of the simulated language model."""
+"""Reply of the simulated language model."""
 
 
 def asleep(sources: int) -> Iterator[Comparison]:
@@ -59,7 +59,7 @@ def _of_one(helpers: int, order: Order) -> ProcessPool:
 
 
 class Sleeper:
-    """The existing worker with sleeping models and a fixed reply of the language model."""
+    """A real worker whose models only sleep, and whose language model always gives the same reply."""
 
     def __init__(self, order: Order) -> None:
         models: Any = SleepingModels()
@@ -72,7 +72,7 @@ class Sleeper:
         _drawing()
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
-        """Like `Worker.do`."""
+        """Do a lot, as `Worker.do`."""
         if lot.stage != "language":
             return self._worker.do(lot)
         return tuple(Done(piece.id, values={"counterfactuals": WRITTEN}) for piece in lot.pieces)

@@ -1,4 +1,4 @@
-"""Whole data sets: the ledger at its largest, and the cost of distributing work besides the work itself.
+"""Whole data sets: the ledger at its largest, and the cost of distributing work beyond the work itself.
 
 `python -m benchmarks.batches` runs this alone. No model is called: workers sleep, so that everything else is measured.
 `benchmarks.lots` measures the speed of the models together.
@@ -31,7 +31,7 @@ from storage.workspace import Workspace
 
 MILLION, PLANNED = 1_000_000, 125_000
 STATUS, CLAIM, PLAN = 100.0, 25.0, 60_000.0
-"""Bounds in milliseconds."""
+"""Longest acceptable times in milliseconds."""
 SLEEP = 0.05
 """Seconds that a worker takes for a source."""
 SOURCES = 320

@@ -1,7 +1,7 @@
-"""Whole data sets beside the models' own time: the overhead of a run, on processes and on Ray, at any length.
+"""Overhead of whole data sets beyond the models' own time, in processes and on Ray, at any length.
 
-`python -m benchmarks.beside` runs this alone; `--part` selects parts, `--cases` and others set the length. Where models
-sleep, in place of a GPU, the figure's name says so; all others use the embedded models and two workers.
+`python -m benchmarks.beside` runs this alone; `--part` selects parts, `--cases` and others set the length. A figure
+says in its name if models sleep in place of a GPU. All others use the embedded models and two workers.
 """
 
 from __future__ import annotations
@@ -43,33 +43,34 @@ from storage.workspace import Workspace
 
 WORKERS = 2
 ASLEEP = 64
-"""Sources that are captioned, and images that are drawn, by sleeping models."""
+"""Number of sources that are captioned, and images that are drawn, by sleeping models."""
 MOST, AIM = 1.1, {"processes": 1.05, "one Ray node": 1.1}
-"""Bound of a run's time, in units of its models' time, and its goals."""
+"""Longest acceptable time of a run relative to its models' time, and the goals."""
 CASES = 208
-"""Test cases of a run. The goal is for 10,000 of the growing run, which take a quarter of an hour."""
+"""Number of test cases of a run. The goal is for 10,000 of the growing run, which take a quarter of an hour."""
 ALIKE = 1.05
 STEADY = 1.1
-"""Bound of the memory at the end, in units of that at the first length: more would be a leak."""
+"""Maximum memory at the end relative to the memory at the first length. More would be a leak."""
 RESUMED, RESUMES = 125_000, 10_000.0
-"""Finished images, and the bound in milliseconds until the first new image then."""
+"""Number of finished images, and the longest acceptable time in milliseconds to the first new image then."""
 TIMES, TIMES_AIM = 2.0, 5.0
-"""Test cases a second, in units of the reference's: the bound and the goal. Two cores of a CPU cannot reach the goal,
-since drawing alone takes two thirds of the time. It also depends on the processor: on one kind it was 3.0, on another
-2.1 to 2.4, with two states of the code that do not differ there.
+"""Minimum test cases per second relative to the reference, and the goal.
+
+Two cores of a CPU cannot reach the goal, since drawing alone takes two thirds of the time. It also depends on the
+processor: on one kind it was 3.0, on another 2.1 to 2.4, with equal code.
 """
 OF_A_SOURCE = 5
-"""Test cases of a source, as in the paper."""
+"""Number of test cases of a source, as in the paper."""
 REFERENCE_CASES = 8
-"""Test cases of the reference, after one that does not count."""
+"""Number of test cases of the reference, after one that does not count."""
 TOGETHER = 2_000
-"""Rows that are written together."""
+"""Number of rows that are written together."""
 ASKED = ("caption", "caption_many", "complete", "complete_many", "image", "images", "text", "texts", "vectors")
-"""Methods of models whose time is measured."""
+"""Methods of the models whose time is measured."""
 
 
 def measure(large: bool = False) -> list[Figure | Comparison]:
-    """Return short measurements of all. With `large` as much is done before as in the goal, which takes minutes."""
+    """Run short measurements of all parts. With `large`, as much is done before as in the goal, which takes minutes."""
     sizes = Sizes(resumed=RESUMED if large else RESUMED // 25)
     return [figure for part in PARTS.values() for figure in part(sizes)]
 
@@ -82,14 +83,14 @@ class Sizes:
     cases: int = CASES
     resumed: int = RESUMED
     steps: int = 2
-    """Denoising steps of the growing run."""
+    """Number of denoising steps of the growing run."""
 
 
 # The embedded models
 
 
 def overhead(sizes: Sizes) -> Iterator[Comparison]:
-    """Measure a run in units of its models' time, which the workers record."""
+    """Measure the time of a run relative to its models' time, which the workers record."""
     for where, aim in AIM.items():
         with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
             folder = Path(place)
@@ -112,7 +113,7 @@ def overhead(sizes: Sizes) -> Iterator[Comparison]:
 
 
 class Timed:
-    """The existing worker with loaded models; the seconds of its work are those of the models alone."""
+    """A real worker with loaded models, which records the seconds of the models alone."""
 
     def __init__(self, order: Order) -> None:
         self._worker = Worker(order)
@@ -126,7 +127,7 @@ class Timed:
         drawing._draw = self._timed(drawing._draw)
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
-        """Like `Worker.do`."""
+        """Do a lot, as `Worker.do`."""
         before = self._seconds
         done = self._worker.do(lot)
         each = (self._seconds - before) / len(lot.pieces)
@@ -184,7 +185,7 @@ def _up_to(number: int) -> list[int]:
 
 
 def by_the_reference(sizes: Sizes) -> Iterator[Comparison]:
-    """Measure test cases a second of a batch in processes, in units of the reference's (`benchmarks.reference`), whose
+    """Measure test cases per second of a batch in processes, relative to the reference (`benchmarks.reference`), whose
     models take all cores for each test case.
     """
     profile = load_profile("demo")
@@ -214,7 +215,7 @@ def by_the_reference(sizes: Sizes) -> Iterator[Comparison]:
 
 
 class Ready:
-    """The existing worker, which reports ready once its models are loaded."""
+    """A real worker, which reports ready once its models are loaded."""
 
     def __init__(self, order: Order) -> None:
         self._worker = Worker(order)
@@ -223,7 +224,7 @@ class Ready:
             getattr(models, name)
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
-        """Like `Worker.do`."""
+        """Do a lot, as `Worker.do`."""
         return self._worker.do(lot)
 
 
@@ -231,7 +232,7 @@ class Ready:
 
 
 def resuming(sizes: Sizes) -> Iterator[Figure]:
-    """Measure the time from the command to the first new image, cold, with many images done."""
+    """Measure the time from the command to the first new image of a cold start, with many images done."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         with Workspace(folder / "workspace") as workspace:

@@ -48,32 +48,33 @@ from storage.workspace import Workspace
 
 SIZES = (125_000, 1_000_000)
 PAGE, COUNT = 25.0, 100.0
-"""Bounds in milliseconds: of a page, with any filter or search; and of counts, or a change of a study's filter."""
+"""Longest acceptable times in milliseconds: of a page, with any filter or search; and of counts, or a change of a
+study's filter."""
 DECIDED = 2_000.0
-"""Bound in milliseconds of a decision about many images, or its undoing."""
+"""Longest acceptable time in milliseconds for a decision about many images, or for undoing it."""
 MEGABYTES = 600
-"""Most memory of reading."""
+"""Maximum megabytes of memory while reading."""
 SCORED = 4_000.0
-"""Bound in milliseconds of scoring 125,000 images."""
+"""Longest acceptable time in milliseconds to score 125,000 images."""
 TIMES = 200
 CLASSES = 100
 TASKS = tuple(Task("classification", f"class {number}") for number in range(CLASSES))
 A_RUN = 8
-"""Test cases of a run."""
+"""Number of test cases of a run."""
 MODEL = "a model under test"
 CHECKS = ("label seen", "edges kept", "edit shows", "like the source")
 WORDS = 5_000
 ALTERNATIVES = 300
-"""Alternatives of each edit type."""
+"""Number of alternatives of each edit type."""
 BATCHES = 20
-"""Batches, to which all runs but the first belong in turns."""
+"""Number of batches, to which all runs but the first belong in turns."""
 AT_ONCE = 1_000
-"""Images of one decision."""
+"""Number of images of one decision."""
 _LIMIT = 50
 
 
 def measure(sizes: Sequence[int] = SIZES[:1]) -> list[Figure]:
-    """Return the figures of workspaces of these sizes. Raises AssertionError if reading takes more memory."""
+    """Return the figures of workspaces of these sizes. Raises AssertionError if reading takes too much memory."""
     figures: list[Figure] = []
     for size in sizes:
         with tempfile.TemporaryDirectory() as folder:
@@ -106,7 +107,7 @@ def resident() -> float:
 
 
 def timed(what: str, reads: Iterator[Callable[[], object]], bound: float, share: float = 0.95) -> Figure:
-    """Measure the milliseconds of each of the reads."""
+    """Measure the milliseconds of each read."""
     found = []
     for read in reads:
         began = time.perf_counter()
@@ -220,7 +221,7 @@ def set_up(workspace: Workspace, size: int) -> list[Figure]:
 
 
 def scoring(workspace: Workspace, size: int) -> list[Figure]:
-    """Measure scoring all images by votes, and finding them by their scores; a tenth has none."""
+    """Measure scoring all images from votes, and finding them by score. A tenth has no score."""
     fate, catalogue, columns = random.Random(6), workspace.catalogue, workspace.case_columns
     votes = [Outcome(case, fate.choice(("valid", "invalid")), "s", "A study") for case in fate.sample(range(size), 600)]
     chance = np.random.default_rng(6)
@@ -253,7 +254,7 @@ def scoring(workspace: Workspace, size: int) -> list[Figure]:
 
 
 def saving(workspace: Workspace, size: int) -> list[Figure]:
-    """Measure saving a test case and a review, with the catalogue and in turns without it as the floor."""
+    """Measure saving a test case and a review, alternately with the catalogue and without it (the floor)."""
     run = workspace.runs.search(1)[0].id
     fate = random.Random(5)
     cases: list[int] = []
@@ -289,7 +290,7 @@ def saving(workspace: Workspace, size: int) -> list[Figure]:
 
 
 def _follow(workspace: Workspace, follows: bool, away: list[str]) -> None:
-    """Remove the triggers of the catalogue, or restore them. Rows saved without them are not in the catalogue."""
+    """Remove the triggers of the catalogue, or restore them. Rows saved meanwhile are not in the catalogue."""
 
     def change(db: sqlite_utils.Database) -> None:
         if not follows:
@@ -336,10 +337,11 @@ def prepared(
     tasks: Sequence[Task] = TASKS,
     mask_classes: Mapping[int, str] | None = None,
 ) -> None:
-    """Make a workspace of `size` test cases, eight a run. They share `shared` images of `side` pixels; or, if they are
-    `apart`, each has its own, without a file, and the last one of each run is a reconstruction. The views fill the
-    catalogue. A tenth of the classes has no decided image. Runs have the tasks in turns and, with `mask_classes`, a
-    mask each, without a file.
+    """Make a workspace of `size` test cases, eight a run.
+
+    They share `shared` images of `side` pixels. If they are `apart`, each has an image of its own, without a file, and
+    the last one of each run is a reconstruction. The views fill the catalogue. A tenth of the classes has no decided
+    image. The tasks alternate between runs. With `mask_classes` each run has a mask, without a file.
     """
     fate = random.Random(size)
     with Workspace(folder) as workspace:

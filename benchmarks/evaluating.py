@@ -42,13 +42,13 @@ from storage.workspace import Workspace
 
 SIZE = 125_000
 CLICKED, FILTERED, OPENED = 2_000.0, 300.0, 10_000.0
-"""Bounds in milliseconds: from a click to all figures; for a filter after that; and for the first look at subject and
-model in a studio that has just started, before which nobody can click."""
+"""Longest acceptable times in milliseconds: from a click to all figures; for a filter after that; and for the first
+view of subject and model in a studio that has just started."""
 MODEL_CLASSES = 1_000
 TIMES = 8
 AT_ONCE = 5_000
 JUDGED = 300
-"""Images that a study has judged, as many as the paper's."""
+"""Number of images that a study has judged, as many as the paper's."""
 WANTED = UnderTestSettings(source="timm", name="a model under test")
 PIXEL_CLASSES = tuple(f"thing {number}" for number in range(12))
 IN_A_MASK, PROTECTED, SIDE = 8, 4, 512

@@ -14,14 +14,14 @@ class Figure:
 
     what: str
     milliseconds: tuple[float, ...]
-    """One value for each time."""
+    """Measured milliseconds, one for each repetition."""
     bound: float
-    """Most milliseconds, for `share` of the times."""
+    """Longest acceptable time in milliseconds, for `share` of the measurements."""
     share: float = 0.5
-    """0.5: the median."""
+    """Quantile of the measured times that is compared with the bound; 0.5 is the median."""
     floor: tuple[float, ...] = ()
-    """Milliseconds, one for each time, of the same way through browser, server and screen without the studio, measured
-    in turns with `milliseconds`. The ratio depends little on the load of the machine."""
+    """Milliseconds of the same path through browser, server and screen without the studio, one for each repetition,
+    measured alternately with `milliseconds`. The ratio depends little on the load of the machine."""
 
     @property
     def median(self) -> float:
@@ -29,7 +29,7 @@ class Figure:
 
     @property
     def measured(self) -> float:
-        """Milliseconds that `share` of the times did not exceed."""
+        """Milliseconds that `share` of the measurements did not exceed."""
         if self.share == 0.5:
             return self.median
         ordered = sorted(self.milliseconds)
@@ -37,7 +37,7 @@ class Figure:
 
     @property
     def over_floor(self) -> float:
-        """The median, in medians of the floor."""
+        """The median relative to the median of the floor."""
         return self.median / statistics.median(self.floor)
 
     @property
@@ -48,20 +48,20 @@ class Figure:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A ratio of two things that were measured in turns, which depends little on the load of the machine."""
+    """A ratio of two things that were measured alternately, which depends little on the load of the machine."""
 
     what: str
     ratios: tuple[float, ...]
-    """By the clock, one for each round; or counted, one in all."""
+    """Ratios of measured times, one for each round; or a single ratio of counts."""
     of_cpu: tuple[float, ...] = ()
     """Ratios by the seconds of all processors, including other processes of ours."""
     least: float = 0.0
     most: float = math.inf
     """Bounds of the median."""
     aim: float = 0.0
-    """The goal beyond the bound: a missed goal is printed, a missed bound fails."""
+    """The goal, stricter than the bound. A missed goal is printed; a missed bound fails."""
     because: str = ""
-    """Why nothing can be gained if it is missed, as another figure shows; it then counts as kept."""
+    """Why a missed bound cannot be improved, as another figure shows. It then counts as kept."""
     words: str = ""
     """Description of the measurement, for the line below the table."""
 

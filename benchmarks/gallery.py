@@ -23,14 +23,14 @@ from tests.support.server_process import ServerProcess
 
 SCREEN = {"width": 1440, "height": 1000}
 FIRST_SCREEN, PIXELS, FRAME, EMPTY = 1000.0, 100.0, 50.5, 300.0
-"""Bounds in milliseconds. Three refreshes of a 60 Hz screen take a little over 50."""
+"""Longest acceptable times in milliseconds. Three refreshes of a 60 Hz screen take a little over 50."""
 MEGABYTES = 600
-"""Most memory of the server beyond that at its first answer."""
+"""Maximum megabytes of memory of the server beyond that at its first answer."""
 SHARED, SIDE = 1500, 256
-"""Pictures that the test cases share, and their pixels."""
+"""Number of pictures that the test cases share, and their side in pixels."""
 TIMES = 12
 SCROLLED = 10_000
-"""Images that are scrolled over."""
+"""Number of images that are scrolled over."""
 SCROLL_SECONDS = 20.0
 SLOWEST = 60_000
 
@@ -140,7 +140,7 @@ def _first_screen(browser: Browser, address: str, awaited: str = "#cells .cell.t
 
 
 def _pixels(page: Page, name: str) -> list[Figure]:
-    """Measure the time from a press to the frame with all visible pictures."""
+    """Measure the time from a key press to the frame with all visible pictures."""
 
     def go(view: str) -> str:
         return f"gallery.go({view!r})"

@@ -53,9 +53,9 @@ COMPILED = (
 STEPS, GUIDANCE = 8, 7.5
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 NO_GAIN = 1.02
-"""Least gain of images a second of a larger batch. After two batches with less it ends."""
+"""Minimum gain in images per second from a larger batch. The search ends after two batches with less."""
 ANSWER = 12
-"""Tokens of one answer of the captioner."""
+"""Number of tokens of one answer of the captioner."""
 REPLIES = (("keywords", 80, 1), ("alternatives", 160, 1), ("counterfactuals", 80, 5))
 """The language stages, the tokens of one reply, and the replies for an image: the paper makes five captions of each."""
 CAPTION = (
@@ -79,9 +79,9 @@ class Machine:
 
     name: str
     operations: float
-    """Operations of matrix products a second."""
+    """Operations of matrix products per second."""
     copied: float
-    """Bytes read and written a second."""
+    """Bytes read and written per second by a copy."""
 
 
 @dataclass(frozen=True)
@@ -92,19 +92,19 @@ class Speed:
     where: str
     """The device and the precision."""
     made: int
-    """Number of results of each time."""
+    """Number of results per repetition."""
     seconds: tuple[float, ...]
-    """One value for each time."""
+    """Seconds of each repetition."""
     operations: float
-    """Counted operations of each time."""
+    """Counted operations of each repetition."""
     read: float
-    """Bytes of weights that must be read each time."""
+    """Bytes of weights that each repetition has to read."""
     memory: int
     """Peak memory in bytes."""
 
     @property
     def each(self) -> float:
-        """Seconds for one result, at the median."""
+        """Median seconds for one result."""
         return statistics.median(self.seconds) / self.made
 
     def floor(self, machine: Machine) -> float:
@@ -162,7 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def line(speed: Speed, machine: Machine) -> str:
-    """Return a row of the table."""
+    """Return the row of the table."""
     spread = " to ".join(_seconds(ends(speed.seconds) / speed.made) for ends in (min, max))
     floor = speed.floor(machine)
     return (
@@ -315,7 +315,7 @@ def replies(folder: Path, device: str, tiny: bool, times: int) -> Iterator[Speed
 
 
 def timed(do: Callable[[], object], times: int) -> tuple[float, ...]:
-    """Return the seconds of each time, until the device has finished. The caller has warmed it up."""
+    """Return the seconds of each repetition, until the device has finished. The caller has warmed it up."""
     taken = []
     for _ in range(times):
         _finish()

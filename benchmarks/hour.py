@@ -35,9 +35,9 @@ from tests.support.server_process import ROOT, ServerProcess
 
 MINUTES = 60.0
 FLAT = 1.1
-"""Bound of the memory in the last sixth of the time, in units of that in the second sixth."""
+"""Maximum memory in the last sixth of the time, relative to that in the second sixth."""
 ALONE, OPEN = 0.5, 1.0
-"""Hundredths of a core that the idle studio may take with nobody there, and with every page open."""
+"""Maximum hundredths of a core for the idle studio, with no page open and with every page open."""
 PAUSE = (1.0, 6.0)
 """Seconds between two acts of a person."""
 SAMPLE_SECONDS, QUIET_SECONDS, IDLE_SECONDS = 10.0, 30.0, 60.0
@@ -51,27 +51,27 @@ _MB = 1024 * 1024
 
 @dataclass(frozen=True)
 class Sample:
-    """The resources of the studio at one moment."""
+    """Memory and other resources of the studio at one moment."""
 
     minute: float
     tree: float
-    """MB of the process and its children, with each one's share of the pages that they share (PSS)."""
+    """MB of the process and its children, with their part of shared pages (PSS)."""
     own: float
-    """MB that the process shares with no other (USS)."""
+    """MB of the process that are not shared with any other (USS)."""
     threads: int
     files: int
 
 
 @dataclass
 class Use:
-    """Acts of people, and their failures."""
+    """The acts of all people, and their failures."""
 
     over: threading.Event = field(default_factory=threading.Event)
     done: Counter[str] = field(default_factory=Counter)
     failed: list[str] = field(default_factory=list)
 
     def act(self, who: str, round_of_acts: Iterator[str]) -> None:
-        """Do a round of acts, with pauses, until it ends or everything is over."""
+        """Do one round of acts with pauses, or stop when the measurement is over."""
         try:
             for act in round_of_acts:
                 self.done[act] += 1
@@ -83,7 +83,7 @@ class Use:
             self.over.wait(PAUSE[1])
 
     def again_and_again(self, person: Person, site: Site) -> None:
-        """Repeat the rounds of a person until everything is over."""
+        """Repeat the rounds of a person until the measurement is over."""
         while not self.over.is_set():
             self.act(person.__name__, person(site))
 
@@ -177,7 +177,7 @@ def sampled(process: psutil.Process, minute: float) -> Sample:
 
 
 def _flat(samples: Sequence[Sample], minutes: float) -> Comparison:
-    """Return the memory in the last sixth of the time, in units of that in the second sixth."""
+    """Return the memory in the last sixth of the time relative to that in the second sixth."""
     sixth = minutes / 6
     early = [one for one in samples if sixth <= one.minute < 2 * sixth]
     late = [one for one in samples if one.minute >= minutes - sixth]

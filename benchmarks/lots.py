@@ -50,20 +50,20 @@ PROCESSES = 2
 FIRST = 4_000_000
 """The number of the first scene."""
 LEAST, AIM = 1.3, 2.5
-"""Test cases a second, in units of one source after another: the bound and the goal."""
+"""Minimum test cases per second relative to one source after another, and the goal."""
 
 
 @dataclass
 class Way:
-    """One way, measured in rounds."""
+    """One way of working, measured in rounds."""
 
     name: str
     rounds: list[Spent] = field(default_factory=list)
     png: list[float] = field(default_factory=list)
-    """Seconds for the PNG files of each round's images, which are not part of it."""
+    """Seconds to write each round's images as PNG files, which are not part of the round."""
 
     def told(self) -> str:
-        """Return milliseconds of a test case and of its parts, at the median."""
+        """Return the median milliseconds of a test case and of its parts."""
         each = 1000 * statistics.median(one.each() for one in self.rounds)
         cpu = 1000 * statistics.median(one.each_cpu(checks=True) for one in self.rounds)
         parts = [
@@ -153,7 +153,7 @@ def in_lots(driver: Driver, works: Sequence[SourceWork]) -> list[SourceWork]:
 
 
 def with_images(work: SourceWork) -> SourceWork:
-    """Return the work with the images of its captions."""
+    """Return a work with the images of its captions to draw."""
     captions = work.store.values()["counterfactuals"].value
     images = generation.plan(captions, work.request.settings.generation, work.request.seed).images
     return replace(work, request=replace(work.request, stages=(), images=images))

@@ -28,23 +28,23 @@ from storage.workspace import Workspace
 SIZES = (125_000, 1_000_000)
 DIMENSIONS = 512
 GROUPS = 300
-"""Directions around which images gather."""
+"""Number of directions around which images gather."""
 BOUNDS = {125_000: 60.0, 1_000_000: 200.0}
-"""Bounds in milliseconds of a search, without encoding a text."""
+"""Longest acceptable times in milliseconds of a search, without encoding a text."""
 MEGABYTES = 600
 TIMES = 40
 _AT_ONCE = 50_000
 
 
 class _NoModels:
-    """Replaces the models, since random directions serve as encoded texts here."""
+    """Stands for the models, since random directions serve as encoded texts here."""
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"the {name} was asked for")
 
 
 def measure(sizes: Sequence[int] = SIZES[:1]) -> list[Figure]:
-    """Return the figures of workspaces of these sizes. Raises AssertionError if searching takes more memory."""
+    """Return the figures of workspaces of these sizes. Raises AssertionError if searching takes too much memory."""
     figures: list[Figure] = []
     for size in sizes:
         with tempfile.TemporaryDirectory() as folder, Workspace(Path(folder)) as workspace:

@@ -17,7 +17,7 @@ from tests.support.server_process import ServerProcess
 
 TIMES = 15
 FIRST_PAINT, EDIT = 2000, 200
-"""Bounds in milliseconds, as the Explore page promises."""
+"""Longest acceptable times in milliseconds, as the Explore page promises."""
 SLOWEST = 600_000
 SAMPLE = "street-two-cars"
 

@@ -29,15 +29,15 @@ SECONDS = 300.0
 SELDOM = 4
 """Number of rounds after which a person does something slow, such as drawing."""
 IMPORTED, SIDE = 3, 64
-"""Pictures of an import, and their side in pixels."""
+"""Number of pictures of an import, and their side in pixels."""
 _ADJUDICATED = re.compile(r'data-item="(\d+)"\s+data-question="(\w+)"')
-"""The item and the question on the page of adjudication."""
+"""Pattern of the item and the question on the page of adjudication."""
 NAMES, EXPLORED = itertools.count(), itertools.count()
 """Counters for unique names of people's things, and of the explorer's rounds. The first round draws an image."""
 
 
 class Site:
-    """A studio and its content, as one person reaches it over HTTP. All methods raise if the studio refuses."""
+    """A studio and its content as one person reaches it over HTTP. All methods raise if the studio refuses."""
 
     def __init__(self, url: str, study: str) -> None:
         """`study` is the id of the study on which the annotators work."""
@@ -223,7 +223,7 @@ def lead(site: Site) -> Iterator[str]:
 
 
 def follower(site: Site) -> Iterator[str]:
-    """Leave the pages of a running study open, which poll every few seconds."""
+    """Keep the pages of a running study open. They poll every few seconds."""
     revision = {"results": "", "workers": ""}
     for _ in range(10):
         for view, seen in revision.items():

@@ -21,7 +21,7 @@ from evaluation.models import ModelUnderTest
 
 ROUNDS = 3
 LEAST = 0.9
-"""Bound, in units of the bare network's rate."""
+"""Minimum rate, relative to that of the bare network."""
 CASES = (("resnet50", 64, 384), ("deeplabv3_resnet50", 4, 512))
 """Architecture, number of images, and their longer side: a classifier and a segmenter."""
 CLASSES = 20
@@ -51,7 +51,7 @@ def _compared(name: str, count: int, side: int) -> Comparison:
 
 
 def _asked(model: ModelUnderTest, images: Sequence[Image.Image]) -> Callable[[], float]:
-    """Return a function that measures the seconds for all images, with everything that is stored of them."""
+    """Return a function that measures the seconds to predict all images, and to collect what is stored of them."""
 
     def ask() -> float:
         began = time.perf_counter()

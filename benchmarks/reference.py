@@ -50,31 +50,31 @@ from pipeline.stages.parsing import Unreadable, read_alternatives, read_caption,
 from services.runs.samples import Sample, read_samples
 
 CASES = 5
-"""Test cases of a source image, as in the paper."""
+"""Number of test cases of a source image, as in the paper."""
 SOURCES = ("bird-on-a-twig", "street-two-cars")
 """Names of samples: one of each task."""
 ROUNDS = 7
 BATCH = 8
 LEAST, AIM = 1.4, 3.0
-"""Test cases a second, in units of the reference's: the bound and the goal."""
+"""Minimum test cases per second relative to the reference, and the goal."""
 FULL = 0.95
-"""Share of the rate of matrix products from which a batch leaves no core idle."""
+"""Share of the rate of matrix products above which a batch counts as using all cores."""
 MATRIX, PRODUCTS = 1024, 10
 """Side of the matrices, and number of products for a rate; it is the same for other sides from 200 to 2000."""
 CHANGED_AT_ONCE = 3
-"""Most keywords that the reference changes in a caption."""
+"""Maximum number of keywords that the reference changes in a caption."""
 TRIED = 50
-"""Most tries of a reply; the reference tries without end."""
+"""Maximum number of tries of a reply; the reference tries without end."""
 
 CHECKS = "checks"
-"""The part of the work that the reference lacks."""
+"""Name of the part of the work that the reference does not do."""
 
 V = TypeVar("V")
 
 
 @dataclass
 class Spent:
-    """The cost of test cases."""
+    """The time spent on test cases."""
 
     cases: int = 0
     seconds: float = 0.0
@@ -102,7 +102,7 @@ class Spent:
             self.checks_cpu += time.process_time() - began_cpu
 
     def each(self, checks: bool = True) -> float:
-        """Return the seconds of a test case, with or without its checks."""
+        """Return the seconds per test case, with or without its checks."""
         return (self.seconds - (0.0 if checks else self.parts[CHECKS])) / self.cases
 
     def each_cpu(self, checks: bool = True) -> float:
@@ -269,7 +269,7 @@ def settings_of(profile: Profile, cases: int) -> Settings:
 def beside_the_reference(
     profile: Profile, models: Models, samples: Sequence[Sample], rounds: int, cases: int, warm_up: int
 ) -> list[Comparison]:
-    """Measure test cases a second: ours in units of the reference's, with and without our checks."""
+    """Measure our test cases per second relative to the reference's, with and without our checks."""
     driver, settings = Driver(profile, models), settings_of(profile, cases)
     reference = ReferenceWay(profile, 0)
     pairs = list[tuple[Spent, Spent]]()
@@ -316,7 +316,7 @@ def beside_the_reference(
 
 
 def _told(spent: Sequence[Spent]) -> str:
-    """Return the seconds of a test case and of its parts, at the median."""
+    """Return the median seconds of a test case and of its parts."""
     parts = ", ".join(
         f"{part} {1000 * statistics.median(one.parts[part] / one.cases for one in spent):.0f}"
         for part in spent[0].parts
@@ -395,7 +395,7 @@ def drawn_together(profile: Profile, models: Models, sample: Sample, rounds: int
 
 
 def edited(profile: Profile, models: Models, sample: Sample, cases: int) -> list[Comparison]:
-    """Measure the work of a second run, after a person has rewritten one caption, in units of the first run's."""
+    """Measure a second run, after a person has rewritten one caption, relative to the first run."""
     driver, settings = Driver(profile, models), settings_of(profile, cases)
     image = read_image(sample.path).image
     store = MemoryStore(image)
@@ -428,7 +428,7 @@ def edited(profile: Profile, models: Models, sample: Sample, cases: int) -> list
 
 @contextmanager
 def counting(models: Models) -> Iterator[list[int]]:
-    """Count calls of captioner and language model, and drawn images, in this context, as the only entry of a list."""
+    """Count calls of captioner and language model, and drawn images, in this context. Yields a list with the total."""
     counted = [0]
     drawing: Any = type(models.generator)  # copies of it draw on each kind of control image
 

@@ -31,11 +31,11 @@ from storage.workspace import Workspace
 
 SIZE = 125_000
 PLANNED = 20_000.0
-"""Bound in milliseconds: from known hashes to the plan, while a person waits for the first training to begin."""
+"""Longest acceptable time in milliseconds from known hashes to the training plan, while a person waits."""
 TIMES = 3
 EVERYTHING = Subject(None, ImageFilter())
 ALIKE_SCENES, FRAMES = 0.5, 0.02
-"""Share of a picture that all of them have in common (a sky is bright, a street is dark); and the share of sources that
+"""Share of a picture that all pictures have in common (a sky is bright, a street is dark), and share of sources that
 are a frame of the same film as the one before."""
 T = TypeVar("T")
 

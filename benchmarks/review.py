@@ -27,9 +27,9 @@ from tests.support.server_process import ServerProcess
 IMAGES = 1200
 VARIANTS = 5
 PERCEIVED = 100.0
-"""Bound in milliseconds from a key to the next image in the large view."""
+"""Longest acceptable time in milliseconds from a key press to the next image in the large view."""
 WITHOUT_SERVER = 25
-"""Decisions while the server is down."""
+"""Number of decisions made while the server is down."""
 _REASONS = ("label no longer right", "edit does not show", "not realistic", "other")
 
 # From the key to the frame that shows the next image, decoded.

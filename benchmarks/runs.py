@@ -18,12 +18,12 @@ from storage.workspace import Workspace
 
 RUNS = 12_500
 CASES = 4
-"""Test cases of each run, half of them accepted."""
+"""Number of test cases of each run, half of them accepted."""
 BOUND = 30.0
-"""Bound in milliseconds."""
+"""Longest acceptable time in milliseconds for one query."""
 TIMES = 50
 PAGE = 50
-"""Runs on a page."""
+"""Number of runs on a page."""
 
 
 def measure() -> list[Figure]:

@@ -1,4 +1,4 @@
-"""Runs of a whole data set from a folder of drawn things, and their cost, for the benchmarks of batches."""
+"""Run batches over a folder of drawn images and measure their time and memory, for the benchmarks of batches."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from services.batches.service import BatchService
 from storage.workspace import Workspace
 
 SIDE = 512
-"""Side in pixels from which pictures get grain."""
+"""Side in pixels above which pictures get grain."""
 LENGTHS = (100, 1_000, 10_000)
-"""Lengths of a pass at which clock and memory are read."""
+"""Numbers of finished pieces at which time and memory are read."""
 FIRST = 6_000_000
 """The number of the first scene."""
 
@@ -45,7 +45,7 @@ class Stamp:
     """The state of a run at one moment."""
 
     done: int
-    """Finished work of its pass."""
+    """Number of finished pieces of the pass."""
     seconds: float
     """Seconds since the workers of the pass were ready."""
     driver: int
@@ -56,7 +56,7 @@ class Stamp:
 
 @dataclass
 class Run:
-    """The cost of a run."""
+    """Time and memory of a run."""
 
     seconds: float = 0.0
     """Seconds of all passes, each from when its workers are ready to its end."""
@@ -72,7 +72,7 @@ class Run:
         return next((one for one in stamps if one.done >= length), stamps[-1])
 
     def each(self, length: int, stages: Sequence[Pass]) -> float:
-        """Return the seconds of one of the first `length`, through these passes."""
+        """Return the seconds per source of the first `length`, through these passes."""
         at = [self.stamp(stage, length) for stage in stages]
         return sum(one.seconds / one.done for one in at)
 
@@ -85,7 +85,7 @@ def run(
     captions: int = 1,
     seeds: int = 1,
 ) -> Run:
-    """Make test cases from a folder of images: `captions` of each, and `seeds` images of each of those."""
+    """Make test cases from a folder of images: `captions` per image, and `seeds` images per caption."""
     result = Run()
     settings_text = ", ".join(f'"{name}" = {value}' for name, value in settings.items())
     text = PLAN.format(data=data, settings=settings_text, captions=f"captions_a_source = {captions}")
@@ -103,7 +103,7 @@ def run(
 
 
 class _Watch:
-    """Measures the time of each pass, and the memory on the way."""
+    """Measures the time of each pass, and the memory meanwhile."""
 
     def __init__(self, make: Callable[[Order], Any], run: Run) -> None:
         self._make, self._held = make, run

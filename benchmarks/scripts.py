@@ -20,9 +20,9 @@ from tests.support.server_process import ServerProcess
 
 TIMES = 40
 OVER_FLOOR = 1.2
-"""Bound, in units of the client's own time."""
+"""Longest acceptable time, relative to the client's own time."""
 PLAIN = 10
-"""Bound in milliseconds."""
+"""Longest acceptable time in milliseconds of a plain request."""
 
 _BARE = """
 import sys, gradio as gr, uvicorn
@@ -77,7 +77,9 @@ def _by_plain_http(studio: str, bare: str) -> Figure:
 
 
 def _in_turns(asking: Callable[[], object], other: Callable[[], object]) -> tuple[tuple[float, ...], ...]:
-    """Return the milliseconds of each after a first call, whose preparations are not a usual wait."""
+    """Return the milliseconds of each way, measured alternately. A first call of each does not count, as it prepares
+    more.
+    """
     asking()
     other()
     times: tuple[list[float], list[float]] = ([], [])

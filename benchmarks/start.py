@@ -1,4 +1,4 @@
-"""CPU seconds of a start of the studio, by those of a process that only imports the libraries that it is built on."""
+"""CPU seconds of a start of the studio, relative to those of a process that only imports the studio's libraries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.server_process import ServerProcess
 
 TIMES = 3
 FIRST, WHOLE = 0.6, 2.0
-"""Bounds until annotators are served, and until everything is."""
+"""Longest acceptable times until annotators are served, and until everything is."""
 _LIBRARIES = "import gradio, numpy, PIL, pydantic, sqlite_utils"
 
 

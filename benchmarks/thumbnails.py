@@ -25,9 +25,9 @@ from storage.workspace import Workspace
 SIDE = 512
 PICTURES = 40
 FROM_MEMORY, FROM_FILE = 15.0, 30.0
-"""Bounds in milliseconds."""
+"""Longest acceptable times in milliseconds."""
 MOST = 1.2
-"""Bound of a test case saved with its thumbnail, in units of one saved without."""
+"""Longest acceptable time to save a test case with its thumbnail, relative to saving it without."""
 
 
 def measure() -> list[Figure | Comparison]:

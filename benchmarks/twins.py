@@ -28,7 +28,7 @@ from demo.scene import Scene, random_look, random_scene
 FIRST, SIZE = 70_000_000, 256
 SCENES, SOURCES = 150, 10_000
 SEARCHED = 20_000.0
-"""Bound in milliseconds on two cores, while a person waits for splits."""
+"""Longest acceptable time in milliseconds on two cores, while a person waits for splits."""
 Change = Callable[[Image.Image], Image.Image]
 
 
@@ -87,7 +87,7 @@ CHANGES: Mapping[str, Change] = {
 
 @dataclass(frozen=True)
 class Rate:
-    """Number of pairs of a kind that are called twins."""
+    """Number of pairs of a kind that are called twins, by method."""
 
     what: str
     pairs: int
@@ -101,7 +101,7 @@ def drawn(scene: Scene, size: int = SIZE) -> Image.Image:
 
 
 def rates(number: int = SCENES) -> list[Rate]:
-    """Return the rates of `number` scenes of objects and as many of roads; each changed one is sought among all."""
+    """Return how often each kind of changed copy is found among `number` scenes of objects and as many of roads."""
     scenes = [random_scene(FIRST + one, family) for family in ("object", "road") for one in range(number)]
     images = [drawn(scene) for scene in scenes]
     looks, hashes = _looks(images), [perceptual_hash(image) for image in images]
@@ -139,7 +139,7 @@ def rates(number: int = SCENES) -> list[Rate]:
 
 
 def _kin(what: str, images: Sequence[Image.Image], others: Sequence[Image.Image]) -> Rate:
-    """Return the rate of pictures that are not twins, each with the one that resembles it."""
+    """Return the rate for pictures that are not twins, each paired with the one that resembles it."""
     looks = {at for at, other in twins_between(_looks(images), _looks(others)).tolist() if at == other}
     pairs = enumerate(zip(images, others, strict=True))
     near = {at for at, (one, other) in pairs if _near(perceptual_hash(one), perceptual_hash(other))}

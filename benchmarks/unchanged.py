@@ -26,12 +26,12 @@ from tests.support.server_process import ServerProcess
 
 TIMES = 100
 BOUND = 5.0
-"""Bound in milliseconds."""
+"""Longest acceptable time in milliseconds."""
 ITEMS, PICTURES = 400, 20
 SAMPLE = "street-two-cars"
 WHEN = datetime(2026, 11, 2, 9, 0, tzinfo=UTC)
 SETTLED = 300
-"""Seconds within which a new run comes to rest."""
+"""Seconds after which a new run has stopped changing."""
 
 
 def measure() -> list[Figure]:
@@ -89,7 +89,7 @@ def _live(connection: http.client.HTTPConnection, study_id: str) -> Figure:
 
 
 def _timed(what: str, ask: Callable[[str], Any], connection: http.client.HTTPConnection) -> Figure:
-    """Measure the polls in which nothing is new, each with the server's least request as the floor."""
+    """Measure the polls in which nothing is new, each with the server's cheapest request as the floor."""
     times: list[float] = []
     floor: list[float] = []
     revision, end = "", time.monotonic() + SETTLED

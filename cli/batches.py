@@ -31,7 +31,7 @@ from services.batches.shards import hand_out, merge, progress, take_back, work
 from storage.workspace import Workspace
 
 LISTED = 12
-"""Maximum captions of a sample, and reasons for failures, that are printed."""
+"""Maximum number of captions, and of reasons for failures, that are printed."""
 MOST_WORKERS = 256
 MOST_SHARDS = 100_000
 
@@ -98,7 +98,7 @@ def run(service: BatchService, workspace: Workspace, options: argparse.Namespace
 
 
 def run_shard(options: argparse.Namespace) -> int:
-    """Do one shard of the handed-out lots. Does not open the workspace's database."""
+    """Run one shard of the handed-out lots. Does not open the workspace's database."""
     if not options.batch.isdecimal():
         raise UserError("A shard needs the number of its batch, as `batch hand-out` prints it, not its plan.")
     shard, of = options.shard

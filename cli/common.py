@@ -14,9 +14,9 @@ from core.text_templates import TextTemplates
 from storage.workspace import DATABASE, Workspace
 
 DIFFERENT, WRONG, SOME_FAILED, WAITS, INTERRUPTED, PIPE_CLOSED, TERMINATED = 1, 2, 3, 4, 130, 141, 143
-"""Exit codes. 0 means that all went well."""
+"""Exit codes. The code 0 means that all went well."""
 TEMPLATES = TextTemplates(Path(__file__).with_name("templates"))
-"""Texts to print that are longer than a line."""
+"""Templates of printed texts that are longer than a line."""
 
 
 def printable(line: str) -> str:

@@ -33,7 +33,7 @@ from pipeline.profiles.profile import Profile, load_profile, profile_names
 from pipeline.seams import DrawRequest, LanguageRequest
 
 _ALONE = ("captioner", "language model", "sentence model", EDITOR, "embedder")
-"""Models that are tried alone; the others draw together, and are released together."""
+"""Models that are checked alone. All others are needed together for drawing, and are released together."""
 Found = hub.HubListing | web_file.FileListing
 
 
@@ -179,7 +179,7 @@ class Tried:
     seconds_to_load: float = 0.0
     seconds_of_a_step: float = 0.0
     memory: int = 0
-    """Bytes of main memory in use beyond those before."""
+    """Bytes of main memory that the model added."""
     gpu_memory: int = 0
     """Maximum bytes of GPU memory in use, if there is a GPU."""
     problem: str = ""

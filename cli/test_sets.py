@@ -41,7 +41,7 @@ NO_SPLIT = "none"
 FEWEST_DIGITS = 6
 """Minimum digits of a hash to name an image."""
 _SHORT = 12
-"""Digits of a hash that are printed."""
+"""Number of digits of a hash that are printed."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

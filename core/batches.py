@@ -56,9 +56,9 @@ class Batch:
     """Time at which a person approved the captions, or None."""
     wish: Wish
     running: bool
-    """True if a process works on it now."""
+    """True if a process is working on the batch now."""
     notes: tuple[str, ...]
-    """Notes on the choice of its items."""
+    """Notes on how its items were chosen."""
     created: datetime
     finished: datetime | None
 
@@ -99,7 +99,7 @@ class NewWork:
 
     source: int
     key: str
-    """Hash of everything that the result depends on."""
+    """Hash of everything that the result of the work depends on."""
     lot: int
     """Number of the lot: work of one lot is done together."""
     place: int
@@ -176,7 +176,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Counted:
-    """Number of pieces of a pass in one state, and the worker seconds that they took."""
+    """Number of pieces of a pass in one state, and the worker seconds spent on them."""
 
     number: int
     seconds: float

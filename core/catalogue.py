@@ -21,8 +21,8 @@ GRIDS: tuple[CoverageGrid, ...] = get_args(CoverageGrid)
 
 Verdict = Literal["accepted", "rejected", "open"]
 Sort = Literal["newest", "oldest", "check", "reviewed", "source", "information", "score"]
-"""Orders: arrival ("newest", "oldest"), figure of a check, time of review, source (newest source first, oldest image of
-it first), information gained by a look (see `Order`), or validity score."""
+"""Names of orders: arrival ("newest", "oldest"), figure of a check, time of review, source (newest source first, oldest
+image of it first), information gained by a look (see `Order`), and validity score."""
 SORTS: tuple[Sort, ...] = get_args(Sort)
 
 
@@ -37,9 +37,9 @@ class Order:
 
     sort: Sort = "newest"
     check: str = ""
-    """The name of a check, for "check"."""
+    """Name of the check that an order by "check" uses."""
     falling: bool = False
-    """For "check", "score" and "reviewed": True puts the largest figure or latest review first."""
+    """True to put the largest figure or the latest review first, in orders by "check", "score" and "reviewed"."""
 
     @property
     def address(self) -> str:
@@ -120,7 +120,7 @@ class CatalogueEntry:
     reviewer: str
     """Name of the reviewer, or ""."""
     reviewed: datetime | None
-    """Time since which the verdict counts, or None."""
+    """Time of the review that is in force, or None."""
     standings: Mapping[str, Standing]
     """Standing of each model under test."""
     study_outcomes: tuple[str, ...]
@@ -128,7 +128,7 @@ class CatalogueEntry:
     tags: tuple[str, ...]
     created: datetime
     key: PageKey
-    """Position in the requested order."""
+    """Position of the image in the requested order."""
     name: str = ""
     """Name of an imported image in its data set."""
     import_name: str = ""
@@ -139,7 +139,7 @@ class CatalogueEntry:
 
 @dataclass(frozen=True)
 class CataloguePage:
-    """Some images in an order."""
+    """A page of images in some order."""
 
     entries: tuple[CatalogueEntry, ...]
     more: bool
@@ -152,7 +152,7 @@ class Count:
 
     number: int
     exact: bool = True
-    """False if there are more than `number`."""
+    """False if more images match than `number` says."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class Cell:
     """A cell of a coverage table. An image with two edit types or two classes counts in each."""
 
     line: str
-    """Heading of the line; "" for images without a value."""
+    """Value of the line; "" for images without a value."""
     place: str
     reviews: Mapping[str, int]
     """Number of images by verdict."""
@@ -174,7 +174,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Unmeasured:
-    """An image whose class maps are not compared yet, with the ids that the comparison needs."""
+    """An image whose class maps are not compared yet, with the ids needed to compare them."""
 
     entry: int
     test_case: int
@@ -198,7 +198,7 @@ class ScoreCounts:
     """Distribution of the validity scores."""
 
     at_least: int
-    """Images with a score at or above the threshold."""
+    """Number of images with a score at or above the threshold."""
     below: int
     not_scored: int
     bars: tuple[Bar, ...]

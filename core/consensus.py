@@ -103,7 +103,7 @@ def image_outcome(item: int, outcomes: Sequence[ItemOutcome]) -> ItemOutcome:
 
 
 def is_asked(question: Question, votes: Sequence[Vote]) -> bool:
-    """Return True if any of these votes was asked a follow-up question, or if the question follows none."""
+    """Return True if one of these votes was asked a follow-up question, or if the question is no follow-up."""
     return not question.follows or any(vote.answers.get(question.follows) == question.follows_answer for vote in votes)
 
 
@@ -145,7 +145,7 @@ def adjudicated(outcomes: Outcomes, adjudications: Iterable[Adjudication], quest
 
 
 def of_images(outcomes: Outcomes, questions: Sequence[Question]) -> dict[int, ItemOutcome]:
-    """Return each image's outcome over all questions on validity but follow-ups, which only some workers get."""
+    """Return each image's outcome over all questions on validity, without follow-ups, which only some workers get."""
     telling = {question.id for question in questions if question.valid and not question.follows}
     outcome_by_image = {}
     for item, of_item in outcomes.items():

@@ -16,7 +16,7 @@ from core.words import composed
 Cell = str | int | float | bool | datetime | None
 Row = dict[str, Cell]
 Kind = Literal["text", "whole", "number", "truth", "time"]
-"""Type of a column's values. Any value may be missing (None)."""
+"""Type of a column's values. A value may be missing (None)."""
 
 MAX_ROWS = 100_000
 MAX_COLUMNS = 200

@@ -14,7 +14,7 @@ V = TypeVar("V")
 
 
 class DataTable(Mapping[Any, V], Generic[V]):
-    """The TOML file of a module, or one table of it. Read at first use, so a fault in it stops no import."""
+    """The TOML file of a module, or one table of it. Read at first use, so that a mistake in it breaks no import."""
 
     def __init__(self, module_file: str, kind: type[V], table: str = "") -> None:
         """Name the table. `kind` is the type of a value: `DataTable(__file__, int, "ages")`."""

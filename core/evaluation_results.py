@@ -22,15 +22,15 @@ ON_ORIGINAL, ON_GENERATED, ON_UNSEEN, ON_SHIFT = "original", "generated", "gener
 """Sets on which every arm is measured: sources that no arm was trained on, and test cases made of them."""
 
 FEWEST_SEEDS = 3
-"""Fewest trainings of an arm for an interval: the variance of two has one degree of freedom and says nothing."""
+"""Minimum number of trainings of an arm for an interval. The variance of two says nothing (one degree of freedom)."""
 
 Weighing = Literal["source", "case"]
 """Unit of equal weight: each source, whose weight its test cases share, or each test case."""
 
 BUDGETS = (0.01, 0.05, 0.10)
-"""Shares of the images that are reviewed first."""
+"""Shares of the images that are reviewed, for comparing orders."""
 FEWEST_CASES = 20
-"""Fewest test cases of a row in a table. Rows with fewer have no figures and are folded."""
+"""Minimum number of test cases of a row in a table. Rows with fewer have no figures and are folded."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Flips:
     """Changes of a model's correctness from sources to their test cases."""
 
     newly_wrong: int
-    """Test cases that are wrong although their source is right."""
+    """Number of test cases that are wrong although their source is right."""
     newly_right: int
     pairs: int
     p_value: float | None
@@ -60,13 +60,13 @@ class Flips:
 
 @dataclass(frozen=True)
 class Together:
-    """Number of sources by how many of their test cases are wrong: all, some or none."""
+    """Number of sources of which all, some or none of the test cases are wrong."""
 
     all_wrong: int
     some_wrong: int
     none_wrong: int
     by_number: tuple[tuple[int, int, int], ...]
-    """Test cases of a source, how many of them are wrong, and the number of sources for which this holds."""
+    """Triples: number of test cases of a source, number of wrong ones among them, and number of such sources."""
 
 
 @dataclass(frozen=True)
@@ -102,13 +102,13 @@ class PairedDifference:
     difference: Figure
     """Second minus first: above 0 if the first model is better."""
     only_first: int
-    """Test cases that only the first model gets wrong."""
+    """Number of test cases that only the first model gets wrong."""
     only_second: int
     sources: int
     cases: int
-    """Test cases that can be compared for both models."""
+    """Number of test cases that can be compared for both models."""
     left_out: int
-    """Test cases that one model has not predicted, or whose label it does not know."""
+    """Number of test cases that one model has not predicted, or whose label it does not know."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,8 @@ class Confusion:
 
     labels: tuple[str, ...]
     shares: Floats
-    """(labels, labels + 1); each row sums to 1, or is NaN for a label without images. The last column is `other`."""
+    """Shares (labels, labels + 1). A row sums to 1, or is NaN for a label without images. The last column is
+    `other`."""
     images: NDArray[np.int64]
 
 
@@ -144,7 +145,7 @@ class Effectiveness:
     sources: int
     cases: int
     left_out: int
-    """Images of all three kinds that cannot be compared with a label."""
+    """Number of images of all three kinds that cannot be compared with a label."""
     error_original: Figure
     error_generated: Figure
     difference: Figure
@@ -152,7 +153,8 @@ class Effectiveness:
     factor: Figure
     """Generated / original. If no original is wrong it has no value, and `low` is its least possible value."""
     controlled: int
-    """Sources with a reconstruction, drawn from the unedited caption; the next four figures are of these only."""
+    """Number of sources with a reconstruction, drawn from the unedited caption. The next four figures use only
+    these."""
     error_original_controlled: Figure
     error_generated_controlled: Figure
     error_reconstructed: Figure
@@ -164,7 +166,7 @@ class Effectiveness:
     clustering: Clustering
     classes: tuple[ClassRow, ...]
     confusion: tuple[Confusion, Confusion]
-    """For the originals, and for the generated images."""
+    """Confusion matrices of the originals and of the generated images."""
     calibration: tuple[Calibration, Calibration]
 
 
@@ -174,11 +176,11 @@ class LostClass:
 
     name: str
     cases: int
-    """Test cases on whose original the segmenter finds the class."""
+    """Number of test cases on whose original the segmenter finds the class."""
     lost: int
-    """Test cases of `cases` on which it loses the class."""
+    """Number of test cases of `cases` on which it loses the class."""
     controls: int
-    """Reconstructions whose original the segmenter finds the class on."""
+    """Number of reconstructions whose original the segmenter finds the class on."""
     lost_in_controls: int
 
     @property
@@ -193,22 +195,22 @@ class LossEffect:
 
     sources: int
     cases: int
-    """Test cases that count: a protected class is found on their original."""
+    """Number of test cases that count: a protected class is found on their original."""
     left_out: int
-    """Test cases on whose original no protected class is found, so none can be lost."""
+    """Number of test cases on whose original no protected class is found, so none can be lost."""
     missed: Figure
     """Share of originals on which it misses a protected class of the mask."""
     generated: Figure
     """Share of test cases on which it loses a class."""
     controlled: int
-    """Sources with a reconstruction; the next three figures are of these only."""
+    """Number of sources with a reconstruction; the next three figures are of these only."""
     generated_controlled: Figure
     reconstructed: Figure
     """Share of reconstructions on which it loses a class, compared with the same originals."""
     excess: Figure
     """Generated minus reconstructed: the effect of the edits beyond that of drawing."""
     newly_wrong: int
-    """Test cases on which it loses a class although it finds all on their original."""
+    """Number of test cases on which it loses a class although it finds all on their original."""
     together: Together
     clustering: Clustering
     classes: tuple[LostClass, ...]
@@ -220,7 +222,7 @@ class SegmentedClass:
 
     name: str
     iou_original: float | None
-    """0 to 1; None if neither masks nor model have the class."""
+    """IoU on originals, 0 to 1; None if neither masks nor model have the class."""
     iou_generated: float | None
     iou_reconstructed: float | None
     accuracy_original: float | None
@@ -242,7 +244,7 @@ class SegmentationEffect:
     difference: Figure
     """Generated minus original."""
     controlled: int
-    """Sources with a reconstruction; the next four figures are of these only."""
+    """Number of sources with a reconstruction; the next four figures are of these only."""
     miou_original_controlled: Figure
     miou_generated_controlled: Figure
     miou_reconstructed: Figure
@@ -253,7 +255,7 @@ class SegmentationEffect:
     kept: int
     classes: tuple[SegmentedClass, ...]
     confusion_original: Floats
-    """(classes, classes + 1), as shares of the pixels of a row; NaN for a class that no mask has."""
+    """Shares of the pixels of each row, (classes, classes + 1); NaN for a class that no mask has."""
     confusion_generated: Floats
 
 
@@ -269,7 +271,7 @@ class Order:
     """Number of distinct faults among the first images, by budget."""
     all_faults: int
     images: Mapping[float, int]
-    """Number of images, by budget."""
+    """Number of reviewed images, by budget."""
     ranks: tuple[int, ...] = ()
     """For each fault, the one-based rank of the first image that shows it; ascending."""
 

@@ -39,7 +39,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Proportion:
-    """A share with its interval, and a sentence if it is undefined."""
+    """A share with its interval, or a sentence on why it is undefined."""
 
     count: int
     n: int
@@ -58,7 +58,7 @@ class Proportion:
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over images with its interval, in the units of the scale; None and a sentence if undefined."""
+    """A mean over images with its interval, in the units of the scale. If undefined, None and a sentence on why."""
 
     value: float | None
     low: float | None
@@ -70,7 +70,7 @@ class Mean:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds of a share, 0 to 1: if everything missing counted against it, and if everything counted for it."""
+    """Bounds of a share, 0 to 1: if all that is missing counts against it, and if all counts for it."""
 
     worst: float | None
     best: float | None

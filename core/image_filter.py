@@ -61,11 +61,11 @@ LONGEST_ADDRESS = 16_000
 MOST_PARTS = 200
 LONGEST_VALUE = 1200
 LOWEST, HIGHEST = -1000.0, 1000.0
-"""Ends of a range of figures that is open on that side."""
+"""Lowest and highest possible figure, for ranges that are open on one side."""
 _LARGEST_SET = 2_000_000
-"""Maximum bytes of an unpacked list of entries: 16 million of them."""
+"""Maximum bytes of an unpacked list of entries, enough for 16 million."""
 _TEXTS = ("run", "source", "text", "edited", "role", "not_in_study")
-"""Parts with one text: the last given counts."""
+"""Parts of a filter that hold one text. If given several times, the last one counts."""
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,7 @@ class ImageFilter:
         return "; ".join(parts)
 
     def among(self, entries: Sequence[int]) -> ImageFilter:
-        """Return the same filter restricted to these entries of the catalogue."""
+        """Return the same filter, restricted to these entries of the catalogue."""
         return replace(self, entries=tuple(entries))
 
 

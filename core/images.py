@@ -24,16 +24,15 @@ MODES = ("L", "RGB", "RGBA")
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
 MIN_SIDE, MAX_SIDE = 16, 4096
 MAX_PIXELS = 50_000_000
-"""Larger images are refused before decoding. This many pixels take 150 MB."""
+"""Maximum number of pixels. Larger images are refused before decoding. This many pixels take 150 MB."""
 MAX_BYTES = 200_000_000
 MAX_ASPECT = 4.0
 """Maximum of long side / short side. The generator would need too much memory beyond it."""
 SIDE_MULTIPLE = 8
-"""Latents are smaller by this factor, so both sides of a generated image must be multiples of it."""
+"""Both sides of a generated image must be multiples of this, the factor by which latents are smaller."""
 EDITING_MULTIPLE, EDITING_MIN_SIDE, EDITING_PIXELS = 16, 64, 1024 * 1024
 """Limits of an edited picture: sides are multiples of the first and at least the second, pixels at most the third.
-`Flux2KleinPipeline` of diffusers scales and crops larger pictures, which moves their content.
-"""
+`Flux2KleinPipeline` of diffusers scales and crops larger pictures, which moves their content."""
 _MODE_OF_PROFILE = {"RGB ": "RGB", "GRAY": "L", "CMYK": "CMYK"}
 """Mode of the pixels that a colour profile of this kind describes."""
 _SAME_COLOUR = 2
@@ -200,7 +199,7 @@ def _judge_size(width: int, height: int) -> None:
 
 
 def _put_right(image: Image.Image, data: bytes, notes: list[str]) -> Image.Image:
-    """Decode `image` to upright RGB and add each change to `notes`."""
+    """Decode `image` to upright RGB, and append a note for each change to `notes`."""
     if image.format in ("GIF", "WEBP", "PNG", "TIFF") and getattr(image, "is_animated", False):
         state = "has several pages" if image.format == "TIFF" else "is animated"
         notes.append(f"The image {state}: the first {'page' if image.format == 'TIFF' else 'frame'} is used.")

@@ -19,8 +19,8 @@ class ImportRow:
     file: str
     reason: str
     kind: RowKind
-    """"refused": not in the import. "changed": in it, with a change or a remark. "known": its picture was already in
-    the workspace."""
+    """"refused": not imported. "changed": imported, with a change or a remark. "known": its picture was already in the
+    workspace."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class Import:
     created: datetime
     finished: datetime | None
     images: int
-    """Images imported so far, without originals."""
+    """Number of images imported so far, without originals."""
     made: int
-    """Number of these that were new."""
+    """Number of imported images that were new to the workspace."""
     sources: int
-    """Originals of generated images."""
+    """Number of originals of generated images."""
     rows: Mapping[str, int]
     """Number of report rows of each kind."""

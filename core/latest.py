@@ -11,7 +11,7 @@ V = TypeVar("V")
 
 
 class Latest(Generic[V]):
-    """Up to `size` values by key; the least recently used is dropped. Thread-safe."""
+    """A cache of up to `size` values by key. The least recently used one is dropped. Thread-safe."""
 
     def __init__(self, size: int) -> None:
         self._size, self._kept, self._lock = size, OrderedDict[object, V](), threading.Lock()

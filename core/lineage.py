@@ -75,11 +75,11 @@ class MethodSettings(BaseModel):
 
     @property
     def region(self) -> Region | None:
-        """The region; outside it the pixels equal the source's. None if the method used no region."""
+        """Region that was allowed to change; all else equals the source. None if the method used no region."""
         return None
 
     def pixels(self) -> object:
-        """Return everything that decides the pixels of an image, to compare."""
+        """Return everything that decides the pixels of an image, for comparisons."""
         return self
 
     def plain(self) -> dict[str, Any]:
@@ -140,8 +140,7 @@ class Lineage:
     """The name of the recipe whose captions were drawn."""
     task: Task | None = None
     """Task that it was made for: its checks and its review concern only this task. None in records of versions that did
-    not store it; the task of its run is used there.
-    """
+    not store it; the task of its run is used there."""
 
     def plain(self) -> dict[str, Any]:
         """Return JSON-ready data. `pipeline.methods.read_lineage` reads it back."""
@@ -171,7 +170,7 @@ class Failure:
 
     @property
     def what(self) -> tuple[StageName, CounterfactualCaption | None, int]:
-        """The stage or image that failed. Only the last failure of each counts."""
+        """The stage or image that failed. Only the last failure of each is stored."""
         return self.stage, self.counterfactual, self.seed
 
 

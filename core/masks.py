@@ -34,22 +34,22 @@ _NO_CLASS = frozenset(("unlabelled", "unlabeled", "void", "ignore", "ignored", "
 BACKGROUND = frozenset(("background", "bg", "rest", "other", "others", "nothing"))
 """Names of the number 0, in lower case, that make 255 likely to be a class."""
 ASPECT_TOLERANCE = 0.01
-"""Tolerated difference between the aspects of mask and source, as a share: covers a pixel lost to rounding."""
+"""Allowed relative difference between the aspect ratios of mask and source. It covers a pixel lost to rounding."""
 LONGEST_NAME = 60
 OVERLAY_ALPHA = 150
-"""Alpha of 255: strong enough to tell classes apart, weak enough to see the image."""
+"""Alpha of the mask, of 255: strong enough to tell classes apart, weak enough to see the image."""
 _UNCLEAR = (
     "Its pixels are 0 or 255, and 255 was taken as no class: if it is one, name it, such as “0 background, 255 polyp”."
 )
 THE_CLASSES = "the classes"
 _NAMED = 6
-"""Maximum numbers named in a sentence; the rest is counted."""
+"""Maximum number of class numbers named in a sentence; the rest is counted."""
 _COLOURS = DataTable(__file__, tuple[int, int, int], "colours")
 """Colours of the first class numbers, by the drawn world's classes. Other masks get the same ones."""
 InMask = Mapping[str, bool]
-"""By protected class with a number in the mask: True if a pixel has it."""
+"""Maps each protected class that has a number in the mask to True if a pixel has it."""
 NO_MASK: InMask = MappingProxyType({})
-"""The value without a mask."""
+"""Value for a source without a mask."""
 
 
 @dataclass(frozen=True)

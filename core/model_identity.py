@@ -24,7 +24,7 @@ Output = Literal["logits", "softmax", "log softmax", "percentages", "probabiliti
 UNKNOWN_VERSION = "unknown version"
 """Version of a model behind HTTP whose server does not report one. Such a model may change unnoticed."""
 DIGEST = 16
-"""Hex digits of `ModelIdentity.digest`."""
+"""Number of hex digits of `ModelIdentity.digest`."""
 _OUTPUT_WORDS = DataTable(__file__, str, "outputs")
 
 

@@ -19,7 +19,7 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 def in_bytes(number: float) -> str:
-    """Return bytes in words, in powers of a thousand as disks are sold: "31 GB", "2.7 GB", "29 MB"."""
+    """Return a size in words, in powers of a thousand, as disks are sold: "31 GB", "2.7 GB", "29 MB"."""
     for power, unit in ((9, "GB"), (6, "MB"), (3, "kB")):
         share = number / 10**power
         if share >= 0.9995:

@@ -30,7 +30,7 @@ class Panel:
     """Settings for participants from a panel. They may change during the study: they are not among its rules."""
 
     parameter: str = ""
-    """Link parameter with the participant's id, such as PROLIFIC_PID; "" without a panel."""
+    """Parameter of the link with the participant's id, such as PROLIFIC_PID; "" without a panel."""
     code: str = ""
     """Completion code that a participant gives to the panel."""
     address: str = ""

@@ -27,9 +27,9 @@ _CLEAN = [
     np.uint64(sum(((1 << BITS * (one + 1) // _BLOCKS) - 1) ^ ((1 << BITS * one // _BLOCKS) - 1) for one in some))
     for some in combinations(range(_BLOCKS), DISTANCE)
 ]
-"""Bit masks for every choice of three of the six blocks."""
+"""Bit masks that keep three of the six blocks, for every choice of three."""
 _ODD = int("01010101" * 8, 2)
-"""Bits of the frequencies whose sign changes in a mirrored picture: every other one horizontally."""
+"""Mask of the bits whose sign changes in a mirrored picture: every other horizontal frequency."""
 _PAIRS = 1 << 21
 _BAND = BITS // (DISTANCE + 1)
 _MASK = (1 << _BAND) - 1

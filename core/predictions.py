@@ -16,7 +16,7 @@ from core.types import Task, TaskKind
 from core.words import classes_in
 
 DROPPED = 0.15
-"""Loss of a figure from which it is worth a look: a border redrawn one pixel off costs a small thing nearly as much,
+"""Loss of a figure from which a person should look: a border redrawn one pixel off costs a small thing nearly as much,
 without a failure. Measured with the demo's segmenter on 60 drawn street scenes, as mean over their classes: 0.89 on
 fair days, for the same scenes 0.83 in rain and 0.79 at sunset (98 to 100 % within it), 0.59 in snow, 0.43 at night,
 0.05 in fog, and 0.23 for other scenes (none within it)."""
@@ -58,7 +58,7 @@ class Doubt:
     """Uncertainty of a segmenter about an image: means over its pixels."""
 
     entropy: float
-    """In nats, 0 to the logarithm of the number of classes."""
+    """Entropy in nats, from 0 to the logarithm of the number of classes."""
     gini: float
     """DeepGini, from 0 up to below 1: 1 - the sum of the squares of the probabilities."""
 
@@ -71,7 +71,7 @@ class PredictedBatch:
     probabilities: np.ndarray | None = None
     """(images, classes), float32, in the order of the model's classes; classification only."""
     doubts: tuple[Doubt, ...] = ()
-    """One for each image, segmentation only. Empty if the model gives no probabilities."""
+    """Uncertainty of each image; segmentation only. Empty if the model gives no probabilities."""
 
 
 def names_label(guess: str, label: str) -> bool:
@@ -116,7 +116,7 @@ class ClassFigures:
 
     @property
     def found(self) -> bool:
-        """True if the model under test finds the class in the source. A lower figure has nothing to lose."""
+        """True if the model under test finds the class in the source. With a lower figure it cannot lose the class."""
         return self.source is not None and self.source >= DROPPED
 
     @property

@@ -25,7 +25,7 @@ class Progress:
     note: str = ""
     """The step in words, such as "image 2 of 6"."""
     step: int = 0
-    """Denoising steps done of the images that are being drawn."""
+    """Number of denoising steps done of the images that are being drawn."""
 
 
 OnProgress = Callable[[Progress], None]
@@ -49,11 +49,11 @@ class StepTimer:
 
     def __init__(self, known: float | None = None) -> None:
         self.steps = 0.0
-        """Steps done since the beginning, including those of dropped images."""
+        """Number of steps done since the beginning, including those of dropped images."""
         self._known, self._start = known, time.monotonic()
 
     def at(self, steps: float) -> None:
-        """Note the number of steps done."""
+        """Record the number of steps done."""
         self.steps = steps
 
     def seconds_left(self, steps: int) -> float | None:

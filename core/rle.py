@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _GROUPS = 13
-"""Groups of five bits in an integer of 64 bits."""
+"""Number of groups of five bits in an integer of 64 bits."""
 MOST_PIXELS = 1 << 40
 
 

@@ -25,11 +25,11 @@ class UndoStep:
     batch: str = ""
     """Piece of work or decision that it belongs to; "" for a single step."""
     changed: tuple[Path, ...] = ()
-    """Paths that it changed in the run's state; set only for the next undo and redo."""
+    """Paths in the run's state that it changed; set only for the next undo and redo."""
 
     @property
     def key(self) -> str:
-        """Name in the log."""
+        """Name of the step in the undo log."""
         return f"{self.kind} {self.rows[0]}"
 
 

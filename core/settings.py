@@ -76,7 +76,7 @@ def _shares_by_type(typed: str) -> dict[str, float]:
 
 
 class _TypedEdits(LanguageSettings):
-    """Settings of a stage that makes edits of some types only."""
+    """Base of settings for stages that make edits of some types only."""
 
     edit_types: str = Field(
         "", max_length=200, description="Only edits of these types, such as: weather, time of day; empty: all"
@@ -154,7 +154,7 @@ class PerturbationSettings(_TypedEdits):
 
     @property
     def asked(self) -> tuple[EditType, ...]:
-        """Edit type of each requested caption."""
+        """Edit type of each caption to request."""
         return tuple(name for name in EDIT_TYPES if self.ticks(name) for _ in range(self.per_type))
 
 

@@ -56,7 +56,7 @@ class Review:
     """A person's decision on a test case."""
 
     verdict: Literal["accepted", "rejected"]
-    """A withdrawn verdict reads as no review at all."""
+    """The verdict. A review whose verdict was withdrawn is read as None instead."""
     reason: str
     """Reason in the person's words, or ""."""
     created: datetime
@@ -106,7 +106,7 @@ class Job:
     run_id: str
     total: int
     done: int
-    """Test cases saved so far."""
+    """Number of test cases saved so far."""
     state: JobState
     message: str
     """Reason of a failure, in one sentence for people."""
@@ -192,9 +192,9 @@ class EditedShare:
     profile: str
     stage: StageName
     values: int
-    """Runs with a value at the stage."""
+    """Number of runs with a value at the stage."""
     changed: int
-    """Runs whose current value is a person's, not a model's."""
+    """Number of runs whose current value is a person's, not a model's."""
 
     @property
     def share(self) -> float:

@@ -39,7 +39,7 @@ class UnsentAnswers:
     seconds: float
     """Seconds that the worker had looked so far."""
     at: float
-    """Time in milliseconds since 1970 by the worker's browser clock: of two drafts the later counts."""
+    """Time in milliseconds since 1970 by the worker's browser clock. The later of two drafts counts."""
 
 
 @dataclass(frozen=True)

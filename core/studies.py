@@ -56,7 +56,7 @@ class Question:
     high: str = ""
     """Meaning of 5 on a scale."""
     valid: tuple[str, ...] = ()
-    """Answers that mean that the image is valid; () for a question that is not about validity."""
+    """Answers that declare the image valid; () for a question that is not about validity."""
     required: bool = True
     only_with: str = ""
     """Asked only for items that show this class; "" for all."""
@@ -80,13 +80,13 @@ class Eligibility:
     min_approval: Annotated[
         float, FormNumber(0, 99.99, "Approval above", "approved of all decided assignments", "%", whole=False)
     ] = 0.95
-    """Lower bound, 0 to 1, that approved / (approved + rejected) has to exceed."""
+    """Lower bound, 0 to 1. The share approved / (approved + rejected) of a worker has to exceed it."""
     min_finished: Annotated[
         int, FormNumber(0, 100_000, "Decided assignments", "at least, in all studies; 0 asks for none")
     ] = 50
-    """Least approved and rejected assignments in all studies; 0 admits everybody not below `min_approval`."""
+    """Minimum number of decided assignments in all studies. With 0, everybody not below `min_approval` may join."""
     quiz: Annotated[int, FormNumber(0, 50, "Quiz", "in place of a record; 0 for none", "questions")] = 0
-    """Quiz items that replace a record that is too short; 0 for no quiz."""
+    """Number of quiz items that replace a record that is too short; 0 for no quiz."""
     quiz_pass: Annotated[float, FormNumber(0, 100, "Right in the quiz", "at least", "%", whole=False)] = 0.8
     """Share of the quiz that has to be right, 0 to 1."""
 
@@ -100,8 +100,8 @@ class ControlPolicy:
     min_seen: Annotated[
         int, FormNumber(1, 100, "A worker is judged after", "nobody is excluded earlier", "control items")
     ] = 4
-    """Control items that a worker sees before they are judged. With 4 and 0.75 one slip is forgiven: a worker who is
-    right 95 times of 100 is excluded at that point once in 70, one who guesses twice in three."""
+    """Number of control items that a worker sees before they are judged. With 4 and 0.75 one slip is forgiven: a worker
+    who is right 95 times of 100 is excluded at that point once in 70, one who guesses twice in three."""
     min_right: Annotated[
         float,
         FormNumber(0, 100, "Control items right", "below it all votes of this worker are replaced", "%", whole=False),
@@ -137,17 +137,17 @@ class Rules:
     template: str = ""
     """Question template that it started from; "" for own questions."""
     votes: Annotated[int, FormNumber(1, 50, "Votes an image", "by as many different workers")] = 5
-    """Votes of distinct workers for every item (K)."""
+    """Number of votes of distinct workers for every item (K)."""
     consensus: Annotated[
         int, FormNumber(1, 50, "Consensus", "so many equal answers, or the question of the image is discarded")
     ] = 4
-    """Equal answers of K that decide; with fewer the question of the item is discarded."""
+    """Number of equal answers, out of K, that decide. With fewer, the question is discarded for the item."""
     controls: ControlPolicy = field(default_factory=ControlPolicy)
     eligibility: Eligibility = field(default_factory=Eligibility)
     training: Annotated[
         int, FormNumber(0, MOST_TRAINING, "Training", "before all else, with feedback; 0 for none", "images")
     ] = 0
-    """Training items that every worker answers first, with feedback on each; 0 for none."""
+    """Number of training items that every worker answers first, with feedback on each; 0 for none."""
     show_source: bool = False
     """Show source and generated image side by side; the side is random and recorded."""
     show_captions: bool = False
@@ -175,7 +175,7 @@ class Rules:
     left_out: tuple[LeftOutItem, ...] = ()
     """Candidates that are not made into control, quiz or training items."""
     version: int = 0
-    """0 for a draft; counted from 1 at the start."""
+    """Version of the rules: 0 for a draft, 1 at the start of the study, then counted up."""
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ class NewItem:
     test_case: int | None = None
     """Id of its test case in this workspace, or None."""
     model: str = ""
-    """Model under test that `model_right` is about."""
+    """Model under test that `model_right` refers to."""
     model_right: bool | None = None
     group: str = ""
     """Sample that it was drawn for, such as "random" or "misclassified"."""
@@ -250,7 +250,7 @@ class Worker:
     """Name, such as heron-41."""
     created: datetime
     approved: int = 0
-    """Approved assignments in all studies."""
+    """Number of approved assignments in all studies."""
     rejected: int = 0
     pending: int = 0
     blocked: bool = False
@@ -302,11 +302,11 @@ class Study:
     quiz: int = 0
     training: int = 0
     votes: int = 0
-    """Current votes on items by workers who are not excluded, at most K an item."""
+    """Number of current votes on items by workers who are not excluded, at most K an item."""
     needed: int = 0
-    """items * rules.votes."""
+    """Number of votes needed: items * rules.votes."""
     workers: int = 0
-    """Workers who answered anything but training, not those who were only invited or joined."""
+    """Number of workers who answered anything but training, not those who were only invited or joined."""
     link: str = ""
     """Token of the open invitation; "" if it is off."""
     archived: bool = False

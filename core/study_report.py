@@ -12,7 +12,7 @@ from core.studies import Adjudication, ApprovalVerdict, Exclusion, Question, Rul
 from core.words import count_of
 
 NONE = "(none)"
-"""Group of the images without a class, edit type, sample or verdict, if others have one."""
+"""Name of the group of images without a class, edit type, sample or verdict, if other images have one."""
 
 
 @dataclass(frozen=True)
@@ -22,15 +22,15 @@ class Slice:
     name: str
     """"" for all; else a class, an edit type, a sample, "NAME: right" or "NAME: wrong" for a model under test."""
     items: int
-    """Items asked: decided + discarded + short + waiting."""
+    """Number of items asked: decided + discarded + short + waiting."""
     rate: Proportion
     """Valid among those with a consensus (rate.n of them), with the Wilson interval."""
     discarded: int
-    """Items with all votes but no consensus."""
+    """Number of items with all votes but no consensus."""
     short: int
-    """Items with too few votes in a closed study."""
+    """Number of items with too few votes in a closed study."""
     waiting: int
-    """Items whose votes are still to come."""
+    """Number of items whose votes are still to come."""
     bounds: Bounds
     """Rates if all discarded and short items were invalid, and if all were valid."""
 
@@ -40,13 +40,13 @@ class Slices:
     """Validity by group of images. Images without a label, say, form a last group "(none)"; () if no image has one."""
 
     by_class: tuple[Slice, ...] = ()
-    """By label, or by shown classes without a label (an image can be in several)."""
+    """Results by label, or by shown classes for images without a label. An image can be in several."""
     by_edit_type: tuple[Slice, ...] = ()
-    """By edit type. An image with edits of two types is in both."""
+    """Results by edit type. An image with edits of two types is in both."""
     by_group: tuple[Slice, ...] = ()
-    """By the sample that an image was drawn for."""
+    """Results by the sample that an image was drawn for."""
     by_model: tuple[Slice, ...] = ()
-    """By whether the model under test is right on the image."""
+    """Results by whether the model under test is right on the image."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,10 @@ class SecondOpinion:
     """Results of other ways to aggregate the same votes. Images that wait for votes are left out."""
 
     majority: Proportion
-    """Valid by the most frequent answer, without ties."""
+    """Share of valid images by the most frequent answer, without ties."""
     ties: int
     dawid_skene: Proportion
-    """Valid by Dawid and Skene's model, which answers every image with a vote."""
+    """Share of valid images by Dawid and Skene's model, which answers every image with a vote."""
     differ: tuple[int, ...]
     """Items whose consensus differs from Dawid and Skene's answer."""
     words: str
@@ -88,9 +88,9 @@ class QuestionResult:
 
     question: Question
     after: Slice
-    """Without the votes of excluded workers, with replacements. This is THE result."""
+    """Result without the votes of excluded workers, and with those of their replacements. This is THE result."""
     before: Slice
-    """Result as if nobody had been excluded: the first K votes by anybody."""
+    """Result as if nobody had been excluded: the first K votes of anybody."""
     adjudicated: Slice | None
     """Result of `after` with a person's answers where the workers had no consensus; None without adjudications. Not a
     result of the workers: report it apart."""
@@ -131,9 +131,9 @@ class WorkerFigures:
 
     worker: str
     votes: int
-    """Votes on items."""
+    """Number of votes on items."""
     counted: int
-    """Votes in the result: not excluded and among the first K."""
+    """Number of votes in the result: not excluded and among the first K."""
     controls: Proportion
     """Share of control items answered right."""
     with_consensus: Proportion
@@ -141,9 +141,9 @@ class WorkerFigures:
     median_seconds: float | None
     """Median over items and control items, or None."""
     too_fast: Proportion
-    """Share of the same below the rules' `too_fast_seconds`. A hint, not a verdict."""
+    """Share of answers faster than the rules' `too_fast_seconds`. A hint, not a verdict."""
     changed: int
-    """Votes that were undone or answered again."""
+    """Number of votes that were undone or answered again."""
     approval: float | None
     """Approved / (approved + rejected) in all studies, 0 to 1; None before the first decision."""
     finished: int
@@ -175,7 +175,7 @@ class RulesChange:
     """Votes an image: before, since."""
     consensus: tuple[int, int]
     votes_in: int
-    """Votes on items before the change, which its author could see."""
+    """Number of votes on items before the change, which its author could see."""
     words: str
     """Summary in one sentence."""
 
@@ -185,13 +185,13 @@ class Conditions:
     """Actual conditions of items and workers, regardless of the rules."""
 
     with_source: int
-    """Items shown beside their source."""
+    """Number of items shown beside their source."""
     with_captions: int
-    """Items shown with both captions."""
+    """Number of items shown with both captions."""
     controls_shown: int
-    """Answers to control items, by all workers."""
+    """Number of answers to control items, by all workers."""
     shown: int
-    """Answers to items and control items, by all workers, without imported ones."""
+    """Number of answers to items and control items, by all workers, without imported ones."""
     linked: bool
     """True if anybody could join by an open link, under any number of names."""
     panelled: bool
@@ -207,33 +207,33 @@ class StudyReport:
     study: Study
     items: int
     complete: int
-    """Items with all K votes."""
+    """Number of items with all K votes."""
     votes_cast: int
-    """Votes on items, by anybody."""
+    """Number of votes on items, by anybody."""
     votes_imported: int
-    """Votes cast that were imported from a file."""
+    """Number of votes cast that were imported from a file."""
     votes_excluded: int
-    """Votes cast by excluded workers."""
+    """Number of votes cast by excluded workers."""
     votes_surplus: int
-    """Other votes beyond the first K of an item (after a readmission)."""
+    """Number of other votes beyond the first K of an item (after a readmission)."""
     votes_counted: int
     """votes_cast - votes_excluded - votes_surplus."""
     further_people: int
-    """Fewest people who must join so that every image can get all its votes; 0 for a closed study."""
+    """Minimum number of people who must join so that every image can get all its votes; 0 for a closed study."""
     images: Slice
     """Validity of images: valid if every asked question on validity agrees; see consensus.image_outcome."""
     images_before: Slice
     images_adjudicated: Slice | None
     image_slices: Slices
     agreement: Agreement
-    """Over all questions on validity with the same kind of answers; an (image, question) is one item."""
+    """Agreement over all questions on validity with the same kind of answers. An (image, question) is one item."""
     controls: Proportion
     """Share of right answers to control items, all workers; the interval assumes independence."""
     questions: tuple[QuestionResult, ...]
     disagreements: tuple[Disagreement, ...]
-    """Most divided first."""
+    """Disagreements, the most divided first."""
     workers: tuple[WorkerFigures, ...]
-    """Most votes first."""
+    """Workers, those with most votes first."""
     exclusions: tuple[Exclusion, ...]
     comments: tuple[Remark, ...]
     """Comments on items, including those of excluded workers."""
@@ -258,7 +258,7 @@ class Measure:
     """1 is full agreement, 0 is chance level (for the raw measure: no agreement); below 0 is worse than chance."""
     words: str
     n_items: int
-    """Items with at least two votes."""
+    """Number of items with at least two votes."""
     raters: float
     """Mean votes per item, over those items."""
 
@@ -299,7 +299,7 @@ class PowerPlan:
 
     items: int
     votes: int
-    """Votes on items in total: K an item."""
+    """Number of votes on items in total: K an item."""
     survive: float
     """Expected share of items with a consensus, 0 to 1."""
     rate: float
@@ -310,11 +310,11 @@ class PowerPlan:
     width: float
     """high - low."""
     annotators: int
-    """Annotators to finish within `minutes_each`; at least K, as nobody votes twice on an item."""
+    """Number of annotators to finish within `minutes_each`; at least K, as nobody votes twice on an item."""
     minutes_each: float
     """Minutes of each annotator, including control items, quiz and training."""
     items_each: int
-    """Items shown to each, including control items, quiz and training."""
+    """Number of items shown to each, including control items, quiz and training."""
     hours: float
     """Hours of all annotators together."""
     words: str

@@ -15,7 +15,7 @@ LONGEST_NAME = 200
 """Maximum characters in the name of a test set, and in a label."""
 
 Review = Literal["accepted", "rejected", "open", "none"]
-"""People's decision on an image; "none" for a source, which is not reviewed."""
+"""Decision of people on an image; "none" for a source, which is not reviewed."""
 
 Split = Literal["train", "validation", "test", ""]
 SPLITS: tuple[Split, ...] = get_args(Split)
@@ -40,7 +40,7 @@ class SetEntry:
     mask_classes: Mapping[int, str] = field(default_factory=dict)
     """The name of each class number (0 to 255) of the mask."""
     role: Role = "generated"
-    """"source": the original of generated images, added beside them."""
+    """Role of the image. "source" is the original of generated images, added beside them."""
     test_case: int | None = None
     """Test case in this workspace; None for a source or an imported image."""
     origin: Mapping[str, Any] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class TestSet:
     name: str
     created: datetime
     versions: tuple[SetVersion, ...]
-    """In order; only the last may be a draft."""
+    """Versions in order. Only the last one may be a draft."""
 
     @property
     def draft(self) -> SetVersion | None:

@@ -26,9 +26,9 @@ SIDE = 48
 """Width and height of a look, in pixels."""
 SHAPE = (SIDE, SIDE, 3)
 NEIGHBOURS = 12
-"""Fewest pictures that each one is compared with: the most similar ones."""
+"""Minimum number of pictures, the most similar ones, that each picture is compared with."""
 LEAST_ALIKE = 0.94
-"""Cosine of two signatures from which the pictures are compared."""
+"""Minimum cosine similarity of two signatures for their pictures to be compared."""
 TOLERANCE, COARSE_TOLERANCE = 10, 8
 """Tolerated colour difference, in levels of 255: for aligned pictures, and before alignment."""
 MOST_LACKING = 0.02
@@ -38,9 +38,9 @@ COARSE_LACKING = 0.01, 0.11
 REACH = 13
 """Pixels within which a colour is searched before alignment: the shift by a crop of a tenth, either way."""
 HOPELESS = 8 * MOST_LACKING
-"""Share from which the opposite direction is not tried."""
+"""Share from which the opposite direction is not tried any more."""
 LEAST_OVERLAP, LARGEST_SCALE = 0.6, 1.35
-"""Overlap and scale of one picture over the other. Beyond them too little is left to compare."""
+"""Minimum overlap and maximum scale of one picture over the other. Beyond them too little is left to compare."""
 RATES = (
     "Measured on drawn scenes, this finds all flips, crops of 5 % at each edge, JPEGs of quality 30 and halvings, 99 % "
     "of shifts by 3 %, and 94 % of crops of 10 % and of watermarks. It misses crops of 20 %, 36 % of the flips that "

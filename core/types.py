@@ -126,7 +126,7 @@ class Check:
 
     @property
     def outcome(self) -> Outcome:
-        """The finding in words."""
+        """The finding in words: passed, failed, or cannot tell."""
         return "cannot tell" if self.passed is None else "passed" if self.passed else "failed"
 
 
@@ -161,7 +161,7 @@ class CounterfactualCaptions:
 
 
 LONGEST_REASON = 1000
-"""Characters in the reason of a decision."""
+"""Maximum number of characters in the reason of a decision."""
 
 
 @dataclass(frozen=True)

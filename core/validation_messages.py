@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from core.data_files import DataTable
 
 _HUGE = 10**15
-"""Bounds at or above this are left out of messages."""
+"""Bounds of at least this size are left out of messages."""
 _NUMBERS = frozenset(
     "greater_than greater_than_equal less_than less_than_equal multiple_of "
     "finite_number int_type int_parsing int_parsing_size int_from_float float_type float_parsing".split()

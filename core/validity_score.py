@@ -12,7 +12,7 @@ from core.figures import Figure, Floats
 from core.types import TaskKind
 
 FEWEST = 20
-"""Fewest valid images, and fewest others, to fit a score."""
+"""Minimum number of valid images, and of invalid ones, to fit a score."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class ValidityScore:
     names: tuple[str, ...]
     """Names of the checks, in column order."""
     middle: tuple[float, ...]
-    """Median of each check, used for a missing value."""
+    """Median of each check, used where its value is missing."""
     mean: tuple[float, ...]
     spread: tuple[float, ...]
     weights: tuple[float, ...]

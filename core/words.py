@@ -14,7 +14,7 @@ from core.data_files import DataTable
 from core.types import Task
 
 _SHOWN = 5
-"""Maximum names listed in a sentence; the rest is counted."""
+"""Maximum number of names listed in a sentence; the rest is counted."""
 
 Span = tuple[int, int]
 """Start and end in a text, end not included."""
@@ -27,7 +27,7 @@ _SMALL = frozenset(
     "a an the this that these those its his her their some any no one two three four five six seven eight "
     "nine ten several many few couple pair group of".split()
 )
-"""Words that add only a number or an article to a class: "two cars" is as protected as "cars"."""
+"""Words that add only a number or an article to a class, so that "two cars" is as protected as "cars"."""
 
 _GRAMMAR = _SMALL | frozenset(
     "is are was were be been being has have had in on at by with and or to from into onto over under it they there "

@@ -44,19 +44,20 @@ from pipeline.seams import Embedder
 from pipeline.stages import generation
 
 Bands = dict[str, tuple[float, float]]
-"""By check: the value below which it fails, and the value from which it passes."""
+"""Thresholds by check: the value below which it fails, and the value from which it passes."""
 FIRST_SEED = 2_000_000
-"""First of the seeds, which neither the training nor the report uses."""
+"""First seed of the scenes. Neither training nor the report uses these seeds."""
 COUNT = 300
 """Number of scenes that set the thresholds. The report measures them on later scenes."""
 BLAMED, THROUGH = 0.015, 0.06
-"""Shares: good images that a check may fail, and broken images that may pass it, or pass all checks."""
+"""Maximum shares: of good images that a check may fail, and of broken images that may pass a check, or all checks."""
 BLAMED_FOR_NOTHING = 0.004
 """Share of good images that a general check may fail; it is there for images of another scene."""
 NEARER = ("edit shows", "label seen")
-"""Checks whose value says what the image is nearer to: below 0 it is something else, so no value below 0 passes."""
+"""Checks whose value says which of two things the image is nearer to. Below 0 it is the wrong one, so no value below 0
+passes."""
 WANTED = ("attribute", "weather", "time of day", "attribute", "weather", "time of day", "background", "attribute")
-"""Types of edits, in turns."""
+"""Types of the edits, which take turns."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,7 @@ class Measured:
     """Measurements of the checks."""
 
     by_check: dict[str, tuple[list[float], list[float]]]
-    """Values of images that are good in what a check is about, and of those that are not."""
+    """Values of each check: of images that are good in what it is about, and of images that are not."""
     images: list[tuple[Truth, dict[str, float]]]
     """The truth of each generated image, with the value of each check."""
 

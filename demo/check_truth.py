@@ -35,19 +35,19 @@ THINGS = ("vehicle", "pedestrian")
 SURROUNDINGS = ("building", "vegetation")
 """Classes beside the road that are not protected."""
 SMALLEST, LARGE = 20, 164
-"""Pixels of the smallest thing that is checked, and of a large one: 1 % of the image."""
+"""Pixels of the smallest thing that is checked, and of a large one (1 % of the image)."""
 OUTLINE = 4.0
-"""Grey values a pixel; anything steeper is an outline."""
+"""Difference of grey values between neighbouring pixels above which they form an outline."""
 MELTED = 0.6
 """Share of its outlines, in their direction, below which a large thing has melted: set by eye on 266 buildings."""
 HALF, QUARTER = 0.5, 0.25
-"""Least share that must be seen of a thing, and of a protected class; below it they are lost."""
+"""Minimum visible share of a thing, and of a protected class. Below it they count as lost."""
 
 
 PARTS = {"ground": GROUNDS, "trees": TREES, "walls": WALLS, "water": WATERS, "hills": HILLS}
 """Parts of a scene's background that may change, by slot, with their values."""
 CHANGED = 20
-"""Least difference, 0 to 255, of a pixel that an edit changed."""
+"""Minimum difference, 0 to 255, of a pixel that an edit changed."""
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,8 @@ class Truth:
 
 
 WEAKER = {"stormy": "rainy"}
-"""A storm is rain under a darker sky, with a flash. Without its flash the image is not broken; the report's first table
-counts it as an edit that does not show.
-"""
+"""An edit that an image may miss without being broken: a storm without its flash is rain under a darker sky. The
+report's first table counts it as an edit that does not show."""
 
 
 def edited_scene(scene: Scene, edits: Iterable[tuple[str, str]]) -> Scene:

@@ -85,13 +85,13 @@ CARS_TOLD: tuple[dict[int, tuple[str, ...]], ...] = (
         3: ("the first car is ", "the second car is ", "the third car is "),
     },
 )
-"""Words before the colour of each car, by form and number of cars."""
+"""Words before the colour of each car, by form of the caption and number of cars."""
 PEDESTRIAN_SENTENCES = (
     ("The pavement is empty.", "A pedestrian walks on the pavement.", "Two pedestrians walk on the pavement."),
     ("The pavement is empty.", "A pedestrian walks on the pavement.", "Two pedestrians walk on the pavement."),
     ("Nobody is on the pavement.", "One pedestrian is on the pavement.", "Two pedestrians are on the pavement."),
 )
-"""By form and number of pedestrians."""
+"""Sentences by form and number of pedestrians."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,8 @@ class WorldKeyword:
     edit_type: str
     alternatives: tuple[str, ...]
     slot: str
-    """The part of the look that it names: "weather", "time", "ground", "trees", ..., or "colour 0", "colour 1", ..."""
+    """The part of the look that the word describes: "weather", "time", "ground", "trees", ..., or "colour 0", "colour
+    1", ..."""
 
 
 def canonical(word: str) -> str:

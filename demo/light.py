@@ -91,7 +91,7 @@ _STREWN: dict[str, tuple[Colour, ...]] = {
     "rocky": ((106, 106, 112), (184, 184, 186)),
     "flowery": ((250, 238, 120), (250, 250, 250), (236, 120, 160)),
 }
-"""Colours of things on such ground."""
+"""Colours of things that lie on each ground."""
 _WATER: dict[str, Colour] = {
     "clear": (62, 132, 192),
     "murky": (112, 114, 72),
@@ -120,7 +120,7 @@ _HILL: dict[str, Colour] = {
 }
 _SNOW: Colour = (240, 244, 250)
 WET = ("rainy", "stormy")
-"""Weathers in which rain falls."""
+"""Kinds of weather in which rain falls."""
 
 
 def mix(a: Colour, b: Colour, share: float) -> Colour:

@@ -44,7 +44,7 @@ SAMPLES: dict[str, Scene] = {
     "balloon": _object("balloon", 71, "orange", "cloudy", "dawn"),
     "butterfly": _object("butterfly", 90, "purple", "sunny", "day", "sandy", hills="bare"),
 }
-"""Seeds are below `demo.train.common.TRAIN_SEEDS`: no training sees these scenes."""
+"""Scenes of the samples. Their seeds are below `demo.train.common.TRAIN_SEEDS`, so that no training sees them."""
 
 
 def task(scene: Scene) -> dict[str, object]:

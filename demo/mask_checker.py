@@ -25,7 +25,7 @@ ABOUT = {
     SURROUNDINGS_KEPT: "surroundings_lost",
     FORMS_KEPT: "form_lost",
 }
-"""The part of the truth that a check is about; unnamed checks are about all of it."""
+"""The part of the truth that each check tests. A check without an entry tests all of it."""
 
 
 class MaskChecker:
@@ -36,7 +36,7 @@ class MaskChecker:
         assert settings is not None  # the demo profile brings one
         self._model, self._profile = ModelUnderTest(settings), profile
         self._before: tuple[bytes, Prediction] | None = None
-        """Pixels and prediction of the last source: images of one source come in a row."""
+        """Pixels and prediction of the last source. Images of one source come one after another."""
 
     def checks(
         self, source: Image.Image, image: Image.Image, mask: np.ndarray, edits: Sequence[Edit] = ()

@@ -50,7 +50,8 @@ SEMANTIC_CLASSES = (
     "pedestrian",
     "object",
 )
-"""Mask values are indices into this tuple. "object" is an object scene's labelled thing; "ground" includes water."""
+"""Class names. The values of masks are indices into this tuple. "object" is an object scene's labelled thing; "ground"
+includes water."""
 
 PROTECTED_ROAD_CLASSES = ("road", "pavement", "lane marking", "vehicle", "pedestrian")
 
@@ -80,7 +81,7 @@ class Scene:
 
     family: str
     seed: int
-    """Determines the layout: positions, sizes, shapes, and where flakes and clouds are."""
+    """Seed of the layout: positions, sizes, shapes, and where flakes and clouds are."""
     look: Look
     label: str = ""
     vehicles: int = 0

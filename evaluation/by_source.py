@@ -23,14 +23,13 @@ CONFIDENCE = 0.95
 LEAST, MOST = 0.93, 0.98
 """Bounds of the share of intervals that hold the true figure. Outside them an interval is not what it claims to be."""
 SAMPLES = 4_000
-"""Samples of the weights of sources. They give the end of an interval to about 1 % of its width."""
+"""Number of samples of the weights of sources. They give the end of an interval to about 1 % of its width."""
 GROUPS = 1_000
-"""Most groups of sources. More sources are put into random groups, which are then weighted (Wolter 2007, Introduction
-to Variance Estimation, chapter 2). It changes the width of an interval by some 2 %, less than the chance in the
-samples.
-"""
+"""Maximum number of groups of sources. More sources are put into random groups, which are then weighted (Wolter 2007,
+Introduction to Variance Estimation, chapter 2). It changes the width of an interval by some 2 %, less than the chance
+in the samples."""
 FEWEST_SOURCES = 2
-"""With fewer sources, nothing is known of their differences."""
+"""Minimum number of sources. With fewer, their variance is unknown."""
 ONE_SOURCE = "no interval, since there is one source only"
 
 Statistic = Callable[[Floats], Floats]

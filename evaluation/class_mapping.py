@@ -60,13 +60,13 @@ Rule = Literal[
     "number",
 ]
 SUGGESTIONS = 3
-"""Most classes that are suggested for a label."""
+"""Maximum number of classes that are suggested for a label."""
 LARGEST_FILE = 1_000_000
 """Largest user's file, in bytes."""
 _MOST_SUGGESTED = 100
-"""Unmapped labels of a report that get suggestions: a search for similar words takes time."""
+"""Number of unmapped labels of a report that get suggestions: a search for similar words takes time."""
 CLEAR = 0.9
-"""Least share of a word's uses in WordNet's texts for a meaning to be taken."""
+"""Minimum share of a word's uses in WordNet's texts for a meaning to be taken."""
 FEW_KINDS, TOO_FEW_KINDS = 0.25, 0.02
 """Shares of the kinds directly below a superclass. A model that knows fewer is marked, or cannot have the label."""
 _COLUMNS = ("label", "model class")
@@ -80,7 +80,7 @@ class MappedLabel:
 
     label: str
     classes: tuple[int, ...]
-    """Their numbers among the model's classes, ascending; () for an unmapped label."""
+    """Numbers of the label's classes among the model's classes, ascending; () for an unmapped label."""
     rule: Rule | None
     """The matching rule, or None for an unmapped label."""
     note: str = ""
@@ -99,7 +99,7 @@ class OwnLine:
     model_class: str | int
     """A name, an id of WordNet, a number, or a superclass; "" leaves the label out."""
     place: str
-    """Its position, for messages."""
+    """Position of the line in the file, for messages."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class ClassMap:
 
     @property
     def unmapped(self) -> tuple[MappedLabel, ...]:
-        """The labels that cannot be compared with the model's answers."""
+        """The labels that have no class of the model."""
         return tuple(one for one in self.labels if not one.classes)
 
     @property
@@ -147,7 +147,7 @@ class ClassMap:
 
     @cached_property
     def label_of_class(self) -> NDArray[np.int64]:
-        """The label of each class, by number: the one with fewest classes, the first of these; -1 for none."""
+        """The label of each class, by number; -1 for none. Of several, the one with the fewest classes, else the first."""
         sizes = np.where(self.members, self.members.sum(axis=1, keepdims=True), len(self.classes) + 1)
         if not len(self.labels):
             return np.full(len(self.classes), -1)
@@ -581,4 +581,4 @@ class _Model:
 
 
 _model_of = lru_cache(maxsize=4)(_Model)
-"""One model for the same classes: every filter maps its labels to them again."""
+"""Cache the model of equal classes, since every filter maps its labels again."""

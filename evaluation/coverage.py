@@ -28,11 +28,11 @@ SIZES: Mapping[str, tuple[int, ...]] = {"equal": (5,), "skewed": (1, 1, 1, 2, 2,
 """Possible numbers of test cases of a source, each equally likely."""
 REPETITIONS = 1000
 AGAIN = 10
-"""Factor of repetitions when a cell below the goal is measured again: by chance some of two thousand are below it."""
+"""A cell below the goal is measured again with this many times more repetitions, since a few are below it by chance."""
 AT_ONCE = 50
-"""Repetitions of a mIoU that are drawn together."""
+"""Number of repetitions of a mIoU that are drawn together."""
 PARTS = 20
-"""Parts of an image that a segmenter is right or wrong about."""
+"""Number of parts of an image that a segmenter is right or wrong about."""
 LARGEST_CHANGE = 0.9
 """Probability of the true class before edits; an edit takes up to all of it."""
 
@@ -79,7 +79,7 @@ def _error_of_class(world: World, chance: np.random.Generator, repetitions: int)
 
 
 def _excess(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
-    """Excess of generated over reconstructed, where edits do nothing: one reconstruction for each source."""
+    """Measure the excess of generated over reconstructed, one per source, in a world where edits do nothing."""
     rank = chance.random((world.sources, repetitions))
     generated, _ = _drawn(world, chance, repetitions, world.error, rank)
     control = chance.binomial(1, world.latent(world.error, rank)).astype(np.float64)
@@ -87,7 +87,7 @@ def _excess(world: World, chance: np.random.Generator, repetitions: int) -> tupl
 
 
 def _difference(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
-    """Generated minus original, where edits make half of the right answers wrong."""
+    """Measure generated minus original, where edits make half of the right answers wrong."""
     rank = chance.random((world.sources, repetitions))
     after = (1 + world.error) / 2
     generated, _ = _drawn(world, chance, repetitions, after, rank)
@@ -106,15 +106,15 @@ def _factor(world: World, chance: np.random.Generator, repetitions: int) -> tupl
 
 
 def _change(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
-    """The change of the true class's probability; the error is the share of sources that change at all."""
+    """Measure the change of the true class's probability. The error is the share of sources that change at all."""
     changed = chance.random((repetitions, world.sources)) < world.error
     change = -LARGEST_CHANGE * chance.random(changed.shape) * changed
     return _groups(change, -1.0), -LARGEST_CHANGE * world.error / 2
 
 
 def _miou(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
-    """The mIoU, where the error is the share of each class's pixels that are taken for the next one. Parts of an image
-    are right or wrong as a whole, and the size of classes differs between sources.
+    """Measure the mIoU. The error is the share of each class's pixels that are taken for the next class. Parts of an
+    image are right or wrong as a whole, and the size of classes differs between sources.
     """
     classes, figures = 4, list[Figure]()
     for begin in range(0, repetitions, AT_ONCE):

@@ -14,7 +14,7 @@ from evaluation.validity_score import agreement
 
 SOURCES, AREAS, VALID, CORRELATIONS = (20, 50, 100), (0.6, 0.76, 0.9), (0.5, 0.7), (0.0, 0.5)
 IMAGES = 100
-"""Judged images of a world, the same number for each source."""
+"""Number of judged images of a world, the same number for each source."""
 
 
 def measurements(repetitions: int, seed: int = 0) -> list[Measurement]:

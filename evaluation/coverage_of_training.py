@@ -16,13 +16,13 @@ from evaluation.retraining.arm_statistics import Arms, Measured
 TrainingFigure = Literal["accuracy", "gain", "won back"]
 SEEDS, ACCURACIES = (2, 3, 5), (0.5, 0.8, 0.99, 1.0)
 LAYOUTS = ((20, 6), (33, 4), (132, 1))
-"""Measured sources, and images of each."""
+"""Numbers of measured sources, and of images of each."""
 BETTER = 0.1
-"""Most that the second arm's accuracy exceeds the first's."""
+"""Maximum gain in accuracy of the second arm over the first."""
 ORIGINAL_ACCURACY = 0.95
-"""Accuracy of the baseline on originals, so that something can be won back."""
+"""Accuracy of the baseline on originals. It is below 1, so that something can be won back."""
 SHARED = 0.8
-"""Correlation of two arms, or two sets, in their sources and images."""
+"""Correlation between two arms, or two sets, of the effects of sources and images."""
 
 
 @dataclass(frozen=True)

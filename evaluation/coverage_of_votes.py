@@ -30,7 +30,7 @@ OF_TYPES, VALID_OF_TYPE = (0.5, 0.3, 0.15, 0.05), (0.9, 0.7, 0.5, 0.4)
 """Edit types, their shares, and the share of their wrong images that are valid."""
 VALID_OF_RIGHT = 0.95
 DRAWS = 1000
-"""Draws of each repetition. They are fewer than on the page, which makes intervals a little less exact, not shorter."""
+"""Number of draws per repetition. With fewer than on the page, intervals are slightly less exact but not shorter."""
 Design = Literal["random", "stratified", "wrong", "accepted"]
 FIGURES = {
     "by_strata": "wrong and valid",

@@ -15,10 +15,10 @@ from core.figures import Figure, Floats, Numbers
 from evaluation.by_source import FEWEST_SOURCES, adjusted, means_of_groups
 
 SMALLEST, SMALLEST_SHARE = 5, 0.03
-"""Fewest test cases of a group, and their least share of the class: so a class has at most 33 groups."""
+"""Minimum number of test cases of a group, and minimum share of the class. So a class has at most 33 groups."""
 PERMUTATIONS = 1_999
-"""Permutations of a test. There are as many more for each five classes, up to five times as many, since p must be small
-where many groups are tested together."""
+"""Number of permutations of a test. There are as many more for each five classes, up to five times as many, since p
+must be small where many groups are tested together."""
 
 
 @dataclass(frozen=True)

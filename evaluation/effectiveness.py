@@ -41,7 +41,7 @@ from evaluation.report import TEMPLATES
 
 RIGHT, WRONG, UNKNOWN = 1, 0, -1
 BINS = 15
-"""Bins of equal width for the calibration (Guo et al. 2017)."""
+"""Number of bins of equal width for the calibration (Guo et al. 2017)."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Answers:
         return len(self.source)
 
     def where(self, selected: NDArray[np.bool_]) -> Answers:
-        """Return the answers selected by a mask."""
+        """Return the answers that a mask selects."""
         way = None if self.way is None else self.way[selected]
         return Answers(self.source[selected], self.right[selected], self.said[selected], self.confidence[selected], way)
 

@@ -14,9 +14,9 @@ from core.figures import Figure, Floats, Numbers
 from evaluation.by_source import CONFIDENCE, FEWEST_SOURCES
 
 BLOCKS = 8
-"""Blocks of sources, each with a distance of its own. The interval comes from how much these differ."""
+"""Number of blocks of sources, each with a distance of its own. The interval comes from how much these differ."""
 FEWEST_OF_BLOCK = 10
-"""Fewest sources of a block. With fewer than `BLOCKS` times as many there is no figure."""
+"""Minimum number of sources of a block. With fewer than `BLOCKS` times as many there is no figure."""
 
 
 @dataclass(frozen=True)

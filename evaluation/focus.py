@@ -29,11 +29,11 @@ from evaluation.by_source import MeansOfSources
 POINTING, MASS, SHARE = "pointing game", "relevance mass", "share of the mask"
 INSERTION, DELETION, AIC, SIC, PURITY = "insertion", "deletion", "AIC", "SIC", "purity"
 FIGURES = (POINTING, MASS, SHARE, INSERTION, DELETION, AIC, SIC, PURITY)
-"""The share of the mask is what the pointing game and the mass are by chance."""
+"""Names of the figures. The share of the mask is the value that the pointing game and the mass have by chance."""
 FEWEST = 20
-"""Fewest images of a figure."""
+"""Minimum number of images of a figure."""
 STEPS = 50
-"""Steps of insertion and deletion, each of equally many pixels."""
+"""Number of steps of insertion and deletion, each of equally many pixels."""
 NEIGHBOURS = 10
 THRESHOLDS = (0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.13, 0.21, 0.34, 0.5, 0.75)
 """Shares of the pixels that AIC and SIC show, as the authors of `saliency` take them."""
@@ -44,28 +44,28 @@ REASONS = {
 }
 """Reasons why an image has no AIC or SIC, by words of the package."""
 _SHOWN = 160
-"""Longer side of a picture with its map."""
+"""Longer side, in pixels, of a picture with its map."""
 _HOT = (235, 60, 40)
 
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """A model's look at one image."""
+    """The Grad-CAM map of one image, with its figures."""
 
     figures: Mapping[str, float]
-    """By name; those that cannot be told are missing."""
+    """Figures by name. Those that cannot be computed are missing."""
     layer: str
-    """The layer whose map is taken: the last one with features on a grid."""
+    """The layer whose map is used: the last one with features on a grid."""
     features: Floats
-    """Means of its channels."""
+    """Means of the layer's channels."""
     picture: bytes
     """WebP of the model's input with the map in red and the outline of the mask."""
     left_out: Mapping[str, str] | None = None
-    """By AIC and SIC the reason why the image has none; None before both were computed."""
+    """Why the image has no AIC or no SIC, by the name of the curve. None before both were computed."""
 
 
 class GradCam:
-    """Looks into a network of torch. One thread at a time may use it."""
+    """Computes Grad-CAM maps of a torch network. One thread at a time may use it."""
 
     def __init__(self, name: str, net: Any, prepare: Callable[[Any], Any], at_once: int) -> None:
         """`prepare` turns an RGB image into the network's input (3, h, w)."""
@@ -74,7 +74,7 @@ class GradCam:
         self._device, self._layer = next(net.parameters()).device, ""
 
     def look(self, image: Image.Image, classes: Sequence[int], mask: Image.Image | None = None) -> Look:
-        """Return the look at an image for the classes of its label. `mask` is white on the subject.
+        """Return the map of an image for the classes of its label. `mask` is white on the subject.
 
         Raises UserError for a network without features on a grid.
         """
@@ -91,7 +91,7 @@ class GradCam:
         return Look(figures, self._layer, features, _shown(self._picture(pixels), found, inside))
 
     def informed(self, look: Look, image: Image.Image, classes: Sequence[int], seed: int) -> Look:
-        """Return a look with AIC and SIC. The seed draws the blurred picture, which should be that of all models."""
+        """Return a map with AIC and SIC added. The seed, equal for all models, draws the blurred picture."""
         pixels, pic = self._pixels(image), _saliency()
         found, _ = self._map(pixels, classes)
         known = np.zeros(found.size, bool)
@@ -189,7 +189,7 @@ class GradCam:
         return last
 
     def _revealed(self, pixels: NDArray[Any], found: Floats, classes: Sequence[int]) -> tuple[float, float]:
-        """Return insertion and deletion."""
+        """Return the figures insertion and deletion."""
         import torch
         from torchvision.transforms.v2.functional import gaussian_blur
 

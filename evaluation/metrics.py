@@ -25,9 +25,9 @@ SURROUNDINGS_KEPT = "surroundings kept"
 """Name of the check of everything that the mask does not protect."""
 MASK_CHECKS = (MASK_KEPT, THINGS_KEPT, SURROUNDINGS_KEPT)
 SEEN = 0.5
-"""Least share of a class or thing that a segmenter must find in the source to judge it in a result."""
+"""Minimum share of a class or thing that a segmenter must find in the source to judge it in a result."""
 SMALLEST_THING = 0.0012
-"""Least share of the image that a piece of the mask must cover to be checked: 20 pixels of 128 x 128."""
+"""Minimum share of the image that a piece of the mask must cover to be checked: 20 pixels of 128 x 128."""
 MASK_BANDS: Mapping[str, Band] = {
     MASK_KEPT: Band(failed_below=0.25, passed_from=0.5),
     THINGS_KEPT: Band(failed_below=0.25, passed_from=0.5),

@@ -59,7 +59,7 @@ class ModelUnderTest:
         self.identity: ModelIdentity = self._adapter.identity
         """The identity of the model, under which its predictions are stored."""
         self.at_once = self._adapter.at_once
-        """Most images of one call. Halved for good if memory runs out."""
+        """Maximum number of images in one call. It is halved for good if memory runs out."""
 
     def predict(self, image: Image.Image) -> Prediction:
         """Return the prediction on an image of any size. Raises UserError if the model gives none."""
@@ -104,7 +104,7 @@ class ModelUnderTest:
         return Image.fromarray((pixels.clip(0, 1) * 255).round().astype(np.uint8).transpose(1, 2, 0))
 
     def grad_cam(self) -> GradCam:
-        """Return what looks into the model. Raises UserError for a segmenter, and for a model that is not of torch."""
+        """Return the Grad-CAM of the model. Raises UserError for a segmenter, and for a model that is not of torch."""
         adapter = self._adapter
         if self.kind != "classification":
             raise UserError(f"{self.name} is a segmenter, and only of a classifier it is measured where it looks.")

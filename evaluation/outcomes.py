@@ -16,14 +16,14 @@ from core.types import Task
 from evaluation.class_mapping import MappedLabel, map_classes
 
 FOUND = 0.5
-"""Least IoU at which a class counts as found, as in the Pascal VOC challenge."""
+"""Minimum IoU at which a class counts as found, as in the Pascal VOC challenge."""
 NAMED = 2
 """Number of classes that are named; more are counted."""
 
 
 @dataclass(frozen=True)
 class ModelOutcome:
-    """The standing of the model under test on one generated image."""
+    """Outcome of the model under test on one generated image."""
 
     standing: Standing
     words: str
@@ -31,7 +31,7 @@ class ModelOutcome:
 
     @property
     def explanation(self) -> str:
-        """The meaning of the standing for somebody who looks for faults of the model."""
+        """Meaning of the outcome for somebody who looks for faults of the model."""
         return EXPLANATIONS[self.standing]
 
 

@@ -32,7 +32,7 @@ Tables = Mapping[str, Sequence[SensitivityRow]]
 """Tables of edits by their titles."""
 CANNOT_TELL = "cannot tell"
 LOSES = "loses a class"
-"""A segmenter's mistake on a test case."""
+"""Name of a segmenter's mistake on a test case."""
 _WORDS: DataTable[dict[str, str]] = DataTable(__file__, dict[str, str])
 _LATEX = str.maketrans({one: f"\\{one}" for one in "&%$#_{}"} | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}"})
 
@@ -42,7 +42,7 @@ class Row:
     """One figure, for a table of all of them: shares are 0 to 1."""
 
     part: str
-    """Its table, such as "classes"."""
+    """Name of the table, such as "classes"."""
     name: str
     """Name of the row, such as a class."""
     figure: str

@@ -10,7 +10,7 @@ from core.figures import Figure, Flags, Numbers
 from evaluation.by_source import CONFIDENCE
 
 FEWEST_OF_STRATUM = 5
-"""Fewest judged images with which a stratum has a share of its own; smaller strata share one."""
+"""Minimum number of judged images for a stratum to have its own share. Smaller strata share one."""
 PROPORTIONAL = 0.01
 """A sample counts as drawn from all strata alike unless chance gives its parts with less than this probability."""
 

@@ -25,7 +25,7 @@ from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, effectivene
 IGNORED = 255
 """The number of mask pixels that do not count."""
 ROUNDING = 1e-9
-"""Allowed difference of equal shares that are computed in different ways."""
+"""Allowed difference between equal shares that are computed in different ways."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Pixels:
     source: NDArray[np.int64]
     """The number of each image's source, from 0."""
     counts: Floats
-    """(images, classes, classes + 1): pixels of a class by predicted class; the last column counts pixels of no class.
-    """
+    """(images, classes, classes + 1): pixels of a class by predicted class; the last column counts pixels of no
+    class."""
     way: NDArray[np.int64] | None = None
     """The number of each image's control set, as in `Answers.way`."""
 
@@ -363,9 +363,9 @@ def loss_effect(
 
 
 def at_least(part: Floats, shares: Floats, whole: Floats) -> NDArray[np.bool_]:
-    """Return flags (images, classes, answers): True if the answer has at least the share of a class that it has in the
-    whole set. `part` has the pixels of that shape, `shares` those of the set, (classes, answers), and `whole` all
-    pixels of each class, (images, classes). A share above 0 in the set is reached by some image.
+    """Return flags (images, classes, answers): True if an image gives this answer for at least the share of a class
+    that the whole set has. `part` has pixel counts of that shape, `shares` those of the set, (classes, answers), and
+    `whole` all pixels of each class, (images, classes). A share above 0 in the set is reached by some image.
     """
     with np.errstate(invalid="ignore"):
         found: NDArray[np.bool_] = (part > 0) & (part >= shares * whole[..., None] * (1 - ROUNDING))

@@ -24,7 +24,7 @@ class Changes:
     after: Floats
     """Probability on the test case, 0 to 1; NaN if unknown."""
     before: Floats
-    """Probability to compare with, on the reconstruction of its source or on the source itself; NaN as above."""
+    """Probability on the reconstruction of its source, or on the source itself; NaN if unknown."""
     newly_wrong: NDArray[np.bool_]
     """True if the model is wrong on the test case only."""
 
@@ -35,7 +35,7 @@ class SensitivityRow:
 
     name: str
     n: int
-    """Test cases with this edit."""
+    """Number of test cases with this edit."""
     sources: int
     change: Figure
     """The mean change of the probability of the true class, -1 to 1: below 0 the edit hurts."""

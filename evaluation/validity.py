@@ -33,9 +33,9 @@ from evaluation.samples import FEWEST_OF_STRATUM, Flags, Numbers, in_proportion
 from evaluation.worker_errors import HARD, VALID, Ballots, drawn_states
 
 TOGETHER = 100
-"""Draws that are made at a time, since the weights of all judged images are in memory for all of them."""
+"""Number of draws made at a time. The weights of all judged images are in memory for all of them."""
 FEWEST_FOR_SCORE = 50
-"""Fewest judged wrong images for which the score is used: with fewer its weight is unknown."""
+"""Minimum number of judged wrong images to use the score. With fewer, its weight is unknown."""
 LIKELY = 0.001
 """Two studies contradict each other if their joint result is less likely than this."""
 
@@ -102,7 +102,7 @@ class StratumRow:
     name: str
     images: int
     judged: int
-    """Images with a consensus."""
+    """Number of images with a consensus."""
     valid: int
     share_valid: float | None
     """Share of valid images among judged ones, or None if none was judged."""
@@ -128,17 +128,17 @@ class ValidityEffect:
     at_least: Figure
     """Share of wrong and valid images if none is valid that has no consensus, or is in a stratum without votes."""
     at_most: Figure
-    """Share of wrong and valid images if all of these are valid."""
+    """Share of wrong and valid images if all of those in `at_least` are valid."""
     undecided: Figure
     """Share of judged images without a consensus."""
     score_weight: float | None
     """Weight of the score: 0 for nothing, 1 for all of it."""
     judged: int
-    """Images with a consensus."""
+    """Number of images with a consensus."""
     discarded: int
-    """Judged images without a consensus."""
+    """Number of judged images without a consensus."""
     control_answers: int | None
-    """Answers to control items, which show the errors of workers; None without single votes."""
+    """Number of answers to control items, which show the errors of workers; None without single votes."""
     not_judged_in: tuple[str, ...]
     """Strata without a judged image."""
     rows: tuple[StratumRow, ...]
@@ -268,8 +268,8 @@ def _row(name: str, own: Flags, columns: Judged) -> StratumRow:
 class _Table:
     """The columns of all images as masses by source, and their judged images.
 
-    A *cell* is a stratum and whether its images are wrong: 2 * stratum + wrong, plus the number of cells for images
-    that the sample was not drawn from. A *pool* is one or several cells, all wrong or all right, with one estimated
+    A *cell* combines a stratum with whether its images are wrong: 2 * stratum + wrong. Images outside the sampled ones
+    have cells of their own after these. A *pool* is one or several cells, all wrong or all right, with one estimated
     share of valid images.
     """
 
@@ -312,7 +312,7 @@ class _Table:
 
     @cached_property
     def masses(self) -> Floats:
-        """By source: the mass of each pool, of unknown wrong and right images, of the scores of each pool, and the
+        """Masses by source: of each pool, of unknown wrong and right images, of the scores of each pool, and the
         source's weight.
         """
         column = np.where(self.pool[self.cell] >= 0, self.pool[self.cell], self.pools + np.where(self.held.wrong, 0, 1))

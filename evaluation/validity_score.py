@@ -17,7 +17,7 @@ from evaluation.by_source import CONFIDENCE
 FOLDS = 5
 BINS = 10
 FEWEST_SOURCES = 10
-"""Sources with a valid image, and with an invalid one, that an interval needs."""
+"""Number of sources with a valid image, and with an invalid one, that an interval needs at least."""
 
 
 def learn(

@@ -24,17 +24,17 @@ INVALID, VALID, HARD = 0, 1, 2
 CHAINS, WARM_UP, KEPT = 40, 30, 25
 """Number of parallel chains, and the steps that each discards and keeps."""
 MOST_CELLS = 40_000
-"""Most chains times images: with many images fewer chains run."""
+"""Maximum of chains times images. With many images, fewer chains run."""
 FEWEST_CHAINS = 10
-"""Fewest chains, however many images there are."""
+"""Minimum number of chains, however many images there are."""
 VOTES_THAT_SHOW_HARD = 3
-"""Fewest votes of an image that can show disagreement."""
+"""Minimum number of votes of an image that can show disagreement."""
 _PRIOR = np.array([0.5, 0.5, 0.1])
 """Prior of the shares of the states: Jeffreys's for valid and invalid, and few hard images."""
 _MEANS, _SIZES = np.linspace(0.525, 0.995, 20), np.array([1.0, 4.0, 20.0, 100.0])
 """Grid of the population of workers: mean rate of right answers, and similarity of workers (a + b of a beta)."""
 _LEAST = 1e-3
-"""Least rate: no answer of a worker is impossible."""
+"""Minimum rate: no answer of a worker is impossible."""
 
 
 @dataclass(frozen=True)

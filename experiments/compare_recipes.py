@@ -40,7 +40,7 @@ from pipeline.recipes import recipe_of
 from pipeline.request import MemoryStore, Request
 
 FIRST_SEED = 2_700_000
-"""Neither trainings nor the lines of checks have seen the scenes from here on."""
+"""First seed of the scenes. Neither training nor the calibration of checks uses these seeds."""
 RECIPES = ("dillema", "lance")
 FIGURES = {
     "valid": "valid: the edit shows and nothing is lost",
@@ -87,7 +87,7 @@ class ModelsUnderTest:
 
 
 def source(number: int, first_seed: int = FIRST_SEED) -> tuple[Walk, Scene]:
-    """Return a thing or a road in turn, on a fair day, as the models under test know them."""
+    """Return an object or a road in turn, on a fair day, as the models under test know them."""
     scene = fair_scene(first_seed + number, "road" if number % 2 else "object", number // 2)
     pixels, mask = render(scene)
     road = Task("segmentation", protected=PROTECTED_ROAD_CLASSES)
@@ -96,7 +96,7 @@ def source(number: int, first_seed: int = FIRST_SEED) -> tuple[Walk, Scene]:
 
 
 def made(driver: Driver, recipe: str, walk: Walk) -> tuple[list[TestCase], MemoryStore, float]:
-    """Return the images of a source, and the seconds of one core that text, inversion and drawing took."""
+    """Return the images of a source, and the CPU seconds of text, inversion and drawing."""
     own, begun, store = recipe_of(recipe), processor_seconds(), MemoryStore(walk.image)
     try:
         driver.run(Request(walk.task, own.settings_in(driver.profile), recipe, walk.number), store)
@@ -179,7 +179,7 @@ def report(lines: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _rows(lines: Sequence[Mapping[str, Any]], kind: str | None, name: str) -> Iterator[list[float]]:
-    """A row a source that has images of this kind by both recipes: the share of each."""
+    """Return one row for each source that has images of this kind by both recipes: the share for each."""
     for line in lines:
         row = []
         for recipe in RECIPES:
@@ -194,7 +194,7 @@ def _rows(lines: Sequence[Mapping[str, Any]], kind: str | None, name: str) -> It
 
 
 def _per(lines: Sequence[Mapping[str, Any]], recipe: str, above: str, below: str, times: float) -> str:
-    """Return a ratio of totals with the interval of a bootstrap over sources (Efron 1979)."""
+    """Return a ratio of totals, with an interval from a bootstrap over sources (Efron 1979)."""
 
     def total(line: Mapping[str, Any], name: str) -> float:
         if name == "valid failure":

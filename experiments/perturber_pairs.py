@@ -25,11 +25,11 @@ from pipeline.stages.reply_schema import NO_EDIT, edit_text
 HELD_OUT = 0.1
 """Share of the captions that are held out."""
 MOST_HELD_OUT = 200
-"""Captions. More would cost more time than they tell."""
+"""Number of captions. More would cost more time than they tell."""
 NO_EDIT_KEPT = 0.25
 """Share of the drawn captions without such an edit that are kept. With all, a small LoRA says "none" too often."""
 FEWEST = 10
-"""Captions that a training needs."""
+"""Number of captions that a training needs."""
 
 
 class Pair(Data):

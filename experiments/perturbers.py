@@ -37,7 +37,7 @@ FIRST_SEED = 6_000_000
 """First seed, below the seeds that training draws from, and apart from those that it is scored on."""
 COUNT = 100
 GROUPS = {"own": 1.0, "changed": 0.0}
-"""Captions, with the share of them that are the world's own."""
+"""Groups of captions: name, and the share of the world's own captions."""
 NO_SOURCE = Image.new("RGB", (8, 8))
 Perturber = Callable[[Example, int], str]
 """Returns a caption for an example and a seed. "" if it gives none."""
@@ -48,12 +48,12 @@ class Score:
     """Score of one caption."""
 
     edit: bool
-    """True if it has an edit of the requested type, and lost nothing that the task protects."""
+    """True if the caption has an edit of the requested type and loses nothing that the task protects."""
     one_place: bool
 
     @property
     def both(self) -> bool:
-        """True if it has one edit of the requested type, and no other."""
+        """True if the caption has one edit of the requested type and no other."""
         return self.edit and self.one_place
 
 
@@ -77,7 +77,7 @@ def score(example: Example, text: str) -> Score:
 
 
 class Perturbers:
-    """The ways, with the models of a profile."""
+    """The compared ways, with the models of a profile."""
 
     def __init__(self, name: str = "demo") -> None:
         profile = load_profile(name)
@@ -88,7 +88,7 @@ class Perturbers:
         self._free: LanguageSettings = getattr(self._settings, "perturbations")  # noqa: B009
 
     def ways(self) -> Mapping[str, Perturber]:
-        """Each way by its name."""
+        """Return each way by its name."""
         return {
             "three stages": self.three_stages,
             "asked freely": self.freely,
@@ -98,7 +98,7 @@ class Perturbers:
         }
 
     def three_stages(self, example: Example, seed: int) -> str:
-        """Keywords of the type only, and one caption with one edit."""
+        """Ask for keywords of the type only, and for one caption with one edit."""
         plain: dict[str, dict[str, object]] = {
             "keywords": {"edit_types": example.edit_type},
             "counterfactuals": {"captions": 1},
@@ -107,11 +107,11 @@ class Perturbers:
         return self._last(DILLEMA, example, settings, seed)
 
     def freely(self, example: Example, seed: int) -> str:
-        """One reply, which may have any form."""
+        """Ask for one reply, which may have any form."""
         return self._asked(example, seed, hold=False)
 
     def stage(self, example: Example, seed: int) -> str:
-        """The stage of the recipe, for one caption of the type. A rejected one counts as none."""
+        """Run the recipe's stage for one caption of the type. A rejected caption counts as none."""
         plain: dict[str, dict[str, object]] = {"perturbations": {"edit_types": example.edit_type, "per_type": 1}}
         return self._last(LANCE, example, LANCE.settings.model_validate(_merged(self._settings, plain)), seed)
 
@@ -169,7 +169,7 @@ def figure(hits: list[bool]) -> str:
 
 
 def main() -> int:
-    """Print a table, a row a way and group of captions."""
+    """Print a table with a row for each way and group of captions."""
     parser = argparse.ArgumentParser(prog="python -m experiments.perturbers", description=__doc__)
     parser.add_argument("--count", type=int, default=COUNT, help="captions of each group (default: %(default)s)")
     parser.add_argument("--own", metavar="FILE.toml", help="profile with a language model of one's own")

@@ -34,9 +34,9 @@ from pipeline.request import MemoryStore, Request
 from pipeline.seams import Models, Source
 
 FIRST_SEED = 2_900_000
-"""Neither trainings nor the lines of checks nor other reports have seen the scenes from here on."""
+"""First seed of the scenes. Neither training nor calibration nor another report uses these seeds."""
 WITHIN = 0.005
-"""Goal: accuracy on reconstructions is at most so far from that on originals, on either side."""
+"""Goal: maximum difference between the accuracies on reconstructions and on originals."""
 WAYS = ("corrected", "uncorrected")
 
 

@@ -47,12 +47,12 @@ LAYERS = ("q_proj", "k_proj", "v_proj")
 """The layers that the LoRA changes, as in LANCE."""
 DROPOUT = 0.05
 EVALUATE_EVERY = 25
-"""Steps between two losses on the held-out pairs."""
+"""Number of steps between two losses on the held-out pairs."""
 PATIENCE = 5
-"""Evaluations in a row without a lower held-out loss after which the training stops."""
+"""Number of evaluations in a row without a lower held-out loss after which the training stops."""
 IGNORED = -100
 MOST_NAMED = 10
-"""Lines that are named one by one."""
+"""Number of lines that are named one by one."""
 BASE_FILE = "base.json"
 """File next to a LoRA with the model that it was trained on."""
 LONGEST_CONTEXT = 4096

@@ -371,7 +371,7 @@ class _Table:
     def note(
         self, what: str, entry: Mapping[str, Any], place: int, size: int, names: list[str], ids: list[str]
     ) -> None:
-        """Store the byte range of an entry. Adds names and ids of images to `names` and `ids`."""
+        """Store the byte range of an entry. Also append to `names` and `ids`."""
         if what == "images":
             names.append(_text(entry.get("file_name")))
             ids.append(_id(entry.get("id")))
@@ -401,7 +401,7 @@ class _Table:
 
     @property
     def numbers(self) -> dict[str, int]:
-        """Number of each class in masks: its place in the list. Empty if a mask cannot hold them."""
+        """Number of each class in masks, which is its position in the list. Empty if a mask cannot hold them."""
         names = dict.fromkeys(self.categories.values())
         return {name: number for number, name in enumerate(names)} if len(names) <= UNLABELLED else {}
 
@@ -475,7 +475,7 @@ class _Text:
         self._text = ""
         self._at = 0
         self._before = 0
-        """Bytes of the file before the buffered text."""
+        """Number of bytes of the file before the buffered text."""
         self._more()
         if self._text.startswith("\xef\xbb\xbf"):  # the mark of UTF-8
             self._at = 3

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     import pyarrow
 
 _ROWS = 64
-"""Rows with images in memory at once."""
+"""Number of rows with images in memory at once."""
 _GROUPS = 2
-"""Row groups of Parquet files in memory. A group of ImageNet's takes some ten megabytes."""
+"""Number of row groups of Parquet files in memory. A group of ImageNet's takes some ten megabytes."""
 _LABELS = 4096
-"""Labels read at once."""
+"""Number of labels read at once."""
 MOST_ROWS = 2_000_000
 """Maximum rows of a table. Equal rows compress so well that a small file could block an import for hours."""
 

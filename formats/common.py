@@ -151,8 +151,8 @@ def splits_of(examples: Sequence[Example]) -> list[Split]:
 def require_each(examples: Sequence[Example], lacking: Sequence[Example], what: str, where: str) -> None:
     if lacking:
         raise UserError(
-            f"{len(lacking):,} of {len(examples):,} images have no {what}, such as “{lacking[0].name}”, and {where} "
-            f"needs one of each: choose another format, or take them out of the set.",
+            f"{len(lacking):,} of {len(examples):,} images have no {what}, such as “{lacking[0].name}”, but {where} "
+            f"needs one for every image: choose another format, or take them out of the set.",
             field="layout",
         )
 
@@ -162,8 +162,8 @@ def is_sheet(name: str) -> bool:
 
 
 def in_shards(pictures: Iterator[Picture]) -> Iterator[tuple[str, int, Iterator[Picture]]]:
-    """Yield shards of the pictures, which are sorted by split: folder of the split, number of the shard, its pictures.
-    Consume each shard before the next.
+    """Yield shards of the pictures, which are sorted by split: folder of the split, number of the shard, and its
+    pictures. A shard must be used up before the next is requested.
     """
     for split, of_split in groupby(pictures, lambda picture: split_folder(picture.example.split)):
         yield from ((split, number, shard) for number, shard in enumerate(_shards(of_split)))

@@ -48,21 +48,21 @@ WORKERS = max(2, min(8, os.cpu_count() or 2))
 """Threads that read and write files. While one waits for the disk or hashes, the others go on."""
 _UNFINISHED = re.compile(r"\.unfinished-(?:\d+-)?[0-9a-f]{8}(?:\.before)?$")
 _BEFORE = ".before"
-"""Ending of the replaced export's name while the new one takes its place."""
+"""Suffix of the replaced export's name while the new export takes its place."""
 _DETAILED_AT_ONCE = 200
-"""Examples whose captions, edits and facts are in memory at once."""
+"""Number of examples whose captions, edits and facts are in memory at once."""
 DETAILS = ("labels", "captions", "edits", "classes of masks", "splits")
 """Kinds of details that a format may store for an example, besides its pictures."""
 _AHEAD = 4
-"""Files in memory at once, for each thread."""
+"""Number of files in memory at once, for each thread."""
 
 T = TypeVar("T")
 U = TypeVar("U")
 Parts = Sequence[bytes | memoryview]
 Named = Callable[[Example], tuple[str, str | None]]
-"""Return the names of an example's image file and mask file; None for a mask that is not written as it is."""
+"""Function that returns the names of an example's image and mask file; None for a mask not written unchanged."""
 Complete = Callable[[Sequence[Example]], Iterable[Example]]
-"""Return some examples in their order, with captions, edits and facts."""
+"""Function that returns some examples in their order, with captions, edits and facts."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Picture:
     mask: bytes | None
     """PNG of mode L, the size of the image."""
     data: bytes = b""
-    """PNG, with its IPTC digital source type if generated. Empty if a file was written from it already."""
+    """PNG of the picture, with its IPTC digital source type if generated. Empty if it is already in a file."""
 
     @cached_property
     def row(self) -> dict[str, Any]:
@@ -211,7 +211,7 @@ class Draft:
 
     @property
     def files(self) -> tuple[dict[str, Any], ...]:
-        """The files so far as the manifest lists them: name, bytes, sha256; sorted by name."""
+        """The files written so far, as the manifest lists them: name, bytes and sha256, sorted by name."""
         return tuple(sorted(self._files, key=lambda file: str(file["name"])))
 
     def _completed(self, examples: Sequence[Example]) -> Iterable[Example]:

@@ -44,7 +44,7 @@ BROKEN_ARCHIVE = (
     *(zipfile.BadZipFile, EOFError, OSError, RuntimeError, NotImplementedError, UnicodeDecodeError),
     *(zlib.error, lzma.LZMAError),
 )
-"""Errors that a damaged archive raises; for bzip2, OSError."""
+"""Errors that a damaged archive raises. OSError comes from bzip2."""
 _FROM_WITHIN = re.compile(r"^(\./)+")
 """Start of the names in an archive that was packed from inside its folder."""
 GONE = "The file is not there any more: put it back, or list the data set again."
@@ -318,7 +318,7 @@ class _Archive:
             yield self.names[at]
 
     def _good(self, name: str) -> bool:
-        """Return True if a file is to be read; otherwise count or report it."""
+        """Return True if a file can be read; otherwise count or report it."""
         reason = why_unsafe(name)
         if reason:
             self._report.refuse(name, reason)
@@ -495,7 +495,7 @@ def by_form(known: Mapping[str, T], name: str) -> T | None:
 
 
 def _members(archive: tarfile.TarFile, what: str, report: Report) -> Iterable[tarfile.TarInfo]:
-    """Yield the members up to the point of damage, which is reported."""
+    """Yield the members of an archive. If it is damaged, those before the damage, which is reported."""
     try:
         for member in archive:
             yield member

@@ -317,8 +317,8 @@ class Roles:
 
     @staticmethod
     def _level(name: str) -> tuple[str, str, str] | None:
-        """Return the level of the folder that holds a file, its name in lower case, and its parent; None without a
-        folder. The folders below the splits of a set are one level.
+        """Return the level of the folder that holds a file, that folder's name in lower case, and its parent; None
+        without a folder. The folders below the splits of a set are one level.
         """
         folders = name.split("/")[:-1]
         if not folders or any(part.lower() in MASK_FOLDERS for part in folders[:-1]):

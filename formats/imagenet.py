@@ -40,7 +40,7 @@ _VAL_NAME = re.compile(r"ILSVRC2012_val_(\d{8})\.JPEG", re.IGNORECASE)
 _V2 = "imagenetv2"
 """Start of the names of ImageNet-V2's folders."""
 _OPEN_TARS = 8
-"""Lists of class tars in memory: some thousand names each."""
+"""Number of lists of class tars in memory: some thousand names each."""
 
 
 class _Names:

@@ -21,7 +21,7 @@ from formats.types import Found, Report
 
 CHANGED = "The file was changed since the data set was listed: list the data set again."
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".arrow")
-"""Endings of files that can be a list of a data set on their own."""
+"""File endings that alone can be the list of a data set."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Content:
     """The checked files of an item: the image can be decoded, and the mask fits it."""
 
     image: bytes
-    """Bytes of the image file in the set."""
+    """Content of the image file in the set."""
     picture: Picture
     """The decoded picture, upright and in RGB."""
     mask: Image.Image | None = None
@@ -53,7 +53,7 @@ class DataSet:
 
     @property
     def left_out(self) -> Sequence[ImportRow]:
-        """Report rows from opening the set and from the latest run of `items`: files and rows that are no items."""
+        """Report rows on files and rows that are no items, from opening the set and from the latest run of `items`."""
         return tuple(self._source.report.rows)
 
     def items(self) -> Iterator[Item]:

@@ -33,11 +33,11 @@ class Layout:
     options: Mapping[str, str] = field(default_factory=dict)
     """Descriptions of the options that a plan may set, by name."""
     guessed: type[Source] | None = None
-    """Reader that counts the images that this format explains; None for a format that is never guessed."""
+    """Reader that counts the images that this format explains. None for a format that is never guessed."""
 
     @property
     def title(self) -> str:
-        """Name for people."""
+        """Title for people."""
         return TITLES[self.name]
 
     @property

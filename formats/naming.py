@@ -27,7 +27,7 @@ def name_of_file(words: str) -> str:
 
 
 def folded(name: str) -> str:
-    """Return the form that names share which some file systems treat as the same."""
+    """Return the form that two names share if some file systems treat them as the same."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
@@ -79,7 +79,7 @@ def choose_split(split: str, there: Iterable[str], what: str) -> str:
         raise UserError(f"{what} has no splits: leave the split out.", field="split")
     if not split and len(names) > 1:
         raise UserError(
-            f"Say which split of {what} is meant: {', '.join(names)}. It has several, and none is taken unasked.",
+            f"Choose a split of {what}: {', '.join(names)}.",
             field="split",
         )
     same = [name for name in names if not split or name == split]

@@ -21,7 +21,7 @@ from formats.types import Example, TestSet, compact
 
 CARD, SHEET, CROISSANT, CLASSES, RECORDS = "README.md", "sheet.jpg", "croissant.json", "classes.json", "records.jsonl"
 TYPED = "records.parquet"
-"""Records for Croissant, whose readers parse labels such as 007 in JSON lines as numbers."""
+"""Records for Croissant. Its readers would parse labels such as 007 in JSON lines as numbers."""
 _PICTURES, _SIDE, _COLUMNS, _GAP = 12, 192, 6, 6
 """Pictures on the sheet: maximum number, longer side in pixels, number a line, and gap in pixels."""
 _MOST_LISTED = 40
@@ -35,7 +35,7 @@ class Description:
     loads: str
     """Lines of Python that load the set from the folder SET."""
     holds: tuple[tuple[str, str], ...]
-    """Files and their content, for the card."""
+    """Files and their content, described for the card."""
     images: str = ""
     """A glob of the image files; "" if they are inside others."""
     masks: str = ""

@@ -20,14 +20,14 @@ from formats.types import Found, Report
 BIRD: Mapping[int, str] = {0: "background", 1: "bird"}
 """Classes of the masks of CUB-200-2011."""
 _AGREED = 128
-"""Least grey value of a bird's pixel: that of three of five annotators."""
+"""Minimum grey value of a bird's pixel: that of three of five annotators."""
 
 
 class ClassPaths(Source):
     """Images with their class, after its number, in their paths."""
 
     images: re.Pattern[str]
-    """Path of an image, with the groups `folder` (of the class), `class`, `name` and maybe `split` and `variant`."""
+    """Pattern of an image's path. Its groups are `folder`, `class`, `name` and maybe `split` and `variant`."""
 
     @classmethod
     def may_be(cls, files: Files) -> bool:

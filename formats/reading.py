@@ -36,14 +36,14 @@ from formats.types import SPLITS, Example, Found, Imported, Report, Row, TestSet
 
 @dataclass(frozen=True)
 class _Loaded:
-    """A found example with its pictures in place, or the reason of its refusal."""
+    """A found example with its pictures stored, or the reason why it was refused."""
 
     found: Found
     refused: str = ""
     notes: tuple[str, ...] = ()
     sha: str = ""
     recorded: bool = True
-    """True if the picture is the one that its record describes."""
+    """True if the picture equals the one that its record describes."""
     mask_sha: str = ""
     classes: Mapping[int, str] = field(default_factory=dict)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 _ROWS = 64
-"""Images of a row group, which are in memory at once."""
+"""Number of images of a row group, which are in memory at once."""
 
 
 def row_schema(files: Mapping[str, str | None]) -> pyarrow.Schema:

@@ -226,7 +226,7 @@ def digest(text: str) -> int:
 
 
 class Places:
-    """Index of texts in a list by their digests: twelve bytes for each of maybe a million. Texts may repeat."""
+    """Index of the texts in a list by their digests, at twelve bytes for each of maybe a million. Texts may repeat."""
 
     def __init__(self, digests: Iterable[int] = ()) -> None:
         digests = np.array(array("Q", digests), np.uint64)

@@ -49,7 +49,7 @@ CLASSES_OPTION = {
 METADATA_FILES = ("metadata.jsonl", "metadata.csv", METADATA)
 _CSV, _LINES = (".csv", ".tsv"), (".jsonl", ".ndjson")
 _SAMPLE = 100
-"""Rows that are inspected to detect a table with a column for each class."""
+"""Number of rows that are inspected to detect a table with a column for each class."""
 _OUTSIDE = "Its image lies outside the folder of the table, where nothing is read."
 
 
@@ -232,7 +232,7 @@ class _Index:
     def __init__(self) -> None:
         self.keys = Places()
         self.tables, self.places = array("I"), array("Q")
-        """For each row the index of its table and the offset in it."""
+        """Index of each row's table, and the row's offset in it."""
         self.splits: dict[str, None] = {}
         self.labels: dict[str, None] = {}
         self.mask_classes: dict[int, str] = {}
@@ -254,7 +254,7 @@ class _Row:
     image: str
     mask: str
     more: Mapping[str, str]
-    """Further images that it names, by column."""
+    """Further images that the row names, by column."""
     row: Row
     has_masks: bool
     problem: str

@@ -80,7 +80,7 @@ class Imported:
     """The result of a reader."""
 
     examples: tuple[Example, ...]
-    """Sorted by name. Their files are in the folder given to the reader, named by sha256."""
+    """Examples sorted by name. Their files are in the folder given to the reader, named by sha256."""
     rows: tuple[ImportRow, ...]
     layout: str
     """Format that was read."""
@@ -152,7 +152,7 @@ class Report:
 
     @contextmanager
     def muted(self) -> Iterator[None]:
-        """Discard the rows that are added within."""
+        """Discard all rows that are added within this context."""
         before = len(self.rows)
         try:
             yield

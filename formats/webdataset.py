@@ -26,7 +26,7 @@ from formats.types import Example, Found, Report, Row
 _MASK_PARTS = ("mask.", "seg.")
 _READ = ("json", "cls", "txt", "caption")
 _SHARDS = 2
-"""Lists of shards in memory: a kilobyte for each of their samples."""
+"""Number of lists of shards in memory: a kilobyte for each of their samples."""
 PACKED = (".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar.zst")
 
 

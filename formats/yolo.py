@@ -26,9 +26,9 @@ DATA = "data.yaml"
 _SMALL_LISTS = 1_000_000
 """Maximum bytes of a list of classes. A file of outlines may have ten times as many."""
 _LISTS = ("classes.txt", "obj.names", "classes.names", "_darknet.labels")
-"""Files with a class a line, as LabelImg, CVAT and Darknet write them."""
+"""Names of files that list one class per line, as LabelImg, CVAT and Darknet write them."""
 _SAMPLE = 20
-"""Text files that are inspected to detect YOLO."""
+"""Number of text files that are inspected to detect YOLO."""
 
 
 def write_yolo(draft: Draft, examples: Sequence[Example]) -> Description:

@@ -58,7 +58,7 @@ class Speeds:
             self._held.setdefault(effort, deque(maxlen=KEPT)).append(seconds)
 
     def seconds(self, effort: Effort | None) -> float | None:
-        """Return the likely seconds of an image, scaled from the closest effort measured, or None if nothing was."""
+        """Return the expected seconds of an image, scaled from the most similar one measured, or None without any."""
         with self._lock:
             alike = [known for known in self._held if effort is not None and known.by == effort.by]
             if not alike or effort is None:

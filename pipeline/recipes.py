@@ -54,7 +54,8 @@ from pipeline.stages.region import REGION, painted_region
 from pipeline.stages.subject import SUBJECT, all_but_subject
 
 DRAWING_PROMPT = PromptSlot("diffusion", ("caption",), ("shown", "kept"))
-"""`$shown` is the label, or the protected classes in the picture. `$kept` is the label, or all protected classes."""
+"""Its variables: `$shown` is the label, or the protected classes in the picture; `$kept` is the label, or all of
+them."""
 INSTRUCTION_PROMPT = PromptSlot(
     "instruction",
     ("edits",),
@@ -62,9 +63,9 @@ INSTRUCTION_PROMPT = PromptSlot(
     default="Change $edits. The picture then shows this: $caption Keep everything else as it is: the same camera, "
     "every shape in its place and of its size. These stay what and where they are: $shown.",
 )
-"""`$edits` lists the changes, such as "red to blue, and sunny to snowy". The others are as above."""
+"""Its variable `$edits` lists the changes, such as "red to blue, and sunny to snowy". The others are as above."""
 BACKGROUND_PROMPT = PromptSlot("background", ("caption",), default="$caption")
-"""It names no label: what is named is drawn, and the subject is put in front of the background afterwards."""
+"""The prompt of a background. It names no label, since the subject is put in front of the background afterwards."""
 PLANNING = frozenset(("generation.images_per_caption", "generation.seed_mode", "generation.seed"))
 """Settings of the generation that choose the images, for every method."""
 RESERVED = frozenset(("source", "task", "settings", "model", "prompt", GENERATION))

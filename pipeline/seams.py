@@ -79,8 +79,7 @@ class LanguageRequest:
     """Texts that end the reply."""
     schema: Mapping[str, Any] | None = None
     """A JSON schema for the reply, used by models that can be constrained to one: as JSON, or as lines (see
-    `pipeline.stages.reply_schema`). The reader accepts both and relies on neither.
-    """
+    `pipeline.stages.reply_schema`). The reader accepts both and relies on neither."""
 
 
 class LanguageModel(Protocol):
@@ -176,7 +175,7 @@ class Found:
     score: float
     """0 to 1; 1 is certain."""
     sure: bool = True
-    """False if it reaches only half of the model's threshold, which counts where nothing reaches all of it."""
+    """False if the score reaches only half of the model's threshold, which counts if nothing reaches all of it."""
 
 
 Points = Sequence[tuple[int, int, bool]]
@@ -212,8 +211,7 @@ class DrawRequest:
     """Replaces that of the settings."""
     kept: tuple[Image.Image, Image.Image] | None = None
     """A picture of the size that is drawn, and a mask of mode L: its pixels stay where the mask is not 0. None for
-    none.
-    """
+    none."""
 
 
 @dataclass(frozen=True)

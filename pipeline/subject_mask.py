@@ -1,4 +1,4 @@
-"""The subject of a picture from what a segmenter found: one mask, tidied, and a word on every choice."""
+"""Turns the things that a segmenter found into one tidy mask of the subject, with a remark on every choice."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from core.words import count_of
 from pipeline.seams import Found
 
 Several = Literal["largest", "all"]
-"""The choice among several things that fit the phrase."""
+"""How to choose among several things that fit the phrase."""
 SMALL, LARGE = 0.01, 0.95
-"""Shares of the picture that a subject seldom has."""
+"""Shares of the picture below and above which a subject is unusual."""
 UNSURE = 0.3
-"""Score below which a person should look at the mask."""
+"""Score of a mask below which a person should check it."""
 _HOLE, _SPECK = 0.01, 0.01
 """Largest holes to fill and largest loose pieces to drop, as shares of the subject."""
 

@@ -35,7 +35,7 @@ class Revisions:
     def __init__(self, saved: Callable[[], int], changes: Changes) -> None:
         self._saved, self._changes = saved, changes
         self.start = secrets.token_hex(4)
-        """Distinguishes this start of the server from others."""
+        """Random name of this start of the server, which distinguishes it from others."""
 
     def now(self, seconds: float = 60) -> str:
         """Return the name of the state, which differs after a change and after this many seconds."""

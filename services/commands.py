@@ -30,7 +30,7 @@ def _known(stage: str) -> str:
 
 
 KnownStage = Annotated[StageName, AfterValidator(_known)]
-"""Name of a stage of any recipe, or of the drawing."""
+"""Name of a stage of any recipe, or of the image drawing."""
 
 
 def parts_of(named: Any) -> Any:
@@ -56,7 +56,7 @@ class Command(BaseModel):
     looks: ClassVar[bool] = False
     """True if it only reads and changes nothing."""
     keeps: ClassVar[bool] = False
-    """True if nothing is lost by it: what it replaces or removes can be brought back."""
+    """True if the command loses nothing: what it replaces or removes can be restored."""
 
     def __init_subclass__(cls, **class_values: str | bool) -> None:
         """Set class values given in the class statement: `name`, `looks`, `keeps`, `stage_of_command`."""
@@ -83,7 +83,7 @@ class RunCommand(Command, keeps=True):
 
     @classmethod
     def about(cls, data: Mapping[str, Any]) -> str:
-        """Return the stage of a command, "" for the whole run. Takes plain data: refusals need a stage too."""
+        """Return the stage of a command, "" for the whole run. Takes plain data, since refusals need a stage too."""
         return cls.stage_of_command or str(data.get("stage") or "")
 
 

@@ -1,6 +1,6 @@
-"""Two pages that edit one run: finds what others saved since a page read it, and words the message for its person.
+"""Detects edits of one run from two pages, and words the message for the second person.
 
-A change always applies to the latest version, so nothing is lost: the second person gets a message, and both are kept.
+A change always applies to the latest version, so nothing is lost: both edits are kept.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from core.types import StageName, stage_title
 from services.commands import RunCommand, parts_of
 
 KEPT = 2000
-"""Maximum versions whose page is remembered."""
+"""Maximum number of versions whose writing page is remembered."""
 LARGEST_ID = 10**18
-"""Larger numbers do not fit a database column."""
+"""Largest id. Larger numbers do not fit a database column."""
 Id = Annotated[int, Field(ge=0, le=LARGEST_ID)]
 Ids = Annotated[tuple[Id, ...], BeforeValidator(parts_of)]
 """Several numbers, as a list or with commas between."""

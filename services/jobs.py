@@ -20,7 +20,7 @@ from core.types import StageName
 from services.changes import Changes
 
 KEPT = 200
-"""Ended jobs that are kept for late pages."""
+"""Number of ended jobs that are kept for late pages."""
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class Part:
     """One of the things that a job makes, one by one or a few together."""
 
     id: int
-    """Its original position, from 0."""
+    """Zero-based position of the part at the start of the job."""
     name: str
     """Name in words."""
     state: PartState = "waiting"
@@ -91,7 +91,7 @@ class JobView:
 
 
 def _moved_up(parts: tuple[Part, ...], part_id: int) -> tuple[Part, ...]:
-    """Return the parts with a waiting one moved one place up among the waiting ones."""
+    """Return the parts with one waiting part moved up by one place among the waiting ones."""
     places = [place for place, part in enumerate(parts) if part.state == "waiting"]
     at = next((place for place in places if parts[place].id == part_id), None)
     if at is None or at == places[0]:

@@ -16,7 +16,7 @@ from core.latest import Latest
 from core.words import count_of
 
 REMEMBERED = 1_000
-"""Addresses that signed in and are remembered: failures of others do not block them."""
+"""Number of addresses that signed in and are remembered: failures of others do not block them."""
 
 
 class TooMany(Exception):

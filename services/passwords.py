@@ -34,7 +34,7 @@ class Cost:
 
 
 COST = Cost(2**15, 8, 3)
-"""A setting recommended by OWASP's Password Storage Cheat Sheet: 32 MiB and some 0.3 s a try."""
+"""Cost recommended by OWASP's Password Storage Cheat Sheet: 32 MiB and about 0.3 s per try."""
 
 
 def hashed(password: str, cost: Cost = COST) -> str:

@@ -35,9 +35,8 @@ class Refusals:
         self._lock = threading.Lock()
 
     def note(self, event: str, detail: str, address: str | None, study_id: str = "", worker: str = "") -> None:
-        """Log an event, unless this address or all of them have used their share of this minute.
-
-        With a worker no address is logged: annotators are promised that.
+        """Log an event, unless this address or all addresses have used up their entries. With a worker no address is
+        logged, as annotators were promised.
         """
         key = address_key(address)
         with self._lock:

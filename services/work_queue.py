@@ -41,7 +41,7 @@ class WorkView:
     state: WorkState = "waiting"
     done: int = 0
     total: int = 0
-    """0 until it is known."""
+    """Total amount of work; 0 until it is known."""
     doing: str = ""
     """The step in words, if work has several."""
     seconds_left: float | None = None

@@ -36,8 +36,7 @@ class ImageFiles:
         self.folder = folder
         self.process = 0
         """Number of the process that writes files here; 0 while nothing may be written. A process with a negative
-        number has not opened the workspace: its creator removes its temporary files (`remove_files_of`).
-        """
+        number has not opened the workspace: its creator removes its temporary files (`remove_files_of`)."""
 
     def save(self, image: Image.Image, settled: bool = True) -> StoredImage:
         """Write the pixels as PNG, without text chunks or profiles; return after they are on the disk.
@@ -64,10 +63,10 @@ class ImageFiles:
         return StoredImage(sha, image.width, image.height, image.mode, len(data))
 
     def take(self, path: Path, sha: str) -> StoredImage:
-        """Move a file of this disk that is a PNG of pixels alone, as `save` writes it, and has this SHA-256; it is not
-        decoded. If the image is stored already, `path` may be missing. Call `settle` before it gets a row.
+        """Move a PNG with this SHA-256, written by `save`, into the folder of images. Its pixels are not decoded. If
+        the image is stored already, `path` may be missing. Call `settle` before a row refers to it.
 
-        Raises UserError for bytes of another hash or mode, and if the disk fails.
+        Raises UserError for another hash or mode, and if the disk fails.
         """
         if not self.process:
             raise RuntimeError("the workspace is closed")

@@ -29,11 +29,11 @@ from storage.engine.database import Database, Repository, read
 from storage.images import ImageFiles, Images, file_name, remove_temporary
 
 SIDE = 256
-"""Pixels of the longer side; smaller images keep their size."""
+"""Pixels of a thumbnail's longer side. Smaller images keep their size."""
 QUALITY, METHOD = 80, 0
 """WebP quality and method. Method 4 takes twice the time for a sixth less."""
 AT_ONCE = 2
-"""Thumbnails made at a time: the largest image takes 150 MB, and requests come in dozens."""
+"""Number of thumbnails made at a time: the largest image takes 150 MB, and requests come in dozens."""
 _SEEN = "seen.json"
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 _FLOOR = 1e-10
-"""Lowest probability: none is zero, so that one vote cannot outweigh everything else."""
+"""Minimum probability. None is zero, so that one vote cannot outweigh everything else."""
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class DawidSkene:
     """Estimates of Dawid and Skene's model. Empty, with words, if it is undefined."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
-    """The likeliest true answer of every task; of equals the first alphabetically."""
+    """The likeliest true answer of every task. Among equally likely ones, the first in the alphabet."""
     probabilities: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Probability of each true answer by task; sums to 1."""
     priors: Mapping[str, float] = field(default_factory=dict)

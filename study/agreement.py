@@ -161,7 +161,7 @@ def _nominal(answers: Sequence[str]) -> dict[tuple[str, str], float]:
 
 
 def _ordinal(answers: Sequence[str], margins: Counter[str]) -> dict[tuple[str, str], float]:
-    """Return δ² of ordered answers: the squared number of votes between the two answers, counting the ends by half."""
+    """Return δ² of ordered answers: the squared number of votes between two, with half of those at both ends."""
     distances = {}
     for i, c in enumerate(answers):
         for j, k in enumerate(answers):

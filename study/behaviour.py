@@ -13,7 +13,7 @@ from core.studies import Question
 LAZY_SECONDS = 0.4
 """Seconds of a lazy answer, unless the worker is faster anyway."""
 SPREAD = 0.4
-"""Standard deviation of the log of the seconds: two thirds of the answers take 0.67 to 1.5 times the median."""
+"""Standard deviation of the log of the seconds. Two thirds of the answers take 0.67 to 1.5 times the median."""
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class Behaviour:
     accuracy: float = 0.95
     """Probability of the true answer, 0 to 1. A wrong one is another option, on a scale one step off."""
     bias: float = 0.0
-    """-1 to 1: probability of yes (highest, first option), ignoring the truth; if negative, of no (lowest, last)."""
+    """-1 to 1: probability of always answering yes (the first option); if negative, of no (the last)."""
     seconds: float = 4.0
-    """Median time of an item, 0 to 600; 0 answers at once."""
+    """Median seconds per item, 0 to 600; with 0 the answer is immediate."""
     lazy: float = 0.0
     """Probability, 0 to 1, of answering an item without looking, always the same and at once."""
 

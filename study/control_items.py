@@ -104,7 +104,7 @@ def pictures_of(items: Iterable[NewItem]) -> frozenset[str]:
 
 
 def what_it_shows(item: NewItem) -> LeftOutItem:
-    """Return the identity of a control, quiz or training item, regardless of its answers and of a disguise."""
+    """Return the key of the control, quiz or training item, regardless of its answers and of changed light."""
     source = item.source_sha or item.image_sha
     of_source = item.origin.get("made") in ("source image", "wrong label")
     shown = item.origin.get(PICTURE) or (source if of_source else item.image_sha)

@@ -12,9 +12,9 @@ FIGURE_COLUMNS = columns_of(
     "figure question votes_used part name value:number low:number high:number count:whole n:whole unit "
     "asked:whole discarded:whole too_few:whole waiting:whole worst:number best:number words"
 )
-"""`question` is empty for an image as a whole; `votes_used`: after or before exclusions, with adjudications, or by the
-rules at the start; `part` and `name`: all, or the images of one class, edit type, sample or verdict of the model
-under test, or one answer."""
+"""Columns of the table. `question` is empty for an image as a whole. `votes_used` is after or before exclusions, with
+adjudications, or by the rules at the start. `part` and `name` are all, or the images of one class, edit type, sample or
+verdict of the model under test, or one answer."""
 
 
 def figure_rows(report: StudyReport) -> list[Row]:

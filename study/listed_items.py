@@ -14,7 +14,7 @@ from core.words import composed
 IMAGE_COLUMNS = ("image", "file_name", "file", "filename", "path")
 """Alternative names of the column with the image's file."""
 COLUMNS = "source label classes edit_types caption counterfactual kind why group model model_right origin".split()
-"""Other columns, besides expected.QUESTION. Classes and edit types are separated by semicolons."""
+"""Names of the other columns, besides expected.QUESTION. Classes and edit types are separated by semicolons."""
 _OURS = frozenset({"item", "removed", "test_case", "image_sha", "source_sha"})
 """Columns of an export that are ignored here without a note."""
 _KINDS: Mapping[str, ItemKind] = {"": "item", **{kind: kind for kind in ITEM_KINDS}}

@@ -11,7 +11,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 def at_random(population: Sequence[T], number: int, seed: int) -> tuple[T, ...]:
-    """Draw `number` (or all) without replacement, in random order. Raises ValueError unless number >= 1."""
+    """Draw `number` things, or all if fewer, in random order, each once. Raises ValueError unless number >= 1."""
     if number < 1:
         raise ValueError("Draw at least one image.")
     return tuple(_drawn("sample", seed).sample(list(population), min(number, len(population))))

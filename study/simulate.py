@@ -27,7 +27,7 @@ from study.truth import AnswerKey, pixels
 HEADERS = {"x-studio": "1"}
 ENDED = ("done", "not eligible", "excluded", "closed")
 AGAIN = (409, 410)
-"""Status codes if the item went to another worker or was withdrawn: request the next one."""
+"""Status codes of an item that went to another worker or was withdrawn. The next item is then requested."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class _Annotator:
         )
 
     async def live(self) -> WorkerRun:
-        """Run the worker from the invitation to the end."""
+        """Simulate the worker from the invitation to the end."""
         run = self.run
         try:
             async with self.client:
@@ -183,7 +183,7 @@ class _Annotator:
                 now = await self._post("next", {"study": study})
 
     async def _vote(self, study: str, assignment: Mapping[str, Any]) -> dict[str, Any]:
-        """Look, think and answer; return the server's next state."""
+        """View the item, wait and answer. Return the server's next state."""
         questions = [question_of(data) for data in assignment["questions"]]
         for name, habit in habit_of(questions, self.drawn).items():
             self.habit.setdefault(name, habit)

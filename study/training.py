@@ -119,7 +119,7 @@ def all_made(
 
 
 def chosen_of(made: Sequence[NewItem], number: int, words: str) -> tuple[NewItem, ...]:
-    """Choose `number` items, first ones first, as many right as wrong ones if possible. `words` seeds their order."""
+    """Choose `number` items, early ones first, half of them right ones if possible. `words` seeds their order."""
     right_ones = [item for item in made if "no" not in item.expected.values()]
     wrong_ones = [item for item in made if "no" in item.expected.values()]
     chosen: list[NewItem] = []

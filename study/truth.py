@@ -39,7 +39,7 @@ def pixels_of(image: Image.Image) -> str:
 
 
 def sight(image: str, source: str, text: str) -> str:
-    """Return a hash of a worker's view: the pixels of image and source, and the text of the question."""
+    """Return a hash of what a worker sees: the pixels of image and source, and the text of the question."""
     return hashlib.sha256("\0".join((image, source, text)).encode()).hexdigest()[:32]
 
 

@@ -47,7 +47,7 @@ _WORKER = re.compile(r"[\w.:@-]{1,64}")
 _JSON = "taskAnswers"
 """Column in which Turk's newer forms put all answers as JSON."""
 _CHOSEN = frozenset(("label", "labels"))
-"""Key of the answer in Turk's classification forms: {"valid": {"label": "Yes"}}."""
+"""Key of the answer in Turk's classification forms, as in {"valid": {"label": "Yes"}}."""
 _TICKED = "on"
 """Key of true or false in Turk's check box."""
 MAX_SECONDS = 24 * 3600.0
@@ -56,7 +56,7 @@ SHOWN_PROBLEMS = 5
 _MOST_NAMED = 1000
 """Maximum names of answers to report: JSON may hold any number of them."""
 _LOOKED_AT = 1000
-"""Rows that are read to find the column that names the images."""
+"""Number of rows that are read to find the column that names the images."""
 _OWN = frozenset(f"Answer.{name}" for name in OURS)
 
 
@@ -362,7 +362,7 @@ def _text(value: Any) -> str:
 
 
 def _only(text: str) -> str:
-    """Return the label in a list of one, as Turk's form for several labels writes it: ["Yes"]."""
+    """Return the label in a list with one entry, as Turk's form for several labels writes it: ["Yes"]."""
     try:
         value = json.loads(text) if text.startswith("[") else None
     except (ValueError, RecursionError):

@@ -38,7 +38,7 @@ async def unknown_address(request: Request, error: Exception) -> Response:
 
 
 async def disk_trouble(request: Request, error: Exception) -> Response:
-    """Answer if the disk or the database fails. Visitors who may not have signed in learn no path."""
+    """Reply if the disk or the database fails. A visitor who may not have signed in is shown no path."""
     log.warning("%s: %s", request.url.path, error)
     words = DiskTrouble.FOR_OTHERS if request.url.path in (SIGN_IN, SIGN_OUT) else str(error)
     if "text/html" in request.headers.get("accept", ""):

@@ -37,13 +37,13 @@ SCRIPTS = (
     "brush.js",
     "keys.js",
 )
-"""In the order of loading: each builds on those before it."""
+"""Scripts in loading order. Each builds on those before it."""
 LEAD = "lead.js"
 BUNDLES = {"explore.css": STYLE_SHEETS, "explore.js": SCRIPTS, LEAD: (*SHARED, "study.js")}
 """The two files of the Explore page, and the scripts of all other pages of the lead as one. Gradio requests them only
 halfway to its first paint, and a dozen files would compete with Gradio's own."""
 MISSING = "A part of this page did not load, so it does not work. Check the connection, then reload the page."
-"""Message of a page if one of its scripts does not load."""
+"""Message of a page when one of its scripts does not load."""
 SYSTEM_FONTS = ("Inter", "system-ui", "Segoe UI", "Roboto", "Helvetica Neue", "sans-serif")
 MONO_FONTS = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")
 

@@ -24,9 +24,9 @@ ALIKE = 0.95
 """Minimum share of a model's classes that have a table's names, in its order, to recognise that table: some lists spell
 a few names in their own way."""
 FEWEST_ALIKE = 5
-"""Fewest classes to recognise ImageNet by full names: a smaller model may mean other classes by them."""
+"""Minimum number of classes to recognise ImageNet by full names. A smaller model may mean other classes by them."""
 FEWEST_LABELS = 5
-"""Fewest labels to recognise a data set: "mouse" is in COCO and in CIFAR-100."""
+"""Minimum number of labels to recognise a data set: "mouse" is in COCO and in CIFAR-100."""
 _WORDNET_ID = re.compile(r"n\d{8}")
 
 
@@ -79,7 +79,7 @@ class WordMeaning:
     tagged: int
     """Number of uses in this meaning in WordNet's tagged texts."""
     told: str
-    """Synonym or kind that tells the meaning apart, such as "hawk"."""
+    """Synonym or kind that tells this meaning from the others, such as "hawk"."""
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ def words_of_id(wordnet: str) -> str:
 
 @cache
 def _vocabularies() -> dict[str, dict[str, frozenset[str]]]:
-    """By data set, WordNet ids of each label (`_joined`); empty if the set does not state the meaning."""
+    """WordNet ids of each label (`_joined`), by data set. Empty if the set does not state the meaning."""
     ids_by_label: dict[str, dict[str, frozenset[str]]] = {}
     for row in _rows("vocabularies.csv"):
         ids_by_label.setdefault(row["set"], {})[_joined(row["label"])] = frozenset(row["wordnet"].split())
@@ -236,7 +236,7 @@ def _vocabularies() -> dict[str, dict[str, frozenset[str]]]:
 
 
 _OF_TWO_CLASSES = frozenset(("",))
-"""Meaning of a name that two classes of a set share: it agrees with no other set's meaning."""
+"""Meaning of a name that two classes of a set share. It equals no other set's meaning."""
 
 
 def _joined(label: str) -> str:
@@ -295,7 +295,7 @@ def names_of_id(wordnet: str) -> tuple[str, ...]:
 
 @cache
 def _scenes() -> tuple[dict[str, str], dict[str, frozenset[str]]]:
-    """Canonical name by name, and the kinds of each class by its canonical name."""
+    """Return the canonical name by name, and the kinds of each class by its canonical name."""
     scenes = tomllib.loads((FOLDER / "scenes.toml").read_text(encoding="utf-8"))
     one_name = {plain(name): plain(names[0]) for names in scenes["same"] for name in names}
 

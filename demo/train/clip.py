@@ -73,9 +73,9 @@ def new_processor(words: CLIPTokenizer) -> CLIPProcessor:
 def take_over_eyes(model: CLIPModel, captioner: Path, pictures: torch.Tensor) -> None:
     """Copy the vision transformer of a trained captioner of the same size; `pictures` is (count, 3, 128, 128).
 
-    There are three differences. CLIP's patch filters have no bias: it is added to the positions. CLIP norms the patches
-    before the first layer: that layer norms them anyway, and the gain below keeps their usual length. BLIP keeps
-    queries, keys and values in one matrix.
+    There are three differences. CLIP's patch filters have no bias: it is added to the positions. CLIP normalises the
+    patches before the first layer: that layer normalises them anyway, and the gain below keeps their usual length. BLIP
+    keeps queries, keys and values in one matrix.
     """
     theirs = BlipForConditionalGeneration.from_pretrained(captioner, dtype=torch.float32).vision_model
     ours = model.vision_model

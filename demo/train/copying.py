@@ -16,7 +16,7 @@ from transformers import LlamaForCausalLM
 SPREAD = 0.5
 """Size of the embeddings' numbers; large compared with one optimizer step."""
 CONSTANT = 6.0
-"""The constant, in units of `SPREAD`."""
+"""First coordinate of every token's embedding, in units of `SPREAD`."""
 DISTANCE_SHARPNESS = 60.0
 MATCH_SHARPNESS = 2.2
 COPY_STRENGTH = 2.0
@@ -28,7 +28,7 @@ def _orthogonal(size: int, generator: torch.Generator) -> torch.Tensor:
 
 
 def _turns(head: int, theta: float) -> torch.Tensor:
-    """Return the angle by which each pair of a head's numbers turns from one position to the next."""
+    """Return the angle by which each pair of a head's numbers turns per position."""
     return theta ** (-torch.arange(head // 2) / (head // 2))
 
 

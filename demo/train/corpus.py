@@ -85,7 +85,7 @@ ASKED_TYPES: dict[EditType, int] = {
     "subject": 1,
     "domain": 1,
 }
-"""Frequency of each type of perturbation. The world has no words for the last two."""
+"""Frequency of each requested type of perturbation. The world has no words for the last two."""
 NO_EDIT = "none"
 
 
@@ -163,7 +163,7 @@ class Example:
     task: Task
     caption: str
     reply: str
-    """One space after every newline, so that words are the same tokens as in running text."""
+    """The reply. Every newline is followed by one space, so that words are the same tokens as in running text."""
     keywords: tuple[str, ...] = ()
     edits: Mapping[str, str] = field(default_factory=dict)
     count: int = 0

@@ -60,18 +60,18 @@ EXTRA_WEIGHT = {
 Pedestrians and lane markings are two to five pixels wide, and a quarter of that in the latents. The vegetation behind
 an object is hills in haze, whose colours lie four times closer together than those of cars."""
 LARGE = {"vehicle": 900, "pedestrian": 300}
-"""Pixels of a car or a person from which the extra weight is as it stands. Smaller ones get up to `MOST` times as much,
-so that each counts alike. Otherwise the colour of the farthest of three cars would hardly be learnt."""
+"""Pixels of a car or a person from which the extra weight is not increased. Smaller ones get up to `MOST` times as
+much, so that each counts alike. Otherwise the colour of the farthest of three cars would hardly be learnt."""
 MOST = 6.0
 OFTEN = {0: 1.0, 1: 1.0, 2: 1.5, 3: 3.0}
 """Frequency of roads by their number of cars, relative to single objects, which are learnt sooner."""
 GOING_ON = 4e-4
-"""Learning rate of a finished model. It is lower than at first, so that what is learnt already stays."""
+"""Learning rate when a finished model is trained further. It is lower than at first, so that nothing learnt is lost."""
 EMA_DECAY = 0.999
 
 
 def new_models(tokenizer: CLIPTokenizer) -> tuple[CLIPTextModel, UNet2DConditionModel, ControlNetModel]:
-    """The three networks: about 1, 9 and 4 million parameters."""
+    """Return the three untrained networks, of about 1, 9 and 4 million parameters."""
     width = 160
     text = CLIPTextModel(
         CLIPTextConfig(
@@ -110,11 +110,11 @@ def new_models(tokenizer: CLIPTokenizer) -> tuple[CLIPTextModel, UNet2DCondition
 
 
 def wake(controlnet: ControlNetModel) -> None:
-    """Start the ControlNet so that the edges are heard from the first step.
+    """Initialise the ControlNet so that edges have an effect from the first step.
 
-    Its outlets at zero spare a trained UNet a shock; here both start from nothing, and zero only keeps the edges
-    out. And thin edges shrink to a thousandth on the way through the usual initialisation of the edge encoder, so
-    its convolutions start with He's, which keeps their size.
+    Outputs that start at zero protect a trained UNet. Here both networks start from nothing, and zero would only
+    suppress the edges. The usual initialisation of the edge encoder shrinks thin edges to a thousandth, so its
+    convolutions start with He's, which keeps their size.
     """
     embedding = controlnet.controlnet_cond_embedding
     for layer in (embedding.conv_in, *embedding.blocks, embedding.conv_out):
@@ -126,7 +126,7 @@ def wake(controlnet: ControlNetModel) -> None:
 
 
 def new_scheduler() -> DDIMScheduler:
-    """The schedule of training and of use."""
+    """Return the noise schedule of training and of use."""
     return DDIMScheduler(
         num_train_timesteps=1000,
         beta_schedule="scaled_linear",
@@ -141,7 +141,7 @@ def new_scheduler() -> DDIMScheduler:
 
 
 def prompt(scene: Scene, template: Prompt, rng: np.random.Generator) -> str:
-    """The diffusion prompt of a scene, now and then with sentences missing or in another order."""
+    """Return the diffusion prompt of a scene, now and then with sentences missing or in another order."""
     text = caption(scene, random_wording(random.Random(int(rng.integers(1 << 30)))))
     if rng.random() < 0.15:
         first, *rest = text.removesuffix(".").split(". ")
@@ -166,7 +166,7 @@ class Examples:
         self._until = np.cumsum(weights) / sum(weights)
 
     def batch(self, count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Pictures (n, 3, 128, 128) in -1..1, token ids (n, 77), control images (n, 3, 128, 128) in 0..1, and
+        """Return pictures (n, 3, 128, 128) in -1..1, token ids (n, 77), control images (n, 3, 128, 128) in 0..1, and
         loss weights (n, 1, 32, 32).
         """
         rng = self._rng
@@ -208,10 +208,10 @@ def extra_weights(mask: np.ndarray, family: str) -> np.ndarray:
 
 
 def noise_levels(count: int) -> torch.Tensor:
-    """Random time steps (count,), 0 to 999, more of them near pure noise.
+    """Return random time steps (count,), 0 to 999, most of them near pure noise.
 
-    Geometry and colours are settled there, and few-step sampling hardly visits the other end, where the loss is
-    largest and says least.
+    Geometry and colours are settled there. Few-step sampling hardly visits the other end, where the loss is largest and
+    says least.
     """
     return (1000 * (1 - torch.rand(count) ** 1.5)).long().clamp(0, 999)
 

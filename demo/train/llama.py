@@ -31,12 +31,12 @@ from demo.train.llama_scores import score
 CONTEXT = 512
 VOCABULARY = 1280
 SENTENCES = 20_000
-"""Examples from which the tokenizer is made."""
+"""Number of examples from which the tokenizer is made."""
 WORDING_SHARES = {"keywords": 2, "alternatives": 2, "counterfactuals": 6}
 """Shares of the examples for the tokenizer. They contain every word; a further stage changes no token."""
 SHARES = {**WORDING_SHARES, "alternatives": 3, "perturbations": 5}
 POOL = 1024
-"""Examples that are sorted by length and cut into batches together."""
+"""Number of examples that are sorted by length and cut into batches together."""
 NONSENSE = 0.25
 """Share of counterfactual examples that are short nonsense, from which copying is learnt soonest."""
 PROMPT_WEIGHT = 0.1
@@ -150,7 +150,7 @@ class Batches:
 
 
 def load_finished(path: Path, model: LlamaForCausalLM, pieces: sentencepiece.SentencePieceProcessor) -> None:
-    """Load the weights of a GGUF file into a new model, which may have another vocabulary."""
+    """Load the weights of a GGUF file into a new model. Its vocabulary may differ."""
     state = LlamaForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32).state_dict()
     tokens = GGUFReader(str(path)).fields["tokenizer.ggml.tokens"].contents()
     before = {token: row for row, token in enumerate(tokens)}

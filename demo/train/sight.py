@@ -47,7 +47,7 @@ WHOLE = {
     "hills": len(HILLS),
     **{f"colour {i}": len(COLOURS) for i in range(MAX_VEHICLES)},
 }
-"""Questions of the lessons on the whole picture, and their numbers of answers."""
+"""Questions about the whole picture, with their numbers of answers."""
 _WEIGHTS = {"pedestrians": 3.0, "colour 1": 2.0, "colour 2": 3.0}
 """Weights of questions that are hard (pedestrians are thin) or rare (few scenes have three vehicles)."""
 _PEDESTRIAN = SEMANTIC_CLASSES.index("pedestrian")
@@ -77,7 +77,9 @@ def whole_answers(scene: Scene) -> list[int]:
 
 
 class Lessons(nn.Module):
-    """Asks each patch what it shows (semantic classes, paint colours, which vehicle), and the class token the rest."""
+    """Heads that ask each patch what it shows (semantic classes, paint colours, which vehicle), and the class token the
+    rest.
+    """
 
     def __init__(self, hidden: int, patch: int) -> None:
         super().__init__()

@@ -50,13 +50,13 @@ PHRASES: dict[str, tuple[str, ...]] = {
 }
 """Words of each phrase that the segmenter knows."""
 SINGLE = ("vehicle", "pedestrian")
-"""Words whose things come several to a picture. All parts of any other belong to one thing."""
+"""Words of things that may occur several times in a picture. All pixels of any other word are one thing."""
 CHECK_SEEDS = range(5_800_000, 5_800_200)
 """Smaller than the training's seeds, so that no training saw these scenes."""
 FLOORS = {"object": 0.93, "car": 0.95, "pedestrian": 0.78}
-"""Mean IoU to reach."""
+"""Minimum mean IoU that a trained model has to reach."""
 RIM_FLOOR = 0.98
-"""Share of wrong pixels that lie within one pixel of the true rim."""
+"""Minimum share of wrong pixels that lie within one pixel of the true rim."""
 BATCH = 12
 EMPTY, PASTED = 0.08, 0.15
 """Shares of pictures without their subject, and of pictures whose subject was pasted on another background."""

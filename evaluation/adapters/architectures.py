@@ -143,7 +143,7 @@ def _named(settings: UnderTestSettings, own: tuple[str, ...], origin: str) -> tu
 
 
 def _told(shown: Preprocessing, origin: str, classes: Sequence[str], *remarks: str) -> Preprocessing:
-    """Add the assumptions about a network of a library or a file to its preprocessing, which already has `scaling`."""
+    """Add to the preprocessing, which already has `scaling`, the assumptions about a network of a library or a file."""
     remarks = (*remarks, *(() if origin == GIVEN else own_names_told(classes)))
     assumed = replace(shown.assumed, output="logits", class_names=origin, remarks=remarks)
     return replace(shown, assumed=assumed)
@@ -304,7 +304,7 @@ def _prepared(
 
 
 def _only_side(net: Any) -> int:
-    """Return the side in pixels of the only images that a network takes, or 0 if it takes others or does not say."""
+    """Return the side in pixels of the only size that a network takes, or 0 if it takes others or does not say."""
     config = getattr(net, "pretrained_cfg", None) or {}  # of timm
     if config.get("fixed_input_size") and len(config.get("input_size") or ()) == 3:
         return int(config["input_size"][-1])

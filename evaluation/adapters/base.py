@@ -31,12 +31,12 @@ class Output:
     maps: tuple[Image.Image, ...] = ()
     """Class numbers (mode L), each of the `map_size` of its image; segmentation only."""
     doubts: tuple[Doubt, ...] = ()
-    """One for each map; () for a model without probabilities."""
+    """Uncertainty of each map; () for a model without probabilities."""
 
 
 DOUBT_SIDE = 64
-"""Most places across and down at which a segmenter's doubt is measured, evenly spread. Neighbouring pixels say nearly
-the same, and all of 512 x 512 with 150 classes would be 39 million probabilities an image."""
+"""Maximum number of places across and down at which a segmenter's doubt is measured, evenly spread. Neighbouring pixels
+say nearly the same, and all of 512 x 512 with 150 classes would be 39 million probabilities an image."""
 
 
 NO_NUMBER = (

@@ -31,13 +31,13 @@ from evaluation.adapters.base import Output
 from evaluation.adapters.network import GIVEN, Kind, classes_given, require_classes
 
 IMAGES = 8
-"""Most images in one request."""
+"""Maximum number of images in one request."""
 REQUESTS = 4
-"""Most requests at once."""
+"""Maximum number of requests at once."""
 TRIES = 4
 """Maximum times that a request is sent, if another try may help."""
 TRIES_OF_SLOW = 2
-"""More tries would not make a slow server faster."""
+"""Number of tries after a timeout. More tries would not make a slow server faster."""
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
 """Seconds between two tries: the first pause, which doubles, and the longest that a server may ask for."""
 CONNECT_SECONDS = 10.0
@@ -45,7 +45,7 @@ CONNECT_SECONDS = 10.0
 MOST_BYTES = 32 << 20
 """Largest answer, in bytes."""
 MOST_PIXELS = 1 << 25
-"""Most pixels of a class map in an answer."""
+"""Maximum number of pixels of a class map in an answer."""
 ROUNDING = 0.02
 """Largest difference between 1 and the sum of an image's probabilities."""
 _NO_CARD = (400, 401, 403, 404, 405, 406, 410, 415, 422, 501)

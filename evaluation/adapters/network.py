@@ -23,7 +23,7 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 GIVEN = "the list that was given"
 """Origin of class names that a person gave."""
 MOST_CLASSES = 255
-"""Most classes of a segmenter: class maps are stored with one byte a pixel."""
+"""Maximum number of classes of a segmenter: class maps are stored with one byte a pixel."""
 LEAST_SPAN, MOST_SPAN = 0.1, 300.0
 """Limits of the difference between a white and a black pixel in a model's input. Usual are 1, 2, 4.6 and 255."""
 READS: Mapping[str, frozenset[str]] = {

@@ -39,7 +39,7 @@ READS_FILES = frozenset(("EPContext", "PyOp", "ExternalProgram"))
 """Operators that open files or run programs beside the model."""
 _FLOATS: dict[str, Any] = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 _LOG_ZERO = 1e-30
-"""Least probability before a logarithm, which keeps it finite."""
+"""Minimum probability before a logarithm, which keeps it finite."""
 ROUNDING = 0.02
 """Largest difference between 1 and a sum of probabilities; 16-bit numbers round that much."""
 _KEEPS_RANGE = frozenset(
@@ -66,7 +66,7 @@ _TO_GIVE = {
     "mean": "the mean of the three channels, such as 0.485, 0.456, 0.406",
     "std": "their standard deviation, such as 0.229, 0.224, 0.225",
 }
-"""Settings that a file may lack, in words."""
+"""Settings that a person may have to give, in words."""
 
 
 class OnnxAdapter:
@@ -262,7 +262,7 @@ class OnnxAdapter:
 class _Answers:
     kind: Kind
     last: bool
-    """True if the classes of a segmenter are the last axis."""
+    """True if the classes of a segmenter are the last axis of its output."""
     name: str = ""
     numbers: Numbers = "logits"
     remarks: tuple[str, ...] = ()
@@ -338,9 +338,9 @@ def _checked(content: bytes, who: str) -> _Contents:
     try:
         model = onnx.load_model_from_string(content)
     except Exception as error:  # protobuf's own class, which we do not import
-        raise UserError(f"{who} cannot be read as an ONNX file: it is damaged, or no such file.") from error
+        raise UserError(f"{who} cannot be read as an ONNX file: it is damaged or of another format.") from error
     if not model.graph.node:
-        raise UserError(f"{who} cannot be read as an ONNX file: it is damaged, or no such file.")
+        raise UserError(f"{who} cannot be read as an ONNX file: it is damaged or of another format.")
     own_functions = {(function.domain, function.name) for function in model.functions}
     for message in _messages(model):
         if isinstance(message, onnx.TensorProto):

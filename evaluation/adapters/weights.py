@@ -19,7 +19,7 @@ from evaluation.adapters.network import checkpoint_path, unknown
 from evaluation.adapters.transformers import FILES
 
 _BYTES = 4
-"""Bytes of a parameter: models under test run at full precision."""
+"""Bytes per parameter, as models under test run at full precision."""
 
 
 def weights_of(settings: UnderTestSettings) -> Weights:

@@ -30,10 +30,10 @@ CONTROLS = (AUGMENTED, CONTROL)
 """Arms that training on generated images must beat; otherwise it is not their edits that help."""
 FEWEST_SOURCES = 5
 RARE = 5
-"""With fewer sources that have a wrong image, or a right one, the correlation of a source's images cannot be estimated.
-A source then counts as one image."""
+"""Minimum number of sources with a wrong image, and with a right one, to estimate the correlation of a source's images.
+With fewer, a source counts as one image."""
 FEWEST_SEEDS_OF_RATIO = 5
-"""With fewer trainings the interval of a share that is won back misses in up to 9 % of all cases."""
+"""Minimum number of trainings. With fewer, the interval of a recovered share misses the truth in up to 9 % of cases."""
 FARTHEST = 1000.0
 """Largest share of the loss; an interval that reaches this far says nothing."""
 

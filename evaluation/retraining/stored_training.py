@@ -41,7 +41,7 @@ from evaluation.retraining.training import (
 from evaluation.segmentation import confusion
 
 TOGETHER = 50
-"""Most images in one call of the network."""
+"""Maximum number of images in one call of the network."""
 NOT_TRAINED = {
     "onnx": "An ONNX file cannot be trained further: take the checkpoint that it was made of.",
     "http": "A model behind HTTP cannot be trained further: take its checkpoint.",
@@ -78,9 +78,9 @@ class KeptState:
     arm: str
     seed: int
     updates: int
-    """Number done so far."""
+    """Number of updates done so far."""
     batch: int
-    """Images of an update."""
+    """Number of images in an update."""
     done: bool
     """True if all updates are done."""
     best: int
@@ -244,7 +244,7 @@ def said_of(net: Any, network: Network, examples: Sequence[Example], groups: Seq
 
 
 def _numbers(classes: int, groups: Sequence[Sequence[int]]) -> NDArray[np.int64]:
-    """Return the mask number of each class of a model, and last the number of mask numbers."""
+    """Return the mask number of each class of a model, and as last element the number of mask numbers."""
     if not groups:
         return np.arange(classes + 1)
     numbers = np.full(classes + 1, len(groups))

@@ -42,7 +42,7 @@ class TrainingRecipe:
     optimiser: Literal["sgd", "adam"]
     learning_rate: float
     momentum: float = 0.9
-    """For "sgd"."""
+    """Used only by "sgd"."""
     weight_decay: float = 0.0
     falls: int = 0
     """Number of times that the learning rate falls to a tenth, after equal parts of the updates."""
@@ -183,7 +183,7 @@ class _Examples:
 
         self._arm, self._kind, self._prepare, self._seed = arm, kind, prepare, seed
         self._several = max((len(one.target) for one in arm.examples if isinstance(one.target, tuple)), default=0)
-        """Most classes that are right for an image; 0 if each image has one class."""
+        """Maximum number of right classes of an image; 0 if each image has exactly one."""
         if arm.augmentation and kind == "segmentation":
             # No augmentation that moves pixels: the mask would not follow.
             self._augment: Any = v2.ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.05)

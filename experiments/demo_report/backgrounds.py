@@ -35,13 +35,13 @@ from pipeline.recipes import AGA
 from pipeline.request import MemoryStore, Request
 
 FIRST_SEED = 8_000_000
-"""No training and no calibration draws these scenes."""
+"""First seed of the scenes. Neither training nor calibration uses these seeds."""
 SUBJECT = SEMANTIC_CLASSES.index("object")
 PHANTOM = 0.05
-"""Share of the background beside the subject that the judges read as an object, above which it shows one: none of 60
-rendered scenes without an object does, at 0.03 three of them do."""
+"""Share of the background beside the subject, read as an object by the judges, above which it counts as showing one. Of
+60 rendered scenes without an object none exceeds it; at 0.03 three do."""
 WHOLE = 0.9
-"""Least overlap (intersection over union) of a kept subject with the true one."""
+"""Minimum overlap (intersection over union) of a kept subject with the true one."""
 CAPTIONS = 4
 BANK, TIMES = 500, (1, 10)
 
@@ -85,7 +85,7 @@ def measured(number: int, driver: Driver, judges: Judges) -> dict[str, Any]:
 
 
 def rows(lines: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """Return the figures of the results beside their floors."""
+    """Return the figures of the results with their required minima."""
     images = [image for line in lines for image in line["images"]]
     passing = [image for image in images if not image["failed"]]
     why = {name: sum(name in image["failed"] for image in images) for name in (SUBJECT_KEPT, BACKGROUND_FREE)}
@@ -108,7 +108,7 @@ def rows(lines: Sequence[Mapping[str, Any]]) -> list[Row]:
 
 
 class Kept:
-    """Backgrounds of the bank, in memory."""
+    """A store of the bank's backgrounds, in memory."""
 
     def __init__(self) -> None:
         self._stored: dict[str, bytes] = {}

@@ -1,7 +1,8 @@
-"""Holds the checks of images against the truth of the drawn world: what they find, what they miss, whom they blame.
+"""Compares the checks of images with the truth of the drawn world: faults found, faults missed, and good images failed.
+`python -m experiments.demo_report.checks` writes its part of docs/demo-report.md; `make demo-report` calls it after the
+rest.
 
-`python -m experiments.demo_report.checks` writes its part of docs/demo-report.md; `make demo-report` calls it behind
-the rest. The images are edited scenes that had no part in setting the lines of the checks (see `demo.calibrate`).
+The images are edited scenes that had no part in setting the thresholds of the checks (see `demo.calibrate`).
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ HEADING = "## What the checks of images are worth"
 
 @dataclass
 class CheckFindings:
-    """Images with their truth and what the checks said of them."""
+    """Images with their truth and the results of the checks."""
 
     truths: list[Truth] = field(default_factory=list)
     checks: list[tuple[Check, ...]] = field(default_factory=list)
 
     def add(self, drawn: Drawn, clip: Embedder, judges: Judges, masks: MaskChecker) -> None:
-        """One image."""
+        """Count one image."""
         self.truths.append(truth_of(drawn.scene, drawn.edits, np.asarray(drawn.image), judges))
         road = drawn.scene.family == "road"
         masked = masks.checks(drawn.source, drawn.image, drawn.mask, drawn.counterfactual.edits) if road else ()
@@ -60,7 +61,7 @@ class CheckFindings:
         ]
 
     def table(self) -> str:
-        """A line for each check: its lines, and how often it is right."""
+        """Return a table with a line for each check: its thresholds, and how often it is right."""
         lines = ["| check | passes from | blames | of them rightly | of what it is about it finds | cannot tell |"]
         lines.append("|---|---|---|---|---|---|")
         for name in dict.fromkeys(check.name for checks in self.checks for check in checks):
@@ -94,7 +95,7 @@ def _counted(hits: Sequence[bool]) -> str:
 
 
 def section(findings: CheckFindings) -> str:
-    """The part of the report."""
+    """Return the part of the report on checks."""
     count = {name: sum(getattr(truth, name) for truth in findings.truths) for name in Truth.__dataclass_fields__}
     counts = ", ".join(f"{number} by {name.replace('_', ' ')}" for name, number in count.items())
     broken = sum(truth.broken for truth in findings.truths)

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from experiments.demo_report.ledits import Ledits
 
 FIRST_SEED = 7_000_000
-"""No training and no calibration draws these scenes."""
+"""First seed of the scenes. Neither training nor calibration uses these seeds."""
 KINDS = ("weather", "time", "colour", "car", "ground", "trees", "walls", "hills", "water")
 """Slots of the scene. The colour is that of the object, or of a car."""
 VISIBLE = 0.01
@@ -82,7 +82,7 @@ class Asked:
 
 
 def asked(kind: str, count: int, first_seed: int = FIRST_SEED) -> Iterator[Asked]:
-    """Yield edits of a kind, each of a scene of its own and visible in the ideal image."""
+    """Yield edits of a kind, each of its own scene and visible in the ideal image."""
     family, count_found = {"colour": "object", "car": "road"}.get(kind), 0
     for number in range(100 * count):
         scene = random_scene(first_seed + 10_000 * KINDS.index(kind) + number, family)
@@ -136,7 +136,7 @@ def edit_settings(profile: Profile, **changes: Any) -> SettingsWithEdit:
 
 
 def drawings(profile: Profile, extra: Sequence[str]) -> dict[str, Drawing]:
-    """Return the ways that draw, by name. `extra`: JSON of settings that differ, each a way of its own."""
+    """Return the ways of drawing, by name. `extra` is JSON of settings that differ; each entry adds a way."""
     drawing = profile.settings.generation.model_copy(update={"start": "noise"})
     from_noise = profile.settings.model_copy(update={"generation": drawing})
     drawings_by_name: dict[str, Drawing] = {NOISE: (CONTROLNET, from_noise), EDITED: (EDIT, edit_settings(profile))}
@@ -145,7 +145,7 @@ def drawings(profile: Profile, extra: Sequence[str]) -> dict[str, Drawing]:
 
 
 class Ways:
-    """The methods with the demo's models."""
+    """Ways of drawing: the methods with the demo's models."""
 
     def __init__(self, profile: Profile, inversions: InversionStore | None = None) -> None:
         self.profile, self.models = profile, load_models(profile)
@@ -155,7 +155,7 @@ class Ways:
         self.generator = generator
 
     def prepared(self, drawing: Drawing, source: Source) -> tuple[Method[Any], Prepared]:
-        """Return a method and its preparation of a source."""
+        """Return a method and the source as prepared by it, ready for `make`."""
         method, settings = drawing
         drawing_method = method.with_models(self.models, self._prompts, self.profile.tasks.labels, self._inversions)
         return drawing_method, drawing_method.prepare(source, method.settings_of(settings, source.caption))
@@ -203,7 +203,7 @@ def measured(
 
 
 def report(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Return the figures by way and by kind, and the floors."""
+    """Return the figures by way and by kind, with the required minima."""
     names = [name for name in lines[0]["ways"] if all(name in line["ways"] for line in lines)]
     figures = ("shows", "unbroken", "whole", "colours", "air", "good")
     text = [f"| n = {len(lines)} | " + " | ".join((*figures, "L1", "nearer than from noise", "CPU s")) + " |"]
@@ -230,7 +230,7 @@ def report(lines: Sequence[Mapping[str, Any]]) -> str:
 
 
 def floors(lines: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> list[Row]:
-    """Return the figures of the edits against their floors."""
+    """Return the figures of the edits with their required minima."""
     edited, noise = ([line["ways"][name] for line in lines] for name in (EDITED, NOISE))
     rows = [share(f"edits: {figure}", [bool(one[figure]) for one in edited], floor) for figure, floor in FLOORS.items()]
     for kind in kinds:
@@ -259,7 +259,7 @@ def floors(lines: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> list[Row
 
 
 def costs(ways: Ways, store: Kept, count: int) -> str:
-    """Return ratios of CPU time, and how far a batch is from single images."""
+    """Return ratios of CPU time, and how much a batch differs from single images."""
     text = []
     for guidance, most in ((1.0, 0.6), (2.0, 0.8)):
         measured_costs = [_costs(one, ways, store, guidance) for one in asked("weather", count)]

@@ -20,7 +20,8 @@ from pipeline.profiles.profile import Profile
 SCENES = 60
 """Number of captions of each kind."""
 LESS = 0.5
-"""Maximum of things read without the subject, as a share of those read with it. Judges take clouds for some."""
+"""Maximum number of things read without the subject, relative to those read with it. Judges take some clouds for
+things."""
 
 
 def rows(profile: Profile, judges: Judges) -> list[Row]:

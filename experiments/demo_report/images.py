@@ -50,7 +50,7 @@ class Overlap:
 
     @property
     def value(self) -> float:
-        """0 to 1, or NaN when neither mask ever showed the class."""
+        """IoU, 0 to 1, or NaN if neither mask ever showed the class."""
         return self._both / self._either if self._either else math.nan
 
 
@@ -61,13 +61,13 @@ class ImageFindings:
     air: list[bool] = field(default_factory=list)
     colour: list[bool] = field(default_factory=list)
     part: list[bool] = field(default_factory=list)
-    """Whether the edited part of the background shows: ground, trees, walls, water or hills."""
+    """True for each image whose edited part of the background shows: ground, trees, walls, water or hills."""
     label: list[bool] = field(default_factory=list)
     untouched_air: list[bool] = field(default_factory=list)
     untouched_colour: list[bool] = field(default_factory=list)
     untouched_label: list[bool] = field(default_factory=list)
     other_colours: list[bool] = field(default_factory=list)
-    """Whether each thing that was not edited kept its colour."""
+    """True for each unedited thing that kept its colour."""
     third_car: list[bool] = field(default_factory=list)
     """Entries of `other_colours` for the farthest of three cars."""
     whole: list[bool] = field(default_factory=list)
@@ -81,7 +81,7 @@ class ImageFindings:
     untouched_kept: dict[str, Overlap] = field(default_factory=lambda: _overlaps())
 
     def add(self, walk: Walk, case: TestCase, judges: Judges) -> None:
-        """Judge one image with one edit, and the scene that it was made from."""
+        """Judge one image with one edit, together with its source scene."""
         edit = case.lineage.counterfactual.edits[0]
         scene, source = walk.scene, judges.read(np.asarray(walk.image))
         reading, new = judges.read(np.asarray(case.image)), canonical(edit.alternative)
@@ -153,10 +153,11 @@ class ImageFindings:
 
 
 def lost_and_added(truth: np.ndarray, seen: np.ndarray, ideal: np.ndarray | None = None) -> tuple[list[str], list[str]]:
-    """The classes of the things that only the one mask shows, and of those that only the other does.
+    """Return the classes of the things that only one of the two masks shows: lost ones, and added ones.
 
-    All are uint8 (height, width) of indices into `SEMANTIC_CLASSES`; `ideal` is what the judges read in the picture as
-    it should be: what they miss or imagine there too counts as neither. Things that touch in the picture are one.
+    All arguments are uint8 (height, width) of indices into `SEMANTIC_CLASSES`. `ideal` is what the judges read in the
+    picture as it should be. What they miss or imagine there too counts as neither. Things that touch in the picture are
+    one.
     """
     lost, added, readable = [], [], truth if ideal is None else ideal
     for name in THINGS:

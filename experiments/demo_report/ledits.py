@@ -24,12 +24,12 @@ class TinyVae(AutoencoderTiny):
     """The demo's VAE, with the answers that the pipeline expects of a VAE of Stable Diffusion."""
 
     def encode(self, pixels: torch.Tensor, return_dict: bool = True) -> Any:
-        """The latents, as a distribution without a spread."""
+        """Return the latents, in the form of a distribution without variance."""
         latents = super().encode(pixels).latents
         return SimpleNamespace(latent_dist=SimpleNamespace(mode=lambda: latents))
 
     def decode(self, latents: torch.Tensor, generator: Any = None, return_dict: bool = True) -> Any:
-        """The pixels."""
+        """Return the pixels."""
         return super().decode(latents, return_dict=return_dict)
 
 
@@ -60,7 +60,7 @@ class Ledits:
         self._pipe.set_progress_bar_config(disable=True)
 
     def invert(self, image: Image.Image, seed: int = 0) -> Image.Image:
-        """Invert a source, which the next edits start from. Return what the VAE alone gives back."""
+        """Invert a source for the next edits. Return its reconstruction by the VAE alone."""
         noise = torch.Generator().manual_seed(seed)
         inverted = self._pipe.invert(image, num_inversion_steps=STEPS, skip=SKIP, generator=noise)
         return inverted.vae_reconstruction_images[0]

@@ -36,7 +36,7 @@ from pipeline.recipes import DILLEMA
 PARTS = ("captions", "language", "images", "speed")
 SCENES = 240
 NEW = 60
-"""Scenes measured in addition whose caption no training picture has."""
+"""Number of scenes measured in addition whose caption no training picture has."""
 SHOWN = 12
 """Number of images that the report shows."""
 REPORT = Path(__file__).resolve().parents[2] / "docs" / "demo-report.md"
@@ -85,7 +85,7 @@ class Measured:
     scenes: int
     new_scenes: int
     known_captions: int
-    """Number of `scenes` whose caption a training picture has too."""
+    """Number of `scenes` whose caption also belongs to a training picture."""
 
     def missed(self) -> list[str]:
         """Return one sentence for each floor that is not reached."""
@@ -158,7 +158,7 @@ def walk_rows(
 
 
 def caption_rows(walks: list[Walk]) -> list[Row]:
-    """Captions against the scenes."""
+    """Measure the captions against the scenes."""
     pairs = [(walk.facts, facts_of_scene(walk.scene)) for walk in walks]
     roads = [(stated, shown) for stated, shown in pairs if shown.label == "road"]
     colours = [
@@ -186,7 +186,7 @@ def caption_rows(walks: list[Walk]) -> list[Row]:
 
 
 def language_rows(walks: list[Walk]) -> list[Row]:
-    """Keywords and counterfactual captions against what the task protects."""
+    """Measure keywords and counterfactual captions against what the task protects."""
     parsed = [read for walk in walks for read in walk.first_replies_read]
     free = [bool(walk.keywords_free) for walk in walks if walk.keywords_free is not None]
     edits = [right for walk in walks for right in walk.edits_right]
@@ -208,7 +208,7 @@ def language_rows(walks: list[Walk]) -> list[Row]:
 
 
 def image_rows(walks: list[Walk], driver: Driver, sheet: Path | None) -> list[Row]:
-    """One image for each planned edit, judged. The first ones, good or bad, are put into the file `sheet`."""
+    """Draw and judge one image for each planned edit. The first ones, good or bad, are put into the file `sheet`."""
     from demo.judges import Judges
     from experiments.demo_report.images import ImageFindings, contact_sheet
 

@@ -1,4 +1,4 @@
-"""Rows of the report: a measured figure, its floor, and how sure one can be of it. Pure; knows nothing of models."""
+"""Rows of the report: a measured figure, its required minimum, and its uncertainty. Pure; knows nothing of models."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from study.intervals import wilson_ends
 
 @dataclass(frozen=True)
 class Row:
-    """One figure against its floor (a ceiling for seconds and memory)."""
+    """One figure with its required minimum (for seconds and memory a maximum)."""
 
     what: str
     value: float

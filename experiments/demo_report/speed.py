@@ -64,7 +64,9 @@ def measure() -> dict[str, float]:
 
 
 def walk_through(driver: Driver, settings: Settings) -> list[float]:
-    """Seconds from the image to its last test case, for a road scene and an object scene; a first walk warms up."""
+    """Return the seconds from the image to its last test case, for a road scene and an object scene. A first walk warms
+    up.
+    """
     families = {random_scene(FIRST_SEED + number).family: number for number in range(20)}
     walks = [start_walk(number, driver.profile) for _, number in sorted(families.items())]
     seconds = []

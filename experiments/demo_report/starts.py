@@ -44,14 +44,15 @@ from pipeline.stages import generation
 WAYS = ("start=noise", "start=inverted")
 FIRST_SEED = 2_400_000
 FIGURES = ("valid", "unbroken", "shows")
-"""Valid: the edit shows and nothing is lost. Unbroken: nothing is lost, whether or not the edit shows."""
+"""Names of the figures. Valid: the edit shows and nothing is lost. Unbroken: nothing is lost, whether or not the edit
+shows."""
 Ways = Mapping[str, Settings]
 Made = list[tuple[CounterfactualCaption, list[tuple[str, str]]]]
 """Counterfactual captions, each with the slots of the scene that it changes and their new words."""
 
 
 def ways_of(settings: Settings, ways: Sequence[str]) -> Ways:
-    """Return the settings of each way, which changes settings of the drawing: `NAME=VALUE;NAME=VALUE`."""
+    """Return settings by way. Each way changes some settings of the drawing, given as `NAME=VALUE;NAME=VALUE`."""
     changed_settings = {}
     for way in ways:
         changed = settings.generation.model_dump() | dict(part.split("=") for part in way.split(";"))
@@ -60,7 +61,7 @@ def ways_of(settings: Settings, ways: Sequence[str]) -> Ways:
 
 
 def source(number: int, profile: Profile) -> Walk:
-    """A road on a fair day, as the sources of the paper's questions are. No line of a check was set on these scenes."""
+    """Return a road on a fair day, with its mask and task. No threshold of a check was tuned on these scenes."""
     scene = fair_scene(FIRST_SEED + number, "road", number)
     pixels, mask = render(scene)
     task = Task("segmentation", protected=profile.tasks.protected)
@@ -80,7 +81,7 @@ def with_true_captions(walk: Walk) -> Made:
 
 
 def with_captions(walk: Walk, driver: Driver) -> Made:
-    """Have the pipeline write the captions. Those whose edit nobody could judge are left out."""
+    """Have the pipeline write the captions. Captions whose edit the judges do not know are left out."""
     store = MemoryStore(walk.image)
     try:
         driver.run(Request(walk.task, DILLEMA.settings_in(driver.profile), seed=walk.number, images=()), store)
@@ -110,7 +111,7 @@ def judged(scene: Scene, slots: list[tuple[str, str]], image: np.ndarray, judges
 
 
 def measured(number: int, driver: Driver, ways: Ways, judges: Judges, true_captions: bool) -> dict[str, Any]:
-    """One line of the results: the images of a scene by each way."""
+    """Return one line of the results: the images of a scene by each way."""
     walk, begun = source(number, driver.profile), processor_seconds()
     made = with_true_captions(walk) if true_captions else with_captions(walk, driver)
     text = processor_seconds() - begun
@@ -133,7 +134,7 @@ def measured(number: int, driver: Driver, ways: Ways, judges: Judges, true_capti
 
 
 def table(lines: Sequence[dict[str, Any]], ways: Sequence[str]) -> str:
-    """The figures by way and edit type, each source with the same weight, beside the first way."""
+    """Return a table by way and edit type. Each source has the same weight, and each way is shown beside the first one."""
     text = ["| edit type | n | figure | " + " | ".join(ways) + " |", "|---" * (3 + len(ways)) + "|"]
     for kind in (None, *PLANNED):
         for figure in (*FIGURES, "distance"):

@@ -51,7 +51,7 @@ from pipeline.seams import (
 from pipeline.stages.parsing import Unreadable, read_alternatives, read_caption, read_keywords
 
 FIRST_SEED = 1_000_000
-"""Far below the seeds that training draws from."""
+"""First seed of the scenes, far below the seeds used in training."""
 PLANNED = ("weather", "time of day", "attribute", "background")
 _WORLD = {
     "weather": WEATHERS,
@@ -64,7 +64,7 @@ _WORLD = {
 
 @dataclass
 class Walk:
-    """One scene and what the pipeline made of it. Filled as far as the walk went."""
+    """One scene and everything that the pipeline made of it so far."""
 
     number: int
     scene: Scene
@@ -73,14 +73,14 @@ class Walk:
     task: Task
     caption: str = ""
     first_replies_read: list[bool] = field(default_factory=list)
-    """One for each request to the language model."""
+    """True for each request to the language model whose first reply was readable."""
     keywords: tuple[str, ...] = ()
     alternatives: tuple[str, ...] = ()
     """Alternatives of all keywords."""
     keywords_free: bool | None = None
-    """True if its first keywords leave out everything protected. None if it gave none."""
+    """True if its first keywords include nothing protected. None if there were none."""
     edits_right: list[bool] = field(default_factory=list)
-    """One for each counterfactual caption: edits made, everything else that counts kept."""
+    """True for each counterfactual caption that makes its edits and keeps all other facts."""
     planned: CounterfactualCaption | None = None
     """The counterfactual caption with the one planned edit."""
 
@@ -91,7 +91,7 @@ class Walk:
 
 
 class ListeningModels:
-    """The models of a profile; what the language model replies is also kept in `replies`."""
+    """The models of a profile, with the replies of the language model recorded in `replies`."""
 
     def __init__(self, models: Models) -> None:
         self._models, self.replies = models, list[str]()
@@ -139,14 +139,14 @@ class ListeningModels:
         return self._models.detector(kind)
 
     def complete(self, request: LanguageRequest, settings: LanguageSettings) -> str:
-        """Return the real model's continuation, and keep it."""
+        """Return the real model's continuation, and record it."""
         reply = self._models.language.complete(request, settings)
         self.replies.append(reply)
         return reply
 
 
 def start_walk(number: int, profile: Profile) -> Walk:
-    """Return the walk of a number with its scene, drawn, and its task."""
+    """Return the walk with this number: its scene, the scene's picture, and its task."""
     scene = random_scene(FIRST_SEED + number)
     image, mask = render(scene)
     if scene.family == "object":
@@ -199,7 +199,7 @@ def plan_second_edit(walk: Walk, alternatives: Alternatives, first: Edit) -> Edi
 
 
 def edited_things(walk: Walk, edit: Edit) -> list[int]:
-    """Return the indices of the coloured things that a colour edit is about: those with the keyword's colour in the
+    """Return the indices of the coloured things that a colour edit changes: those with the keyword's colour in the
     caption.
     """
     colours = walk.facts.colours[: len(walk.scene.look.colours)]
@@ -261,7 +261,7 @@ def _edits(walk: Walk, alternatives: Alternatives, kind: str) -> list[Edit]:
 
 
 def _buried(edits: Sequence[Edit]) -> bool:
-    """Return True if one edit brings snow that hides the ground of another one."""
+    """Return True if one edit brings snow that hides the ground changed by another edit."""
     snow = any(canonical(edit.alternative) == "snowy" for edit in edits)
     return snow and any(_both(PARTS["ground"], edit) for edit in edits)
 

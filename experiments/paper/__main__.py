@@ -33,7 +33,7 @@ from experiments.paper.validity import validity
 ROOT = Path(__file__).resolve().parent.parent.parent
 REPORT = ROOT / "docs" / "paper-demo.md"
 SHOWN = 4
-"""Sources of each family that the report shows, each with its first test cases."""
+"""Number of sources of each family that the report shows, each with its first test cases."""
 WRONG, INTERRUPTED = 2, 130
 _SIZE, _MINUTES, _COMMIT = "size.json", "minutes.json", "goals-commit.txt"
 T = TypeVar("T")
@@ -56,12 +56,12 @@ class Work:
 
     @property
     def goals(self) -> Stated:
-        """Goals in the repository when the run began."""
+        """Goals in the repository at the beginning of the run."""
         text = (self.folder / GOALS.name).read_text(encoding="utf-8")
         return stated(text, (self.folder / _COMMIT).read_text(encoding="utf-8"))
 
     def kept(self, stage: str, name: str, do: Callable[[], T]) -> T:
-        """Return the result of a step of a stage. A result of an earlier run is reused."""
+        """Return the result of a step of a stage, computed now or by an earlier run."""
         file = self.folder / f"{name}.pickle"
         if not file.exists():
             print(f"{stage}: {name}", flush=True)
@@ -122,7 +122,7 @@ def results(work: Work, size: Size) -> tuple[Results, dict[Family, Read]]:
 
 
 def examples(found: dict[Family, Read], data: Path) -> Iterator[tuple[Path, Path, str]]:
-    """The first sources with their first test cases, and what was edited."""
+    """Return the first sources with their first test cases, and the edits in words."""
     for family, own in found.items():
         for number in range(min(SHOWN, len(own.sources))):
             cases = [one for one in own.cases if one.source == number][:SHOWN]

@@ -29,8 +29,8 @@ CREW = (
 )
 """Careful workers, hasty workers, and yes-sayers."""
 HARD_VALID, HARD_BROKEN, FOOLED = 0.05, 0.35, 0.75
-"""Shares of the valid and of the broken images that are hard; probability that a worker says yes unseen to a hard one.
-"""
+"""Shares of valid and of broken images that are hard, and the probability that a worker says yes to a hard one without
+looking."""
 CONTROLS = 8
 """Number of control items that each worker answers first, half of them valid. None is hard: studies make them so that
 they are right or wrong for certain."""
@@ -43,7 +43,7 @@ class Votes:
     """Outcome of the votes on some images."""
 
     votes_for: NDArray[np.int64]
-    """Number of votes for valid, for each image."""
+    """Number of votes for "valid" on each image."""
     votes: NDArray[np.int64]
     """Number of votes for each image. 0 if it had no consensus and was discarded."""
     ballots: Ballots | None

@@ -1,4 +1,4 @@
-"""RQ2: failures of the models under test, the part that edits cause, and whether they are where they were planted."""
+"""RQ2: where the models under test fail, how much of it the edits cause, and whether the planted weaknesses are found."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TypeRow:
     """True if this edit type brings in conditions that were left out of training."""
     generated: Figure
     excess: Figure
-    """Figure beyond that of the reconstruction."""
+    """Figure minus that of the reconstruction."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Breaking:
 
     @property
     def left_out_named(self) -> Figure:
-        """Share of the left-out conditions named as harmful, with the certainty of the whole table."""
+        """Share of the left-out conditions that the table names as harmful with statistical certainty."""
         return _named(self.by_word, LEFT_OUT)
 
     @property
@@ -73,7 +73,7 @@ class Breaking:
 
     @property
     def other_things_named(self) -> Figure:
-        """Share named as harmful of all other things under a condition that is not left out."""
+        """Share of the other things, under conditions that are not left out, that are named as harmful."""
         names = [row.name for row in self.by_thing if not row.name.startswith(LEFT_OUT)]
         return _named(self.by_thing, [name for name in names if name not in self.taught_wrong])
 
@@ -83,7 +83,7 @@ def _named(rows: Sequence[SensitivityRow], names: Sequence[str]) -> Figure:
 
 
 def thing(word: str, label: str) -> str:
-    """Return the name of a class with a word in a table."""
+    """Return the name of a class together with a word, as tables write it."""
     return f"{word} {label}".strip()
 
 
@@ -158,7 +158,7 @@ def right_pixels(pixels: Pixels) -> Floats:
 
 
 def _of_controls(found: Read, values: Floats) -> Floats:
-    """Return the value of the reconstruction of each case's source. NaN without one."""
+    """Return for each case the value of its source's reconstruction. NaN without one."""
     of_source = np.full(len(found.sources), np.nan)
     of_source[found.of_control] = values
     return of_source[found.of_case]

@@ -12,12 +12,12 @@ from PIL import Image, ImageDraw, ImageFont
 INK, GREY, FAINT = "#1d2733", "#68737f", "#e3e7eb"
 COLOURS = ("#2f6db3", "#c8553d", "#3d8b5f")
 _LABEL, _PLOT, _END, _ROW, _TOP, _FOOT = 270, 380, 90, 22, 34, 34
-"""Pixels; a label that takes more than `_LABEL` makes the picture wider."""
+"""Sizes in pixels. A label that takes more than `_LABEL` makes the picture wider."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """One figure."""
+    """One figure of a chart."""
 
     name: str
     value: float | None
@@ -28,7 +28,9 @@ class Bar:
 
 
 def forest(title: str, bars: Sequence[Bar], low: float, high: float, file: Path, unit: str = "%") -> None:
-    """Draw figures below each other, from `low` to `high`. One without a value says so. Shares are in per cent."""
+    """Draw figures below each other on an axis from `low` to `high`. One without a value is labelled so. Shares are in
+    per cent.
+    """
     font, bold = ImageFont.load_default(13), ImageFont.load_default(15)
     left = max(_LABEL, *(math.ceil(font.getlength(bar.name)) + 20 for bar in bars))
     height = _TOP + _ROW * len(bars) + _FOOT

@@ -28,7 +28,7 @@ from experiments.paper.validity import ERRING, Validity
 GOALS = Path(__file__).resolve().with_name("goals.toml")
 TITLES: Mapping[Family, str] = {"object": "classifier", "road": "segmenter"}
 MAIN_ARM = GENERATED
-"""The paper's arm. Goals are judged on it, and not on the best of several."""
+"""The arm of the paper. Goals are judged by this arm, not by the best of several."""
 Unit = Literal["share", "points", "times", "minutes"]
 
 
@@ -39,7 +39,7 @@ class Rule(BaseModel):
     question: str
     goal: str
     models: Annotated[tuple[str, ...], Field(strict=False)] = ("",)
-    """Models that must each reach the goal."""
+    """Models that each have to reach the goal."""
     figure: str
     unit: Unit = "share"
     at_least: float | None = None
@@ -83,21 +83,21 @@ class Goal:
     figure: Figure
     beside: Figure | None
     judged: bool = True
-    """False if the goals were in no commit when the run began."""
+    """False if the goals were not committed when the run began."""
 
     @property
     def what(self) -> str:
-        """Sentence of the goal."""
+        """The goal in a sentence."""
         return f"{self.model}: {self.rule.goal}" if self.model else self.rule.goal
 
     @property
     def reached(self) -> bool | None:
-        """True if reached. None if unknown, which counts as not reached."""
+        """True if the goal is reached. None if that is unknown, which counts as not reached."""
         return self.rule.reached_by(self.figure) if self.judged else None
 
     @property
     def words(self) -> str:
-        """Verdict in a word."""
+        """Verdict in one word."""
         return CANNOT_TELL if self.reached is None else "reached" if self.reached else "MISSED"
 
     @property
@@ -107,7 +107,7 @@ class Goal:
 
     @property
     def compared(self) -> str:
-        """Figure to compare with, and its name. "-" without one."""
+        """The figure to compare with, and its name. "-" without one."""
         if self.beside is None:
             return "-"
         return f"{self.rule.beside_is}: {in_unit(self.beside, self.rule.beside_unit)}"
@@ -119,9 +119,9 @@ class Stated:
 
     rules: tuple[Rule, ...]
     digest: str
-    """SHA-256 of their file."""
+    """SHA-256 of the file of goals."""
     commit: str
-    """The commit that last changed them, with its date. "" if they were not committed."""
+    """The commit that last changed the file, with its date. "" if it was not committed."""
 
     @property
     def words(self) -> str:
@@ -197,7 +197,7 @@ def goals(run: Results, stated: Stated) -> tuple[Goal, ...]:
 
 
 def figures(run: Results) -> dict[str, Figure]:
-    """Return the figures that goals are judged by, under model and name."""
+    """Return the figures by which goals are judged, by model and name."""
     found = {
         f"{TITLES[family]}: {name}": figure
         for family in FAMILIES

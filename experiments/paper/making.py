@@ -30,10 +30,10 @@ from storage.workspace import Workspace
 
 SEED = 1
 ALTERNATIVES = 5
-"""Alternatives per keyword. With only weather and time of day, a source can have more test cases than the largest
-quota."""
+"""Number of alternatives per keyword. With only weather and time of day, a source can have more test cases than the
+largest quota."""
 CHOICES = 12
-"""Captions written per source. The test cases are drawn among them so that edit types are even."""
+"""Number of captions written per source. The test cases are drawn among them so that edit types are even."""
 _PLAN = """
 name = "The paper's questions: {family}, {what}"
 [data]

@@ -30,7 +30,7 @@ from experiments.paper.world import ALWAYS, LEFT_OUT, LEFT_OUT_TYPES, TAUGHT_WRO
 WEAK = 0.25
 """Minimum error on scenes of the renderer that makes a cell weak: about three times the error on fair days."""
 BUDGET = 0.05
-"""Share of the images, from the first, that goals look at."""
+"""Share of the images, the first in order, by which goals are judged."""
 OURS, WRONG_FIRST, LABEL_FIRST = "ours", "wrong images in random order", "least probability of the true class"
 RANDOM, ENTROPY, GINI, BEFORE = "random", "softmax entropy", "DeepGini", "ours, before an image is made"
 _SHUFFLES = 100
@@ -41,14 +41,14 @@ Kind = Literal["left out", "taught wrongly", "taught wrongly at times", "not pla
 
 @dataclass(frozen=True)
 class Found:
-    """Weak cells that an order shows by valid faults among the first images. Random orders give means."""
+    """Weak cells that an order finds by valid faults among its first images. For random orders these are means."""
 
     order: str
     apfd: float | None
     images: Mapping[float, int]
     """Number of images, by share of the images."""
     cells: Mapping[float, Floats]
-    """Rate at which each weak cell is found, 0 to 1, by share of the images."""
+    """Number of images, by share."""
 
     def at(self, budget: float) -> float:
         """Return the number of weak cells found at a share of the images."""
@@ -57,7 +57,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Prioritising:
-    """Results of orders of all test cases, and of orders made before any image, on the test and tuning sides."""
+    """Results of orders of all test cases, and of orders made before drawing, on the test and tuning splits."""
 
     weak: Mapping[Cell, Kind]
     """All weak cells with their origin, including cells without an image."""
@@ -173,7 +173,7 @@ def _wrong_first(wrong: NDArray[np.bool_], chance: np.random.Generator) -> Numbe
 
 
 def _before(found: Read, rows: Numbers) -> NDArray[np.int64]:
-    """Return the order of cases that are not made yet, learnt on those of the training side."""
+    """Return an order of cases as if they were not drawn yet, learnt on those of the train split."""
     cells = cells_of(found)
     features = [(kind, word, label) for kind, (label, word) in zip(found.edit_types, cells, strict=True)]
     shows = wrong_cases(found) & (found.truth == VALID)

@@ -1,8 +1,8 @@
 """Read the generated images: predictions of the models under test, figures of the checks, and the truth.
 
-The truth is worked out from the scene, which knows how its picture should look after the edit. Judges that share
-nothing with the generator, its CLIP or the models under test (`demo.check_truth`) read it off the image. It is as good
-as those judges are. An edit that the world cannot place in the scene has no known truth.
+The truth comes from the scene, which tells how its picture should look after the edit. Judges that share nothing with
+the generator, its CLIP or the models under test (`demo.check_truth`) compare the image with it. The truth is as good as
+those judges. An edit that the world cannot place in the scene has no known truth.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Read:
     measured: Floats
     """Figures of the checks, (cases, checks). NaN where a check gave none."""
     kept: NDArray[np.bool_]
-    """True for each case whose mask another segmenter found in place. False where there is no such check."""
+    """True for each case whose mask another segmenter found unchanged. False where there is no such check."""
 
     @property
     def of_case(self) -> Numbers:
@@ -93,7 +93,7 @@ class Read:
 
     @property
     def alternatives(self) -> tuple[str, ...]:
-        """The word that the edit of each case brings in, by its first name."""
+        """The word that each case's edit brings in, by its first name."""
         return tuple(canonical(one.told.edits[0].alternative) for one in self.cases)
 
     @property

@@ -131,7 +131,7 @@ def answers(run: Results) -> Iterator[str]:
 
 
 def _compared(figure: Figure, more: str, less: str, what: str) -> str:
-    """Say a difference in words by its sign. One whose interval holds 0 may be chance."""
+    """Describe a difference in words by its sign. If its interval includes 0, say that it may be chance."""
     value = in_unit(figure, "points")
     if figure.value is None or figure.low is None:
         return f"more or less {what}: {value}"
@@ -196,7 +196,7 @@ def _set(run: Results, names: dict[str, str]) -> Iterator[str]:
 
 
 def _taught_wrong(share: float) -> str:
-    """List the things taught wrongly in that share of the scenes that show them."""
+    """List the things that are taught wrongly in that share of the scenes that show them."""
     own = [one for family in FAMILIES for one in TAUGHT_WRONG[family] if one.share == share]
     return ", ".join(f"{one.word} {one.label} as {one.taught}" for one in own)
 
@@ -443,7 +443,7 @@ def _order(one: Found) -> tuple[str, ...]:
 
 
 def _alike(run: Results) -> str:
-    """Say how many images are left out because they look like one of another side, and whether any is on two sides."""
+    """Say how many images were left out as too similar to another split, and whether two splits share an image."""
     numbers = " and ".join(f"{run.retraining[one].alike:,} {TITLES[one]} image(s)" for one in FAMILIES)
     both = sum(len(run.retraining[one].shared) for one in FAMILIES)
     return (

@@ -1,6 +1,6 @@
 """RQ3: gain from retraining with generated images, compared with the controls at equal optimiser updates.
 
-Sources are split before anything is learnt, and images made from a source stay on its side. Training starts from the
+Sources are split before anything is learnt, and images made from a source stay in its split. Training starts from the
 weights under test. No arm learns from a weather edit: that is the unseen edit type.
 """
 
@@ -72,7 +72,7 @@ class Retraining:
     images: Mapping[str, int]
     """Number of images in each set."""
     shared: tuple[Shared, ...]
-    """Images that are used on two sides. There must be none."""
+    """Images that occur in two splits. There must be none."""
     alike: int
     """Number of images left out because they look like one used for measuring or tuning."""
     seeds: int
@@ -85,7 +85,7 @@ class Retraining:
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """Images of a family as training examples, with their sides."""
+    """Images of a family as training examples, with their splits."""
 
     found: Read
     data: Path
@@ -93,7 +93,7 @@ class Parts:
 
     @cached_property
     def pictured(self) -> Mapping[Side, Mapping[Path, Pictured]]:
-        """All images by side: originals, and images made from them."""
+        """All images by split: originals, and images made from them."""
         by_side: dict[Side, dict[Path, Pictured]] = {one: {} for one in SIDES}
         files = [(one, self.data / one.key) for one in self.found.sources]
         files += [
@@ -105,7 +105,7 @@ class Parts:
 
     @cached_property
     def alike(self) -> frozenset[Path]:
-        """Images that look like one of a later side. They are used neither for training nor for tuning, so that the
+        """Images that look like one of a later split. They are used neither for training nor for tuning, so that the
         measured images stay complete.
         """
         later, similar = list[int](), set[Path]()
@@ -117,7 +117,7 @@ class Parts:
         return frozenset(similar)
 
     def original(self, where: Side) -> tuple[list[Example], list[int]]:
-        """Return the sources of a side, and their numbers."""
+        """Return the sources of a split, and their numbers."""
         rows = [at for at, one in enumerate(self.found.sources) if side(one) == where]
         rows = [at for at in rows if self.data / self.found.sources[at].key not in self.alike]
         return [self._example(self.data / self.found.sources[at].key, at) for at in rows], rows
@@ -128,12 +128,12 @@ class Parts:
         return [self._example(Path(one.image), one.source) for one in cases], [one.source for one in cases]
 
     def controls(self, where: Side) -> list[Example]:
-        """Return the reconstructions of a side."""
+        """Return the reconstructions of a split."""
         controls = [one for one in self.found.controls if side(self.found.sources[one.source]) == where]
         return [self._example(Path(one.image), one.source) for one in controls if Path(one.image) not in self.alike]
 
     def natural(self) -> tuple[list[Example], list[int]]:
-        """Return the shift set. Each scene is a source of its own."""
+        """Return the examples of the shift set. Each scene is a source of its own."""
         examples = []
         for file, scene in self.shift:
             target: int | Path = OBJECT_CLASSES.index(scene.label) if self.found.family == "object" else mask_file(file)
@@ -148,7 +148,7 @@ class Parts:
 
     @property
     def rows(self) -> dict[tuple[Side, bool], Numbers]:
-        """Cases by side and by True if their edit type is unseen."""
+        """Cases by split and by whether their edit type is the unseen one."""
         sides, unseen = np.array(sides_of(self.found)), np.array(self.found.edit_types) == UNSEEN
         return {(one, new): np.flatnonzero((sides == one) & (unseen == new)) for one in SIDES for new in (True, False)}
 
@@ -214,7 +214,7 @@ def retraining(parts: Parts, size: Size, folder: Path, workers: int) -> Retraini
 
 
 def arms_of(parts: Parts) -> tuple[Arm, ...]:
-    """Return the arms with their training images: the originals of the training side, and images made from them."""
+    """Return the arms with their training images: originals of the train split, and images made from them."""
     found, rows = parts.found, parts.rows["train", False]
     originals, _ = parts.original("train")
     accepted = rows[votes_on(found, rows, seed=7).valid & (found.truth[rows] != CANNOT_TELL)]
@@ -236,7 +236,7 @@ def arms_of(parts: Parts) -> tuple[Arm, ...]:
 
 
 def shared_images(parts: Parts) -> tuple[Shared, ...]:
-    """Return pictures that are used on two sides, or look alike there: originals, and images made from them."""
+    """Return pictures that occur in two splits, or look alike there: originals, and images made from them."""
     used = {
         one: [picture for file, picture in own.items() if file not in parts.alike]
         for one, own in parts.pictured.items()

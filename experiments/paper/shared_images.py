@@ -1,4 +1,4 @@
-"""Finds images that are on two sides of a data set, by their hashes or because they look alike."""
+"""Finds images that occur in two splits of a data set, by their hashes or because they look alike."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from evaluation.retraining.data_split import SIDES, Side
 
 @dataclass(frozen=True)
 class Pictured:
-    """An image that is on a side."""
+    """An image with its split."""
 
     name: str
-    """For people."""
+    """Name for people."""
     source: str
-    """The hash of its source image: its side hangs on it alone."""
+    """Hash of its source image, which alone decides the split."""
     sha: str
     look: int
-    """Its `perceptual_hash`."""
+    """The image's `perceptual_hash`."""
 
 
 @dataclass(frozen=True)
 class Shared:
-    """Two images of different sides that are one picture, or look like one."""
+    """Two images of different splits that are the same picture, or look like it."""
 
     one: Pictured
     other: Pictured
     sides: tuple[Side, Side]
     bits: int | None
-    """Bits in which their looks differ, or do once one is mirrored. None if they are the same file."""
+    """Number of differing bits of their perceptual hashes, mirrored or not. None if they are the same file."""
 
 
 def shared(sides: Mapping[Side, Sequence[Pictured]], most: int = 20) -> list[Shared]:
-    """Return at most `most` pairs of images on two sides with equal hashes or a similar look. Empty if the sides are
-    disjoint: only then does a figure of one say something about the others.
+    """Return at most `most` pairs of images in two splits with equal hashes or a similar look. Empty if the splits are
+    disjoint, which every figure on unseen images requires.
     """
     pairs: list[Shared] = []
     by_side: dict[Side, tuple[dict[str, Pictured], NearHashes, dict[int, Pictured]]] = {}

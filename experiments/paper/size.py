@@ -12,31 +12,31 @@ FAMILIES: tuple[Family, ...] = get_args(Family)
 
 @dataclass(frozen=True)
 class Size:
-    """Amounts of everything that is made and measured."""
+    """Numbers of things that are made and measured."""
 
     name: str
     sources: int
     """Number of sources of each task."""
     workers: int
-    """Processes; with one, all is done in the process that asks."""
+    """Number of processes. With one, everything is done in the calling process."""
     lessons: Mapping[Family, tuple[int, int]]
     """Scenes that a model under test learns from, and optimiser updates."""
     steps: int
-    """Denoising steps of an image."""
+    """Number of denoising steps of an image."""
     shift: int
-    """Scenes of each task that the renderer itself draws in fog and at night."""
+    """Number of scenes of each task that the renderer itself draws in fog and at night."""
     judged: int
-    """Images of one simulated study."""
+    """Number of images of one simulated study."""
     studies: int
-    """Simulated studies whose intervals are held against the truth."""
+    """Number of simulated studies whose intervals are compared with the truth."""
     study_sources: int
-    """Sources of one of those."""
+    """Number of sources of one of those studies."""
     seeds: int
-    """Trainings of an arm that differ by chance alone."""
+    """Number of trainings of an arm that differ by chance alone."""
     updates: int
-    """Optimiser updates of every training."""
+    """Number of optimiser updates of every training."""
     renders: int
-    """Scenes by which the renderer tells whether a cell of class and condition is weak."""
+    """Number of scenes by which the renderer tells whether a cell of class and condition is weak."""
 
 
 FULL = Size(

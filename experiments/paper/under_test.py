@@ -1,5 +1,5 @@
-"""Trains the models under test of the paper's questions: small networks, briefly, on fair days alone, with some looks
-taught wrongly. So they err on originals too, and it is known where and why.
+"""Train the models under test of the paper's questions: small networks, briefly, on fair days only, with some wrong
+labels. So they also err on originals, and it is known where and why.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ARCHITECTURES: dict[Family, str] = {"object": "test_resnet", "road": "small-unet
 _BATCH: dict[Family, int] = {"object": 32, "road": 16}
 _RATE = 3e-3
 _MIDDLE = (0.5, 0.5, 0.5)
-"""Mean and spread of the pixels, as the networks take them: -1 to 1."""
+"""Mean and spread of pixels that map them to -1 to 1, as the networks take them."""
 
 
 def under_test(family: Family, folder: Path, size: Size) -> Path:
@@ -60,7 +60,7 @@ def _pixels(image: Image.Image) -> Any:
 
 
 def _written(family: Family, number: int, folder: Path) -> Example:
-    """Write a fair day for training, softened as a generator might draw it. Existing files stay."""
+    """Write a training image of a fair day and its mask, blurred as a generator might draw it. Existing files stay."""
     scene, wrong = lesson(family, number)
     image, mask = folder / f"{number:05}.png", folder / f"{number:05}.mask.png"
     if not image.exists():

@@ -1,5 +1,5 @@
-"""RQ1: is a generated image valid? A simulated study beside the truth, how often its intervals hold the truth, and what
-an automatic score is worth.
+"""RQ1: is a generated image valid? Compares a simulated study with the truth, measures how often its intervals contain
+the truth, and how useful an automatic score is.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class StudyResult:
     true: float | None
     """Share of those images that are valid by the truth."""
     right: int
-    """Number of images on which the annotators agreed on the truth."""
+    """Number of images on which the annotators' consensus is the truth."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Coverage:
     """`ERRING` or `FLAWLESS`. With `FLAWLESS`, sampling is the only uncertainty."""
     truth: float | None
     share: Figure
-    """Share among the studies that gave an interval, with an interval of its own."""
+    """Share among the studies that gave an interval. It has an interval of its own."""
     width: float | None
     """Mean width of the interval."""
 
@@ -77,7 +77,7 @@ class Validity:
     """Results of RQ1 for one family."""
 
     by_type: tuple[ShareValid, ...]
-    """All test cases first, then each edit type."""
+    """Counts of all test cases first, then of each edit type."""
     broken_by: tuple[tuple[str, int], ...]
     """Faults of the broken images, and how often each occurs."""
     study: StudyResult
@@ -126,7 +126,7 @@ def score_of(found: Read, learnt_on: NDArray[np.bool_], seed: int) -> Floats | N
 
 
 def score_of_each(found: Read, seed: int) -> Floats | None:
-    """Like `score_of`, but each case's score is learnt from the votes on other sources."""
+    """Score each case as `score_of` does, but learn its score from the votes on other sources."""
     rows = np.flatnonzero(found.truth != CANNOT_TELL)
     cast = votes_on(found, rows, seed)
     rows, valid = rows[cast.known], cast.valid[cast.known]
@@ -139,7 +139,7 @@ def score_of_each(found: Read, seed: int) -> Floats | None:
 
 
 def sides_of(found: Read) -> tuple[str, ...]:
-    """Return the side (train, tune or test) of each case."""
+    """Return the split (train, tune or test) of each case."""
     own = [side(one) for one in found.sources]
     return tuple(own[number] for number in found.of_case)
 
@@ -195,7 +195,7 @@ def _shares(found: Read) -> list[ShareValid]:
 
 
 def _one_a_source(source: Numbers, chance: np.random.Generator) -> Numbers:
-    """Return one case per source, drawn at random."""
+    """Return one random case per source."""
     order = chance.permutation(len(source))
     _, first = np.unique(source[order], return_index=True)
     return np.sort(order[first])

@@ -58,7 +58,7 @@ class TaughtWrong:
     """Colour of a thing, material of buildings, or look of trees."""
     taught: str
     share: float
-    """Share of the scenes with this look that are taught wrongly, 0 to 1."""
+    """Share of the scenes with this look whose label is taught wrongly, 0 to 1."""
 
     def shown_by(self, scene: Scene) -> bool:
         """Return True if the scene has this look."""
@@ -101,8 +101,8 @@ QUOTAS = (
     Quota(4, (*LEFT_OUT_TYPES, "attribute", "background")),
     Quota(3, ("attribute", "background")),
 )
-"""Quotas that make test cases unequal, and fail together: a source with many has the edits that hurt most, one with few
-those that hurt least."""
+"""Quotas that make numbers of test cases unequal and errors clustered: a source with many test cases has the edits that
+hurt most, one with few those that hurt least."""
 SHIFTS: tuple[dict[str, str], ...] = ({"weather": "foggy", "time": "day"}, {"weather": "sunny", "time": "night"})
 """Looks of the scenes in the shift set, in turn."""
 SPLIT = "unseen by the models under test"
@@ -169,8 +169,9 @@ def cell_scenes(label: str, word: str, number: int) -> Iterator[Scene]:
 
 
 def lesson(family: Family, number: int) -> tuple[Scene, TaughtWrong | None]:
-    """Return a fair day for training the model under test, and its wrong lesson, or None. A fifth of the things have a
-    look that is taught wrongly: by chance alone a short training would meet it too seldom.
+    """Return a fair day for training the model under test, and its wrong label, or None.
+
+    A fifth of the things have a look that is taught wrongly: by chance alone a short training would meet it too seldom.
     """
     seed = FIRST_LESSON[family] + number
     rng = random.Random(f"lesson {seed}")
@@ -186,7 +187,7 @@ def lesson(family: Family, number: int) -> tuple[Scene, TaughtWrong | None]:
 
 
 def side(one: Source) -> Side:
-    """Return the side of a source: train, tune or test. It depends on the source alone, so all images made from it
+    """Return the split of a source: train, tune or test. It depends on the source alone, so all images made from it
     share it.
     """
     return side_of(f"{one.family} {one.scene.seed}", seed=0)

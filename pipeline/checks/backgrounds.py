@@ -45,8 +45,8 @@ def background_checks(
 
 
 def _free(background: Image.Image, mask: Mask, words: Sequence[str], segmenter: Segmenter) -> Check:
-    """Look for each word in the background. What the subject hides, and what is found below the model's threshold, does
-    not count.
+    """Check that none of these words is found in the background. What the subject hides, and what scores below the
+    model's threshold, does not count.
     """
     seen, named, unknown = np.zeros_like(mask), list[str](), list[str]()
     for word in dict.fromkeys(words):
@@ -67,7 +67,7 @@ def _free(background: Image.Image, mask: Mask, words: Sequence[str], segmenter: 
 
 
 def _at_place(image: Image.Image, mask: Mask, phrases: Sequence[str], segmenter: Segmenter) -> list[Check]:
-    """Look for the subject in the whole picture."""
+    """Check where the subject is found in the whole picture."""
     try:
         whole = [one.mask for phrase in phrases for one in segmenter.find(image, phrase)]
     except UserError as error:

@@ -27,8 +27,8 @@ percentile), another scene 0.14 to 0.50."""
 EDGES_IN_PLACE = "edges in place"
 """Name of the edge check for an image drawn without a control image. Measured on 120 drawn scenes at 128 and 512
 pixels, 5th to 95th percentile. Same geometry under another look, however dark or foggy: 0.24 to 1.00 (medians 0.70 to
-0.86). The same moved sideways by 4 % of the width: 0.07 to 0.55 (medians 0.25 to 0.32). Another scene: -0.03 to 0.29.
-"""
+0.86). The same moved sideways by 4 % of the width: 0.07 to 0.55 (medians 0.25 to 0.32). Another scene: -0.03 to
+0.29."""
 DIRECTION = 0.2
 SUBJECT_KEPT, BACKGROUND_FREE = "subject kept", "background free"
 SUBJECT_FOUND, SUBJECT_SIZE = "subject found", "subject not grown"
@@ -38,7 +38,7 @@ FORMS_KEPT = "forms kept"
 INVERTED = "source inverted"
 """Name of the check of the inversion, for an image drawn from its inverted source."""
 MOST_DECIBELS = 100.0
-"""Figure shown for an inversion without any error, whose PSNR would be infinite."""
+"""Value shown for an inversion without any error. Its PSNR would be infinite."""
 BANDS: Mapping[str, Band] = {
     "edges kept": Band(failed_below=EDGES_KEPT, passed_from=EDGES_KEPT),
     FORMS_KEPT: Band(failed_below=0.0, passed_from=0.75),
@@ -66,7 +66,7 @@ FORM_SIDE = 128
 WHITE = 127
 """Grey value above which a pixel of an edge image is an edge."""
 SHAPELESS = ("sky", "water")
-"""Classes without a form of their own: clouds, stars and waves come and go with the weather."""
+"""Classes without a stable form: clouds, stars and waves come and go with the weather."""
 _FLAT, _STEEP = 1.5, 4.0
 """Gradients in grey values per pixel. Below the first a place is flat, above the second it may be an outline."""
 _OUTLINE = 40

@@ -14,7 +14,7 @@ from collections.abc import Collection
 from core.words import says_something, singular, tokens
 
 PHRASE = 3
-"""Words in a row that count as a phrase."""
+"""Number of words in a row that count as a phrase."""
 OFTEN = 3
 """Number of occurrences from which a phrase counts as repeated, unless it occurs as often in the source."""
 _INTRODUCES = {"a", "an", "one", "two", "three", "four", "five", "six", "several", "another"}

@@ -85,11 +85,11 @@ class BackgroundSettings(ControlNetSettings):
 
     composite: CompositeSettings = CompositeSettings()
     painted: Region | None = None
-    """All but the subject. Not a setting of a run."""
+    """The region beside the subject. Not a setting of a run."""
     subject: SubjectSettings = SubjectSettings()
-    """Says by which words the subject is found again, for the checks."""
+    """Setting with the words by which the checks find the subject again."""
     backgrounds: BackgroundsSettings = BackgroundsSettings()
-    """Its folder, bank and words to avoid."""
+    """Folder, bank and words to avoid are read."""
     matrix: Matrix | None = None
     """The move of the subject, or None if it was not moved. Not a setting of a run."""
 
@@ -124,7 +124,7 @@ class BackgroundSettings(ControlNetSettings):
 
 
 class BackgroundDescription(ControlNetDescription):
-    """Description of the method that draws a new background, without its models."""
+    """Describes the method that draws a new background. Needs no loaded models."""
 
     title = "New background"
     settings_type = BackgroundSettings
@@ -358,7 +358,7 @@ class BackgroundMethod(ControlNetMethod):
 
 
 def _part_of(on_step: OnStep, number: int, parts: int, done: int, total: int) -> None:
-    """Report a step of one of several drawings as a step of all."""
+    """Return a callback that reports a step of one of several drawings as a step of all."""
     on_step(number * total + done, parts * total)
 
 

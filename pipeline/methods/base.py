@@ -74,7 +74,7 @@ class MethodDescription:
     # What an image depends on
 
     def drawn_alike(self, recorded: MethodSettings, settings: MethodSettings) -> bool:
-        """Return True if an image with `recorded` settings would be drawn in the same way with `settings`."""
+        """Return True if an image with `recorded` settings would be drawn in the same way with `settings` now."""
         return type(recorded) is type(settings) and recorded.pixels() == settings.pixels()
 
     def prompt(

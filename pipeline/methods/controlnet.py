@@ -310,7 +310,7 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
         return prepared.settings.generation.batch or evenly(waiting, best)
 
     def together(self, prepared: ControlNetPrepared, counterfactual: CounterfactualCaption) -> Hashable:
-        """Return the length of the prompt, in windows of the generator's text encoder."""
+        """Return the prompt's length in windows of the text encoder. Only prompts of equal length share a batch."""
         generator = self._generator.on(prepared.settings.conditioning.kind)
         classes_in_mask = in_mask(prepared.source.mask, prepared.source.task)
         return generator.reading_length(self._prompt(prepared, counterfactual, classes_in_mask))

@@ -107,7 +107,7 @@ class DrawingMethod(ABC, Generic[R]):
     def _draw(
         self, prepared: Sequence[R], requests: Sequence[DrawRequest], size: int, on_step: OnStep
     ) -> Sequence[DrawnImage]:
-        """Draw a batch of `size`, each image of its own prepared source."""
+        """Draw a batch of `size`, each image from its own prepared source."""
 
     def _request(self, prepared: R, prompt: str, image: CaseRequest) -> DrawRequest:
         return DrawRequest(prompt, image.seed, image.place)

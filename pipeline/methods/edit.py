@@ -299,7 +299,7 @@ def _settled(finish: Callable[[], TestCase]) -> bool:
 
 
 def _best(finishes: Sequence[Callable[[], TestCase]], settings: EditedSettings) -> TestCase:
-    """Return the test case of a sweep, with the time of all its images and with a check that tells its value."""
+    """Return the best test case of a sweep, with the time of all its images and a check that reports its strength."""
     cases = [finish() for finish in finishes]
     least = min(_failures(case) for case in cases)
     best = [case for case in cases if _failures(case) == least]

@@ -34,7 +34,7 @@ The many words below it are wrong: at a high temperature they broke captions off
 AT_ONCE = 16
 """Maximum images that are captioned at once. More gain little."""
 ON_CPU = 4
-"""Like `AT_ONCE`, on a CPU, for models with a large vocabulary."""
+"""`AT_ONCE` on a CPU, for models with a large vocabulary."""
 MOST_LIKELY = 50
 """Number of likeliest words from which `generate` samples, if a model's own settings do not say otherwise."""
 

@@ -20,7 +20,7 @@ class ListedModel:
 
     role: str
     name: str
-    """Its id on the hub, its path, or its package."""
+    """Hub id, path or package of the model."""
     page: str
     """URL of the hub's page or of the file; "" if it is not fetched."""
     revision: str

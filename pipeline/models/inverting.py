@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 SMALLEST_SIGNAL = 1e-6
 """Share of the picture in the latents below which a prediction of the noise says nothing about the picture."""
 CLOSE = 40.0
-"""Similarity in dB from which on the source is kept as it is redrawn, so that edits need not draw it once more."""
+"""Similarity in dB above which the source counts as reproduced exactly, so that edits need not draw it once more."""
 NULL_TEXT_RATE, NULL_TEXT_LOSS = 1e-2, 1e-5
 """Learning rate, and loss at which updates end, both at the first step, as in the code of null-text inversion."""
 
@@ -59,7 +59,7 @@ class Ask(Protocol):
     def __call__(
         self, latents: torch.Tensor, step: Step, texts: Texts, outputs: dict[Step, Any] | None = None, /
     ) -> torch.Tensor:
-        """With `outputs`, the ControlNet runs once at each step, and its latest output is stored there."""
+        """Call the network. With `outputs`, the ControlNet runs once per step, and its latest output is kept there."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,7 @@ class Inversion:
     """Latents of the source (1, c, h, w), float32."""
     trajectory: torch.Tensor
     """The noisier latents in the order of inversion (steps, 1, c, h, w), float16. The last ones are the noise. The
-    model draws each from the next without correction if there are `redrawn` ones.
-    """
+    model draws each from the next without correction if there are `redrawn` ones."""
     psnr: float
     """Similarity in dB of the picture redrawn without correction to the source after a round trip through the VAE."""
     null_texts: torch.Tensor | None = None

@@ -41,7 +41,7 @@ class ChatLanguageModel:
         folder = locate("language model", section)
         self.name = section.title
         self.thought = 0
-        """Tokens that were spent on thoughts so far."""
+        """Number of tokens that were spent on thoughts so far."""
         self._section = section
         self._lock = threading.Lock()
         self._device = pick_device()
@@ -276,7 +276,7 @@ class ChatLanguageModel:
         return warpers
 
     def _weigh(self, row: _Row, scores: torch.Tensor) -> None:
-        """Change a row's scores in place: repeated tokens less likely, those that do not fit its form impossible."""
+        """Change a row's scores in place: make repeated tokens less likely, and tokens outside its form impossible."""
         import torch
         from transformers import RepetitionPenaltyLogitsProcessor
 

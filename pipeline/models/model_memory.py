@@ -49,7 +49,7 @@ def free_memory(place: str) -> int:
 
 
 def give_back_memory() -> None:
-    """Give the memory of models without references back to the machine, not only to this process."""
+    """Give memory that this process no longer uses back to the machine."""
     gc.collect()
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 AT_ONCE = 1024
 """Number of vectors that are widened at once: those of 512 dimensions fit in the cache of a core."""
 FEW = 8
-"""If less than one in this many rows counts, only those are compared."""
+"""If fewer than one in this many rows is asked for, only those rows are compared."""
 SPARE = 1000
 """Number of rows that are compared exactly in addition to twice the requested number."""
 Halves = NDArray[np.float16]

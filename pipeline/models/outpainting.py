@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Kept:
-    """The kept parts of the pictures of a batch. The scheduler brings them to the noise level of each step."""
+    """The kept parts of a batch of pictures. They are brought to the noise level of each step."""
 
     def __init__(self, pipe: Any, rows: Sequence[DrawRequest], device: str) -> None:
         """Encode the pictures. Rows without one keep nothing."""

@@ -151,7 +151,7 @@ class ClipSeg:
 
 
 class PhraseNetSegmenter:
-    """A `PhraseNet`, which says what it knows. Its file names its words, its phrases, and which words come singly."""
+    """Segments by a `PhraseNet`. Its file names its words, its phrases, and which words stand for single things."""
 
     def __init__(self, section: PhraseNetSection) -> None:
         from safetensors import SafetensorError, safe_open

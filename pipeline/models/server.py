@@ -57,7 +57,7 @@ class ServerFault(UnreadableReply):
 
 
 class NoServer(ServerFault, CannotLoad):
-    """The server can answer no request, so that every other one would fail in the same way."""
+    """The server cannot answer any request, so that every other one would fail in the same way."""
 
 
 class NothingSaid(ServerFault):
@@ -69,7 +69,7 @@ class Refused(ServerFault):
 
 
 class _Passing(Exception):
-    """A fault that may be over at the next try. `told` has the error to report if it is not."""
+    """A temporary fault that another try may avoid. `told` has the error to report if it does not."""
 
     def __init__(self, fault: ServerFault, wait: float | None = None, most: int = 10) -> None:
         super().__init__(str(fault))
@@ -140,7 +140,7 @@ class ChatServer:
         self._counts = True
         self._lock = threading.Lock()
         self.thought = 0
-        """Tokens that were spent on thoughts so far."""
+        """Number of tokens that were spent on thoughts so far."""
         self.told_not_to_think = False
         """True if the model thought although its chat template was asked to prevent it. Later requests then also set
         `reasoning_effort`, which Ollama and OpenAI read."""
@@ -250,7 +250,7 @@ class ChatServer:
         return self._read(answer, prompt)
 
     def _left_out(self, body: dict[str, Any], message: str) -> dict[str, Any] | None:
-        """Return the request without a field that the server's message rejects, or None. Later requests omit it too."""
+        """Return the request without a field that the server rejected, or None. Later requests omit it too."""
         if "max_completion_tokens" in message and "max_tokens" in body:
             self._longest_field = "max_completion_tokens"
             return {("max_completion_tokens" if name == "max_tokens" else name): body[name] for name in body}
@@ -295,9 +295,8 @@ class ChatServer:
         return ServerReply(text, end == "length", thought)
 
     def _why_nothing(self, message: Mapping[str, Any], end: object, thought: int, thoughts_field: str) -> str:
-        """Return what came instead of an answer and what to do, or "" if another try may help.
-
-        `thoughts_field` is the name of the field for thoughts if only that field is filled, else "".
+        """Return what came instead of an answer and what to do, or "" if another try may help. `thoughts_field` names
+        the field of the thoughts if only that one is filled.
         """
         if refusal := message.get("refusal"):
             words = self._masked(" ".join(whole_letters(str(refusal)).split()))[:200]

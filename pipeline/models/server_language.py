@@ -25,7 +25,7 @@ Holding = Literal["held", "asked", "none"]
 """Way in which replies fit a schema: the server enforces it, the model follows it in words, or neither."""
 
 TEMPLATE_ROOM = 64
-"""Tokens that a chat template may put around a prompt."""
+"""Number of tokens that a chat template may put around a prompt."""
 PROBE_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {"colour": {"type": "string", "enum": ["red", "blue"]}, "empty": {"type": "boolean"}},

@@ -266,7 +266,7 @@ class SegmenterSection(Weights):
     """Base of segmenters, which find the thing that a phrase names."""
 
     threshold: float = Field(0.3, gt=0, lt=1)
-    """Least score of a thing. If nothing reaches it, half of it counts."""
+    """Minimum score of a thing. If nothing reaches it, half of it is enough."""
 
     def parts(self) -> dict[str, Weights]:
         """Return every set of weights by its purpose."""
@@ -280,7 +280,7 @@ class PhraseNetSection(SegmenterSection):
 
     kind: Literal["phrase-net"]
     threshold: float = Field(0.5, gt=0, lt=1)
-    """Least share of the phrase at a pixel."""
+    """Minimum share of the phrase at a pixel."""
 
 
 class GroundedSamSection(SegmenterSection):

@@ -51,21 +51,19 @@ PROFILES = Path(__file__).resolve().parent
 SKIES = "skies.png"
 """File in the folder of the samples with a column of colours, from the top down, for each sky that the models know."""
 SKY_ROWS = 20
-"""Rows of a small copy that are compared with skies: the upper third of `_SKY_SIDE`."""
+"""Number of rows of a small copy that are compared with skies: the upper third of `_SKY_SIDE`."""
 _SIDE = 32
 """Sides of the small copies that are compared with samples, in pixels."""
 _NEAR = 15.0
 """Mean difference of small copies, of 255, below which a picture counts as a sample. Samples that were scaled or saved
-as JPEG differed by 11 at most, other pictures by 27 or more, one of a single colour among them.
-"""
+as JPEG differed by 11 at most, other pictures by 27 or more, one of a single colour among them."""
 _SKY_SIDE = 64
 """Sides of the small copies whose skies are compared, in pixels."""
 _SAME_COLOUR = 4.0
 """Maximum difference of a channel, of 255, between equal colours."""
 _SKY_SHARE = 0.03
 """Minimum share of the upper third with the colours of one sky. 160 drawn scenes had 0.086 or more, 80 saved as JPEG of
-quality 60 had 0.034 or more, and 35 photographs and graphics had 0.019 or less.
-"""
+quality 60 had 0.034 or more, and 35 photographs and graphics had 0.019 or less."""
 
 
 class TaskDefaults(Data):

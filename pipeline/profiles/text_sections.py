@@ -220,7 +220,7 @@ class GgufLanguage(Weights):
     threads: int = Field(-1, ge=-1)
     """Number of threads, -1 for the default of ctransformers."""
     gpu_layers: int = Field(0, ge=0)
-    """Layers that run on an NVIDIA GPU, with the packages of requirements-gpu.txt. Too large a number means all."""
+    """Number of layers that run on an NVIDIA GPU (needs requirements-gpu.txt). Too large a number means all."""
     hold_form: bool = True
     """True to constrain replies to the form that a stage asks for, so that they can be read."""
 

@@ -169,7 +169,7 @@ def _artifacts(pictures: Mapping[str, Any], texts: Mapping[str, str]) -> dict[st
 def _case(
     plain: Any, artifacts: Mapping[str, Image.Image | None], data: bytes, task: Task
 ) -> tuple[TestCase | None, str]:
-    """Return the image of the file, or None and the reason why it cannot be restored, which the run still can be."""
+    """Return the test case in the file, or None and why it cannot be restored. The run still can be."""
     image = _decoded(data).convert("RGB")
     if image_sha(image) != plain["sha256"]:
         return None, "The picture was changed after it was saved, so the run was restored without it."

@@ -198,7 +198,7 @@ _NO_OTHER_RUN = {
     "recipes",
     "presets",
 }
-"""Parts of a profile that are only shown or tested on the images, and defaults of settings, as a run has its own."""
+"""Parts of a profile that do not affect a run: texts, tests of images, and defaults that the run's settings replace."""
 
 
 def _of_a_run(profile: Mapping[str, Any]) -> dict[str, Any]:

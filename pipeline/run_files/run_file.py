@@ -75,7 +75,7 @@ class RunFile:
     mask_sha256: str = ""
     """`image_sha` of the mask in `MASK`; "" for a run without one."""
     failures: tuple[Failure, ...] = ()
-    """Failed images, also those that a later seed could make."""
+    """Images that failed, including those that a later seed could make."""
 
     @property
     def recipe(self) -> Recipe:

@@ -53,7 +53,7 @@ class Inquiry(Generic[V]):
     values: Mapping[str, str | int]
     """Values of the prompt's variables."""
     read: Callable[[str], V]
-    """Raises `Unreadable` for a reply that it cannot use."""
+    """Parses a reply. Raises `Unreadable` for a reply that it cannot use."""
     seed: int
     """Seed of the first attempt. Later attempts take the next ones."""
     shortcomings: Callable[[V], int] = lambda _value: 0

@@ -55,8 +55,7 @@ class StageInputs:
     """The stage's other prompts by name, as far as the prompt set has them."""
     next: Values = field(default_factory=dict)
     """Settings of the later stages that the same request may cover (see `Stage.asks_ahead`), by name. Empty if they are
-    not run next.
-    """
+    not run next."""
     early_reply: EarlyReply | None = None
     """Part of an earlier reply for this stage. It is checked like any reply."""
 
@@ -88,21 +87,20 @@ class Stage:
     """False if a change of the task outdates no value."""
     producer: ProducerKind = "language model"
     prompt: PromptSlot | None = None
-    """The variables of its prompt, or None for a stage without a prompt."""
+    """Variables of the stage's prompt, or None for a stage without a prompt."""
     other_prompts: tuple[PromptSlot, ...] = ()
     """Further prompts that it may send, each with a title of its own."""
     sends: Callable[[Any], Collection[str]] | None = None
     """Returns the names of the other prompts that it sends under its settings. Only a change of those outdates a value.
-    None if it always sends all of them.
-    """
+    None if it always sends all of them."""
     asks_ahead: Callable[[Any], tuple[StageName, ...]] | None = None
     """Returns the later stages that one of its requests covers under its settings. None if it covers none."""
     settings: str = ""
-    """Its section of the settings, or ""."""
+    """Name of the stage's section in the settings, or ""."""
     marks: frozenset[str] = frozenset()
-    """Settings that only change how a value is shown. Changing them outdates nothing."""
+    """Settings that only change how a value is shown. Changing them outdates no value."""
     seen: Callable[[Any], Any] = to_plain
-    """Returns the part of a value that later stages use, as plain data. Only its change outdates them."""
+    """Returns the part of a value that later stages use, as plain data. Only a change of that part outdates them."""
     fits: Callable[[Any, tuple[int, int]], None] = lambda _value, _size: None
     """Raises UserError for a value that does not fit a source image of this size (width, height)."""
     summary: Callable[[Any], str] = str

@@ -45,7 +45,7 @@ from pipeline.stages.parsing import Unreadable, read_caption, read_edits
 from pipeline.stages.reply_schema import caption_schema, edit_text
 
 _LOOKED_AT = 20_000
-"""Random combinations are drawn from this number of combinations, the first in order."""
+"""Number of combinations, the first in order, among which random ones are drawn."""
 
 
 def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
@@ -315,7 +315,7 @@ def _inquiry(caption: Caption, edits: tuple[Edit, ...], task: Task, seed: int) -
 
 
 def tell(on_progress: OnProgress | None, pace: Pace, done: int, before: int = 0) -> None:
-    """Report how many captions are done. `before` requests come before the first caption."""
+    """Report how many captions are done. `before` is the number of requests before the first caption."""
     if on_progress is not None:
         captions = pace.total - before
         note = f"caption {min(done - before + 1, captions)} of {captions}" if done >= before else "choosing the edits"

@@ -26,7 +26,8 @@ EDITS_PROMPT = PromptSlot(
     needed=False,
     title="which edits go together",
 )
-"""`$alternatives`: the ticked ones, by keyword. `$captions`: maximum captions. `$most`: maximum edits of a caption."""
+"""Its variables: the ticked `$alternatives` by keyword, and the maximum numbers of `$captions` and of edits
+(`$most`)."""
 
 
 @dataclass(frozen=True)

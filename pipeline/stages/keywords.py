@@ -29,7 +29,7 @@ TOGETHER_PROMPT = PromptSlot(
     needed=False,
     title="all three stages in one request",
 )
-"""Maximum numbers. `$count`: alternatives of a keyword. `$captions`: captions. `$most`: edits of a caption."""
+"""Its variables are maxima: `$count` alternatives of a keyword, `$captions` captions, `$most` edits of a caption."""
 
 
 def run(

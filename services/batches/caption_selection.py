@@ -1,8 +1,9 @@
-"""Select the counterfactual captions that are drawn: a number of each source, in the shares of edit types that a plan
-wishes, with no word in too many. Pure: knows no model, no image and no database.
+"""Select the counterfactual captions to draw: a number per source, in the plan's shares of edit types, no word too
+often.
 
-The number comes first, and the shares only choose among the captions of a source. The limit of a word always holds. The
-order of the sources does not matter: they are gone through in an order that the plan's seed draws.
+Pure: knows no model, no image and no database. The number per source comes first, and the shares only choose among the
+captions of a source. The limit of a word always holds. The plan's seed shuffles the sources, so their order does not
+matter.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ LeftOut = Literal["not ticked", "another edit type", "enough of this source", "a
 """Why a caption is not drawn: it is not ticked, the plan does not name its edit type, its source has its maximum, or
 others have its words already."""
 MOST_FREQUENT = 10
-"""Words that a report lists."""
+"""Number of words that a report lists."""
 _PLACES = {name: place for place, name in enumerate(EDIT_TYPES)}
 _NEARLY = 1e-9
 """Tolerance for sums of shares."""
 _ROUNDS = 4
-"""Rounds of choosing all captions, each with a lower limit of a word, before single captions are taken out."""
+"""Number of rounds of choosing all captions with ever lower word limits, before single captions are removed."""
 _SWAPS = 3
-"""Passes over all sources that swap captions to bring the shares nearer."""
+"""Number of passes over all sources that swap captions to bring the shares nearer."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class SharingReport:
     most_of_a_word: int | None
     """Maximum number of captions with the same word; None without a limit."""
     least_share_of_a_word: float | None
-    """The lowest limit, 0 to 1, that could let through as many captions as none; None if it left nothing out."""
+    """The lowest word limit, 0 to 1, that could keep all captions. None if the limit removed none."""
     left_out: Mapping[LeftOut, int]
     """Number of captions not drawn, by reason."""
 
@@ -91,7 +92,7 @@ class SelectedCaptions:
     """The captions to draw."""
 
     chosen: Mapping[str, tuple[int, ...]]
-    """Sorted positions of the captions to draw, from 0, by source key; only sources with some."""
+    """Sorted zero-based positions of the captions to draw, by source key. Sources without any are left out."""
     report: SharingReport
 
 
@@ -147,7 +148,7 @@ class _CaptionSelection:
         most = edits.captions_a_source
         self.may = [len(kinds) if most is None else min(most, len(kinds)) for kinds in self.offers]
         self.wanted = sum(self.may)
-        """Captions that would be drawn without a limit of words."""
+        """Number of captions that would be drawn without a word limit."""
         self.totals, self.lengths = self._words_offered()
         self._begin(None)
 
@@ -283,7 +284,7 @@ class _CaptionSelection:
         return sum(weight * self.by_type[one] / self.wished[one] for one, weight in kind.weights)
 
     def _put(self, source: int, offer: int, by: int = 1) -> None:
-        """Choose an offer of a source, or take it back if `by` is -1."""
+        """Add a caption of a source to the selection, or remove it if `by` is -1."""
         kind = self.offers[source][offer]
         if by > 0:
             self.picked[source].append(offer)
@@ -331,18 +332,18 @@ class _CaptionSelection:
         return False
 
     def _gain(self, gone: _Weights, come: _Weights, targets: list[float]) -> float:
-        """Return the change of the sum of squared distances to the targets. Below 0 is nearer."""
+        """Return the change of the sum of squared distances to the wished shares. Negative is better."""
         change = {one: -weight for one, weight in gone}
         for one, weight in come:
             change[one] = change.get(one, 0.0) + weight
         return sum(by * (2 * (self.by_type[one] - targets[one]) + by) for one, by in change.items())
 
     def _room(self, kind: _Kind, gone: _Kind) -> bool:
-        """Return True if the limit allows a caption once another one, of the kind `gone`, is taken back."""
+        """Return True if the word limit allows a caption once another one, of the kind `gone`, is removed."""
         return self.limit is None or all(self.by_word[word] - (word in gone.words) < self.limit for word in kind.words)
 
     def _take_out(self) -> None:
-        """Take captions out, the last first, until no word is in too many of the rest."""
+        """Remove captions, the last first, until no word exceeds its limit among the rest."""
         while self.limit is not None and max(self.by_word.values(), default=0) > self._allowed():
             for source in range(len(self.offers) - 1, -1, -1):
                 for offer in self.picked[source][::-1]:

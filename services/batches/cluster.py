@@ -1,6 +1,6 @@
-"""Does lots on Ray, by actors on the machines of a cluster, each with its own models.
+"""Runs lots on Ray, by actors on the machines of a cluster, each with its own models.
 
-The only module that imports Ray (`requirements-batch.txt`), and only in use. Only paths, keys and plain data travel:
+The only module that imports Ray (`requirements-batch.txt`), and only when used. Only paths, keys and plain data travel:
 each machine reads the data set and writes the images itself, under the same paths as here. Every machine is checked for
 that before the first lot goes out.
 """
@@ -72,7 +72,7 @@ class ActorSlot(Slot):
 
 
 class RayPool(WorkerPool[ActorSlot]):
-    """Does lots in actors of Ray. An actor without room waits for a machine to join."""
+    """Runs lots in actors of Ray. An actor waits until a machine has room for it."""
 
     def __init__(self, order: Order, workers: int | None = None, make: MakeRunner = Worker) -> None:
         """Make the pool within `on_ray`, which explains `workers`. `make` runs in the actor.

@@ -71,7 +71,7 @@ class Engine:
             self._ahead = self._pool(self._order)
 
     def _has_work(self, stage: Pass) -> bool:
-        """Return True if workers do anything in a pass. The first one reads the sources, also without a stage."""
+        """Return True if workers have work in a pass. The first pass reads the sources, even without a text stage."""
         return stage != "language" or bool(stages_of(self._recipe, stage))
 
     def _run(self) -> Outcome:

@@ -32,8 +32,8 @@ class Measured:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Estimate of a batch, one stage after the other, each shared evenly among `workers`. None for unknown. No work
-    takes no time, even without measurements.
+    """Estimate of a batch. Its stages run one after the other, each shared evenly among `workers`. Unknown values are
+    None. Finished stages take no time, even without measurements.
     """
 
     sources: int

@@ -43,7 +43,7 @@ MOST_HELPERS = 4
 """Maximum helpers of a worker: four encode 50 images of 512 pixels a second, more than one GPU draws."""
 
 THREADS = 8
-"""Files that a worker without helpers reads or writes at a time."""
+"""Number of files that a worker without helpers reads or writes at a time."""
 
 _GPUS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 """Devices of NVIDIA, of AMD and in Windows. If torch may find a GPU, at least one of them exists."""

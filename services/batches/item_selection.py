@@ -18,7 +18,7 @@ from services.batches.plan_file import ChoosePart, nearest_first
 NAMED = 5
 """Maximum number of classes or keys that a sentence names."""
 _SEEN = 1000
-"""Maximum number of classes, and of values, kept for "there are"."""
+"""Maximum number of classes, and of values, that an error lists as existing."""
 _RANKS = 2**64
 
 
@@ -88,7 +88,7 @@ class ItemSelection(Iterator[Item]):
         a_class = self._choose.a_class
         most = a_class or self._choose.number or 0
         heaps: dict[str, list[tuple[int, int, Item]]] = {}
-        """By class. The first item of a heap is the next to drop."""
+        """Heaps of items by class. The first item of a heap is the next to drop."""
         for place, (rank, item) in enumerate(fitting):
             if a_class and not item.label:
                 self._without_label += 1

@@ -33,7 +33,7 @@ from pipeline.stages.subject import NO_FINDER
 PLANS = Path(__file__).resolve().parent / "plans"
 """The paper's set-ups as plans. Each user gives the folder of the data: see `BatchPlan.with_root`."""
 LISTED = 12
-"""Maximum known names listed in an error, the nearest first."""
+"""Maximum number of known names listed in an error, the most similar first."""
 CHECKS = (*WORDS, *CAPTION_WORDS)
 """Names of the checks of images and captions that a plan may ask for."""
 SAID_BY_PLAN = {
@@ -41,11 +41,11 @@ SAID_BY_PLAN = {
     "generation.seed_mode": "make.seed",
     "generation.seed": "make.seed",
 }
-"""Settings that have their own key in a plan."""
+"""Settings that a plan sets with a key of its own."""
 _SO_MANY = ("spread", "at random", "model")
-"""Ways to combine edits that stop at `counterfactuals.captions`."""
+"""Ways of combining edits that stop at the number `counterfactuals.captions`."""
 _TRIFLES = {"name", "note", "cost", "run"}
-"""Parts that do not change the results: the digest leaves them out."""
+"""Parts of a plan that do not change the results. The digest leaves them out."""
 
 
 def nearest_first(name: str, known: Iterable[str]) -> str:
@@ -193,7 +193,7 @@ class ImagesPart(_Part):
     """Images of a caption."""
 
     seeds_a_caption: int = Field(1, ge=1, le=8)
-    """Images drawn from each caption, each with a seed of its own."""
+    """Number of images drawn from each caption, each with a seed of its own."""
     checks: Annotated[tuple[str, ...], AfterValidator(_filled), AfterValidator(_checks)] = ()
     """Checks that an image must not fail. An undecided check has not failed, as everywhere."""
     tries: int = Field(3, ge=1, le=100)
@@ -212,7 +212,7 @@ class RunPart(_Part):
     """Distribution of the work. Does not change the results."""
 
     workers: int | None = Field(None, ge=1, le=10_000)
-    """Processes that make images; None for as many as suit the machine."""
+    """Number of processes that make images; None for as many as suit the machine."""
 
 
 class BatchPlan(_Part):

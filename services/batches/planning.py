@@ -27,9 +27,9 @@ from storage.runs.runs import Runs
 from storage.workspace import Workspace
 
 SOURCES_OF_A_LOT = 8
-"""Sources that are captioned together, or that the language model writes for together."""
+"""Number of sources that are captioned together, or that the language model writes for together."""
 TOGETHER = 512
-"""Sources planned together: the last lot of each shape of their images is not full."""
+"""Number of sources planned together: the last lot of each shape of their images is not full."""
 EDITED = "Its caption was edited before it was drawn: the edited one is drawn."
 TAKEN_OUT = "Its caption was taken out before it was drawn."
 
@@ -72,7 +72,7 @@ class Planner:
         return None
 
     def _lacking(self, stage: Pass) -> Iterator[tuple[BatchSource, ...]]:
-        """Yield the sources without work in a pass, in groups that are planned together."""
+        """Yield the sources without planned work in a pass, in groups that are planned together."""
         after = 0
         while some := self._ledger.sources(self._number, stage, after, TOGETHER):
             yield some

@@ -1,4 +1,4 @@
-"""Pools that do lots, in this process or in processes of this machine. `services.batches.cluster` does them on Ray."""
+"""Pools that run lots in this process or in others of this machine. `services.batches.cluster` runs them on Ray."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from services.batches.work import Worker
 from services.batches.worker_process import Answer, MakeRunner, Ready, start_worker, with_helpers
 
 LOTS_AHEAD = 2
-"""Lots that a worker has at a time, so that it need not wait for the next one."""
+"""Number of lots that a worker has at a time, so that it need not wait for the next one."""
 ENDS_WITHIN = 5.0
 """Seconds for a worker without a lot to end."""
 LOOK_EVERY = 0.5
 """Seconds between two checks for a stop request."""
 MOST_DEATHS_AT_START = 3
-"""Workers per place that may die in a row without a finished lot before the pool gives up."""
+"""Number of workers per place that may die in a row without a finished lot before the pool gives up."""
 log = logging.getLogger(__name__)
 
 
@@ -142,7 +142,7 @@ class WorkerPool(ABC, Generic[S]):
             self._give(min(self._open_slots(), key=lambda slot: len(slot.lots)), lot)
 
     def out(self) -> int:
-        """Return the number of lots that have not come back."""
+        """Return the number of lots sent but not returned."""
         return sum(len(slot.lots) for slot in self._slots) + len(self._single_lots)
 
     def wait(self, seconds: float) -> Sequence[Returned]:
@@ -210,8 +210,8 @@ class WorkerPool(ABC, Generic[S]):
         self._deaths += 1
         if self._deaths >= MOST_DEATHS_AT_START * len(self._slots):
             raise UserError(
-                f"{self._deaths} workers ended one after another without a lot done: there may be too little memory "
-                f"for so many, so try fewer. {died.how}"
+                f"{self._deaths} workers in a row died before finishing any work. Memory may be too small for so "
+                f"many: try fewer. {died.how}"
             )
         self._slots[self._slots.index(slot)] = self._started()
         return [Returned(lot, died=True) for lot in slot.lots.values()]

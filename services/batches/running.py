@@ -103,9 +103,9 @@ class _Run:
     number: int
     stop: threading.Event = field(default_factory=threading.Event)
     wish: Wish = "go"
-    """State to record when it has stopped."""
+    """State to record when the batch has stopped."""
     again: bool = False
-    """True if some of it is to be retried: it begins again after its end."""
+    """True if failed work is to be retried: the batch then starts again after it ends."""
 
 
 class BatchRuns:

@@ -32,19 +32,19 @@ from services.batches.sample_look import SampleLook, look_at
 from storage.workspace import IMAGES, INVERSIONS, THUMBNAILS, Workspace
 
 AT_ONCE = 8
-"""Images drawn together if the settings do not say."""
+"""Number of images drawn together if the settings do not say."""
 RECENT = 10
 """Minutes over which the speed is measured."""
 LEFT_OUT = 8
 """Maximum number of listed files that are no items of a data set."""
 COUNTED = 200
-"""Items between two progress reports of the planning."""
+"""Number of items between two progress reports of the planning."""
 SAMPLED = 12
-"""Captions shown for approval."""
+"""Number of captions shown for approval."""
 LATEST = 12
-"""Latest images shown of a batch."""
+"""Number of latest images shown of a batch."""
 WEIGHED = 12
-"""Files measured for the average size of an image."""
+"""Number of files measured for the average size of an image."""
 TITLES: Mapping[Pass, str] = {"captions": "Captions", "language": "Edits and new captions", "images": "Images"}
 State = Literal[
     "unplanned", "new", "waiting", "running", "stopping", "approval", "paused", "stopped", "cancelled", "done"
@@ -100,10 +100,10 @@ class BatchStatus:
     """Cost of the minutes with finished work so far; None if the plan has no price."""
     currency: str
     accepted: int
-    """Images that people accepted."""
+    """Number of images that people accepted."""
     rejected: int
     valid: int
-    """Accepted images that the votes of studies find valid."""
+    """Number of accepted images that the votes of studies find valid."""
     invalid: int
     place: Place = ""
     problem: str = ""

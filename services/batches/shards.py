@@ -41,7 +41,7 @@ SHARDS = "shards"
 """Folder of the shards in a workspace."""
 LOTS, ANSWERS = "lots.jsonl", "*-of-*.jsonl"
 RECORDED_TOGETHER = 32
-"""Lots that are merged in one transaction."""
+"""Number of lots that are merged in one transaction."""
 
 Outcome = Literal["shards", "approval", "done"]
 
@@ -139,9 +139,9 @@ def work(
     stop: threading.Event | None = None,
     tell: Callable[[Progress], None] = lambda progress: None,
 ) -> Progress:
-    """Do every lot whose number falls on shard number `shard`, from 1, of `of` shards; lots with answers are skipped.
-    Return the shard's progress, incomplete if `stop` was set. Raises UserError if nothing is handed out, if the same
-    shard is running already, or if no worker can work; finished lots are answered.
+    """Make the lots of shard `shard` of `of` (the first is 1), except those that have results. Return the progress,
+    incomplete if `stop` was set. Raises UserError if nothing is handed out, if this shard is already running, or if no
+    worker can work; the results of finished lots are kept.
     """
     folder = _required(workspace, batch)
     header = _header(folder)
@@ -228,7 +228,7 @@ def _required(workspace: Path, batch: int) -> Path:
 
 
 def _remove(workspace: Workspace, folder: Path) -> None:
-    """Remove the lots first: after that, nothing is handed out."""
+    """Remove the handed-out files. The lots go first, since without them nothing counts as handed out."""
     writer = -_header(folder).process
     (folder / LOTS).unlink()
     shutil.rmtree(folder)
@@ -282,7 +282,8 @@ def _answering(folder: Path, shard: int, of: int) -> Iterator[BinaryIO]:
         try:
             take_lock(file, folder)
         except BlockingIOError as error:
-            raise UserError(f"Shard {shard} of {of} is at work already: let it, or stop it first.") from error
+            message = f"Shard {shard} of {of} is already running: wait until it ends, or stop it first."
+            raise UserError(message) from error
         file.seek(0)
         file.truncate(file.read().rfind(b"\n") + 1)
         yield file

@@ -219,7 +219,7 @@ class _SavingStore(MemoryStore):
         """Saved cases by caption and seed."""
         self.failed: dict[tuple[CounterfactualCaption | None, int], Exception] = {}
         self._artifacts: dict[int, tuple[Image.Image, Awaited[StoredImage]]] = {}
-        """By id of the picture: images of one source share its control image, which is written once."""
+        """Hash of each written artifact, by id of its picture. Images of one source share their control image."""
 
     def save_case(self, case: TestCase) -> None:
         image = self._io.submit(FileWork.save, case.image, in_galleries=True)

@@ -54,7 +54,7 @@ class LotDone:
 
 
 Answer = Ready | LotDone | UserError
-"""An error ends the batch: every other lot would meet it, such as models that cannot be loaded."""
+"""A worker's answer: it is ready, a lot is done, or an error that every other lot would meet, which ends the batch."""
 
 
 def with_helpers(order: Order, workers: int) -> Order:

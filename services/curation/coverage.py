@@ -40,7 +40,7 @@ class CoverageTable:
     lines: tuple[Head, ...]
     """The most common first, images without a value last."""
     places: tuple[Head, ...]
-    """Likewise. Includes all edit types, also without images."""
+    """Sorted like `lines`. All edit types are included, even without images."""
     cells: Mapping[tuple[str, str], Cell]
     """Cells by line and place, without empty ones."""
     models: tuple[str, ...]
@@ -138,7 +138,7 @@ def gaps(table: CoverageTable, most: int = MOST_GAPS) -> tuple[Gap, ...]:
 
 
 def sorted_lines(table: CoverageTable, figures: Mapping[str, float | None], falling: bool = True) -> tuple[Head, ...]:
-    """Return the lines sorted by their figures; those without one last, equal ones by frequency."""
+    """Return the lines sorted by a figure. Equal ones are sorted by frequency, and those without a figure come last."""
     with_figure = [head for head in table.lines if figures.get(head.value) is not None]
     rest: Sequence[Head] = [head for head in table.lines if figures.get(head.value) is None]
     return (*sorted(with_figure, key=lambda head: figures[head.value] or 0.0, reverse=falling), *rest)

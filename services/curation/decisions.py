@@ -154,9 +154,9 @@ class Decided(Change):
     said: str
     """The result in one or two sentences."""
     repeat: int = 0
-    """Image to repeat now; 0 for none."""
+    """Id of the image to repeat now; 0 for none."""
     entry: int = 0
-    """For an undo of one image, that image; 0 for several or none."""
+    """Id of the image if an undo changed exactly one; else 0."""
 
 
 class CurationDecisions:

@@ -35,7 +35,7 @@ MOST_IN_PAGE = 200
 MOST_HELD = 64
 """Maximum held views; for a million images one takes 0.1 MB, sorted by information 0.9 MB."""
 MOST_LISTED = 16
-"""Views that no filter describes whose images are cached for the next page."""
+"""Number of views cached for their next page, of those that no filter describes."""
 LARGEST_PICTURE = 1024
 """Pixels of the longer side of a user's stored picture. An embedder uses fewer."""
 
@@ -57,7 +57,7 @@ class Totals:
     score_runs: tuple[ScoreRun, ...] = ()
     """Score runs by task."""
     waiting: int = 0
-    """Images not yet analysed that may belong to the view."""
+    """Number of images not yet analysed that may belong to the view."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Detail:
     """Outcomes of votes and models under test; None for an imported image."""
     source_size: tuple[int, int] | None
     mask_sha: str
-    """Mask of its run, which fits the source; "" for none."""
+    """Mask of the image's run, if it fits the source; "" for none."""
     sets: tuple[SetVersion, ...]
     """Versions of test sets that contain it."""
     history: tuple[Said, ...]
@@ -197,7 +197,7 @@ class Gallery:
         )
 
     def ids(self, view: View, held_name: str = "") -> tuple[int, ...]:
-        """Return all images of a view. Of a held view, only those that still fit its filter."""
+        """Return the ids of all images of a view. Of a view fixed by `hold`, only those that still match its filter."""
         catalogue, held_images = self._workspace.catalogue, self._held.get(held_name)
         known = held_images or self._known(view)
         if known is None:

@@ -37,11 +37,11 @@ from storage.engine.rows import whole
 from storage.workspace import Workspace
 
 AT_ONCE = 200
-"""Images whose rows are saved together: a kill loses no more."""
+"""Number of images whose rows are saved together: a kill loses no more."""
 MOST_SAID = 1_000_000
 """Maximum bytes of metadata of one image."""
 _FOLDER = "importing"
-"""Folder of the workspace for pictures that are not in yet. Each import has its own folder there and removes it."""
+"""Folder of the workspace for pictures not imported yet. Each import makes a folder in it and removes it."""
 _SHA = re.compile(r"[0-9a-f]{64}")
 
 
@@ -235,7 +235,7 @@ def _known(image: ImportedImage) -> str:
 
 @contextmanager
 def room_in(workspace: Workspace) -> Iterator[Path]:
-    """Make a scratch folder that is removed at the end."""
+    """Make a scratch folder, and remove it when the context ends."""
     room = new_room(workspace)
     try:
         yield room

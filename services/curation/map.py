@@ -47,7 +47,7 @@ SAMPLE = 16_384
 UMAP_RIGHT = 2.0
 """Offset of UMAP to the right in the plane; each map is one unit wide and high."""
 COLOURED = 11
-"""Values of a facet that have their own colour."""
+"""Number of values of a facet that have their own colour."""
 Region = Sequence[tuple[float, float]]
 
 log = logging.getLogger(__name__)
@@ -123,7 +123,7 @@ class ImageMap:
     # Where images lie
 
     def layout(self, name: MapName) -> Layout | None:
-        """Return a map; None for UMAP before it is made."""
+        """Return the places of images on a map; None for UMAP before it is made."""
         table = self._meaning.table()
         return self._pca_of(table) if name == "pca" else self._umap_of(table)
 
@@ -349,7 +349,7 @@ def _in_unit(drawn: Floats, low: Floats, high: Floats) -> Floats:
 
 
 def _within(corners: Floats, places: Floats) -> Numbers:
-    """Return the places inside a polygon, by the number of its edges that a ray to the right crosses."""
+    """Return which places are inside a polygon: a ray to the right then crosses an odd number of edges."""
     low, high = corners.min(axis=0), corners.max(axis=0)
     near = np.flatnonzero(np.all((places >= low) & (places <= high), axis=1))
     x, y = places[near, 0], places[near, 1]

@@ -37,7 +37,7 @@ from storage.workspace import Workspace
 
 DOING = "looking at images"
 BATCH_SECONDS = 0.5
-"""Target seconds of a batch: a person's job may wait for one."""
+"""Target duration of a batch in seconds. A person's job may have to wait for one batch."""
 LARGEST_BATCH = 256
 MOST_FOUND = 2000
 """Maximum results of a search; later ones have little to do with it."""
@@ -131,8 +131,8 @@ class Meaning:
         return _rows(self.table(), entries)
 
     def placed(self, targets: Sequence[str | Picture]) -> NDArray[np.float64]:
-        """Return the vectors of texts, and of pictures that are no entries such as sources; NaN for those not yet
-        placed. They are stored apart from the vectors of entries.
+        """Return the vectors of texts and of pictures that are no entries, such as sources; NaN for missing ones. They
+        are stored apart from the vectors of entries.
         """
         keys = np.array([_key(one) for one in targets], np.int64)
         return _rows(self._workspace.vectors.of(f"{self.embedder} (beside)"), keys)
@@ -167,7 +167,7 @@ class Meaning:
         self._jobs.when_idle(DOING, self._fill)
 
     def hash_later(self, images: Iterable[str]) -> int:
-        """Hash these images while idle, before more are embedded. Return the number of unreadable ones."""
+        """Hash these images while idle, before more images are embedded. Return the number of unreadable ones."""
         to_hash = set(images)
         with self._lock:
             unreadable = to_hash & self._unreadable
@@ -177,7 +177,7 @@ class Meaning:
         return len(unreadable)
 
     def filling(self) -> Filling:
-        """Return the progress, in milliseconds, for a page."""
+        """Return the progress for a page. Takes milliseconds."""
         all_entries = self._workspace.catalogue.bits()
         missing = entry_sets.size(self._missing(all_entries))
         total = entry_sets.size(all_entries)

@@ -43,8 +43,7 @@ log = logging.getLogger(__name__)
 
 WITHIN, BETWEEN = (0.98, 3), (0.97, 10)
 """Limits for two images of one source, and for two others, to be near-duplicates: the cosine of their vectors is above
-the first number, and their perceptual hashes differ in at most the second number of bits.
-"""
+the first number, and their perceptual hashes differ in at most the second number of bits."""
 MOST_OF_ONE = 200
 """Maximum near-duplicates of one image to check."""
 MOST_COMPARED = 20_000
@@ -72,11 +71,11 @@ class AlikeGroups:
     compared: int
     """Number of images compared."""
     waiting: int
-    """Images that are not embedded yet, and candidates without a hash; both follow in the background."""
+    """Number of images that are not embedded yet, and candidates without a hash; both follow in the background."""
     complete: bool
     """True if all pairs were checked; False if there are too many."""
     unreadable: int = 0
-    """Candidates whose files are missing or damaged: left out."""
+    """Number of candidates whose files are missing or damaged: left out."""
 
 
 class NearDuplicatesOf(Command, name="near-duplicates", looks=True):
@@ -176,7 +175,7 @@ class NearDuplicates:
     def _judged(
         self, pairs: list[tuple[int, int, float]], images: Mapping[int, str], hashes: Mapping[str, ImageHashes]
     ) -> list[tuple[int, Alike]]:
-        """Return the pairs that look alike, of those whose vectors are close. Equal images need no hashes."""
+        """Return the pairs that look alike, out of those whose vectors are close. Equal images need no hashes."""
         sources = self._workspace.vectors.sources_of(images)
         judged = []
         for one, other, cosine in pairs:

@@ -73,12 +73,12 @@ class PlannedSource:
     run: str
     """Id of its latest run, from which the new one begins."""
     name: str
-    """Name of that run."""
+    """Name of the run."""
     source_sha: str
     images: int
-    """Number of its images in the cell."""
+    """Number of the source's images in the cell."""
     waiting: int
-    """Runs of an earlier plan for the same edit type without an image."""
+    """Number of runs of an earlier plan for the same edit type without an image."""
 
 
 @dataclass(frozen=True)
@@ -87,12 +87,12 @@ class CellPlan:
 
     sources: tuple[PlannedSource, ...]
     available: int
-    """Number of usable sources, including `sources`. For weather or time of day it may be too low, since their words
-    are checked one by one."""
+    """Number of usable sources, including `sources`. For weather or time of day the true number may be higher, since
+    words are checked run by run."""
     captions: int | None
     """Maximum captions of all new runs together; None if their settings set no number."""
     images: int | None
-    """Maximum images; None as for `captions`."""
+    """Maximum number of images; None if unknown, as for `captions`."""
     seconds: float | None
     """Maximum seconds of drawing; None if unknown."""
 

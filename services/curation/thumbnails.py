@@ -19,9 +19,9 @@ from storage.thumbnails import Seen, Thumbnails
 LOOK_SECONDS = 5.0
 """Seconds between two checks for new entries, or for the end of other work."""
 REST_SECONDS = 1.0
-"""Seconds of rest after somebody used the gallery, which makes the thumbnails it shows."""
+"""Seconds to rest after somebody used the gallery. The gallery makes the thumbnails that it shows."""
 _AT_ONCE = 500
-"""Entries per query; if all have their thumbnails, checking takes some milliseconds."""
+"""Number of entries per query; if all have their thumbnails, checking takes some milliseconds."""
 
 log = logging.getLogger(__name__)
 

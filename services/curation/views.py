@@ -22,7 +22,7 @@ from services.edit_conflicts import LARGEST_ID
 MOST_CORNERS = 200
 """Maximum corners of a region of the map."""
 REST = ("others", "none")
-"""Map names of images whose values have no own colour, and of images without a value."""
+"""Group names on the map for images without a coloured value, and for images without any value."""
 MOST_COLOURS = 30
 """Maximum colours of the map in a view."""
 LONGEST_LIST = 14_000
@@ -79,9 +79,9 @@ class View:
     picture: str = ""
     """SHA-256 of a user's stored picture that the images resemble, the most similar first; "" for none."""
     alike: bool = False
-    """Only images that look like another one of them: near-duplicates."""
+    """True to show only near-duplicates: images that look like another one of the view."""
     grouped: bool = False
-    """With `alike`: group by group, ignoring `order`."""
+    """True to sort near-duplicates by group, ignoring `order`."""
     region: tuple[tuple[float, float], ...] = ()
     """Corners of a region of the map that contains the images; () for none."""
     colours: ShownColours | None = None
@@ -195,8 +195,7 @@ Filter = Annotated[
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}]}),
 ]
 """A command field for a filter: the part of a gallery address after “?”, such as “class=bird&review=open”, or an object
-of its names and values.
-"""
+of its names and values."""
 WHICH = "Which images: a filter as count_test_cases describes it, such as “class=bird&review=open”; empty for all"
 """Description of such a field."""
 

@@ -25,9 +25,9 @@ from storage.curation.case_columns import Outcome
 
 BEFORE = "ours, before an image is made"
 FEWEST_SOURCES = 2
-"""At least one source to learn from and one to judge on."""
+"""Minimum number of sources: one to learn from and one to test on."""
 Kind = tuple[str, ...]
-"""Edit types, alternatives and label, from general to particular."""
+"""Edit types, alternatives and label of a caption, from general to particular."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class RankedCaption:
 
     run: str
     place: int
-    """Position among the counterfactual captions of its run, from 0."""
+    """Zero-based position among the counterfactual captions of the run."""
     text: str
     label: str
     """"" for segmentation."""

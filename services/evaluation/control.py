@@ -31,11 +31,11 @@ from services.work_queue import OnWork, WorkQueue, WorkView
 
 DRAWING = "drawing reconstructions"
 READING = "reading them"
-"""Words for the second step."""
+"""Name of the second step: the model reads the reconstructions."""
 LOOK_SECONDS = 0.5
 """Seconds between two checks for cancellation."""
 FAILURES = 5
-"""Failed sources in a row after which the drawing stops."""
+"""Number of consecutive failed sources after which drawing stops."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class ControlsDrawn:
     failed: tuple[tuple[str, str], ...]
     """Run and error sentence of each failed reconstruction."""
     not_read: str = ""
-    """Note on the model's reading, a sentence or two; "" for none."""
+    """Why the model did not read them all, in a sentence or two; "" if it did."""
 
     @property
     def note(self) -> str:

@@ -33,24 +33,24 @@ from services.work_queue import OnWork, WorkQueue, WorkView
 from storage.workspace import Workspace
 
 MOST_IMAGES = 1_000
-"""Most images that a model looks at, of sources chosen by chance."""
+"""Maximum number of images that a model looks at, of sources chosen by chance."""
 MOST_INFORMATION = 100
-"""Most originals, test cases and reconstructions, each, with AIC and SIC, which take seconds an image."""
+"""Maximum number of originals, test cases and reconstructions, each, with AIC and SIC, which take seconds an image."""
 AT_ONCE = 16
-"""Images between two chances for other work with a model."""
+"""Number of images after which other work may use the model."""
 KEPT = 20_000
-"""Most looks in memory."""
+"""Maximum number of Grad-CAM maps in memory."""
 PICTURES = 3
-"""Shown originals, test cases and reconstructions, each."""
+"""Number of shown originals, test cases and reconstructions, each."""
 SUBJECT, SUBJECT_MASK = "subject", "subject mask"
 """Stage that marks the subject of a source, and artifact with the subject of a test case."""
 GROUPS = ("originals", "test cases", "reconstructions")
 _Mask = tuple[str, str]
-"""The region of a mask and "", or class numbers ("" for white) and the SHA-256 of a mask."""
+"""The region of a mask and "", or the class numbers and SHA-256 of a mask ("" as numbers means white pixels)."""
 
 
 class _Seen(NamedTuple):
-    """An image to look at."""
+    """An image to compute a Grad-CAM map for."""
 
     group: str
     sha: str
@@ -60,7 +60,7 @@ class _Seen(NamedTuple):
 
 
 _Key = tuple[str, tuple[int, ...], str, _Mask | None]
-"""Model, classes of the label, image and mask, on which a look depends."""
+"""Model, label classes, image and mask, which together determine a Grad-CAM map."""
 
 
 class Focus:
@@ -71,7 +71,7 @@ class Focus:
         self.work = WorkQueue(changes, name="where a model looks")
         """Queue of this work; `of(about(asked))` finds that of a question."""
         self._looks, self._count = Latest[Look](KEPT), 0
-        """Looks by `_Key`, and how many there were so far."""
+        """Grad-CAM maps by `_Key`, and the number of maps made so far."""
         self._chosen, self._found = Latest[tuple[Cases, list[_Seen]]](4), Latest[FocusFigures](4)
 
     def register(self, commands: Commands) -> None:
@@ -137,8 +137,8 @@ class Focus:
     # Images and their masks
 
     def _chosen_of(self, question: EvaluationQuestion) -> tuple[Cases, list[_Seen]]:
-        """Return the cases of a question and the chosen images. Other threads may add images at any time, so everything
-        about a question hangs on one call.
+        """Return the cases of a question and the chosen images. Callers must use one result throughout, since other
+        threads may add images at any time.
         """
         key = (repr(question.subject), self._workspace.saved())
         return self._chosen.once(key, lambda: self._some(self._evaluations.cases(question.subject)))
@@ -197,7 +197,7 @@ class Focus:
         return [None if key is None else self._looks.get(key) for key in keys]
 
     def _waiting(self, images: Sequence[_Seen], keys: Sequence[_Key | None]) -> tuple[list[int], list[int]]:
-        """Return the places of images without a look, and of those without the AIC and SIC that they should have."""
+        """Return the positions of images without a map, and of those that still lack AIC and SIC."""
         counted = Counter[str]()
         maps, curves = list[int](), list[int]()
         for place, (key, look) in enumerate(zip(keys, self._looked(keys), strict=True)):

@@ -36,7 +36,7 @@ MOST_SOURCES = 1_000
 CAPTIONS = 100
 """Number of sources whose captions the language model reads, each with the caption of one of its test cases."""
 AT_ONCE = 16
-"""Images or texts between two checks for cancellation."""
+"""Number of images or texts between two checks for cancellation."""
 NAMED_EDITS, PICTURES = 3, 4
 """Number of most frequent edits that name a group, and of its images that are shown."""
 

@@ -22,9 +22,9 @@ from evaluation.outcomes import is_right
 from storage.workspace import Workspace
 
 MASKS = 64
-"""Masks cached in memory: many test cases of one run are measured in a row."""
+"""Number of masks cached in memory: many test cases of one run are measured in a row."""
 AT_ONCE = 100
-"""Test cases measured before the results are saved."""
+"""Number of test cases measured before the results are saved."""
 
 
 class RunMasks:
@@ -79,10 +79,10 @@ def verdict_of(
 ) -> tuple[bool | None, bool | None]:
     """Return whether a model is right about the source and about the generated image; None if unknown.
 
-    A classifier is right when its likeliest class is one that the label is mapped to; if none of its `classes` is, that
-    is unknown. A segmenter is right about a source when it finds every measurable protected class there. It is right
-    about a generated image when no class found in the source dropped, measured against the mask if there is one, else
-    against its own source map (`evaluation.metrics`).
+    A classifier is right if its top class is one that the label is mapped to. If the model has none of those `classes`,
+    the outcome is unknown. A segmenter is right about a source if it finds every measurable protected class there. It
+    is right about a generated image if none of those classes dropped, measured against the mask if there is one, else
+    against the source's class map (`evaluation.metrics`).
     """
     source, image = candidate.predictions.get(model, (None, None))
     if kind_of(candidate) == "classification":

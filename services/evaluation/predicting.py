@@ -33,10 +33,10 @@ from storage.evaluation.predictions import NewPrediction, new_predictions
 from storage.workspace import Workspace
 
 SAVED_AT_ONCE = 128
-"""Images whose predictions are saved in one transaction, or more if a batch is larger."""
+"""Number of images whose predictions are saved in one transaction, or more if a batch is larger."""
 COUNTED_AT_ONCE = 256
 PATIENCE = 20.0
-"""Seconds that the picture of a model's input waits for another model's work."""
+"""Seconds to wait for another model's work before the picture of a model's input is given up."""
 Save = Callable[[Sequence[NewPrediction]], object]
 OnWait = Callable[[], object]
 
@@ -109,8 +109,8 @@ class Predicting:
 
     @contextmanager
     def grad_cam(self, settings: UnderTestSettings, on_wait: OnWait = list) -> Iterator[GradCam]:
-        """Lend what looks into a model; nothing else works with a model meanwhile. Raises UserError as `identify`, and
-        for a model that nothing can look into.
+        """Lend the Grad-CAM of a model; nothing else uses a model meanwhile. Raises UserError as `identify`, and for a
+        model without access to its layers.
         """
         self._require_known(settings)
         with self._lock:

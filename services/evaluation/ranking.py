@@ -39,7 +39,7 @@ class RankedCase:
     """A test case and its rank."""
 
     entry: int
-    """Its number in the catalogue."""
+    """Number of the test case in the catalogue."""
     image: str
     """SHA-256."""
     label: str
@@ -65,13 +65,13 @@ class Ranking:
     known: int
     """Number of cases that judge the orders: their truth is known, and nobody judged them invalid."""
     orders: tuple[Order, ...]
-    """Ours, random, entropy and DeepGini (both only if the model tells its doubt); empty if no truth is known."""
+    """Quality of our order and of the random, entropy and DeepGini ones (if possible). Empty if no truth is known."""
     valid_from: ValidFrom
     notes: tuple[str, ...]
     """Notes for the user, one sentence each."""
     kind: TaskKind = "classification"
     known_first: bool = True
-    """True if the truth is known for all cases within the largest budget."""
+    """True if the truth is known for all test cases within the largest budget."""
 
 
 def rank(
@@ -147,7 +147,7 @@ def rank(
 
 
 def part_of(found: EvaluationResult, places: Numbers) -> EvaluationResult:
-    """Return the figures of some test cases alone, so that the others are not learnt from."""
+    """Return the figures restricted to some test cases, so that nothing is learnt from the others."""
     generated = found.cases.generated
     images = Images(
         *(generated.row[places], generated.source[places], generated.label[places], generated.number[places]),

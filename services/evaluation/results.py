@@ -51,7 +51,7 @@ STANDING: Mapping[TaskKind, tuple[str, str]] = {
     "classification": ("right", "wrong"),
     "segmentation": ("loses no class", "loses a class"),
 }
-"""Words for an image that the model is right or wrong about."""
+"""Words for the outcome of a model on an image."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -81,20 +81,19 @@ class EvaluationResult(Standing):
     names: tuple[str, ...]
     """Possible answers: the labels, or the protected classes of a segmenter."""
     change: Floats
-    """For each test case, its figure less that of the reconstruction or original it is compared with; NaN if
-    unknown."""
+    """Figure of each test case minus that of the reconstruction or original it is compared with; NaN if unknown."""
     pixels: PixelCells | None = None
     """Images behind the pixel figures of a segmenter."""
 
 
 _HasWay = TypeVar("_HasWay", Answers, Losses, Pixels)
 _Answers = tuple[Numbers, NDArray[np.int8], Numbers]
-"""Places of some images, their `RIGHT`, `WRONG` or `UNKNOWN`, and the model's answers."""
+"""Positions of some images, their outcomes (`RIGHT`, `WRONG` or `UNKNOWN`), and the model's answers."""
 
 
 @dataclass(frozen=True)
 class _Edits:
-    """Pairs of a test case's place and the number of one of its edits."""
+    """Pairs of a test case's position and the number of one of its edits."""
 
     case: Numbers
     group: Numbers
@@ -114,12 +113,12 @@ class Evaluation:
     pending: Pending
     votes: Sequence[Outcome]
     studies: Sequence[StudyVotes]
-    """These studies, with their single votes."""
+    """Studies with their single votes."""
     score: Callable[[], Scored | str]
     """Returns how likely people find images valid, or why that is unknown. Runs in another thread."""
     masks: MaskValidity
     weighing: Weighing = "source"
-    """Unit with equal weight in the figures."""
+    """Unit that has the same weight everywhere in the figures: a source or a test case."""
 
     def result(self) -> EvaluationResult:
         """Calculate all figures of the evaluation. Raises ValueError for sources of several splits."""
@@ -288,7 +287,7 @@ class Evaluation:
     # Control sets
 
     def _with_way(self, cells: _HasWay, place: Numbers, control: bool = False) -> _HasWay:
-        """Return the values of the images there, with the number of each image's control set if those differ."""
+        """Return the values of these images, with the number of each image's control set if there are several."""
         way = self.cases.control_way if control else self.cases.way
         return replace(cells, way=way[place]) if self.cases.mixed else cells
 

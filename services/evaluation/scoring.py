@@ -33,7 +33,7 @@ OUTCOMES = {"valid": True, "invalid": False}
 FEWEST_SHOWN = 10
 """Minimum number of judged images of a study to show its agreement."""
 LEAST_WORTH = 0.05
-"""Fraction of its width by which the score must shorten an interval, or a note says that it does not."""
+"""Minimum relative gain in the width of an interval. With less, a note says that the score does not help."""
 NOT_JUDGED = "No score of validity is learnt: no study has judged an image."
 
 
@@ -51,8 +51,8 @@ class Scored:
     """For each row of the table, 0 to 1; NaN for other tasks. For a judged image it comes from the votes on other
     sources."""
     checked: Flags
-    """For each row of the task, True if its checks have a figure; without one the chance is only the base rate. False
-    for other tasks."""
+    """True for each row of the task with a figure of a check. Without one, the chance is only the base rate. False for
+    other tasks."""
     learnt: ValidityScore
     studies: Mapping[str, str]
     """Names of the studies it was learnt from, by id."""
@@ -213,7 +213,7 @@ def _last(votes: _Votes) -> _Votes:
 
 
 def _shown(names: Sequence[str], figures: Floats, votes: _Votes, study: int, title: str) -> StudyShown | None:
-    """Return how scores from other studies and other sources agree with this one's votes; None if too few."""
+    """Return how scores learnt from other studies and other sources agree with this study's votes; None if too few."""
     judged = votes.where(votes.study == study)
     others = votes.where((votes.study != study) & ~np.isin(votes.source, judged.source))
     both = judged.valid.any() and not judged.valid.all()
@@ -228,7 +228,7 @@ def _shown(names: Sequence[str], figures: Floats, votes: _Votes, study: int, tit
 
 
 def worth_words(found: ValidityEffect | None) -> list[str]:
-    """Return a sentence if the score does not narrow the interval of wrong and valid images, else an empty list."""
+    """Return a sentence if the score does not narrow the interval of the wrong and valid share, else an empty list."""
     if found is None:
         return []
     plain, helped = (one.width for one in (found.by_strata, found.with_score))

@@ -1,6 +1,7 @@
-"""Protected classes that a segmenter loses, from the images of a subject and their pixel counts; the images behind
-pixel figures; and the test cases whose masks demonstrably hold. That is decided by the segmenter of the checks, which
-is never the evaluated model, and by checks imported with a file.
+"""Protected classes that a segmenter loses, the images behind pixel figures, and the test cases whose masks hold.
+
+A mask holds if the image still shows the masked things in place. The segmenter of the checks decides that, which is
+never the evaluated model, or checks imported with a file.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ if TYPE_CHECKING:
     from scipy import sparse
 
 AT_ONCE = 4096
-"""Images whose pixels are processed at a time: the calculation takes several times their memory."""
+"""Number of images whose pixels are processed at a time: the calculation takes several times their memory."""
 _Class = tuple[str, tuple[int, ...]]
-"""A protected class: its name, and its places among the groups of a class map."""
+"""A protected class: its name, and its positions among the groups of a class map."""
 NOBODY = (
     "Which masks demonstrably hold is not known: the profile names no segmenter that checks them, and the evaluated "
     "model cannot check itself."
@@ -46,29 +47,28 @@ ITSELF = "Which masks demonstrably hold is not known: this model is the one that
 
 @dataclass(frozen=True, eq=False)
 class PixelCells:
-    """Flags of the test cases behind each pixel figure."""
+    """Flags that select the test cases behind each pixel figure."""
 
     names: tuple[str, ...]
     """Names of the groups of classes, which are the rows and columns."""
     counts: Flags
-    """True if its pixels count, and those of its original."""
+    """True for each test case whose pixels count, and whose original's pixels count."""
     kept: Flags
-    """True if its mask demonstrably holds."""
+    """True for each test case whose mask holds."""
     there: Flags
     """(test cases, groups): True if its mask has the class."""
     protected: tuple[str, ...]
     """Names of the protected classes, each once."""
     lost: Flags
-    """(test cases, protected classes): True if the segmenter loses the class there."""
+    """(test cases, protected classes): True if the segmenter loses the class in the test case."""
     said: NDArray[np.uint8]
-    """(test cases, groups x (groups + 1) / 8), as bits: True if the share of the class predicted as that is at least as
-    large as in the whole set. The last column is for none of the classes of masks.
-    """
+    """(test cases, groups x (groups + 1) / 8), as bits. A bit is True if the share of one class predicted as another is
+    at least as large as in the whole set. The last column is for predictions outside the masks' classes."""
     said_before: NDArray[np.uint8]
     """Like `said`, for the original of each source."""
 
     def where(self, cell: Cell, source: Numbers) -> Flags:
-        """Return the test cases behind a number; `source` has the source of each."""
+        """Return the test cases behind a number. `source` has the source index of each test case."""
         if cell.kind == "kept":
             return self.counts & self.kept
         lost = cell.kind == "class" and cell.only_wrong
@@ -93,9 +93,9 @@ class SegmentedLosses:
     """Protected classes that a segmenter loses."""
 
     names: tuple[str, ...]
-    """Names of the protected classes; a name is there twice if masks have it in two ways."""
+    """Names of the protected classes. A name occurs twice if masks have it under two numbers."""
     groups: tuple[tuple[int, ...], ...]
-    """For each, its places among the groups of the class map."""
+    """For each protected class, its positions among the groups of the class map."""
     originals: Losses
     generated: Losses
     controls: Losses
@@ -104,7 +104,7 @@ class SegmentedLosses:
 def losses_of(
     cases: Cases, mapping: ClassMap, first: SegmenterCounts, cased: SegmenterCounts, control: SegmenterCounts
 ) -> SegmentedLosses:
-    """Return the protected classes, by the task of each image, missed on originals and lost on other images."""
+    """Return the protected classes of each image's task, as missed on originals and as lost on other images."""
     ways = [
         ways_of(cases, images, counts.place) for images, counts in ((cases.generated, cased), (cases.controls, control))
     ]
@@ -161,8 +161,8 @@ def cells_of(
     mask_holds: Flags,
     shares: tuple[Floats, Floats],
 ) -> PixelCells:
-    """Return the images behind the figures. `mask_holds` marks test cases whose masks demonstrably hold;
-    `shares` are the two confusion matrices shown, of originals and of generated images.
+    """Return the images behind the figures. `mask_holds` marks test cases whose masks hold. `shares` are the two
+    confusion matrices shown, of originals and of generated images.
     """
     size, sources = len(cases.generated), len(cases.originals)
     protected = tuple(dict.fromkeys(lost.names))
@@ -181,7 +181,7 @@ def cells_of(
 
 
 def _packed(counted: SegmenterCounts, size: int, shares: Floats, absent: Flags) -> NDArray[np.uint8]:
-    """Return bits as in `PixelCells.said`; `absent` are the groups that no mask has."""
+    """Return bits as in `PixelCells.said`. `absent` are the groups that no mask has."""
     columns = np.append(absent, True)
 
     def together(cells: Floats) -> Floats:
@@ -202,7 +202,7 @@ class MaskValidity:
     """Test cases with masks that hold, and masks still to be checked."""
 
     holds: Flags
-    """For each test case, True if its mask demonstrably holds."""
+    """True for each test case whose mask holds."""
     unchecked: int = 0
     """Number of masks of test cases that wait for the segmenter of the checks."""
     why: str = ""
@@ -218,9 +218,8 @@ class MaskChecks:
         self._key, self._warm = "", False
         self._ways: dict[tuple[str, str], int] = {}
         self._known = np.zeros((0, 3), np.int64)
-        """For each row of its predictions: row of the original and way it was last compared with, and whether it holds.
-        So each mask is checked once for all evaluations.
-        """
+        """For each row of predictions: the original's row and way that it was last compared with, and the outcome. So
+        each mask is checked once for all evaluations."""
 
     @property
     def checker(self) -> UnderTestSettings | None:
@@ -228,7 +227,7 @@ class MaskChecks:
         return self._checks.own_segmenter()
 
     def warm(self, cases: Cases) -> None:
-        """Read the predictions so far once, so that nobody has to wait for that before figures."""
+        """Read the predictions so far, so that the first figures need not wait for it."""
         if not self._warm and self.checker is not None:
             self._warm = True
             self.of(cases)
@@ -262,8 +261,8 @@ class MaskChecks:
         ways: Sequence[tuple[str, str]],
         number: Numbers,
     ) -> Flags:
-        """Return for each of these rows of `pairs` whether its mask holds, compared with its row of the original in
-        `before`. `number` is the way of each in `ways`.
+        """Return for each of these rows of `pairs` whether its mask holds, compared with the original's row in
+        `before`. `number` is the index of each row's way in `ways`.
         """
         if key != self._key:  # the settings name another model now
             self._key, self._known = key, self._known[:0]

@@ -63,7 +63,7 @@ from storage.workspace import Workspace, kept_model
 READING = "reading images"
 LOOKING = "looking at the model"
 HELD = 8
-"""Evaluations, and subjects, that are cached until something is saved."""
+"""Number of evaluations, and subjects, that are cached until something is saved."""
 NO_MODEL = "There is no such model any more: take one from the list."
 NOT_LOADED = "This model is not loaded. Press Begin to load it and list its classes."
 
@@ -153,7 +153,7 @@ class EvaluationService:
         return f"{title} ({differing})" if differing else title
 
     def choice(self, key: str, subject: Subject | None = None) -> ModelChoice:
-        """Return the choice of a key, also if `models` shows that model by other settings. Raises UserError."""
+        """Return the model with this key, even if `models` lists it under other settings. Raises UserError."""
         for _, choice in self._choices(subject):
             if choice.key == key:
                 return choice
@@ -195,7 +195,7 @@ class EvaluationService:
         return keep_upload(self._workspace, file, name)
 
     def look(self, question: EvaluationQuestion) -> WorkView:
-        """Begin to load the model, which `mapping` needs."""
+        """Begin to load the model. `mapping` needs it loaded once."""
 
         def work(on_count: OnCount) -> str:
             on_count(0, 0)
@@ -283,7 +283,7 @@ class EvaluationService:
         return self._ranking(question, result, self._scored(result.cases, votes), votes, most)
 
     def ranked(self, question: EvaluationQuestion, entries: Numbers, votes: Sequence[Outcome]) -> tuple[int, ...]:
-        """Return entries of some test cases in the order of `rank`, learnt from these cases and votes alone."""
+        """Return entries of some test cases in the order of `rank`, learnt from these cases and votes only."""
         result = self.result(question)
         table = result.cases.table
         part = part_of(result, np.flatnonzero(np.isin(table.entry[result.cases.generated.row], entries)))
@@ -322,7 +322,7 @@ class EvaluationService:
     def draft_study(
         self, question: EvaluationQuestion, judged: int = acts.STUDY_IMAGES, create: Create | None = None
     ) -> str:
-        """Draft a study with that sample, saved by `create`, and return its id. Raises UserError as `study_plan`."""
+        """Draft a study with the sample of `study_plan`, save it by `create`, and return its id. Raises UserError."""
         result = self.result(question)
         return draft_study(
             self._workspace, result, plan_study(result, judged), self._stored(question.model).key, create
@@ -371,7 +371,7 @@ class EvaluationService:
         return cached[2]
 
     def _stored(self, model: UnderTestSettings) -> StoredModel:
-        """Return the model as loaded last. Raises UserError if it was never loaded, or its file is gone."""
+        """Return the model as it was last loaded. Raises UserError if it was never loaded, or its file is gone."""
         stored = self.predicting.stored(model)
         if stored is None:
             raise UserError(NOT_LOADED)
@@ -388,7 +388,7 @@ class EvaluationService:
         return map_classes(cases.labels, stored.identity.classes, kind, own_mapping, everywhere)
 
     def misfit(self, cases: Cases, stored: StoredModel) -> str:
-        """Return why a model cannot be asked about these images, in a sentence; "" if it can."""
+        """Return why a model cannot predict these images, in a sentence; "" if it can."""
         if cases.view.kind in (None, stored.identity.kind):
             return ""
         kinds = {"classification": "classifier", "segmentation": "segmenter"}

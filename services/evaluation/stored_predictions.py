@@ -33,10 +33,10 @@ NONE: Numbers = np.zeros(0, np.int64)
 K = TypeVar("K")
 T = TypeVar("T")
 MODELS_HELD = 2
-"""Models of a kind whose answers are cached in memory: 250 MB each for 125,000 images and 1,000 classes."""
+"""Number of models of a kind whose answers are cached in memory: 250 MB each for 125,000 images and 1,000 classes."""
 
 LOOKED_AT_ONCE = 4096
-"""Images whose probabilities are processed at a time."""
+"""Number of images whose probabilities are processed at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,12 +44,12 @@ class ClassifierAnswers:
     """Answers of a classifier for some images, without those that are unread or have no label."""
 
     place: Numbers
-    """Place of each among the images."""
+    """Position of each answer's image among the images."""
     answers: Answers
     true: Floats
     """Probability of the true class; NaN if it cannot be compared."""
     inexact: int
-    """Number of images with only their likeliest classes known."""
+    """Number of images for which only the top classes are stored."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,12 @@ class SegmenterCounts:
     """Pixel counts for one of the three kinds of images of a subject."""
 
     place: Numbers
-    """Place of each among the images; the others were not read, or have no mask."""
+    """Position of each counted image. The other images were not read, or have no mask."""
     pixels: Pixels
 
 
 class _ReadImages:
-    """Images that a model has read, each with the number of its last row; also mapped to the columns of a table."""
+    """Images that a model has read, each with the number of its last row, and the same for the rows of a table."""
 
     def __init__(self) -> None:
         self.number: dict[str, int] = {}
@@ -70,7 +70,7 @@ class _ReadImages:
         self._columns: tuple[Texts, Numbers, Numbers] | None = None
 
     def add(self, images: Collection[str]) -> None:
-        """Give consecutive numbers to further rows, one for each image."""
+        """Assign consecutive numbers to further rows, one for each image."""
         self.number.update(zip(images, range(self._rows, self._rows + len(images)), strict=True))
         self._rows += len(images)
         self._columns = None
@@ -115,7 +115,7 @@ class _PixelCounts:
     mask: dict[str, int] = field(default_factory=dict)
     """Number of each mask."""
     both: Numbers = field(default_factory=lambda: np.zeros((0, 2), np.int64))
-    """Image and mask of each row of `pairs`."""
+    """Numbers of image and mask for each row of `pairs`."""
     pairs: sparse.csr_array = field(default_factory=lambda: pairs_of_images(NONE, NONE, NONE, []))
     order: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
     """Rows sorted by image and mask, in order of arrival within a pair."""
@@ -273,7 +273,7 @@ class ModelAnswers:
         return stored
 
     def _add_likeliest(self, model: StoredModel, stored: _Probabilities, shas: Sequence[str]) -> None:
-        """Add predictions made image by image. They have only the likeliest classes: others count as 0."""
+        """Add predictions that were made image by image. They hold only the top classes: all others count as 0."""
         known = self._workspace.models_under_test.latest(model.key)
         predictions = [known[sha] for sha in shas if sha in known]
         place = {name: number for number, name in reversed(list(enumerate(model.identity.classes)))}
@@ -303,7 +303,7 @@ class ModelAnswers:
 
 @contextmanager
 def _latest(cache: dict[K, T], key: K, make: Callable[[], T], most: int = MODELS_HELD) -> Iterator[T]:
-    """Take a value out of a cache, and put it back as the latest unless its update fails."""
+    """Remove a value from a cache and add it again as the latest, unless its update fails."""
     value = cache.pop(key, None) or make()
     yield value
     cache[key] = value

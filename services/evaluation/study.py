@@ -35,8 +35,7 @@ LIKELY_VALID = 0.8
 """Assumed share of valid images for the expected width: the paper found 82.7 % of 300."""
 TEMPLATE: Mapping[TaskKind, str] = {"classification": "classification", "segmentation": "preservation"}
 """Template of the questions for all images of the study: does it still show its class, or are road, vehicles and
-pedestrians still in their places?
-"""
+pedestrians still in their places?"""
 SEED_DIGITS = 10**6
 Create = Callable[[str, Rules], str]
 """Saves a new draft by its name and rules, and returns its id."""
@@ -61,7 +60,7 @@ class StudyPlan:
     """Expected width of the 95 % interval of the share of images that are wrong and valid, 0 to 1."""
     kind: TaskKind = "classification"
     not_asked: int = 0
-    """Test cases left out: no question of the template is about what they show."""
+    """Number of test cases left out: no question of the template is about what they show."""
 
     @property
     def judged(self) -> int:

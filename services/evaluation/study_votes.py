@@ -24,7 +24,7 @@ DRAWN, REMOVED = "items drawn", "items removed"
 _FILTER = re.compile(r"that fitted \((.*)\), seed")
 _EQUALLY = re.compile(r"drawn (equally of each [a-z ]+)")
 _ANYWAY = ("kind: ", "test cases alone", "not in a study", "role: ")
-"""Parts of a filter that prefer no test case over another."""
+"""Parts of a filter that do not favour any test case."""
 LONGEST_WORDS = 120
 
 
@@ -35,7 +35,7 @@ class StudyVotes:
     study: str
     title: str
     chosen: tuple[str, ...]
-    """Each way in which its images were chosen other than at random from all, in words."""
+    """Ways in which the study's images were chosen, in words, without random draws from all."""
     cases: Numbers
     """Test case of each single vote; -1 for a control item. All columns have equal length."""
     worker: Numbers
@@ -73,7 +73,7 @@ class StudyVotesReader:
 
 
 def how_chosen(log: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """Return each way in which the images of a study were chosen other than at random from all, in words."""
+    """Return the ways in which a study's images were chosen, in words, without random draws from all."""
     ways = list[str]()
     drawn = [detail for event, detail in log if event == DRAWN]
     if not drawn:
@@ -146,12 +146,12 @@ def _says(questions: Sequence[Question], answers: Answers) -> bool | None:
 
 @dataclass(frozen=True, eq=False)
 class VotesOnCases:
-    """Votes of studies on the test cases of a subject, in their order."""
+    """Votes of studies on the test cases of an evaluation, in the order of the test cases."""
 
     undecided: Flags
-    """Judged without a consensus in all studies that have it."""
+    """True for each test case judged without a consensus in every study that has it."""
     study: Numbers
-    """Place of the study that decides, or -1."""
+    """Index of the study that decides, or -1."""
     adjudicated: Flags
     ballots: Ballots
     studies: tuple[StudyVotes, ...]

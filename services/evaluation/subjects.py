@@ -39,9 +39,9 @@ class Masks:
     """The masks of some images, in their order."""
 
     shas: list[str] = field(default_factory=list)
-    """SHA-256 of all possible masks; twice for one that names its classes in two ways."""
+    """SHA-256 of all masks in use. A mask occurs twice if its classes are named in two ways."""
     classes: Texts = field(default_factory=lambda: texts_of(()))
-    """In JSON, the names of the class numbers of each of these."""
+    """Names of the class numbers of each mask, in JSON."""
     numbers: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
     """Index of the mask of each image; -1 for none."""
 
@@ -57,7 +57,7 @@ class Masks:
         return (known[number] for number in self.numbers.tolist())
 
     def of(self, places: Numbers) -> Masks:
-        """Return the masks of the images in these places."""
+        """Return the masks of the images at these positions."""
         return replace(self, numbers=self.numbers[places])
 
     @property
@@ -84,13 +84,13 @@ class Images:
     """Some images of a subject, as columns."""
 
     row: Numbers
-    """Row in `Cases.table`; -1 for an original."""
+    """Row of each image in `Cases.table`; -1 for an original."""
     source: Numbers
-    """Number of its source, from 0."""
+    """Zero-based number of each image's source."""
     label: Numbers
     """Number of its label among `Cases.labels`; -1 for none."""
     number: Numbers
-    """Number among the images of the table; for an original, among the sources."""
+    """Index among the images of the table; for an original, among the sources."""
     shas: list[str]
     masks: Masks
     """Empty for a classification."""
@@ -114,9 +114,9 @@ class Cases:
     split: tuple[str, ...]
     """Split of each source; "" for none."""
     left_out: tuple[str, ...]
-    """Sentences on what is not counted."""
+    """Sentences on images that are not counted."""
     lacking: Numbers
-    """Place of one test case for each source and control set without a reconstruction; one can be drawn from it."""
+    """Position of one test case for each source and control set without a reconstruction, to draw it from."""
     way: Numbers
     """Recipe number of each test case's control set; -1 if its recipe has none."""
     control_way: Numbers
@@ -204,7 +204,7 @@ class _Reading:
         ways = np.array([-1 if recipe is None else names.index(recipe.name) for recipe in controls])
         self._is_control = own[table.recipes.numbers] >= 0
         self._way = np.where(self._is_control, own[table.recipes.numbers], ways[table.recipes.numbers])
-        """Recipe number of each image's control set, or of a control's own recipe; -1 for none."""
+        """Recipe number of each image's controls, or of a control's own recipe; -1 if there is none."""
         self._control_methods = [recipe.method for recipe in control_recipes()]
         self._left_out: list[str] = []
         self._labels, self._splits = table.labels, table.splits

@@ -33,7 +33,7 @@ CellKind = Literal[
 ]  # fmt: skip
 
 MOST_WRONG, LEAST_MIOU = 0.5, 0.25
-"""With a larger error, or a smaller mIoU, on the originals, the model probably gets wrong inputs."""
+"""Highest plausible error and lowest plausible mIoU on the originals. Beyond them the model's inputs may be wrong."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class Subject:
     version: int | None = None
     """`core.test_sets.SetVersion.number`; None for the catalogue."""
     filter: ImageFilter = field(default_factory=ImageFilter)
-    """Reconstructions among its images count as controls, never as cases."""
+    """Filter of the images. Reconstructions among them count as controls, never as test cases."""
     split: str = ""
-    """Only sources of this split; `WITHOUT_SPLIT` for those without; "" if all have the same."""
+    """Use only sources of this split; `WITHOUT_SPLIT` for those without one; "" if all have the same."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class SubjectView:
     problem: str
     """Why it cannot be evaluated, in one sentence; "" if it can."""
     can_make_control: bool = False
-    """True if `make-control-set` can add reconstructions: a source has none, and its file is in the workspace."""
+    """True if `make-control-set` can add reconstructions: some source has none, and its file is in the workspace."""
 
 
 @dataclass(frozen=True)
@@ -103,11 +103,11 @@ class Pending:
     """Images that the model has to read before there are figures."""
 
     images: int
-    """Originals, cases and controls, each picture once."""
+    """Number of originals, cases and controls, each picture once."""
     read: int
-    """Images with a stored prediction, and if they need a mask, counted pixels."""
+    """Number of images with a stored prediction, and if they need a mask, counted pixels."""
     unreadable: int = 0
-    """Images that could not be read the last time: they are left out."""
+    """Number of images that could not be read the last time: they are left out."""
 
     @property
     def left(self) -> int:
@@ -122,9 +122,9 @@ class Cell:
     name: str = ""
     """Row name: the class (also in both confusions), edit type, keyword or alternative; "" for all."""
     said: str = ""
-    """For "confusion": the label predicted for the image, for "confusion before" for its original; "" for none of the
-    labels. For a segmenter it is the label predicted for pixels: it opens images where at least as large a share of the
-    class is predicted as that label as in the whole set."""
+    """Predicted label. For "confusion" it is that of the image, for "confusion before" that of its original; "" for
+    none of the labels. For a segmenter it is a label predicted for pixels: it selects images where the share of the
+    class predicted as that label is at least as large as in the whole set."""
     only_wrong: bool = False
     """For "class" and tables of edits: only newly wrong cases, or for a segmenter cases that lose a class."""
 
@@ -135,9 +135,9 @@ class EditRow:
 
     row: SensitivityRow
     cell: Cell
-    """All of its test cases."""
+    """The cell that opens all test cases of the row."""
     worst: tuple[int, ...] = ()
-    """Catalogue entries of the test cases that lost most, at most `WORST`, the worst first."""
+    """Catalogue entries of the test cases with the largest loss, the worst first, at most `WORST`."""
 
 
 WORST = 6
@@ -157,7 +157,7 @@ class ClassMapping:
 
 @dataclass(frozen=True)
 class StudyShown:
-    """Agreement of a validity score learnt from other studies with the votes of this one."""
+    """Agreement of a validity score, learnt from other studies, with the votes of one study."""
 
     study: str
     agreement: Agreement
@@ -172,7 +172,7 @@ class ScoreView:
     own: Agreement
     """Agreement with votes on sources other than those that each score was learnt from."""
     shown: tuple[StudyShown, ...]
-    """Agreement with each study that the others predict; empty if there are too few."""
+    """Agreement with each study when the other studies predict it; empty if there are too few."""
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ class LikenessFigures:
     """Likeness figures of the images and texts that the models have read."""
 
     missing: int
-    """Images, words and captions still to be read by the embedder or the language model."""
+    """Number of images, words and captions still to be read by the embedder or the language model."""
     changed: str
     """The figure that edits change: the probability of the true class, or the share of right pixels."""
     groups: tuple[EditGroup, ...]
@@ -228,7 +228,7 @@ class FocusRow:
     name: str
     """A name of `evaluation.focus.FIGURES`."""
     figures: tuple[Figure, ...]
-    """Of each model; of two also the second less the first. All are of the images that both models have."""
+    """Figures of each model; of two also the second minus the first. Only images that all models have count."""
 
 
 @dataclass(frozen=True)
@@ -239,16 +239,16 @@ class FocusFigures:
     layers: tuple[str, ...]
     """Name of the layer of each model's maps; "" before its first look."""
     images: int
-    """Images that all models have looked at."""
+    """Number of images that all models have looked at."""
     missing: int
-    """Maps and curves still to be computed."""
+    """Number of maps and curves still to be computed."""
     rows: tuple[FocusRow, ...]
     left_out: tuple[tuple[str, str, str, int, int], ...]
-    """Model, figure (AIC or SIC), reason, number of images tried, and number left out for it."""
+    """Model, figure (AIC or SIC), reason, number of images tried, and number left out for that reason."""
     pictures: tuple[tuple[str, str, tuple[bytes, ...]], ...]
     """Some images: `FocusRow.images`, label, and a WebP with the map of each model."""
     maps: tuple[tuple[tuple[float, float, int], ...], ...]
-    """For each model the place of each image, 0 to 1, by its features, and the number of its label."""
+    """For each model the position of each image, 0 to 1, by its features, and the number of its label."""
     labels: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -264,9 +264,9 @@ class Evaluated:
     """The stored identity, or None for predictions without one."""
     mapping: results.MappingReport
     pending: Pending
-    """Figures cover what was read; `pending.left` is what is missing."""
+    """Images not read yet. The figures cover only images that were read."""
     edits: Mapping[EditTable, tuple[EditRow, ...]]
-    """By the change of the true class's probability, or of the share of right pixels; the most harmful first."""
+    """Tables by the change of the true class's probability or of the right pixels, the most harmful edits first."""
     against_control: bool
     """True if `edits` compares with reconstructions of the same sources, False with the originals."""
     validity: ValidityEffect | None

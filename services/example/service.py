@@ -92,11 +92,11 @@ class ExampleSize:
     scenes: int = 30
     """Number of scenes of each kind of task."""
     captions: int = 2
-    """Test cases per scene."""
+    """Number of test cases per scene."""
     steps: int = 4
-    """Denoising steps per image."""
+    """Number of denoising steps per image."""
     judged: int = 24
-    """Images in the study."""
+    """Number of images in the study."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class ExampleView:
     doing: str = ""
     """Current step in words."""
     step: int = 0
-    """Its number, from 1; 0 before the first."""
+    """Number of the current step, from 1; 0 before the first."""
     steps: int = 0
     share: float | None = None
     """Share of the work that is done, 0 to 1; None if unknown."""
@@ -150,7 +150,7 @@ class Step:
     """Approximate duration in tenths of a second."""
     is_done: Callable[[], bool]
     act: Callable[[Tell], None]
-    """Does the step and reports the share done. What the report raises ends it."""
+    """Does the step and reports the share that is done. An error of the report ends the step."""
 
 
 class ExampleWorkspace:

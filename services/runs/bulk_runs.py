@@ -24,7 +24,7 @@ C = TypeVar("C", bound=RunCommand)
 
 MOST_TOGETHER = 200
 SHARED = ("counterfactuals.captions", "generation.images_per_caption", "generation.steps")
-"""Settings shown directly for several runs."""
+"""Settings shown at the top of the form for several runs."""
 
 
 class TogetherCommand(Command):
@@ -87,7 +87,7 @@ class DoneTogether:
     done: tuple[str, ...]
     """Ids of the runs with which it was done, or begun."""
     refused: Mapping[str, str] = field(default_factory=dict)
-    """By run id, why it was not done, in one sentence."""
+    """Why it was not done, in one sentence, by run id."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class TogetherState:
     seconds: float | None
     """Seconds that it takes; None if unknown."""
     shown: str
-    """A short name of all that would be made; "" for nothing."""
+    """A hash of all images that approval would make; "" for none."""
 
     @property
     def ids(self) -> tuple[str, ...]:

@@ -71,7 +71,7 @@ class Grid:
     planned: tuple[tuple[Edit, ...], ...]
     """Combinations that are captions, or become some when their stage is run."""
     groups: int
-    """Number that “one of each” gives."""
+    """Number of combinations with the choice “one of each”."""
     problem: str = ""
     at_most: int = 0
     """Maximum number that the language model will choose; 0 if `planned` is exact."""

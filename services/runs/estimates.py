@@ -33,7 +33,7 @@ class Estimates:
         self._profile = runs.profile
         self._lock = threading.Lock()
         self.warming_up = False
-        """True once `warm_up` began: the speed of this machine is known soon."""
+        """True once `warm_up` began. The speed of this machine will soon be known."""
 
     def seconds_per_image(self, run: Run, settings: Settings) -> float | None:
         """Return the expected seconds for an image of a run; None if nothing was measured."""

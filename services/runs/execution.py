@@ -41,7 +41,7 @@ from services.runs.state import CanBeInsistedOn, RunStates, StageNotes
 from storage.workspace import Workspace
 
 REPLACED = "What stood before your edit was changed, so this was run again. Undo, or the history, brings yours back."
-"""Notice at a stage whose outdated value a person wrote."""
+"""Notice at a stage whose outdated value a person wrote, and which was replaced."""
 
 
 class RunStage(RunCommand, name="run"):

@@ -55,11 +55,11 @@ class Gate:
     seed: int = 0
     """Seed from which the images' seeds are derived; unused if the seed is fixed."""
     made: int = 0
-    """Images of this plan that exist already, from a stopped job."""
+    """Number of images of this plan that exist already, from a stopped job."""
     measuring: bool = False
     """True if no image was made on this machine yet, but its speed will soon be known."""
     shown: str = ""
-    """A short name of everything that approval would make, which changes with any part; "" if closed."""
+    """A hash of everything that approval would make, which changes with any part; "" if closed."""
     doubts: tuple[CaptionDoubt, ...] = ()
     """Ticked captions that fail a check, in order."""
     closed: str = ""
@@ -121,7 +121,7 @@ def _doubts(captions: CounterfactualCaptions, source: str, task: Task) -> tuple[
 
 
 def _name_of(plan: Plan, run: Run, settings: Settings, texts: Sequence[str | None]) -> str:
-    """Name what approval would make by its images, their prompts (`texts`), settings, and the mask if it is used."""
+    """Return a hash of what approval would make: images, prompts (`texts`), settings, and the mask if used."""
     recipe, values = recipe_of(run.recipe), {name: stored.value.value for name, stored in run.values.items()}
     method = method_of(recipe.method)
     on_mask = method.needs_mask(method.settings_of(settings))
@@ -136,7 +136,7 @@ def _name_of(plan: Plan, run: Run, settings: Settings, texts: Sequence[str | Non
 
 
 def _seeds(run: Run, drawing: GenerationSettings, made: int) -> Iterable[int]:
-    """Return the seeds to try, in order: each gives other images, except a fixed seed."""
+    """Return the seeds to try, in order. Each gives other images, unless the seed is fixed."""
     if drawing.seed_mode == "fixed":
         return (0,)
     if drawing.seed_mode == "random":

@@ -56,7 +56,7 @@ class ControlImages:
         return None if drawn is None else as_png(drawn, longest)
 
     def has(self, run: Run, settings: Settings) -> bool:
-        """Return whether a control image is available, for kinds that a model draws."""
+        """Return whether a control image that a model draws is available."""
         key = _key(run.source_sha, settings.conditioning, settings.generation.short_side)
         return settings.conditioning.kind not in DRAWN_BY_MODEL or self._drawn.get(key) is not None
 

@@ -94,7 +94,7 @@ class ModelComparison:
     outcomes: Mapping[int, ModelOutcome] = field(default_factory=dict)
     """Outcomes by test case, compared with the source."""
     mask_kept: Mapping[int, MaskChecks] = field(default_factory=dict)
-    """By test case: the checks of its mask, or words on why there are none; empty if the task needs no mask."""
+    """Checks of the mask by test case, or words on why there are none. Empty if the task needs no mask."""
     classes: tuple[str, ...] = ()
     """All classes of the model; () if it was not loaded yet."""
 

@@ -47,9 +47,9 @@ class Problem:
     raw_reply: str = ""
     """The model's reply, if there was one."""
     insist: RunCommand | None = None
-    """The command that does it anyway, or None."""
+    """The command that does it despite the refusal, or None."""
     of: str = ""
-    """State of the run at the refusal: after a change it is no longer shown. "": shown in any state."""
+    """State of the run at the refusal. The problem is hidden after a change of the state; "" shows it in any state."""
 
 
 class CanBeInsistedOn(UserError):
@@ -162,16 +162,16 @@ class RunState:
     problems: dict[StageName, Problem]
     histories: dict[StageName, tuple[StoredValue, ...]]
     job: JobView | None
-    """The latest since the server was started."""
+    """The latest job since the server was started."""
     gate: Gate
     control_there: bool
     """True if the control image can be shown: one drawn by a model must be requested first."""
     outdated: Mapping[int, str]
     """Outdated test cases, each with the reason in a few words."""
     model_names: Mapping[str, str]
-    """Page names of models without a telling name."""
+    """Names shown for models whose own name means little."""
     notices: dict[StageName, str]
-    """Notices by stage, until it is edited again."""
+    """Notices by stage. Each stays until its stage is edited again."""
     prompts: PromptSet
     """Prompts of the language stages of this run."""
     earlier_prompts: tuple[StoredState, ...]
@@ -183,7 +183,7 @@ class RunState:
     unknown_picture: str = ""
     """Notice on a picture that the profile's models were not made for; "" for a known kind."""
     steps: RunSteps = field(default_factory=RunSteps)
-    """Steps done to the run, and which were undone."""
+    """Steps that changed the run, and which of them were undone."""
 
     @property
     def current(self) -> frozenset[int]:

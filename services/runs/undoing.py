@@ -21,7 +21,7 @@ from services.runs.state import StageNotes
 from storage.runs.undo import AddedRows
 
 _OF_THE_STATE = {"name": "name", "recipe": "recipe", "mask": "mask", "kind": "task", "protected": "protected classes"}
-"""People's words for what a step changed; if missing, the name of the field."""
+"""Words for what a step changed, by field. A missing field is called by its own name."""
 
 
 class Undo(RunCommand, name="undo"):

@@ -21,14 +21,14 @@ from study.results import analyse
 MANY_VOTES = 2_000
 """A study with more votes is analysed in another process: in the server it would delay all answers."""
 KEPT = 8
-"""Studies whose analysis is in memory."""
+"""Number of studies whose analysis is in memory."""
 QUICK_SECONDS = 0.1
 """A faster analysis is repeated at every change."""
 SHARE, LONGEST_SECONDS = 0.05, 20.0
 """A slower analysis is repeated only so often that it takes this share of the time. In between it shows an older state,
 but never for longer than the second value."""
 Stamp = tuple[object, object]
-"""State that must never be shown late (whether the study runs), and state that may; equal until a change."""
+"""Two states, equal until a change: one that must never be shown late (does the study run?), and one that may."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class Analysis:
     data: StudyData
     report: StudyReport
     stamp: Stamp
-    """State that the figures were computed from."""
+    """State of the study from which the figures were computed."""
     at: float
     """Time of the analysis, on the monotonic clock."""
     seconds: float
-    """Computing time that it took, without other work of the machine."""
+    """Seconds of computing, without waiting for other work of the machine."""
     shown: dict[str, Mapping[str, Any]] = field(default_factory=dict, compare=False)
     """Renderings by page, made once for all viewers."""
 

@@ -49,12 +49,12 @@ LONGEST_NAME = 200
 MOST_ANSWERS = 40
 _MISSING = "There is no such thing, or it is not yours. Please reload the page."
 _TEXTS = DataTable(__file__, str)
-"""What a worker is told where there is no item."""
+"""Texts for a worker when there is no item."""
 log = logging.getLogger(__name__)
 
 
 class NotYours(UserError):
-    """Raised for a missing thing, and for somebody else's: the same words for both, so that nothing is revealed."""
+    """Raised for a missing thing and for somebody else's. Both get the same message, so that nothing is revealed."""
 
     def __init__(self) -> None:
         super().__init__(_MISSING)
@@ -81,21 +81,21 @@ class AnnotationStep:
     """A sentence for the worker; "" if the item is enough."""
     study: Study
     done: int
-    """Number answered, including control items so that the count reveals none; within a quiz or a training, of that."""
+    """Number answered, including control items so that the count reveals none; in a quiz or a training, of that."""
     left: int
-    """Number to come for this worker now, including control items; within a quiz or a training, of that."""
+    """Number to come for this worker, including control items; in a quiz or a training, of that."""
     assignment: Assignment | None = None
     """Set with the status "item", "training", "feedback" or "quiz" only."""
     feedback: Feedback | None = None
     """Set with the status "feedback" only: feedback on the saved answer."""
     ahead: Item | None = None
-    """The item that would come next now, so that its picture can be loaded early."""
+    """The next item, so that its picture can be loaded early."""
     undo: bool = False
     """True if the last answer can be undone."""
     person: tuple[PersonQuestion, ...] = ()
-    """With the status "person": questions about the worker, asked once; all are optional."""
+    """Optional questions about the worker, asked once; set with the status "person"."""
     completion: tuple[str, str] = ("", "")
-    """With the status "done" or "closed", for people of a panel: the completion code and their return address."""
+    """Completion code and return address for people of a panel; set with the status "done" or "closed"."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def without_signs(text: str) -> str:
 Name = Annotated[str, _line(LONGEST_NAME)]
 """A code, a link or an id as a page sends it."""
 Key = Annotated[str, _line(LONGEST_KEY)]
-"""The name of a try, no longer than the storage keeps."""
+"""Key of a request, no longer than the storage keeps."""
 
 
 class WorkerCommand(Command):

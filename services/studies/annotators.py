@@ -38,7 +38,7 @@ MOST_TOKENS = 20_000
 """Maximum known tokens of all workers; the least recently used are dropped."""
 MEDIA_TYPE = "image/png"
 MAX_HELD = 96 * 2**20
-"""Bytes of cached encoded pictures: several annotators get the same ones within minutes."""
+"""Maximum bytes of cached encoded pictures. Several annotators get the same pictures within minutes."""
 
 
 class NotSignedIn(UserError):

@@ -27,7 +27,7 @@ _KNOWN: tuple[ItemKind, ...] = ("control", "quiz", "training")
 MADE = "made"
 """Key of `NewItem.origin` for a made item; its value names its source."""
 LOOK = "look"
-"""Key of `NewItem.origin` for the number of an item's disguise."""
+"""Key of `NewItem.origin` with the number of the item's changed light; see `LOOKS`."""
 LOOKS = (
     ((0.72, 0.88), (0.55, 0.85), 0.0),
     ((1.06, 1.16), (0.80, 1.00), 0.10),
@@ -37,7 +37,7 @@ LOOKS = (
 """For disguise 1, 2, ...: ranges of brightness and saturation, as shares of the source's; and warmth, as the share that
 red gains and blue loses."""
 Disguise = Callable[[str, int], str]
-"""Returns the hash of an image that replaces the one with this hash, a different one for every number from 1."""
+"""Returns the hash of a copy of an image in different light. Each number from 1 gives a different copy."""
 _STEPPING = threading.Lock()
 
 
@@ -90,8 +90,8 @@ def leave_out(studies: Studies, study_id: str, gone: Sequence[Item], stay: Seque
 
 
 def _left_out(rules: Rules, there: Sequence[NewItem]) -> IsLeftOut:
-    """Return a test for items that must not be made: left out by the rules, equal to one in `there`, or with other
-    answers than one of another kind there.
+    """Return a test that finds items which must not be made: excluded by the rules, equal to an item in `there`, or in
+    conflict with the answers of another kind there.
     """
     gone = frozenset(rules.left_out)
     by_picture: dict[LeftOutItem, NewItem] = {what_it_shows(item): item for item in there}

@@ -114,7 +114,7 @@ def chosen(found: Sequence[Disagreement], item: int | None, question: str) -> in
 
 
 def following(found: Sequence[Disagreement], place: int) -> int | None:
-    """Return the next undecided case, wrapping at the end, or None."""
+    """Return the next undecided case, starting again at the first after the last; None if all are decided."""
     around = [*range(place + 1, len(found)), *range(place)]
     return next((n for n in around if found[n].adjudication is None), None)
 

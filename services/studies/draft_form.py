@@ -33,7 +33,7 @@ _Part = TypeVar("_Part", Rules, ControlPolicy, Eligibility)
 
 
 def read_name(data: Mapping[str, Any]) -> str:
-    """Return the name of a study. Raises ValueError with a sentence."""
+    """Parse the name of a study. Raises ValueError with a sentence."""
     value = data.get("name")
     name = " ".join(value.split()) if isinstance(value, str) else ""
     if not name:
@@ -54,7 +54,7 @@ def read_draft_name(data: Mapping[str, Any], before: str) -> tuple[str, tuple[Ru
 
 
 def read_rules(data: Mapping[str, Any], rules: Rules) -> tuple[Rules, tuple[RuleProblem, ...]]:
-    """Return the rules as typed, and the unreadable fields. A field missing in `data` stays as it is."""
+    """Return the rules as typed, and the unreadable fields. A field that `data` lacks stays as it is."""
     problems: list[RuleProblem] = []
 
     def with_numbers(part: _Part) -> _Part:

@@ -13,9 +13,9 @@ from core.errors import UserError
 from core.studies import Study
 
 TABS_KEPT = 2000
-"""Pages whose count is remembered."""
+"""Number of pages whose number of saves is remembered."""
 STATES_KEPT = 20
-"""States that a page may continue from, as long as only it has changed the draft since."""
+"""Number of states that a page may continue from, as long as only it has changed the draft since."""
 
 
 def form_state(study: Study) -> str:

@@ -52,11 +52,11 @@ from study.questions import problems_of
 from study.readiness import findings
 
 QUIZ = 5
-"""Quiz questions of a new draft: without a quiz nobody new could vote."""
+"""Number of quiz questions of a new draft: without a quiz nobody new could vote."""
 MEASURING_SECONDS = 0.05
 """Seconds spent comparing class maps after a filter change. The page reports how many remain."""
 PICKABLE = 60
-"""Pictures of a group offered as examples."""
+"""Number of pictures of a group offered as examples."""
 AskModel = Callable[[str, str], str | None]
 """Asks the model under test with this key ("" for any) about the images of a run, while idle.
 
@@ -175,7 +175,7 @@ class DraftState:
     troubles: tuple[RuleProblem, ...]
     """Problems of the form: first unreadable fields, then conflicts."""
     unread: int
-    """Number of the problems that are unreadable fields."""
+    """Number of problems that are unreadable fields. They come first."""
     findings: tuple[Finding, ...]
     models: tuple[str, ...] = ()
     """Models under test that have read images of this workspace, the most used first."""
@@ -184,7 +184,7 @@ class DraftState:
 
     @property
     def form_state(self) -> str:
-        """Return the value to send as `based`."""
+        """State of the form, to be sent back as `based`."""
         return form_state(self.study)
 
     @property

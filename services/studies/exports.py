@@ -48,7 +48,7 @@ RECORDS = "records.json"
 """All records of the study, from which it is restored."""
 _CSV, _JSON, _PARQUET = "text/csv; charset=utf-8", "application/json", "application/vnd.apache.parquet"
 MOST_RECORDS = 10 * MOST_LIST
-"""Bytes; a vote takes some hundreds."""
+"""Maximum bytes of the records. A vote takes some hundreds."""
 _NO_STUDY = (
     "This is no study.zip that can be restored: it has no {missing}. A zip of anything else "
     "can be given to a new study as its images."

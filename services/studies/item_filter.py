@@ -34,7 +34,7 @@ from study.sampling import at_random, stratified
 How = Literal["random", "label", "edit type"]
 HOWS: tuple[How, ...] = get_args(How)
 WRONG = ("newly wrong", "wrong")
-"""Standings of a model under test on images that it gets wrong."""
+"""Outcomes of a model under test that count as wrong."""
 NO_LABEL, NO_EDIT = "no label", "no edit"
 """Names of the groups of images without a label or an edit."""
 ASKED_OF_SCENES = ("road", "vehicle", "pedestrian")

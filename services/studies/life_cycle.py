@@ -137,7 +137,7 @@ class _Act:
     states: tuple[str, ...]
     do: Callable[[Study, Any], Any]
     look: Callable[[Study, Any], Mapping[str, object]] = lambda _study, _sent: {}
-    """Raises UserError if the command is not possible; else returns values for the text on its effects."""
+    """Check of the command. Raises UserError if it is not possible; else returns values for the text on its effects."""
 
 
 class StudyLifeCycle:
@@ -183,7 +183,7 @@ class StudyLifeCycle:
         return self._before(self._studies.get(sent.study), sent)
 
     def do(self, sent: StudyCommand) -> Any:
-        """Do a command; returns the codes of `MakeCodes`. Raises UserError if it is no longer possible."""
+        """Run a command. Return the new codes for `MakeCodes`. Raises UserError if it is no longer possible."""
         with self._lock:
             study = self._studies.get(sent.study)
             self._before(study, sent)
@@ -275,7 +275,7 @@ def _before_votes(study: Study, sent: AskForVotes) -> Mapping[str, object]:
     if (votes, consensus) == (rules.votes, rules.consensus):
         raise UserError("That is what the rules ask for already.", field="votes")
     if not votes < 2 * consensus <= 2 * votes:
-        raise UserError(f"The consensus is {votes // 2 + 1} to {votes} of {votes} votes.", field="consensus")
+        raise UserError(f"The consensus has to be {votes // 2 + 1} to {votes} of {votes} votes.", field="consensus")
     # The smallest consensus of this many votes that is no weaker than the rules'.
     return {"as_strict": math.ceil(votes * rules.consensus / rules.votes - 1e-9)}
 

@@ -48,19 +48,19 @@ class Previewed:
     item: Item | None = None
     side: Side = "left"
     feedback: Feedback | None = None
-    """With the status "feedback": feedback on the answers to the training item before."""
+    """Feedback on the answers to the previous training item; set with the status "feedback"."""
     undo: bool = True
     """True if the step before can come again: a training answer with feedback cannot be changed."""
 
 
 @dataclass(frozen=True)
 class _Way:
-    """The items that one annotator gets, in order."""
+    """The items of one annotator, in their order."""
 
     training: tuple[Item, ...]
     quiz: tuple[Item, ...]
     items: tuple[Item, ...]
-    """Includes control items."""
+    """Items in order, including control items."""
 
 
 def preview_step(studies: Studies, sent: PreviewStep) -> Previewed:

@@ -44,7 +44,7 @@ MOST_AT_ONCE = 100_000
 """Maximum images in one command."""
 MOST_THRESHOLDS = 100
 MOST_UNDONE = 4
-"""Removals of images that can be undone. The latest are kept in memory."""
+"""Number of removals of images that can be undone. The latest are kept in memory."""
 
 
 Images = Annotated[
@@ -197,13 +197,12 @@ class Readiness:
     """Obstacles to the release of a draft that are known without opening a file."""
 
     obstacles: tuple[Obstacle, ...]
-    """In the order in which a release would refuse them."""
+    """Obstacles in the order in which a release would refuse them."""
     not_compared: int
     """Number of sources, and of images with an external source, without hashes yet; a release compares them with the
-    others.
-    """
+    others."""
     tasks: Mapping[TaskKind, tuple[str, ...]]
-    """Its images by task, if there are two; a model is tested on one. No reason to refuse a release."""
+    """Images by task, if there are two. A model is tested on one task, but two do not prevent a release."""
 
 
 class TestSetDrafts:
@@ -304,7 +303,7 @@ class TestSetDrafts:
         draft = self._draft(sent)
         tasks = self._sets.tasks(draft.number)
         if len(tasks) < 2:
-            raise UserError(f"“{draft.set_name}” has images of one task: there is nothing to part.", field="test_set")
+            raise UserError(f"“{draft.set_name}” has images of one task only: it cannot be divided.", field="test_set")
         task = min(tasks, key=lambda kind: (len(tasks[kind]), kind != "segmentation"))
         images = set(tasks[task])
         entries = self._sets.entries(draft.number)
@@ -419,7 +418,7 @@ class TestSetDrafts:
         return units_of(entries, {sha: image_hashes.perceptual for sha, image_hashes in hashes.items()}, twins)
 
     def _known_units(self, entries: Sequence[SetEntry]) -> tuple[tuple[Unit, ...], bool]:
-        """Return the groups by earlier comparisons, and True if all pictures were compared."""
+        """Return the groups known from earlier comparisons, and True if all pictures were compared."""
         compared = compared_of(self._workspace, entries)
         hashes, twins = self._sets.hashes(compared), self._twins.get(frozenset(compared))
         units = units_of(entries, {sha: image_hashes.perceptual for sha, image_hashes in hashes.items()}, twins or ())

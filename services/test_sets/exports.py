@@ -31,7 +31,7 @@ from storage.workspace import Workspace
 FORMATS = tuple(LAYOUTS)
 """Formats of imported images, by name in commands."""
 FORMAT_TITLES = TITLES
-"""Their titles."""
+"""Titles of the formats."""
 WRITTEN = tuple(name for name, layout in LAYOUTS.items() if layout.write is not None)
 """Formats that a test set can be written in."""
 FOLDER = "exports"
@@ -66,8 +66,7 @@ class SetExports:
         self._queue = WorkQueue(changes, _let_go)
         self.view, self.cancel, self.close = self._queue.view, self._queue.cancel, self._queue.close
         """View an export, cancel it or delete its zip, or close all and delete all zips. The first two raise Missing
-        for an unknown one.
-        """
+        for an unknown one."""
         self._lock = threading.Lock()
         self._waited: dict[int, int] = {}
         """Number of waiters of each export that only they want."""

@@ -17,7 +17,7 @@ from core.twins import SHAPE, Looks, twins_among, twins_between
 from storage.workspace import Workspace
 
 _AT_ONCE = 200
-"""Images whose hashes are saved together: an interruption loses no more."""
+"""Number of images whose hashes are saved together: an interruption loses no more."""
 MOST_TWINS = 20_000
 """Maximum pictures to search for twins, in quadratic time. For more, only hashes are compared."""
 Twins = tuple[tuple[str, str], ...]

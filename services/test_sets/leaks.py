@@ -27,7 +27,7 @@ from storage.engine.rows import whole
 from storage.workspace import Workspace
 
 _AT_ONCE = 2000
-"""Files compared together with the images of a test set."""
+"""Number of files compared at once with the images of a test set."""
 Look = NDArray[np.uint8]
 
 
@@ -62,7 +62,7 @@ class LeakReport:
     compared: int
     """Number of the test set's images and sources that they were compared with."""
     copies: bool
-    """True if copies were searched: not in a test set of more than `MOST_TWINS` images and sources."""
+    """True if near copies were searched. They are not if the test set has more than `MOST_TWINS` images and sources."""
 
     @property
     def leaks(self) -> tuple[LeakRow, ...]:

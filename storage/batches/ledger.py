@@ -55,9 +55,9 @@ from storage.runs.runs import insert_run, mask_columns
 from storage.runs.test_cases import insert_test_cases
 
 MOST_DEATHS = 3
-"""Deaths of workers after which the work that they had counts as failed."""
+"""Number of deaths of workers after which the work that they had counts as failed."""
 _AT_ONCE = 20_000
-"""Rows written in one transaction: others may write in between."""
+"""Number of rows written in one transaction: others may write in between."""
 _QUERIES = DataTable(__file__, str)
 
 
@@ -165,7 +165,7 @@ class Batches(Repository):
 
     @read
     def edited(self, db: Db, batch: int) -> tuple[BatchSource, ...]:
-        """Return sources whose runs somebody edited since the batch wrote to them, if images are planned or skipped."""
+        """Return sources whose runs a person edited since the batch wrote to them, if images are planned or skipped."""
         return tuple(
             BatchSource(row["id"], _item(row), row["run"], "") for row in db.query(_QUERIES["edited"], {"batch": batch})
         )
@@ -207,8 +207,8 @@ class Batches(Repository):
     def sources(
         self, db: Db, batch: int, lacking: Pass | None = None, after: int = 0, limit: int = 1000
     ) -> tuple[BatchSource, ...]:
-        """Return sources with a number above `after`. With `lacking` only those without work of this pass whose work of
-        the pass before is done.
+        """Return sources with a number above `after`. With `lacking`, only those whose previous pass is done and that
+        have no work of this pass yet.
         """
         before = PASSES[PASSES.index(lacking) - 1] if lacking in PASSES[1:] else None
         parameters = {"batch": batch, "after": after, "lacking": lacking, "before": before, "limit": limit}
@@ -263,7 +263,7 @@ class Batches(Repository):
 
     @write
     def go_on(self, db: Db, batch: int, stage: Pass) -> None:
-        """Start the next pass of a batch, whose work is all planned."""
+        """Start the next pass of a batch. All of its work must be planned."""
         db.execute("UPDATE batches SET pass = ? WHERE id = ?", [stage, batch])
 
     @write

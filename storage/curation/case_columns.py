@@ -25,7 +25,7 @@ from storage.engine.database import Database, Repository, read
 
 OPEN, ACCEPTED, REJECTED = 0, 1, 2
 _AT_ONCE = 4096
-"""Rows fetched from the database at a time."""
+"""Number of rows fetched from the database at a time."""
 Numbers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 _QUERIES = DataTable(__file__, str)
@@ -33,7 +33,7 @@ _QUERIES = DataTable(__file__, str)
 
 @dataclass(frozen=True, eq=False)
 class Texts:
-    """A column of texts."""
+    """A column of texts, each stored once."""
 
     values: list[str]
     """Distinct texts."""
@@ -65,7 +65,7 @@ class CaseTable:
     test_case: Numbers
     """Id of the test case; -1 for an imported image."""
     images: Texts
-    """SHA-256."""
+    """SHA-256 of each image."""
     sources: Texts
     """SHA-256 of the source image; -1 if the workspace has none."""
     runs: Texts
@@ -90,8 +90,7 @@ class CaseTable:
     edits: EditColumns
     protected: Texts
     """JSON of the classes that must not change: those of its task, for imported images those of the mask; -1 for a
-    classification.
-    """
+    classification."""
 
     def __len__(self) -> int:
         return len(self.entry)

@@ -45,11 +45,11 @@ from storage.images import Images, file_name
 COUNTED = 10_000
 """Maximum exact count for a filter with words. Beyond it the count is only a lower bound."""
 MOST_VALUES = 100
-"""Values of a facet that are counted, the most common ones: a facet may have thousands."""
+"""Maximum number of values counted for a facet, the most common first."""
 EVERYTHING = ImageFilter()
 NEWEST = Order()
 MOST_LINES = 100
-"""Lines, and places in a line, of a coverage table: an edit may contain any weather."""
+"""Number of lines, and places in a line, of a coverage table: an edit may contain any weather."""
 
 _QUERIES = DataTable(__file__, str)
 
@@ -236,7 +236,7 @@ class Catalogue(Repository):
 
     @write
     def measured(self, db: Db, model: str, found: Sequence[tuple[Unmeasured, tuple[bool | None, bool | None]]]) -> None:
-        """Store whether a model is right about segmentations, None if unknown. Those changed since stay unmeasured."""
+        """Store whether a model is right about segmentations, None if unknown. Changed images stay unmeasured."""
         for one, (source, image) in found:
             values = [source, image, one.entry, model, one.prediction, one.source_prediction, one.state]
             db.execute(_QUERIES["measured"], values)

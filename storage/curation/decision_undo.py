@@ -21,24 +21,24 @@ _LOGS: dict[DecisionKind, tuple[tuple[str, tuple[str, ...]], ...]] = {
     "tag": (("catalogue_tags", ("entry", "tag")),),
     "label": (("catalogue_labels", ("entry",)),),
 }
-"""By kind, the tables of its statements, and the columns that identify one image or its tag in each."""
+"""Tables of the decisions of each kind, and the columns that identify one image or its tag in each."""
 _SAID: dict[str, dict[str, Any]] = {
     "reviews": {"verdict": "open", "reason": ""},
     "catalogue_tags": {"put": 0},
     "catalogue_labels": {"label": ""},
 }
-"""By table, the columns of a statement, with their values before any statement."""
+"""Columns of a decision, by table, with their values before any decision."""
 _QUERIES = DataTable(__file__, str)
 
 
 def log_of(kind: DecisionKind) -> str:
-    """Return the table that holds the statements of this kind of decision."""
+    """Return the table of this kind of decision."""
     return _LOGS[kind][0][0]
 
 
 @dataclass(frozen=True)
 class WordAfter:
-    """The statement about one image after an undo or redo."""
+    """The value to store for one image after an undo or redo."""
 
     table: str
     values: dict[str, Any]
@@ -81,7 +81,7 @@ def _tip(db: Db, decision: int) -> tuple[Row, bool] | None:
 
 
 def words_after(db: Db, tip: Row) -> tuple[list[WordAfter], bool]:
-    """Return the statements once a chain's last decision is undone, and whether its first one is in force then."""
+    """Return the values to store once a chain's last decision is undone, and whether its first one is in force then."""
     first, again = tip, False
     while first["undoes"] is not None:
         first, again = next(iter(db.query("SELECT * FROM image_decisions WHERE id = ?", [first["undoes"]]))), not again
@@ -89,10 +89,10 @@ def words_after(db: Db, tip: Row) -> tuple[list[WordAfter], bool]:
 
 
 def _words(db: Db, decision: int, table: str, keys: tuple[str, ...]) -> list[WordAfter]:
-    """Return, for every image of a chain's first decision, the statement in this table once the last one is undone.
+    """Return, for every image of a chain's first decision, the value in this table once the last one is undone.
 
-    It is the latest statement whose decision is in force then. A statement that an undo repeats does not count itself;
-    one that Explore undid in a run does.
+    It comes from the latest row whose decision is in force then. A row that repeats an earlier one for an undo does not
+    count itself; one that Explore undid in a run does.
     """
     key = " AND ".join(f"{table}.{name} = held.{name}" for name in keys)
     defaults = _SAID[table]

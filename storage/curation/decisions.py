@@ -37,12 +37,12 @@ _QUERIES = DataTable(__file__, str)
 
 @dataclass(frozen=True)
 class Target:
-    """The images of a decision: these, or all that match a filter."""
+    """The images of a decision: listed ones, or all that match a filter."""
 
     entries: Sequence[int] = ()
     filter: ImageFilter | None = None
     expected: int | None = None
-    """With a filter: number of matching images that was shown to the person."""
+    """Number of matching images that was shown to the person, if the decision is on a filter."""
 
 
 @dataclass(frozen=True)
@@ -62,17 +62,17 @@ class TakenBack:
     """The result of an undo."""
 
     decision: int
-    """Number of the decision that did it: it can be undone as well."""
+    """Number of the decision that made the undo. It can be undone as well."""
     undoes: int
     kind: DecisionKind
     what: str
     changed: int
     left: int
-    """Number of images that something else was decided about since; they stay unchanged."""
+    """Number of images with a later decision; they stay unchanged."""
     again: bool
     """True if the decision is in force again: it was redone, not undone."""
     entry: int = 0
-    """The image if exactly one changed; else 0."""
+    """Id of the image if exactly one changed; else 0."""
 
 
 @dataclass(frozen=True)
@@ -95,14 +95,14 @@ class Decision:
 
 @dataclass(frozen=True)
 class Said:
-    """One statement about one image."""
+    """One decision about one image."""
 
     kind: DecisionKind
     what: str
     reason: str
     author: str
     decision: int
-    """The decision; 0 if made on the page of its run."""
+    """Number of the decision; 0 if it was made on the page of the run."""
     restored: bool
     """True if an undo restored it."""
     created: datetime
@@ -121,9 +121,9 @@ class ReviewSession:
     first: datetime | None
     last: datetime | None
     repeated: int
-    """Images that were judged again."""
+    """Number of images that were judged again."""
     agreed: int
-    """Images that got the same verdict again."""
+    """Number of images that got the same verdict again."""
 
 
 class Decisions(Repository):

@@ -15,18 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 CHUNK_BITS = 14
-"""Bits of an entry's number that give its place in its chunk."""
+"""Number of low bits of an entry's number, which give its place in its chunk."""
 CHUNK = 1 << CHUNK_BITS
 KEY_BITS = 24
-"""Bits of a stored chunk's key that give the chunk's number. The value's number is in the higher bits."""
+"""Number of low bits of a stored chunk's key, which hold the chunk's number. The others hold the value's."""
 BYTES = CHUNK // 8
 BINS = 50
-"""Bins for one unit of a measure: figures of checks range from -1 to 1."""
+"""Number of bins per unit of a measure. Figures of checks range from -1 to 1."""
 REVIEWS = 409_600.0
-"""Unit of the measures of reviews, ordered by their numbers, and of sources, ordered by their first entry. A bin covers
-8,192."""
+"""Unit for reviews, ordered by number, and for sources, ordered by their first entry. A bin covers 8,192."""
 SLACK = 1e-9
-"""Distance from the end of a bin within which a number's last digit decides its bin."""
+"""Distance from the end of a bin within which rounding decides a number's bin."""
 Bits = NDArray[np.uint8]
 Numbers = NDArray[np.int64]
 
@@ -175,7 +174,7 @@ def beyond(bits: Bits, entry: int, backwards: bool) -> Iterator[int]:
 
 
 def bin_of(number: float) -> int:
-    """Return the bin of a number. It is monotonic. The view `catalogue_number_facets` computes the same."""
+    """Return the bin of a number, which never falls. The view `catalogue_number_facets` computes the same."""
     return int(min(max(number, -1000.0), 1000000.0) * BINS + 1000000) - 1000000
 
 

@@ -33,14 +33,14 @@ class NewImage:
     """An image to import. Its files are in the workspace; their rows need not be."""
 
     name: str
-    """Unique name in the import."""
+    """Name of the image, unique in the import."""
     image: StoredImage
     mask: StoredImage | None = None
     mask_classes: Mapping[int, str] = field(default_factory=dict)
     label: str = ""
     split: Split = ""
     role: Role = "generated"
-    """"source": the original of generated images; it is linked as such and gets no entry in the catalogue."""
+    """Role of the image. "source" is the original of generated images; it gets no entry in the catalogue."""
     source: str = ""
     """SHA-256 of the image that it was made from, which may be elsewhere; "" for none."""
     caption: str = ""
@@ -59,7 +59,7 @@ class ImportedImage:
 
     name: str
     image: str
-    """SHA-256 of its file. `mask` is that of the mask's file."""
+    """SHA-256 of the image's file."""
     mask: str | None
     mask_classes: Mapping[int, str]
     label: str
@@ -75,7 +75,7 @@ class ImportedImage:
     entry: int | None
     """Number in the catalogue; None for the original of generated images."""
     made: bool
-    """True if the entry was made for it; else its picture was in the workspace already."""
+    """True if the entry was made for this image; False if its picture was in the workspace already."""
     test_case: int | None
     """Test case of its entry, if the picture was made here."""
 

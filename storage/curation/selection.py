@@ -25,7 +25,7 @@ from storage.curation.scores import MEASURE as SCORE
 from storage.engine.rows import whole
 
 _PART = 8
-"""Chunks of one full-text query."""
+"""Number of chunks of one full-text query."""
 _FEW = 1000
 """Maximum figures that are looked up singly rather than in the order of all."""
 _FIRST_BLOCK, _LARGEST_BLOCK = 256, 32_768
@@ -53,7 +53,7 @@ class Held:
 
     bits: Bits
     strata: tuple[Bits, ...] = ()
-    """By information: most reasons first, those with a verdict last."""
+    """For the order by information: the entries by number of reasons, most first; those with a verdict last."""
 
 
 class Selection:
@@ -72,7 +72,7 @@ class Selection:
         self.everything = self._words == "" and replace(image_filter, text="", edited="") == ImageFilter()
         """True if nothing is filtered out, so that the stored counts hold."""
         self.bits = self._without_words()
-        """Entries without regard to words, which `whole` and `part` respect."""
+        """Set of the entries, ignoring words; `whole` and `part` apply the words too."""
 
     @property
     def has_words(self) -> bool:

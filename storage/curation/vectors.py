@@ -40,11 +40,11 @@ class VectorTable:
     """The vectors of one embedder at one moment. More may be added later; none of these changes."""
 
     version: tuple[int, int]
-    """Number of its files, and number of vectors: changes whenever the vectors do."""
+    """Number of its files, and number of vectors. It changes whenever the vectors do."""
     entries: Numbers
     """Number in the catalogue of each row; distinct, in the order of their addition."""
     rows: Rows
-    """(entries, dimensions), mapped into memory: reading takes the time. Each has length 1, to float16."""
+    """Vectors (entries, dimensions) of length 1, to float16, mapped into memory: they are read when used."""
 
     def row_of(self, entry: int) -> int | None:
         """Return the row of an entry; None if it has no vector."""

@@ -33,7 +33,7 @@ P = ParamSpec("P")
 R = TypeVar("R", bound="Repository")
 WriteFunction = Callable[[sqlite_utils.Database], T]
 _Job = tuple[WriteFunction[Any], "Future[Any]", float]
-"""The last item is the request time, by `time.monotonic`."""
+"""A queued write. Its last item is the request time, by `time.monotonic`."""
 
 
 class Database:

@@ -24,14 +24,14 @@ from storage.engine.database import Repository, read, write
 from storage.engine.rows import Row, insert_row, now, pack, record_of, whole
 
 NO_CLASS = 0xFFFF
-"""Filler in `likeliest`: there is no further guess."""
+"""Padding value in `likeliest` where there is no further guess."""
 PIXELS = np.dtype([("mask", "u1"), ("said", "u1"), ("pixels", "<u4")])
 """One entry of `NewPixelCount.counts`: class of the mask, class of the model, number of pixels."""
 _FAST = 1
-"""Level of zlib: rows are read far more often than their size matters."""
+"""Compression level of zlib: low, since rows are read far more often than their size matters."""
 _WORTH = 0.6
 _AT_ONCE = 4096
-"""Rows fetched from the database at a time."""
+"""Number of rows fetched from the database at a time."""
 _QUERIES = DataTable(__file__, str)
 
 

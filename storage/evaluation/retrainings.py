@@ -21,7 +21,7 @@ class StoredRetraining:
     about: str
     asked: str
     model: int
-    """`StoredModel.id`."""
+    """Id of the model, as in `StoredModel.id`."""
     told: dict[str, Any]
     """Plain data, which the services interpret."""
     created: str

@@ -31,7 +31,7 @@ class Branch:
     ending: str
     """Suffix for the name of the new run."""
     settings: Mapping[str, Any]
-    """Plain data."""
+    """Settings as plain data."""
     values: Mapping[StageName, StageValue[Any]]
 
 

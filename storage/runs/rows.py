@@ -63,7 +63,7 @@ def begin_steps(db: Db, run_id: str) -> None:
 
 
 BEGUN = "coalesce((SELECT max(CAST(step AS INTEGER)) FROM undo_log WHERE run = summary.run AND what = 'begin'), 0)"
-"""Last state that a run began with; 0 if unknown."""
+"""SQL for the last state that a run began with; 0 if unknown."""
 
 
 def waits(db: Db, run_id: str) -> bool:

@@ -52,7 +52,7 @@ from storage.runs.test_cases import insert_test_cases, read_jobs, read_test_case
 from storage.thumbnails import Thumbnails
 
 LOOKED_AT = 2000
-"""Latest runs that are read for the list of runs, in which those of a batch are one line."""
+"""Number of latest runs that are read for the list of runs, in which those of a batch are one line."""
 _QUERIES = DataTable(__file__, str)
 
 
@@ -62,7 +62,7 @@ class ImportedRun:
 
     record: RunRecord
     source: Image.Image
-    """L, RGB or RGBA."""
+    """Source image in mode L, RGB or RGBA."""
     mask: Image.Image | None = None
     cases: Iterable[TestCase] = ()
     reviews: Sequence[ReviewDecision | None] = ()

@@ -16,7 +16,7 @@ from core.errors import UserError
 
 APPLICATION_ID = 0x4453_5455  # "DSTU"; written into the header of the file
 _FIRST = ("access", "decisions", "imports", "test_sets", "batches", "studies", "models", "runs", "catalogue")
-"""Files of m001: a trigger comes after its table."""
+"""Files of m001 in order. A trigger comes after its table."""
 APPEND_ONLY = (
     *("processes", "images", "runs", "run_states", "stage_values", "undo_log", "test_cases", "artifacts"),
     *("models_under_test", "models_asked", "predictions", "probabilities", "pixel_counts", "doubts"),

@@ -30,7 +30,7 @@ from storage.studies.rows import append_log, item_of, require_study, rules_of, t
 LONGEST_COMMENT = 2000
 LONGEST_KEY = 100
 _MOST_NOTED = 20_000
-"""Latest assignments whose lease time by `time.monotonic` is kept."""
+"""Number of latest assignments whose lease time by `time.monotonic` is kept."""
 _TO_READ = """
     (assignments.kind = 'training' AND state = 'submitted' AND imported = 0
         AND NOT EXISTS (SELECT 1 FROM training_read WHERE assignment = assignments.id))
@@ -43,7 +43,7 @@ _TO_SEE = f"""
 """
 """Condition `_TO_READ` for workers neither excluded nor blocked: the picture stays visible beside its feedback."""
 _NOT_YOURS = "This image is not assigned to you, or no longer; continue with the next one."
-"""Used for missing assignments and for those of other workers, so that a request reveals nothing."""
+"""Refusal for missing assignments and for those of others: the same for both, so that nothing is revealed."""
 _QUERIES = DataTable(__file__, str)
 
 
@@ -59,7 +59,7 @@ class Assignments(Repository):
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._given: dict[int, float] = {}
-        """Lease time of assignments of this process, by `time.monotonic`, which is independent of the set clock."""
+        """Lease time of this process's assignments by `time.monotonic`, which nobody can set."""
         self.lost: frozenset[str] = frozenset()
         """Pictures that could not be read when a worker was to judge them: no item with one of them is leased."""
 

@@ -22,7 +22,7 @@ from storage.engine.rows import Row
 BEGUN_FIRST = 0.25
 """Probability, 0 to 1, that an item begun by others is searched first."""
 STRETCHES = (16, 128)
-"""Places of the worker's order searched first, then next; then all items that need a vote at once."""
+"""Numbers of places of the worker's order that are searched first and next. Then all items are searched at once."""
 _QUERIES = DataTable(__file__, str)
 
 

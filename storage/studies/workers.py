@@ -26,7 +26,7 @@ LONGEST_REASON = 500
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 """Base32 without letters that look like digits or form words: https://www.crockford.com/base32.html."""
 _SYMBOLS = 16
-"""Symbols of a code: 16 times 5 bits."""
+"""Number of symbols of a code: 16 times 5 bits."""
 _READ_AS = str.maketrans("OIL", "011", "- \t\r\n")
 _NAMES = DataTable(__file__, str, "names")
 

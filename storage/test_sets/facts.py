@@ -26,7 +26,7 @@ class CaseFacts:
     new_caption: str
     edits: tuple[Edit, ...]
     facts: dict[str, Any]
-    """JSON-ready: lineage, checks, review, votes, predictions."""
+    """Lineage, checks, review, votes and predictions, JSON-ready."""
 
 
 def captions_of(db: Db, version: int) -> dict[str, str]:

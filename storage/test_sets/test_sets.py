@@ -42,7 +42,7 @@ MOST_ENTRIES = 1_000_000
 Removed = tuple[Row, ...]
 """Rows of images removed from a draft: `put_back` uses them to undo the removal."""
 _AT_ONCE = 500
-"""Images in memory while they are added to a draft."""
+"""Number of images in memory while they are added to a draft."""
 _ENTRY = "version image source label split mask mask_classes role test_case origin source_elsewhere".split()
 _CHOSEN = """
     FROM json_each(?) AS chosen CROSS JOIN test_set_entries AS entries

@@ -302,6 +302,7 @@ def test_sdxl_draws_on_every_kind_with_one_controlnet(folder: Path, sdxl: Any) -
         "captioner",
         "language model",
         "sentence model",
+        "segmenter of subjects",
         "image generator",
         "ControlNet union",
         "embedder",

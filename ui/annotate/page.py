@@ -14,7 +14,7 @@ SCRIPTS = (
     "annotate-keys.js",
     "annotate.js",
 )
-"""In the order of loading: each builds on those before it."""
+"""Scripts in loading order. Each builds on those before it."""
 SERVED = (*SHEETS, *SCRIPTS, "favicon.svg")
 """The only files that an annotator gets."""
 POLICY = (

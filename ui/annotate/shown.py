@@ -48,7 +48,7 @@ def shown_feedback(result: Feedback) -> dict[str, Any]:
 
 
 def _named(assignment: Assignment, tokens: PictureTokens) -> tuple[str, str | None]:
-    """Return the tokens of image and source: those already in the browser, else the assignment's own."""
+    """Return the tokens of image and source: those that the browser already has, else the assignment's own."""
     image = tokens.known(assignment.worker, assignment.item.image_sha) or assignment.image_token
     source = assignment.item.source_sha and tokens.known(assignment.worker, assignment.item.source_sha)
     return image, source or assignment.source_token or None
@@ -66,7 +66,7 @@ def shown_study(study: Study, example: Callable[[int], str]) -> dict[str, Any]:
 
 
 def shown_item(rules: Rules, item: NewItem | Item, image: str, source: str | None, side: Side) -> dict[str, Any]:
-    """Return what is judged, without id and earlier answers. `image` and `source` are tokens or paths ("/...")."""
+    """Return an item without id and earlier answers. `image` and `source` are tokens or paths ("/...")."""
     caption, counterfactual = _captions(item) if rules.show_captions else (None, None)
     return {
         "image": image,

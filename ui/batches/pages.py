@@ -29,7 +29,7 @@ CHART_HEIGHT = 72
 PARTS = ("head", "problem", "look", "approve", "progress", "latest", "figures", "failures", "notes")
 """Templates of the parts that change on the page. Their ids begin with "part-"."""
 STARTER = Path(__file__).with_name("starter.toml").read_text(encoding="utf-8")
-"""The first text of a new plan. The profile is that of the studio."""
+"""Text that a new plan begins with. The profile is that of the studio."""
 DRAWN: Mapping[TaskKind, tuple[str, str]] = {
     "classification": (
         "Drawn scenes (demo)",
@@ -94,7 +94,7 @@ def list_part(views: Sequence[BatchStatus]) -> Html:
 
 @dataclass(frozen=True)
 class Start:
-    """A text to begin a plan with."""
+    """A text with which a plan can begin."""
 
     title: str
     words: str

@@ -26,7 +26,7 @@ API = f"{BATCHES}api/"
 METRICS = "/metrics"
 ALL_BATCHES = ("All batches", BATCHES)
 SENT = ("begin-batch", "pause-batch", "cancel-batch", "approve-batch", "retry-batch")
-"""Commands that the page of a batch sends. Each is answered with the page as it is then."""
+"""Commands that the page of a batch sends. Each reply holds the updated page."""
 
 
 def add_batch_routes(app: FastAPI, commands: Commands, runs: BatchRuns, revisions: Revisions, profile: str) -> None:

@@ -18,13 +18,13 @@ SHEETS, SCRIPTS = ("batches.css",), ("batches.js",)
 
 @dataclass(frozen=True)
 class StateWords:
-    """The text of a state."""
+    """Words for a state of a batch."""
 
     words: str
     tone: Tone
-    """Its colour."""
+    """Colour of the state."""
     meaning: str
-    """Its meaning, and the acts that it allows."""
+    """Meaning of the state, and the acts that it allows."""
 
 
 STATES: Mapping[State, StateWords] = DataTable(__file__, StateWords)

@@ -46,7 +46,7 @@ By = Literal["images", "accepted", "wrong"]
 BYS: tuple[By, ...] = get_args(By)
 """The measures that can colour the cells."""
 FEW = 5
-"""Shares of fewer images than this are written as "3 of 4"."""
+"""Number of images below which a share is written as "3 of 4"."""
 LEVELS, UNSURE_LEVEL = 5, 2
 """Number of colour strengths, and the strongest for a share of few images."""
 LONGEST_FIND = 200
@@ -60,7 +60,7 @@ _NONE: Mapping[str, str] = {
     "weather": "as it was",
     "time of day": "as it was",
 }
-"""Names of a missing value of a facet."""
+"""Words for images without a value of a facet."""
 PLURALS: Mapping[str, str] = {
     "class": "classes",
     "edit type": "edit types",
@@ -68,8 +68,8 @@ PLURALS: Mapping[str, str] = {
     "time of day": "times of day",
 }
 _Cell = tuple[bool, Figures | None, int, bool, str, str, Sequence[str]]
-"""Whether a plan can fill it, its figures (None without an image), its colour strength, whether that rests on few
-images, the address of its images, its description, and its shares in words."""
+"""One cell: whether a plan can fill it, its figures (None without an image), its colour strength, whether that rests on
+few images, the address of its images, its description, and its shares in words."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Look:
     grid: CoverageGrid = GRIDS[0]
     by: By = "images"
     model: str = ""
-    """The model under test; "" for the first."""
+    """Model under test; "" for the first one."""
     find: str = ""
     sort: str = ""
     rising: bool = False
@@ -275,7 +275,7 @@ def _share(share: Proportion, words: str, nothing: str) -> str:
 
 
 def _told(what: str, figures: Figures, model: str) -> str:
-    """Return all that is known of a cell, in sentences."""
+    """Return a description of a cell in sentences."""
     name = short_model(model, {}) if model else ""
     return _TEXTS.paragraph("cell.txt", what=what, figures=figures, model=name)
 

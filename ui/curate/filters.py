@@ -25,16 +25,16 @@ from ui.markup import Html
 from ui.templating import render
 
 SHOWN = 8
-"""Values of a facet that are visible; a button shows the rest."""
+"""Number of values of a facet that are listed; a button shows the rest."""
 TITLES: Mapping[Facet, str] = DataTable(__file__, str, "titles")
 """Titles of the facets, in the order of the column."""
 _RARE: frozenset[Facet] = frozenset({"kind", "profile", "recipe", "method", "edits"})
-"""Hidden if all images agree."""
+"""Facets that are hidden if all images have the same value."""
 _USED = DataTable(__file__, str, "used")
-"""Words of parts that no chip shows, and of batches, whose page links here."""
+"""Words for parts of a view that have no chip, and for batches, whose page links here."""
 _STANDING_WORDS = {"newly wrong": "newly wrong", "wrong": "wrong before too", UNREAD: "not asked yet"}
 Chip = tuple[tuple[str, str], str, int | None, str]
-"""A part of a view, its words, the number of its images (None if not counted), and the key of its chip."""
+"""A part of a view in words, with the number of its images (None if not counted) and a key."""
 ORDERS: tuple[tuple[str, Order], ...] = (
     ("newest first", Order()),
     ("oldest first", Order("oldest")),

@@ -38,9 +38,9 @@ SENT = ("decide", "tag-images", "relabel-images", "undo-decision", "begin-review
 """The commands that the page sends."""
 SCRIPTS = ("curate.js", "curate-filters.js", "curate-review.js", "curate-growing.js")
 MOST_CHECKS = 12
-"""Checks whose sliders may be open at a time."""
+"""Number of checks whose sliders may be open at a time."""
 Address = Annotated[str, Query(max_length=LONGEST_ADDRESS)]
-"""The query of the gallery's address."""
+"""Query string of the gallery's address."""
 HeldName = Annotated[str, Query(max_length=40)]
 """The name of a frozen list of images; "" for none."""
 EntryNumber = Annotated[int, Query(ge=1)]
@@ -131,7 +131,7 @@ def add_gallery(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
 
 
 def _view(request: Request) -> View:
-    """Return the view in the address. The script of the page reads the position in it."""
+    """Return the view in the address, without the parameters of the position, which only the script reads."""
     positions = ("at", "image", "large")
     return View.of(
         (name, value) for name, value in request.query_params.multi_items() if name not in positions and value

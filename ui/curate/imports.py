@@ -35,7 +35,7 @@ from ui.templating import render
 IMPORT = "/curate/import"
 BACK = ("Import", IMPORT)
 ROWS = 200
-"""Rows of a report on a page."""
+"""Number of rows of a report on a page."""
 _ROWS_AT_ONCE = 5000
 COLUMNS = ("file", "kind", "reason")
 KIND_WORDS: Mapping[RowKind, str] = {
@@ -120,7 +120,7 @@ def add_imports(app: FastAPI, commands: Commands, imports: ImportService) -> Non
 
 
 def _fields(answers: Mapping[str, str]) -> tuple[str, str]:
-    """Return the format and the classes of masks, which are checked before an archive is sent."""
+    """Return the format and the mask classes in a request. They are checked before an archive is sent."""
     return answers.get("layout", ""), answers.get("classes", "")
 
 

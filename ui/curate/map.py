@@ -89,7 +89,7 @@ def _state(image_map: ImageMap, meaning: Meaning) -> Mapping[str, Any]:
 
 
 def packed(points: MapPoints) -> bytes:
-    """Pack points, lowest byte first: header length, JSON header padded to 4, u4 entries, u2 places, u1 categories."""
+    """Pack points, little-endian: header length, JSON header padded to 4, u4 entries, u2 places, u1 categories."""
     legend = [{"name": one.name, "value": one.value, "count": one.count} for one in points.legend]
     header = json.dumps({"count": len(points.entries), "missing": points.missing, "legend": legend}).encode()
     header += b" " * (-len(header) % 4)

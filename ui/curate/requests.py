@@ -14,11 +14,11 @@ from services.commands import Commands, UnknownCommand
 from ui.replies import add_posted
 
 Show = Callable[[Any, Any], Mapping[str, Any]]
-"""Returns the JSON of the reply to a command and its result."""
+"""Makes the JSON of the reply from a command and its result."""
 
 
 def given(command: Any, result: Any) -> Mapping[str, Any]:
-    """Return the result of a command as it is."""
+    """Return the result of a command unchanged."""
     return {"result": plain(result)}
 
 

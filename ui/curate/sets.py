@@ -53,9 +53,9 @@ from ui.replies import FRESH, add_posted, fetched_at, file_at, page_at, page_num
 PATIENCE = 1.5
 """Seconds that a request waits for work; after that its page asks again."""
 MOST_PICKED = 25_000
-"""Images that a page may pick at once. More would not fit into one of its requests."""
+"""Number of images that a page may pick at once. More would not fit into one of its requests."""
 _OF_PAGE = ("version", "against", "page")
-"""Parameters of an address that are no filter."""
+"""Parameters of the page's address that belong to no filter."""
 ALL_SETS = ("All test sets", SETS)
 
 

@@ -34,19 +34,19 @@ from ui.study.words import image_url
 from ui.templating import render
 
 MOST_NAMED = 20
-"""Files that are named if something is wrong with many."""
+"""Number of files that are named if something is wrong with many."""
 WORK_WORDS = {
     "split-test-set": "Parting it into splits",
     "release-test-set": "Releasing it",
     "verify-test-set": "Reading its files",
 }
 _SMALL = 200
-"""Number of images below which all are proposed for the test: a fifth of them could not tell how good a model is."""
+"""Number of images below which all are proposed for the test split. A fifth would be too few to judge a model."""
 _SHARES: Mapping[Split, int] = {"train": 80, "validation": 0, "test": 20}
-"""Proposed shares of a large set, in per cent."""
+"""Proposed shares of the splits of a large set, in per cent."""
 _SMALL_SHARES: Mapping[Split, int] = {"train": 0, "validation": 0, "test": 100}
 Cell = tuple[int, str, bool]
-"""A number of images, the address that shows them, and whether they are shown already."""
+"""A number of images, the address that shows them, and whether they are shown now."""
 SHEETS, SCRIPTS = ("curate-sets.css",), ("curate-sets.js",)
 KINDS: Mapping[str, tuple[str, str]] = {
     "added": ("added", "in the new one only"),
@@ -195,7 +195,7 @@ def shown_version(test_set: TestSet) -> SetVersion:
 
 
 def _line(test_set: TestSet, labels: int) -> tuple[TestSet, str, SetVersion, list[SetVersion], str]:
-    """Return one line of the list: the set, its address, the version shown first, released versions from the latest,
+    """Return one line of the list: the set, its address, the version shown first, released versions (latest first), and
     facts.
     """
     version = shown_version(test_set)

@@ -18,9 +18,9 @@ from ui.templating import render
 
 SETS = "/curate/sets"
 SHORT = 12
-"""Digits of an id that are shown."""
+"""Number of digits of an id that are shown."""
 PAGE = 120
-"""Images on a page."""
+"""Number of images on a page."""
 SPLIT_WORDS: Mapping[Split, str] = {"train": "train", "validation": "validation", "test": "test", "": "no split"}
 SHORT_SPLITS: Mapping[Split, str] = {**SPLIT_WORDS, "validation": "val."}
 REVIEW_WORDS: Mapping[Review, tuple[str, Tone]] = {
@@ -47,9 +47,9 @@ class FormatWords:
 
     loads: str
     line: str
-    """The line of code that loads it. SET is the unpacked folder."""
+    """Line of code that loads the format. SET stands for the unpacked folder."""
     folders: Mapping[str, str] = field(default_factory=lambda: {"validation": "validation", "": "unsplit"})
-    """Names of the splits whose folder is named differently."""
+    """Names of the splits whose folder has another name."""
 
     def line_of(self, folder: str, splits: Collection[Split]) -> str:
         """Return the line that loads an unpacked folder: its test split, or else one that it has."""
@@ -58,7 +58,7 @@ class FormatWords:
 
 
 FORMATS = DataTable(__file__, FormatWords)
-"""For each format that can be written: what loads it, and how."""
+"""Words on loading, for each format that can be written."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class SetPlace:
 
     filter: ImageFilter = field(default_factory=ImageFilter)
     against: str = ""
-    """The kind of an obstacle whose images are shown."""
+    """Kind of an obstacle to the release. Only the images that it concerns are shown."""
     page: int = 1
 
     @property
@@ -89,7 +89,7 @@ class ShownVersion:
     entries: Sequence[ShownEntry]
     """Entries on the current page."""
     found: int
-    """Images on all pages."""
+    """Number of images on all pages."""
     counts: Sequence[EntryCount]
     readiness: Readiness | None
     """Readiness of a draft; None for a released version."""
@@ -100,7 +100,7 @@ class ShownVersion:
     workspace: str
     """The folder of the workspace."""
     trouble: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """The images on the page that each kind of obstacle concerns."""
+    """Images on the page, by the kind of obstacle that concerns them."""
 
     def address(self, meant: ImageFilter | None = None, against: str = "") -> str:
         """Return the address of the images that match a filter or have an obstacle to release, else of all images."""

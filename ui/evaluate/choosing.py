@@ -21,7 +21,7 @@ from ui.explore.model_form import model_fields
 from ui.markup import Html
 
 LONGEST_MAPPING = 4000
-"""Characters of a mapping file that an address can hold. Longer files need the command line."""
+"""Maximum number of characters of a mapping file in an address. Longer files need the command line."""
 HEAD = "label,model class"
 """The first line of a person's own mapping."""
 INPUT = "api/input.png"
@@ -31,21 +31,21 @@ DOES: Mapping[TaskKind, str] = {"classification": "classifier", "segmentation": 
 
 @dataclass(frozen=True)
 class Stand:
-    """Progress of a model on a subject."""
+    """Progress of the evaluation of a model on a subject."""
 
     place: Place
     subject: SubjectView
     model: str
-    """Its title."""
+    """Title of the model."""
     mapping: ClassMapping | None
     """The class mapping, or None if the model was never loaded."""
     pending: Pending
     work: WorkView | None = None
     """Current or last work with the model."""
     refused: str = ""
-    """One sentence that says why the evaluation cannot go on; "" if it can."""
+    """Why the evaluation cannot go on, in one sentence; "" if it can."""
     control: WorkView | None = None
-    """Drawing of the control set, read before the subject, so that finished images are counted."""
+    """Work that draws the control set. It is read before the subject, so that finished images are counted."""
 
     @property
     def at_work(self) -> bool:

@@ -53,7 +53,7 @@ def _names(pair: Pair) -> tuple[str, str]:
 
 
 def _figures(pair: Pair) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return the figures that both have, each with its cells."""
+    """Return the figures that both models have, each with its cells."""
     for kind, rows in _ROWS.items():
         if all(getattr(evaluated, kind) is not None for evaluated in pair):
             return [

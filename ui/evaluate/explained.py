@@ -22,7 +22,7 @@ class Term:
     """One or two sentences."""
     example: str
     shown: Sequence[str] = ()
-    """Other names in pages and files; N is any number."""
+    """Other names of the figure in pages and files. N stands for any number."""
 
     @property
     def key(self) -> str:

@@ -15,7 +15,7 @@ from ui.markup import Child, Html, el
 from ui.study.plots import Axis
 
 FOUND_STEPS = 60
-"""Points of a curve of faults found."""
+"""Number of points of a curve of faults found."""
 
 
 def change_axis(figures: Iterable[Figure]) -> Axis:
@@ -53,7 +53,7 @@ class Confusion:
     names: list[str]
     """Names of its columns: the model's answers."""
     rows: list[tuple[str, list[tuple[Cell, float | None, bool, bool]]]]
-    """Each label with its cells: share (None without an image of the label), whether it is right, whether it opens."""
+    """Rows of a label and cells: share (None without an image), whether the answer is right, whether it opens."""
 
 
 def confusion(

@@ -18,9 +18,9 @@ OPENED = 100
 PICTURES = 12
 """Number of first images that are shown."""
 FEW_KNOWN = 10
-"""Test cases with known truth. With fewer no order is better than another."""
+"""Number of test cases with known truth. With fewer no order is better than another."""
 FEW_IMAGES = 5
-"""A share of fewer images than this says little."""
+"""Number of images below which a share says little."""
 _WORDS = {OURS: "ours", RANDOM: "at random", ENTROPY: "least sure first (entropy)", GINI: "least sure first (DeepGini)"}
 _LOOKS = {OURS: "first", ENTROPY: "second", GINI: "third", RANDOM: "zero"}
 """Line style of each order, in the order of the legend."""
@@ -85,7 +85,7 @@ def _share(share: float) -> str:
 
 
 def _said_of(one: RankedCase, found: Ranking) -> tuple[str, str]:
-    """Return the text below the picture of a test case, and what its title adds."""
+    """Return the text below the picture of a test case, and the text added to its title."""
     text = one.label
     if found.kind == "segmentation":
         text = f"loses {one.said}" if one.said else "loses no class" if one.right else one.edits or "no edit"

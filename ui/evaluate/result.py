@@ -25,17 +25,17 @@ from ui.evaluate.words import Links, clipped
 from ui.markup import Html
 
 MOST_LABELS = 14
-"""Most labels of a confusion matrix. Of more, those that lose most are shown."""
+"""Maximum number of labels of a confusion matrix. Of more, those that lose most are shown."""
 MOST_NARROW = 6
-"""Most labels with which two matrices fit side by side on a laptop."""
+"""Maximum number of labels with which two matrices fit side by side on a laptop."""
 _WRONG = {"classification": "wrong", "segmentation": "loses a class"}
-"""A model's mistake on a test case, in words."""
+"""Words for a model's mistake on a test case."""
 NAMED_FEW = 3
 """Number of rows of too few test cases that are named in the line that unfolds them."""
 SHOWN_ROWS = 10
-"""Visible rows of a table; the rest unfolds."""
+"""Number of visible rows of a table; the rest unfolds."""
 MOST_ROWS = 100
-"""Most rows of a table on the page. Nobody reads the last of a thousand, and they take seconds to lay out."""
+"""Maximum number of rows of a table. Nobody reads the last of a thousand, and they take seconds to lay out."""
 _TABS: dict[EditTable, str] = {"alternative": "What came", "edit type": "Edit type", "keyword": "What was there"}
 """The tables of edits in their order, with their titles."""
 
@@ -133,8 +133,8 @@ def _confusions(labels: Sequence[str], shares: tuple[Floats, Floats], there: Seq
 
 
 def _columns(found: Evaluated, classes: int, labels: int) -> str:
-    """Return the CSS class names of three columns. `classes` are rows of the tables and `labels` rows of the matrices;
-    they decide what stands below the shorter of the two.
+    """Return the CSS class names of three columns. `classes` and `labels` are the numbers of rows of the tables and of
+    the matrices, which decide what stands below the shorter of the two.
     """
     wide, laptop = (_left_is_shorter(found, classes, min(labels, MOST_LABELS), adjacent) for adjacent in (True, False))
     return f"eval-columns three{' left-wide' if wide else ''}{' left-laptop' if laptop else ''}"

@@ -35,9 +35,9 @@ class Place:
     """`ModelChoice.key`; "" while no model is chosen."""
     mapping: str = ""
     beside: str = ""
-    """The key of a second model."""
+    """Key of a second model to compare with; "" for none."""
     other: int | None = None
-    """A second version to compare with."""
+    """A second version to compare with; "" for none."""
     weighing: str = ""
     """"case" if each test case weighs the same, otherwise each source does."""
     among_labels: str = ""
@@ -97,7 +97,7 @@ class Links:
     image: Callable[[int, Cell], str | None] = lambda _entry, _cell: None
     """Address of one image behind a number."""
     control: Child = None
-    """The part that makes the control set, with its progress, where one can be made."""
+    """Part that makes the control set, with its progress, where one can be made."""
     weighed: Child = None
     """Links to the figures with the other weighting, and among other classes."""
     study: StudyPlan | str | None = None

@@ -21,14 +21,14 @@ from ui.templating import render
 
 TASKS = ("classification", "segmentation")
 Far = tuple[str, Tone, str, str, tuple[float | None, ...]]
-"""Progress of a run: words with their tone and a hint, a sentence below, and the share of its progress bar, if any."""
+"""Progress of a run: words with their tone and a hint, a sentence below, and the share of the progress bar, if any."""
 NAMES = {
     "counterfactuals.captions": "captions",
     "generation.images_per_caption": "images of each",
     "generation.steps": "steps",
 }
 ONE_BY_ONE = ("counterfactuals.chosen",)
-"""Settings that concern one picture only."""
+"""Settings that make sense for one picture only."""
 DIFFERS = "differs"
 
 
@@ -126,7 +126,7 @@ def common(states: Sequence[RunState], of: Callable[[RunState], Any]) -> Any:
 
 
 def _read_by_all(states: Sequence[RunState], setting: str) -> bool:
-    """Return True if a setting matters to all of the runs."""
+    """Return True if all of the runs read a setting."""
     return all(state.recipe.reads(setting) for state in states)
 
 
@@ -141,7 +141,7 @@ def _sections(states: Sequence[RunState]) -> tuple[str, ...]:
 
 
 def _names(states: Sequence[RunState], profile: ProfileOptions, section: str) -> list[str]:
-    """Return the settings of a section that matter to all runs and are not among the common ones."""
+    """Return the settings of a section that all runs read, without the common ones."""
     section_settings = getattr(states[0].settings, section)
     own_fields = getattr(section_settings, "own_fields", None)  # for a control image, the fields of its kind
     names = [

@@ -23,7 +23,7 @@ OUTCOMES: Mapping[Outcome, tuple[Tone, str]] = DataTable(__file__, tuple[Tone, s
 """Tone and icon of a check's outcome. A tick says that the image passes this check, and nothing else."""
 OUTCOME_WORDS: Mapping[Outcome, str] = DataTable(__file__, str, "outcome_words")
 STANDINGS: Mapping[Standing, tuple[Tone, str]] = DataTable(__file__, tuple[Tone, str], "standings")
-"""Tone and icon of a model's standing. A tick says that it is right, not that it is no worse than before."""
+"""Tone and icon of the model's outcome. A tick says that it is right, not that it is no worse than before."""
 
 
 def findings(state: RunState, case: StoredTestCase, comparison: ModelComparison) -> Html:

@@ -23,7 +23,7 @@ FAILED = DataTable(__file__, str, "failed")
 REMARKS = DataTable(__file__, tuple[str, str], "remarks")
 """Names and tones of checks that passed with a remark."""
 NEAR = 4
-"""Words beside a change that a small window also shows."""
+"""Number of words beside a change that a small window also shows."""
 EDITS_AT_ONCE = ((1, "1"), (2, "2"), (3, "3"), (0, "all"))
 Finding = tuple[str, str, str, str]
 """An icon, words, their tone and a hint; "" for none."""

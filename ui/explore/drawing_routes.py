@@ -14,7 +14,7 @@ from ui.replies import FRESH
 
 _FOR_A_WHILE = {"Cache-Control": "private, max-age=600"}
 LONGEST = 4096
-"""Most pixels that a page may request for the longer side."""
+"""Maximum number of pixels that a page may request for the longer side."""
 
 
 class ControlQuery(ConditioningSettings):
@@ -23,9 +23,9 @@ class ControlQuery(ConditioningSettings):
     short_side: int | None = None
     """Pixels of the short side at which it is drawn; None for the profile's value."""
     longest: int = 0
-    """Most pixels to send for the longer side; 0 for all."""
+    """Maximum number of pixels to send for the longer side; 0 for all."""
     v: str = ""
-    """Distinguishes addresses whose picture depends on more than its settings."""
+    """Version that separates addresses whose picture depends on more than the settings."""
 
 
 def add_drawing_routes(

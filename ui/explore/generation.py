@@ -38,7 +38,7 @@ OPEN_SECTIONS = ("generation", "conditioning")
 NAMES: Mapping[ControlKind, str] = DataTable(__file__, str, "names")
 MEANINGS: Mapping[ControlKind, str] = DataTable(__file__, str, "meanings")
 SLIDERS = {"low": (0, 500, 1), "high": (0, 500, 1), "median": (1, 15, 2)}
-"""Least, most and step. The median takes 0 (off) or an odd number: its slider offers those, and 1 means off."""
+"""Minimum, maximum and step. The median is 0 (off) or odd: its slider offers odd numbers, and 1 means off."""
 
 
 def generation_card(state: RunState, profile: ProfileOptions) -> Html:

@@ -22,7 +22,7 @@ from ui.templating import render
 
 @dataclass(frozen=True)
 class Mode:
-    """A way to look at a result."""
+    """A mode of the large picture: one way to show a result."""
 
     title: str
     """Title of its tab."""

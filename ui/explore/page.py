@@ -50,7 +50,7 @@ PARTS = ("top", "runs", "together", "start", "upload-note", "source", GENERATION
 """The fixed parts of the page. Each stage of any recipe adds one."""
 LARGEST_UPLOAD = "200mb"
 OWN = "field"
-"""Place of a problem that its own field shows."""
+"""Marks a problem that the field itself shows."""
 LONGEST_SEARCH = 200
 NAMED = 3
 """Number of refused runs that a message names; the others are counted."""
@@ -106,16 +106,16 @@ class GivenFile(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     path: str = Field(max_length=4096)
-    """Its path in the folder of uploads."""
+    """Path of the file in the folder of uploads."""
     name: str = Field("", max_length=1000)
-    """Its name on the person's machine."""
+    """Name of the file on the person's machine."""
 
 
 class GivenPicture(GivenFile):
     """A picture to begin a run with."""
 
     label: str = Field("", max_length=1000)
-    """Its label, from the name of its folder."""
+    """Label of the picture, from the name of its folder."""
 
 
 class GivenMask(GivenFile):
@@ -299,7 +299,7 @@ class Explorer:
         return f"{self.revisions.now(0.5 if self._works(batch.run) else 60)}.{shown}"
 
     def _works(self, run_id: str) -> bool:
-        """Return True while a page changes without anybody's action."""
+        """Return True while a page changes without a person's action."""
         return bool(self.jobs.active()) or (not run_id and self.example.active)
 
     def _reply(self, done: Performed, batch: Batch) -> Reply:

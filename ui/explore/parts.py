@@ -16,11 +16,11 @@ Size = tuple[int, int]
 """Width and height of a picture, in pixels."""
 
 CONTROL = "drawing the control image"
-"""Text for a job that runs at no stage."""
+"""Label of a job that belongs to no stage."""
 
 UNKNOWN_PICTURE = "not a drawn scene"
 WORTH_A_MARK = 3
-"""Fewer words than this are always shown."""
+"""Minimum number of unchanged words that are marked as far from a change. Fewer words are always shown."""
 _POINTS = (".", ",", ";", ":", "!", "?")
 _ICONS = DataTable(__file__, str, "icons")
 

@@ -21,7 +21,7 @@ from ui.markup import Html
 from ui.templating import render
 
 SEARCH_FROM = 7
-"""With fewer runs there is no search field."""
+"""Number of runs from which a search field is shown."""
 SHOWN = 12
 """Number of waiting images of a job that are listed; the others are counted."""
 

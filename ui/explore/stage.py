@@ -27,7 +27,7 @@ from ui.templating import render
 ICONS = DataTable(__file__, str, "icons")
 """Icon before the word of a state, so that neither depends on the other nor on a colour."""
 Summary = Callable[[Any], str]
-"""Returns a value in one line."""
+"""Function that returns a value in one line."""
 Exchange = tuple[str, str, str]
 """Description of a try, its prompt and its reply."""
 
@@ -107,7 +107,7 @@ def state_word(stage: StageName, state: RunState) -> tuple[str, Tone]:
 
 
 def _comes_later(stage: StageName, state: RunState, job: JobView) -> bool:
-    """Return True if a job still has to run a stage: always its only one, else those that are empty or stale."""
+    """Return True if a job has still to run a stage: its only stage always, others if they are empty or stale."""
     if not job.active or stage not in job.stages:
         return False
     cards = state.recipe.cards

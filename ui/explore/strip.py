@@ -26,7 +26,7 @@ from ui.templating import render
 REASONS = DataTable(__file__, tuple[str, ...], "reasons")
 """The usual reasons for a rejection, by kind of task. Keys 1 to 4 choose them while they are shown."""
 WORDS = DataTable(__file__, tuple[str, str], "filters")
-"""The word and the explanation of each filter."""
+"""Word and explanation of each filter."""
 FILTERS: Mapping[str, Callable[[StoredTestCase, ModelComparison], bool]] = {
     "unreviewed": lambda case, comparison: case.review is None,
     "check-failed": lambda case, comparison: bool(failed(comparison.checks(case))),
@@ -60,7 +60,7 @@ class Strip:
 
 
 def strip_of(state: RunState, comparison: ModelComparison, only: str) -> Strip:
-    """Return the results of a run as a page looks through them."""
+    """Return the results of a run, newest first, filtered by the name `only` of `FILTERS`."""
     every = tuple(reversed(state.run.test_cases))
     chosen = FILTERS.get(only)
     if chosen is None:

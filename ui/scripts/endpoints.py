@@ -52,21 +52,21 @@ from ui.scripts.uploads import keep_to_uploads, uploaded
 from ui.security.guard import TokenOf
 
 PATH = "/endpoints"
-"""The page that the endpoints belong to."""
+"""Path of the page that the endpoints belong to."""
 OF_PAGES = frozenset({"save-draft", "refresh-draft", "preview-step", "make-token", "withdraw-token", "plan-any-batch"})
 """Commands of pages only. They update a form, manage tokens, or read any folder of this machine, which only the lead
 may. Scripts plan by `PlanByScript`."""
 _OF_A_PAGE = frozenset({"tab", "based", "number", "form"})
-"""Fields that name the sending page and the content of its form. A required field of such a name is an ordinary one."""
+"""Fields that name the sending page and the content of its form. Scripts do not fill them unless they are required."""
 LOOK_SECONDS, SAY_SECONDS = 0.1, 2.0
 """Seconds between two looks at a watched job, and before an unchanged state is sent again. Sending it lets Gradio
 notice that the client is gone and release its watcher."""
 MOST_WATCHERS, MOST_OF_A_TOKEN = 200, 20
 """Watchers at once: more than the first number wait, more than the second of one token are refused."""
 SAID_IN_A_SECOND = 25
-"""Progress updates a second for all watchers together. The limit leaves the processor to the jobs themselves."""
+"""Maximum progress updates per second for all watchers together. Jobs need the processor themselves."""
 KNOWN_CALLERS = 40
-"""Callers for whom Gradio keeps a copy of the components. It makes a new copy for a caller who returns later."""
+"""Number of callers for whom Gradio keeps a copy of the components. A later return makes a new copy."""
 NO_FIELD = "Error"
 """Gradio's title of an error that belongs to no field."""
 log = logging.getLogger(__name__)
@@ -168,7 +168,7 @@ def add_endpoints(page: gr.Blocks, services: Services) -> Mapping[int, type[Comm
 
 
 def has_call(page: gr.Blocks, event: str) -> bool:
-    """Return True while a call of an endpoint runs or its answer has not been fetched."""
+    """Return True while a call of an endpoint is running or its answer was not fetched yet."""
     queue = page._queue
     return event in queue.event_ids_to_events or any(event in ids for ids in queue.pending_event_ids_session.values())
 
@@ -339,7 +339,7 @@ async def perform_awaited(
 
 
 async def _listens(page: gr.Blocks, request: gr.Request) -> bool:
-    """Return True while the client waits for the answer to the current call."""
+    """Return True while the client is waiting for the answer to the current call."""
     number = LocalContext.event_id.get(None)
     if number is None:  # the request itself is answered
         return not await request.request.is_disconnected()

@@ -94,7 +94,7 @@ class Waiter:
     listens: Callable[[], Awaitable[bool]]
     """Returns True while the caller is connected."""
     seconds: float = math.inf
-    """Most seconds to wait; then the answer is the progress."""
+    """Maximum seconds to wait. After that, the answer is the progress."""
 
 
 async def zip_of(command: DownloadTestSet, exports: SetExports, waiter: Waiter) -> dict[str, Any]:

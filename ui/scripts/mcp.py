@@ -66,7 +66,7 @@ WATCH_SECONDS = 45.0
 LONGEST_SIDE = 1536
 """Longer side of a picture for an agent, in pixels. Models see no more of it."""
 MOST_TEXT = 200_000
-"""Largest text file that an agent gets to read, in bytes."""
+"""Maximum bytes of a text file whose content an agent gets."""
 _FILE = (
     "{} A data URL (data:image/png;base64,...) of up to 2.5 MB, or the path that a POST of the file to "
     "/gradio_api/upload (form field “files”) answered with. No other path and no address of the web is taken."

@@ -27,9 +27,9 @@ _CALL = re.compile(r"/gradio_api/(run|api|call|call/v2)/([^/]+)/?")
 _STREAM = re.compile(r"/gradio_api/call/(?:v2/)?[^/]+/([^/]+)/?")
 _QUEUE = re.compile(r"/gradio_api/queue/join/?")
 _BY_NAME = "call/v2"
-"""The path whose body is the fields themselves."""
+"""Path of a call whose body is the fields themselves."""
 _OF_PAGES = "predict"
-"""The name under which Gradio's page calls a function by its number."""
+"""Path by which Gradio's page calls a function, naming its number in the body."""
 _KEPT = ("session_hash", "trigger_id")
 """Other fields of a call that are passed on to Gradio. None of them says how its values are to be read."""
 _ONE_SESSION = "plain-http"
@@ -42,7 +42,7 @@ _WORDS: Mapping[int, str] = {
     422: "What was sent is not what this takes: docs/scripting.md shows what is.",
     500: "The studio itself failed: the terminal says more.",
 }
-"""Sentences for what Gradio and FastAPI refuse on their own."""
+"""Sentences that replace Gradio's and FastAPI's own refusals."""
 log = logging.getLogger(__name__)
 
 
@@ -124,7 +124,7 @@ class PlainHttp:
 
 
 class _Reply:
-    """A reply: an answer as Gradio gives it, a refusal as one sentence."""
+    """A reply on its way out: an answer unchanged as Gradio gives it, a refusal as one sentence."""
 
     def __init__(self, scope: Scope, send: Send) -> None:
         self._scope, self._send = scope, send

@@ -52,7 +52,7 @@ def add_scripts_page(app: FastAPI, commands: Commands, tokens: ScriptTokens, mcp
             if name == WithdrawToken.name:
                 commands.send(name, data)
                 return {"parts": {"part-tokens": _tokens(tokens.all())}}
-            raise UserError("There is no such thing to do. Please reload the page.")
+            raise UserError("This page has no such action. Reload the page.")
 
         return await answered(request, act)
 

@@ -20,7 +20,7 @@ class SleepyQueue(Queue):
 
     @classmethod
     def made_of(cls, queue: Queue) -> None:
-        """Turn a queue into a `SleepyQueue`."""
+        """Convert a queue into a `SleepyQueue`."""
         del queue.sleep_when_free
         queue.progress_update_sleep_when_free = ASLEEP  # nothing here reports progress to Gradio
         queue.__class__ = cls

@@ -14,13 +14,13 @@ from typing import Any
 from uvicorn.protocols.http.h11_impl import H11Protocol, h11
 
 WANTED = 8192
-"""Open files that the server requests at its start, if the system allows it."""
+"""Number of open files that the server requests at its start, if the system allows it."""
 ENOUGH = 1024
-"""The usual limit of open files. With fewer the start explains what to raise."""
+"""The usual limit of open files. Below it, a message at the start explains what to raise."""
 BACKLOG = 128
-"""Connections that are accepted in one go, before any of them can be closed."""
+"""Number of connections that are accepted in one go, before any of them can be closed."""
 MOST = 4096
-"""Most connections at a time, however many files may be open."""
+"""Maximum number of connections at a time, however many files may be open."""
 KEPT_SECONDS = 130
 """Seconds that a connection stays open after a reply: longer than a proxy keeps it (Caddy two minutes, Traefik 90
 seconds, nginx one minute). Otherwise the proxy would at times send a request into a closing connection and answer 502,
@@ -32,19 +32,19 @@ class Patience:
     """Time limits of connections and their maximum number. One object for a server."""
 
     most: int = MOST
-    """Above this number, the connection that has waited longest for its client is closed."""
+    """Maximum number of connections. Beyond it, the one that has waited longest for its client is closed."""
     head: float = 20.0
     """Seconds from the first byte, or from the connection, to the end of the headers."""
     body: float = 30.0
     """Seconds that any body may take; a longer one must arrive at `rate`."""
     rate: float = 2000.0
-    """Bytes a second, far below any usable line."""
+    """Minimum bytes per second, far below any usable line."""
     unread: float = 60.0
     """Seconds in which a client that receives a reply must read some of it."""
     look: float = 5.0
     """Seconds between two looks at a connection."""
     there: OrderedDict[Connection, None] = field(default_factory=OrderedDict)
-    """The open connections; the one that was quiet for longest comes first."""
+    """Open connections; the one that was quiet for longest comes first."""
 
     def protocol(self) -> Any:
         """Return the class of connections for uvicorn's `http`."""

@@ -73,7 +73,7 @@ _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-"""Headers of every reply that does not set them itself."""
+"""Headers that are added to every reply without its own."""
 
 
 class SessionOf(Protocol):

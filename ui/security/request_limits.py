@@ -41,7 +41,7 @@ class BadRequest(UserError):
 
 @dataclass(frozen=True)
 class Limit:
-    """Largest body of a request whose path begins with `prefix`."""
+    """Maximum size of the body of a request whose path begins with `prefix`."""
 
     prefix: str
     most: int
@@ -70,7 +70,7 @@ LIMITS = (
     Limit("/gradio_api/upload", _UPLOADED, f"The file is larger than {_UPLOADED // _MB} MB: save it smaller."),
     Limit("", 4 * _MB, _TOO_MUCH),
 )
-"""The first limit whose prefix fits applies."""
+"""Limits of all requests. The first one whose prefix fits applies."""
 
 
 class BodyLimit:
@@ -151,7 +151,7 @@ async def answered(request: Request, act: Callable[[dict[str, Any]], Mapping[str
     except UserError as error:
         return refusal(error)
     except UnknownCommand:
-        return JSONResponse({"error": "There is no such thing to do. Please reload the page."}, status_code=404)
+        return JSONResponse({"error": "This page has no such action. Reload the page."}, status_code=404)
     except Exception as error:  # the page must get a reply that it can show
         log.exception("%s failed", request.url.path)
         return failed(error)

@@ -107,7 +107,7 @@ def add_sign_in(app: FastAPI, lead: LeadSignIn) -> None:
 
 
 def local(address: str) -> str:
-    """Return an address of this server to go on to; "/" for one that leads elsewhere."""
+    """Return an address of this server to go on to, or "/" if the given one leads elsewhere."""
     plain = address.startswith("/") and address.isprintable() and "\\" not in address and len(address) < LONGEST_ADDRESS
     if not plain or address.startswith("//") or urlsplit(address).path in (SIGN_IN, SIGN_OUT):
         return "/"

@@ -22,9 +22,9 @@ from ui.study.addresses import decide_address, study_address
 from ui.templating import render
 
 SHOWN = 12
-"""Disagreements on the page of results."""
+"""Number of disagreements on the page of results."""
 PAGE = 60
-"""Disagreements on a page of all of them."""
+"""Number of disagreements on a page of all of them."""
 
 
 def image_page(report: StudyReport, data: StudyData, item: Item, sizes: Mapping[str, Size]) -> Html:

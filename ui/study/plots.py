@@ -15,9 +15,9 @@ from core.study_report import Slice, WorkerFigures
 STARTS = (0.95, 0.9, 0.8, 0.6, 0.4, 0.2, 0.0)
 """Possible starts of an axis of shares. The start is always labelled: dots, unlike bars, may have a cut axis."""
 LOW = 0.9
-"""Shares below it have another colour, so that they stand out; nothing depends on it."""
+"""Share below which a value has another colour, so that it stands out. Nothing else depends on it."""
 STEPS = 200
-"""Most points of a line: more cannot be seen."""
+"""Maximum number of points of a line: more cannot be seen."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Scatter:
     """Workers by median seconds per vote (logarithmic) and agreement with the consensus."""
 
     fast: str | None
-    """Position of the fewest seconds that the rules expect of a vote, or None."""
+    """Position of the shortest time that the rules expect for a vote, or None."""
     seconds: list[tuple[int, str]]
     shares: list[tuple[str, float]]
     dots: list[tuple[WorkerFigures, str, str, str, str]]

@@ -46,7 +46,7 @@ Part = Literal["questions", "texts"]
 
 @dataclass(frozen=True)
 class Shown:
-    """State of the page beside the command."""
+    """State of the page, sent beside the command."""
 
     plan: Assumptions = field(default_factory=Assumptions)
     redraw: frozenset[str] = frozenset()
@@ -64,7 +64,7 @@ class Shown:
 
 
 Show = Callable[[Any, Any, Shown], Reply]
-"""Returns the JSON of the reply to a command, its result, and the state of the page."""
+"""Makes the JSON of the reply from a command, its result, and the state of the page."""
 
 
 def add_requests(app: FastAPI, commands: Commands, services: StudyServices) -> None:

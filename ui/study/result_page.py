@@ -14,9 +14,9 @@ from ui.study.workers import workers_box
 from ui.templating import render
 
 COLUMNS = (("questions", "agreement"), ("divided", "timeline"))
-"""Parts shown in two columns if there is room."""
+"""Names of the parts that are shown in two columns if there is room."""
 FOLDED = 12
-"""Rows of a table of classes that are shown at once; the others unfold."""
+"""Number of rows of a table of classes that are shown at once; the others unfold."""
 NamedSlices = list[tuple[str, Slice]]
 
 
@@ -43,7 +43,7 @@ def parts(report: StudyReport, data: StudyData, paragraph: str) -> Mapping[str, 
 
 
 def layout(found: Mapping[str, Html | None]) -> list[Html]:
-    """Return the parts of the page in their slots, which the page fills again when something changes."""
+    """Return the parts of the page in their slots, which are filled again when something changes."""
     paired = {name for column in COLUMNS for name in column}
     placed: list[Html] = []
     for name, part in found.items():

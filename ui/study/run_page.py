@@ -16,7 +16,7 @@ from ui.study.setup import KINDS, Recipes, draw_form
 from ui.templating import render
 
 SHOWN = 60
-"""Most workers of earlier studies that are listed."""
+"""Maximum number of workers of earlier studies that are listed."""
 SCRIPT = "study-votes.js"
 
 

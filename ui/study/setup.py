@@ -32,7 +32,7 @@ KINDS: dict[QuestionKind, str] = {
     "text": "free text",
 }
 SHOWN = 48
-"""Items that are shown at once."""
+"""Number of items that are shown at once."""
 
 Recipes = Sequence[tuple[str, str]]
 """Names and titles of recipes."""
@@ -86,12 +86,12 @@ def setup_page(draft: DraftState, assumed: Assumptions, signed_in: bool) -> str:
 
 
 def plain(items: Sequence[Item]) -> int:
-    """Count the items to judge, without those of a known answer."""
+    """Return the number of items to judge, without those that have a known answer."""
     return sum(item.kind == "item" for item in items)
 
 
 def given_parts(rules: Rules, items: Sequence[Item]) -> dict[str, Html]:
-    """Return the items with a known answer, by purpose. Training items are shown if the rules ask for any."""
+    """Return the items with a known answer, by kind. Training items are shown if the rules ask for any."""
     return {
         "control": given_shown(items, "control"),
         "quiz": given_shown(items, "quiz"),
@@ -154,7 +154,7 @@ def questions_card(rules: Rules, problems: Problems, classes: Sequence[str] = ()
 
 
 def _rare(place: int, questions: Sequence[Question]) -> tuple[str, str, list[tuple[str, str]], str, Question | None]:
-    """Return a summary of the rare settings, the typed short name, the questions to follow, and the one it follows."""
+    """Return a summary of a question's rare settings, its short name, the questions to follow, and the one it follows."""
     question, earlier = questions[place], questions[:place]
     before = {str(at): other for at, other in enumerate(earlier) if other.kind != "text"}
     options = [("", "always"), *((at, f"after “{other.text or other.id}”") for at, other in before.items())]
@@ -237,7 +237,7 @@ def item_window(item: Item, rules: Rules, draft: bool, sizes: Mapping[str, Size]
 
 
 def given_shown(items: Sequence[Item], kind: str) -> Html:
-    """Return the items of one kind with a known answer."""
+    """Return the items of one kind that have a known answer."""
     of_kind = [item for item in items if item.kind == kind]
     made = Counter(str(item.origin[MADE]) for item in of_kind if MADE in item.origin)
     supplied = len(of_kind) - sum(made.values())

@@ -14,9 +14,9 @@ from ui.study.plots import worker_scatter
 from ui.templating import render
 
 SHOWN = 8
-"""Workers on the page of results."""
+"""Number of workers on the page of results."""
 PAGE = 100
-"""Votes on a page."""
+"""Number of votes on a page."""
 SHOWN_CONTROLS = 12
 
 

@@ -65,7 +65,7 @@ RETRAINING, NO_RESULT = "retraining", "There is no such result any more."
 READING, LOOKING, MASKS = "reading images", "looking for images that are alike", "preparing masks"
 Groups = tuple[tuple[int, ...], ...]
 MaskNumbers = Callable[[Mapping[int, str]], NDArray[np.uint8]]
-"""Returns the group of each number of a mask, (256,), from the names of its numbers."""
+"""Maps the numbers of a mask to groups, (256,), given the names of the numbers."""
 OnStep = Callable[[str, int, int], None]
 """Called with the step, the amount done and the total; in training, updates of all trainings together. An error that it
 raises stops the work, which resumes there when begun again."""
@@ -183,8 +183,8 @@ class Retrainings:
         return matching
 
     def opens(self, question: EvaluationQuestion, number: int, on: str, arm: str = "") -> tuple[int, ...]:
-        """Return the catalogue entries that the number of a set, or of an arm on it, opens. Raises UserError if none
-        are stored.
+        """Return the catalogue entries behind a number of the table, of a set or of an arm on it. Raises UserError if
+        none are stored.
         """
         opened = self.result(question, number).opens(on, arm)
         if opened is None:
@@ -291,9 +291,7 @@ class Retrainings:
         return cases
 
     def _valid(self, cases: Cases, parted: DataSplit) -> tuple[list[Outcome], ValidCases]:
-        """Return the votes on images whose source is on the training side, and the test cases that are valid according
-        to them.
-        """
+        """Return the votes on images of training sources, and which test cases they find valid."""
         columns = self._workspace.case_columns
         outcomes = columns.outcomes()
         judged = judged_of(cases, outcomes)
@@ -396,8 +394,8 @@ def parted_of(
     question: RetrainingQuestion,
     on_count: OnCount | None = None,
 ) -> tuple[DataSplit, dict[str, int]]:
-    """Return the images of a subject by sides, and the perceptual hash of each. Raises UserError as `part`, and for an
-    image with a missing or damaged file.
+    """Return the images of a subject split into train, tune and test, and each image's perceptual hash. Raises
+    UserError as `part`, and for an image with a missing or damaged file.
     """
     hashes = hashes_of(workspace, cases.pictures, on_count)
     looks = {sha: one.perceptual for sha, one in hashes.items()}

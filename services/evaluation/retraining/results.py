@@ -33,14 +33,14 @@ from storage.evaluation.models_under_test import StoredModel
 MOST_OPENED = 1000
 """Maximum entries behind a number: nobody looks at more, and each result stores them."""
 LOWEST = 10
-"""For a segmenter, one of this many images opens: those with the fewest right pixels."""
+"""A segmenter lists one image in this many: those with the smallest share of correct pixels."""
 HOW_PARTED = (
     f"{100 * SHARES['train']:.0f} % of the sources are for training, {100 * SHARES['tune']:.0f} % for tuning and "
     f"{100 * SHARES['test']:.0f} % for measuring. Images made from a source are on its side. Sources that look alike "
     "are on one side, and so are copies: mirrored, cropped, shifted, scaled, saved again, or with a mark upon them.",
     RATES,
 )
-"""Explanation of the split of sources, for people: a paragraph each."""
+"""Explanation of the split of sources, for people. Each entry is a paragraph."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class ArmTraining:
 
     arm: str
     seed: int
-    """From 0."""
+    """Zero-based seed of the training."""
     folder: str
     """Name of its folder in the workspace."""
     score: float | None
@@ -129,7 +129,7 @@ class RetrainingResult:
     split_seed: int
     sources: Mapping[Side, int]
     sides: str
-    """Digest that changes if a source changes sides."""
+    """Digest that changes if a source moves to another split."""
     pictures: str
     """Digest that changes with the images."""
     unseen: str
@@ -146,7 +146,7 @@ class RetrainingResult:
     opened: tuple[OpenedImages, ...]
     trainings: tuple[ArmTraining, ...]
     twins_together: bool = False
-    """True if mirrored and cropped copies of a source were on its side. Missing in results of version 0.1.0."""
+    """True if mirrored and cropped copies of a source are in its split. Missing in results of version 0.1.0."""
     pace: TrainingPace | None = None
     """Speed of the training; None in results of version 0.1.0."""
 

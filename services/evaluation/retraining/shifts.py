@@ -24,8 +24,8 @@ _OF = "Of the natural shift"
 
 
 def groups_of_shift(learnt: ClassMap, own: ClassMap) -> dict[str, int]:
-    """Return the group of `learnt` as which each class of the shift's masks is measured. `own` maps these classes to
-    the model's. The group has the same name, or else all model classes that are right for the class. A class without a
+    """Return the group of `learnt` with which each class of the shift's masks is measured. `own` maps these classes to
+    the model's. The group has the same name, or holds all model classes that are right for the class. A class without a
     group is absent: its pixels do not count.
     """
     named = {learnt.labels[one].label: at for at, group in enumerate(learnt.groups) for one in group}

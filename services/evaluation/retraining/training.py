@@ -1,5 +1,5 @@
-"""Plans which images of a subject train which arm, and what it is measured on (the paper's RQ3). Sources are split
-first, and all images made of a source stay on its side. From columns to arms; trains and saves nothing.
+"""Plans which images of a subject train which arm, and on which images the arms are measured (the paper's RQ3). Sources
+are split first, and all images made of a source stay in its split. Trains and saves nothing.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ SEEDS = 5
 NO_TYPE = "none"
 """Value of `RetrainingQuestion.unseen`: no edit type is held out from the arms."""
 SEGMENTED_AT_ONCE = 8
-"""Images of an update in a short fine-tuning of a segmenter."""
+"""Number of images of an update in a short fine-tuning of a segmenter."""
 LARGE_GROUP = 0.25
-"""Share of the sources from which a group of similar ones is reported."""
+"""Share of the sources above which a group of similar sources is reported."""
 MOST_TUNE = 500
-"""Maximum number of originals to tune with, and of test cases."""
+"""Maximum number of originals to tune with, and of test cases to tune with."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def _lasting(stored: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class NotMeasured:
-    """An arm or a set that is missing, and why."""
+    """An arm or a set that is left out, and why."""
 
     name: str
     why: str
@@ -123,7 +123,7 @@ class ValidCases:
     judged: Numbers
     """For each test case: 1 if votes find it valid, 0 if not, -1 if nobody judged it."""
     foretold: Flags | None
-    """For each, True if a score learnt from votes finds it valid; None without a score."""
+    """True for each test case that a score learnt from votes finds valid; None without a score."""
     why: str = ""
 
 
@@ -155,18 +155,18 @@ class RetrainingPlan:
     """Training arms, and the sets to measure them on."""
 
     arms: tuple[Arm, ...]
-    """`ORIGINAL` is the first."""
+    """Training arms. The first is `ORIGINAL`."""
     tune: tuple[Example, ...]
     sets: Mapping[str, tuple[Example, ...]]
     set_sources: Mapping[str, Numbers]
     """Source number of each image, by set."""
     behind: Mapping[str, SetEntries]
-    """Entries that open the images, by set."""
+    """Catalogue entries of the images that the gallery shows, by set."""
     originals: int
-    """Number of originals on the training side."""
+    """Number of originals to train on."""
     sources: Mapping[Side, int]
     sides: str
-    """Digest that changes if a source changes sides."""
+    """Digest that changes if a source moves to another split."""
     unseen: str
     """The edit type held out from all arms; "" for none."""
     left_out: tuple[NotMeasured, ...]
@@ -176,22 +176,24 @@ class RetrainingPlan:
 
 @dataclass(frozen=True, eq=False)
 class DataSplit:
-    """The images of a subject by sides, and which of them are usable."""
+    """The images of an evaluation, split by source into train, tune and test, and which of them are usable."""
 
     side: tuple[Side, ...]
-    """Side of each source."""
+    """Split of each source: train, tune or test."""
     usable: tuple[Flags, Flags, Flags]
-    """For originals, test cases and reconstructions."""
+    """Flags of usable images among originals, test cases and reconstructions."""
     unseen: str
     of_unseen: Flags
     """True for each test case with an edit of the unseen type."""
     notes: tuple[str, ...]
     left_out: tuple[NotMeasured, ...]
     twins_together: bool = False
-    """True if mirrored and cropped copies of sources were looked for and put on one side."""
+    """True if mirrored and cropped copies of sources were searched and kept in one split."""
 
     def rows(self, which: int, images: Images, side: Side, chosen: Flags | None = None) -> Numbers:
-        """Return places of usable images of a side. `which`: 0 for originals, 1 test cases, 2 reconstructions."""
+        """Return positions of usable images of a split: of originals (`which` 0), test cases (1) or reconstructions
+        (2).
+        """
         here = np.array([one == side for one in self.side], bool)[images.source]
         return np.flatnonzero(here & self.usable[which] & (True if chosen is None else chosen))
 
@@ -203,11 +205,10 @@ def part(
     question: RetrainingQuestion,
     twins: Iterable[tuple[str, str]] | None = None,
 ) -> DataSplit:
-    """Split the sources into sides, with similar ones on one side. `looks` has each picture's perceptual hash, `twins`
-    pairs of sources that are one picture but for a flip, a crop or the like; None if nobody looked for them.
-
-    An image of the training side that looks like a measured one is left out. Raises UserError for a subject that
-    nothing can be learnt from, such as one with one source or one label.
+    """Split the sources into train, tune and test, keeping similar ones together. `looks` has each picture's perceptual
+    hash. `twins` has pairs of sources that show one picture but for a flip, a crop or the like; None if they were not
+    searched. A training image that looks like a measured one is left out. Raises UserError for a subject that nothing
+    can be learnt from, such as one with one source or one label.
     """
     shas, notes = cases.originals.shas, list[str]()
     if len(shas) < len(SIDES):
@@ -257,7 +258,7 @@ def plan(
     valid: ValidCases,
     ranked: Callable[[Numbers], Numbers],
 ) -> RetrainingPlan:
-    """Plan arms and sets. `ranked` orders places of test cases. Raises UserError with too few images on a side."""
+    """Plan arms and sets. `ranked` returns test cases, the best first. Raises UserError with too few images."""
     generated, notes, left_out = cases.generated, list(parted.notes), list(parted.left_out)
     # An image that people found invalid would count as a fault of the model.
     invalid = valid.judged == 0
@@ -393,7 +394,7 @@ def _arm(
 
 
 def _tune(cases: Cases, parted: DataSplit, made: Examples, invalid: Flags) -> tuple[Example, ...]:
-    """Return the originals of the tuning side and at most as many of its test cases, so that neither decides alone."""
+    """Return the originals of the tuning split and at most as many of its test cases, so that both kinds decide."""
     originals = made.of(cases.originals, parted.rows(0, cases.originals, "tune"))[0]
     originals = originals[:: max(1, -(-len(originals) // MOST_TUNE))]
     usable = ~parted.of_unseen & ~invalid
@@ -407,8 +408,8 @@ def _tune(cases: Cases, parted: DataSplit, made: Examples, invalid: Flags) -> tu
 def _sides(
     shas: Sequence[str], looks: Mapping[str, int], twins: Iterable[tuple[str, str]], seed: int
 ) -> tuple[tuple[Side, ...], list[int]]:
-    """Return the side of each source, and the size of each group of similar sources, such as frames of one film. The
-    side of a group is that of its first source.
+    """Return the split of each source, and the size of each group of similar sources, such as frames of one film. A
+    group is in the split of its first source.
     """
     groups: Groups[str] = Groups()
     join_alike(groups, {sha: looks[sha] for sha in shas})
@@ -422,7 +423,7 @@ def _sides(
 
 
 def _notes_on_labels(cases: Cases, parted: DataSplit) -> list[str]:
-    """Return a note on labels learnt from but not measured, and one on the reverse. Empty for segmentation."""
+    """Return a note on labels that are trained on but not measured, and one on the reverse. Empty for segmentation."""
     if cases.view.kind == "segmentation":
         return []
     of_side = {
@@ -449,9 +450,10 @@ def _notes_on_labels(cases: Cases, parted: DataSplit) -> list[str]:
 
 
 def _too_alike(cases: Cases, side: Sequence[Side], looks: Mapping[str, int]) -> set[tuple[Side, str]]:
-    """Return pictures that look like one of an earlier side, or like its mirror image. The measured side comes first
-    and stays whole. Sources were compared pixel by pixel before (`core.twins`). That takes quadratic time, so hashes
-    have to do for generated images.
+    """Return pictures that look like one of an earlier split, mirrored or not. The measured split is complete.
+
+    Sources were compared pixel by pixel before (`core.twins`). That takes quadratic time, so generated images are
+    compared by hash.
     """
     of_side: dict[Side, dict[str, int]] = {one: {} for one in SIDES}
     for images in cases.all_images:

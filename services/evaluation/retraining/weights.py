@@ -21,7 +21,7 @@ from services.evaluation.retraining.results import RetrainingResult
 from storage.workspace import Workspace
 
 MARK = "of.json"
-"""File of a training that names what it belongs to. Each use of the training rewrites it."""
+"""File of a training that names its model, images, arm and seed. Each use of the training rewrites it."""
 _TRAINING = re.compile(r"[0-9a-f]{24}")
 """Pattern of a training's folder name."""
 
@@ -46,11 +46,11 @@ class ArmWeights:
 
     arm: str
     seed: int
-    """From 0."""
+    """Zero-based seed of the training."""
     score: float
     """On the tuning images, 0 to 1."""
     size: int
-    """In bytes."""
+    """Size in bytes."""
     file: Path
 
 
@@ -69,9 +69,9 @@ class KeptTraining:
     used: str
     """Time of its last training or use: ISO 8601, UTC."""
     size: int
-    """In bytes."""
+    """Size in bytes."""
     retraining: str
-    """End of the latest retraining that it belongs to; "" for none."""
+    """End time of the latest retraining that uses this training; "" for none."""
     latest: bool
     """True if that is the latest retraining of its model with its images."""
     why_kept: str
@@ -79,7 +79,7 @@ class KeptTraining:
 
 
 def mark(folder: Path, marked: Marked) -> None:
-    """Record what a training belongs to, and that it is used now."""
+    """Write the mark of a training. This also records that the training is in use now."""
     folder.mkdir(parents=True, exist_ok=True)
     half = folder / f".{MARK}-{os.getpid()}"
     half.write_text(json.dumps(asdict(marked)), encoding="utf-8")
@@ -150,8 +150,8 @@ def remove_old(workspace: Workspace) -> tuple[KeptTraining, ...]:
 
 
 def _uses(workspace: Workspace) -> tuple[dict[str, tuple[Marked, str]], dict[str, str]]:
-    """Return two maps. By folder: what a training belongs to, and when the latest retraining with it finished; a latest
-    retraining counts before all others. By `kept_under`: when the latest retraining finished.
+    """Return two maps. The first, by folder: the retraining that a training belongs to, and when the latest one
+    finished. The second, by `kept_under`: when the latest retraining finished. A latest retraining takes precedence.
     """
     uses: dict[str, tuple[Marked, str]] = {}
     latest: dict[str, str] = {}

@@ -114,7 +114,7 @@ def test_what_kills_its_worker_is_set_aside_alone_though_two_lots_are_with_it(tm
 
 @pytest.mark.slow
 def test_workers_that_end_one_after_another_end_the_run_in_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="3 workers ended one after another without a lot done"):
+    with pytest.raises(UserError, match="3 workers in a row died before finishing any work"):
         run(plan_of(tmp_path, 4), tmp_path / "workspace", helped(0, [], Deadly))
 
 
