@@ -582,4 +582,4 @@ class _Model:
 
 
 _model_of = lru_cache(maxsize=4)(_Model)
-"""Cache the model of equal classes, since every filter maps its labels again."""
+"""Return the prepared model of a list of classes. Cached, since every filter maps its labels again."""

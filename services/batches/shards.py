@@ -272,7 +272,7 @@ def _append(file: BinaryIO, line: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     except OSError as error:
-        raise UserError(f"What was done cannot be written down. {disk_reason(error)}.") from error
+        raise UserError(f"The results cannot be saved. {disk_reason(error)}.") from error
 
 
 @contextmanager

@@ -401,7 +401,7 @@ def _tune(cases: Cases, parted: DataSplit, made: Examples, invalid: Flags) -> tu
     generated = made.of(cases.generated, parted.rows(1, cases.generated, "tune", usable))[0]
     some = generated[:: max(1, -(-len(generated) // max(1, len(originals))))]
     if not originals and not some:
-        raise UserError("There is no image to tune with: add sources, or part them by another seed.")
+        raise UserError("There is no image to tune with: add sources, or take another seed.")
     return (*originals, *some)
 
 
