@@ -282,7 +282,7 @@ def _answering(folder: Path, shard: int, of: int) -> Iterator[BinaryIO]:
         try:
             take_lock(file, folder)
         except BlockingIOError as error:
-            raise UserError(f"Shard {shard} of {of} is already running: wait until it ends, or stop it first.") from error
+            raise UserError(f"Shard {shard} of {of} is already running: wait for it, or stop it.") from error
         file.seek(0)
         file.truncate(file.read().rfind(b"\n") + 1)
         yield file
