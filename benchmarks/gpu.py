@@ -327,7 +327,7 @@ def timed(do: Callable[[], object], times: int) -> tuple[float, ...]:
 
 
 def operations_of(do: Callable[[], object]) -> float:
-    """Return the multiplications and additions of its matrix products, convolutions and attention."""
+    """Return the number of multiplications and additions in matrix products, convolutions and attention of a call."""
     from torch.utils.flop_counter import FlopCounterMode
 
     with FlopCounterMode(display=False) as counter:

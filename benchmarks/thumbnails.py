@@ -45,7 +45,7 @@ def measure() -> list[Figure | Comparison]:
 
 
 def saving(workspace: Workspace, pictures: Sequence[Image.Image]) -> Comparison:
-    """Measure test cases with a control image, each saved with its thumbnail and, rotated, without one."""
+    """Measure saving test cases with a control image: with a thumbnail, and (the image rotated) without one."""
     fate = random.Random(7)
     run = workspace.runs.create(pictures[0], Task("classification", "bird"), "demo", "A bird", {})
 

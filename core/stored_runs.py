@@ -171,7 +171,7 @@ class RunSummary:
     source_sha: str
     created: datetime
     changed: datetime
-    """Time of the latest change to anything in it."""
+    """Time of the latest change to anything in the run."""
     stages: tuple[StageName, ...]
     """Stages with a value, in order."""
     test_cases: int

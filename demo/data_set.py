@@ -105,7 +105,7 @@ def image_name(place: int, folder: str = "images") -> str:
 
 
 def fair_scene(seed: int, family: str, place: int) -> Scene:
-    """Return the scene of a seed on a fair day. Its label depends on its place among the others."""
+    """Return the scene of a seed on a fair day. Objects take their labels in turn."""
     label = OBJECT_CLASSES[place % len(OBJECT_CLASSES)] if family == "object" else None
     return fair(random_scene(seed, family, label), random.Random(f"fair {seed}"))
 

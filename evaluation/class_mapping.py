@@ -147,7 +147,7 @@ class ClassMap:
 
     @cached_property
     def label_of_class(self) -> NDArray[np.int64]:
-        """The label of each class, by number; -1 for none. Of several, that with the fewest classes, else the first."""
+        """The label of each class, by number; -1 for none. Of several, the one with fewest classes, else the first."""
         sizes = np.where(self.members, self.members.sum(axis=1, keepdims=True), len(self.classes) + 1)
         if not len(self.labels):
             return np.full(len(self.classes), -1)
@@ -581,4 +581,4 @@ class _Model:
 
 
 _model_of = lru_cache(maxsize=4)(_Model)
-"""Cache the model of equal classes, since every filter maps its labels again."""
+"""Return the prepared model of a list of classes. Cached, since every filter maps its labels again."""

@@ -67,7 +67,7 @@ def table(found: Sequence[Covered]) -> list[str]:
 
 
 def summary(found: Sequence[Covered]) -> str:
-    """Return in a sentence how many worlds reach the goal. For a figure that is 0, also how often more is claimed."""
+    """Say how many worlds reach the goal. For a figure that is 0, also say how often an interval excludes 0."""
     covers = [one.covers for one in found if one.covers is not None]
     above, below = sum(one > MOST for one in covers), sum(one < LEAST for one in covers)
     text = (

@@ -107,7 +107,7 @@ class ModelUnderTest:
         """Return the Grad-CAM of the model. Raises UserError for a segmenter, and for a model that is not of torch."""
         adapter = self._adapter
         if self.kind != "classification":
-            raise UserError(f"{self.name} is a segmenter, and only of a classifier it is measured where it looks.")
+            raise UserError(f"{self.name} is a segmenter: only for a classifier can be measured where it looks.")
         if not isinstance(adapter, TorchAdapter):
             raise UserError(f"{self.name} is no network of torch, so nothing can show where it looks.")
         return GradCam(self.name, adapter.net, adapter.prepare, self.at_once)

@@ -34,7 +34,7 @@ from pipeline.stages.reply_schema import as_lines, perturbation_schema
 from study.intervals import wilson
 
 FIRST_SEED = 6_000_000
-"""First seed, below the seeds that training draws from, and apart from those that it is scored on."""
+"""First seed of the scenes, apart from the seeds of training and of the model's own scores."""
 COUNT = 100
 GROUPS = {"own": 1.0, "changed": 0.0}
 """Groups of captions: name, and the share of the world's own captions."""

@@ -117,11 +117,11 @@ class DataSet:
 
 
 def open_data_set(root: Path, layout: str, split: str = "", **options: str) -> DataSet:
-    """Open the data set at a path. `options` are those of the layout.
+    """Open the data set at a path. `options` are those of the layout. Nothing is copied or unpacked, and no image is
+    opened.
 
-    Nothing is copied or unpacked, and no image is opened. Raises UserError for an unknown layout or option, for a path
-    without a set of that layout, naming the expected files, and for a set with several splits if none is named:
-    torchvision would take train, here none is assumed.
+    Raises UserError for an unknown layout or option, for a path without a set of that layout, naming the expected
+    files, and for a set with several splits if none is named.
     """
     if layout not in LAYOUTS:
         raise UserError(f"“{layout}” is no layout of a data set: choose one of {', '.join(LAYOUTS)}.", field="layout")

@@ -224,7 +224,7 @@ class Bdd100kSource(SceneSource):
 
 
 class ShiftSource(Source):
-    """SHIFT: the views of its splits, weather and time of day from seq.csv. Its groups of files may be archives."""
+    """SHIFT in its published folders, with weather and time of day from seq.csv. Folders may be archives."""
 
     def __init__(self, files: Files, report: Report, options: Mapping[str, str], in_place: bool = False) -> None:
         super().__init__(files, report, options, in_place)

@@ -66,7 +66,7 @@ class Source:
             return 0
 
     def find(self, split: str | None = None) -> Iterator[Found]:
-        """Yield the items in a fixed order; of one split, as the survey names it, or of all. No image is opened.\n"""
+        """Yield the items in a fixed order, of all splits or of one, named as in `survey`. No image is opened."""
         raise NotImplementedError
 
     def at(self, key: str) -> Found:
@@ -79,7 +79,8 @@ class Source:
         return self._by_key[key]
 
     def stamp(self, key: str, file: str = "") -> str:
-        """Return a stamp that changes with an item, by its key, or by its file if only that changes; "" if unknown.
+        """Return a text that differs once the item of a key, or its whole file, has changed; "" if unknown.
+
         Raises UserError if the file is missing.
         """
         return self.files.stamp(file or key)

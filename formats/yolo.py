@@ -173,7 +173,7 @@ class YoloSource(Source):
             try:
                 number, values = int(parts[0]), [float(part) for part in parts[1:]]
             except ValueError as error:
-                raise UserError(f"Line {place} is no class with numbers.") from error
+                raise UserError(f"Line {place} does not hold a class number followed by numbers.") from error
             if number not in self.names:
                 raise UserError(f"Line {place} has the class {parts[0][:20]}, which {DATA} does not list.")
             if len(values) == 4:

@@ -23,7 +23,9 @@ ANSWER_COLUMNS = columns_of(
     "accepted:time submitted:time seconds:number side changes:whole verdict reason comment label classes "
     "edit_types group model model_right:truth"
 )
-"""One row for each answer: a question that a worker was asked about an item, also one with a known answer."""
+"""Columns of a table with a row for each answer: a question that a worker was asked about an item, also one with a
+known answer.
+"""
 
 RESULT_COLUMNS = columns_of(
     "item question status answer valid:truth votes:whole counts disagreement:number image_status "
@@ -31,7 +33,7 @@ RESULT_COLUMNS = columns_of(
     "adjudicated adjudicated_because label classes edit_types group model model_right:truth caption "
     "counterfactual image source origin"
 )
-"""One row for each image and question with fixed answers."""
+"""Columns of a table with a row for each image and question with fixed answers."""
 
 
 def counted_assignments(data: StudyData) -> frozenset[int]:

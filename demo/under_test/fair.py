@@ -28,7 +28,7 @@ CONDITIONS: dict[str, dict[str, str]] = {
 }
 """Conditions under which the check draws the same scenes."""
 CHECK_SEEDS = range(4_000_000, 4_000_150)
-"""Smaller than the training's seeds, so that no training saw these scenes."""
+"""Seeds of the scenes to check on, smaller than those of training, so that no training saw these scenes."""
 MEAN = STD = (0.5, 0.5, 0.5)
 
 

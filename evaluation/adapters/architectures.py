@@ -352,7 +352,7 @@ def _read(file: Path) -> tuple[dict[str, Any], Mapping[str, str]]:
                 f"{file.name} is a TorchScript file, which holds a program, and no program is run: export the model as "
                 "ONNX, or save its state dict."
             ) from error
-        raise UserError(f"{file.name} cannot be read as a checkpoint: it is damaged, or no such file.") from error
+        raise UserError(f"{file.name} cannot be read as a checkpoint: it is damaged or of another format.") from error
     except Exception as error:  # torch's own unpickling error, which refuses everything but tensors
         raise UserError(
             f"{file.name} holds more than weights, and that could be a program: save the state dict alone."

@@ -211,7 +211,7 @@ def _won_back(arm: _Mean, after: _Mean, before: _Mean) -> Figure:
     ids, sources = np.union1d(after.ids, before.ids), min(after.sources, before.sources)
 
     def spread_out(one: _Mean) -> Floats:
-        """Return deviations from the mean on all sources, scaled so that their mean varies like that of its own
+        """Return deviations from the mean in the rows of all sources, scaled to the variance of the mean over its own
         sources.
         """
         found = np.zeros((one.seeds, len(ids)))

@@ -134,7 +134,7 @@ def measured(number: int, driver: Driver, ways: Ways, judges: Judges, true_capti
 
 
 def table(lines: Sequence[dict[str, Any]], ways: Sequence[str]) -> str:
-    """Return a table by way and edit type. Each source has the same weight, and each way is beside the first one."""
+    """Return a table by way and edit type. Each source has the same weight; the first way is beside each other."""
     text = ["| edit type | n | figure | " + " | ".join(ways) + " |", "|---" * (3 + len(ways)) + "|"]
     for kind in (None, *PLANNED):
         for figure in (*FIGURES, "distance"):

@@ -1,4 +1,4 @@
-"""RQ2: where the models under test fail, how much the edits cause, and whether planted weaknesses are found."""
+"""RQ2: where models under test fail, how much of it the edits cause, and whether planted weaknesses are found."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def load_rules(path: Path = RULES) -> tuple[Rule, ...]:
         sides = [rule.get("one"), rule.get("other")]
         fits = set(rule) == {"says", "one", "other"} and isinstance(rule["says"], str) and rule["says"]
         if not fits or not all(isinstance(side, list) and side and all(map(_phrase, side)) for side in sides):
-            raise UserError(f"Rule {number} in {path} does not fit: give says, one and other, the latter two as lists.")
+            raise UserError(f"Rule {number} in {path} does not fit: give a text says, and lists one and other.")
         loaded.append(Rule(rule["says"], tuple(sides[0]), tuple(sides[1])))
     return tuple(loaded)
 

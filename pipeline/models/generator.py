@@ -94,7 +94,7 @@ class DrawingPipeline(ABC, Generic[M, D]):
     role = "image generator"
     """Name of this model in messages."""
     likes = "float16"
-    """The half precision that it was made for."""
+    """The half precision that the model was made for."""
     kept_texts = KEPT_TEXTS
 
     def __init__(self, section: M) -> None:

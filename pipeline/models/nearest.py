@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 AT_ONCE = 1024
-"""Number of vectors that are widened at once: those of 512 dimensions fit in the cache of a core."""
+"""Number of vectors converted to float32 at once. Those of 512 dimensions fit in the cache of a core."""
 FEW = 8
 """If fewer than one in this many rows is asked for, only those rows are compared."""
 SPARE = 1000

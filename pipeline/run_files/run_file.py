@@ -237,7 +237,7 @@ def read(path: Path) -> RunFile:
     except ValueError as error:
         raise UserError(f"The file {path} is no {FILE} of this program: it is not JSON.") from error
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise UserError(f"The file {path} is no {FILE} of this program, or of another version of it.")
+        raise UserError(f"The file {path} is no {FILE} of this version of the studio.")
     try:
         run = read_run(data["run"])
         contents = RunFile(

@@ -191,7 +191,7 @@ class _CaptionSelection:
         self.by_type = [0.0] * len(EDIT_TYPES)
         self.by_word = Counter[str]()
         self.picked: list[list[int]] = [[] for _ in self.offers]
-        """Indices of the chosen offers, by source."""
+        """Indices of the chosen captions of each source, by source."""
 
     def shared(self) -> SelectedCaptions:
         """Choose the captions and report."""

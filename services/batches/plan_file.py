@@ -343,7 +343,7 @@ def settings_of(plan: BatchPlan) -> Settings:
             plain[typed[0]]["edit_types"] = ", ".join(names)  # no model is asked for types that are not drawn
     elif edits.types or edits.most_share_of_a_word is not None:
         key = "edits.types" if edits.types else "edits.most_share_of_a_word"
-        raise UserError(f"{key} is said, but the recipe {recipe.name} makes no edits: take it out.", field=key)
+        raise UserError(f"{key} is set, but the recipe {recipe.name} makes no edits: take it out.", field=key)
     plain["generation"] |= {"images_per_caption": plan.images.seeds_a_caption, "seed_mode": "next"}
     try:
         settings = type(defaults).model_validate_json(json.dumps(plain), strict=True)

@@ -194,7 +194,7 @@ class BatchRuns:
             if self._place(number) == "stopping":
                 raise UserError(f"{title} is about to stop: begin it when it has.")
             if status.state in ("running", "stopping"):
-                raise UserError(f"Another process works on {title} already: let it, or pause it first.")
+                raise UserError(f"Another process works on {title} already: wait until it ends, or pause it first.")
             if status.state == "done":
                 raise UserError(f"{title} is done: nothing is left to do.")
             if status.state == "unplanned":

@@ -272,7 +272,7 @@ def _append(file: BinaryIO, line: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     except OSError as error:
-        raise UserError(f"What was done cannot be written down. {disk_reason(error)}.") from error
+        raise UserError(f"The results cannot be saved. {disk_reason(error)}.") from error
 
 
 @contextmanager
@@ -282,8 +282,7 @@ def _answering(folder: Path, shard: int, of: int) -> Iterator[BinaryIO]:
         try:
             take_lock(file, folder)
         except BlockingIOError as error:
-            message = f"Shard {shard} of {of} is already running: wait until it ends, or stop it first."
-            raise UserError(message) from error
+            raise UserError(f"Shard {shard} of {of} is already running: wait for it, or stop it.") from error
         file.seek(0)
         file.truncate(file.read().rfind(b"\n") + 1)
         yield file

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class LotRunner(Protocol):
-    """Does lots. If its order gives it helpers, two threads may call `do`."""
+    """Does lots. If it has helper processes, two threads may call `do`."""
 
     def do(self, lot: Lot) -> tuple[Done, ...]:
         """Do a lot, as `Worker.do`."""

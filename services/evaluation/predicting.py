@@ -101,7 +101,7 @@ class Predicting:
         """Return an image as the model gets it. Raises UserError while the model works, or if it cannot be shown."""
         self._require_known(settings)
         if not self._lock.acquire(timeout=PATIENCE):
-            raise UserError("A model is at work: its picture is shown when it is done.")
+            raise UserError("Another model is at work: try again when it is done.")
         try:
             return self._loaded(settings)[0].input_picture(self._workspace.images.load(sha))
         finally:

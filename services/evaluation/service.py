@@ -258,7 +258,7 @@ class EvaluationService:
     @property
     def _controls(self) -> ControlSets:
         if self.controls is None:
-            raise UserError("Nothing is drawn here: ask the studio for reconstructions.")
+            raise UserError("This command cannot draw: ask the running studio for reconstructions.")
         return self.controls
 
     # Figures

@@ -85,7 +85,7 @@ class DoneTogether:
     """Result for each run."""
 
     done: tuple[str, ...]
-    """Ids of the runs with which it was done, or begun."""
+    """Ids of the runs for which the command was done, or begun."""
     refused: Mapping[str, str] = field(default_factory=dict)
     """Why it was not done, in one sentence, by run id."""
 

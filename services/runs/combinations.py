@@ -146,7 +146,7 @@ class CombinationEdits:
                     "This keyword has no such alternative any more: pick one that is ticked.", field="edits"
                 )
             if len({keyword for keyword, _ in command.edits}) < len(command.edits):
-                raise UserError("A keyword becomes one alternative at a time.", field="edits")
+                raise UserError("A combination can hold only one alternative of a keyword.", field="edits")
             chosen = [pairs_of(edits) for edits in grid.planned]
             chosen = [pairs for pairs in chosen if set(pairs) != set(command.edits)] + [command.edits] * command.used
             if not chosen:

@@ -233,7 +233,7 @@ class Execution:
         onwards = recipe.onwards(command.stage)
         anew = next((name for name in onwards if name in stale or not self._holds_edit(run, name)), None)
         if anew is None:
-            raise UserError("From here on every stage holds an edit of yours: run one alone to replace it.")
+            raise UserError("You edited this and all later stages: to replace an edit, run its stage alone.")
         self.start(command.run, onwards[onwards.index(anew) :], anew)
 
     @does

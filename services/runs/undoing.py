@@ -74,7 +74,7 @@ class Undoing:
         with self._runs.changing:
             step = self._workspace.steps.of(command.run).next_redo
             if step is None:
-                raise UserError("There is nothing to do again: only what was just taken back can be.")
+                raise UserError("There is nothing to redo: only the last undone step can be redone.")
             self._require_free(command.run, step)
             added = self._workspace.steps.do_again(command.run, step.key)
             self._settle(command.run, command.tab, step, added)

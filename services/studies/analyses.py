@@ -62,7 +62,7 @@ class Analyses:
         """Guards the attributes below, and the locks of the studies."""
         self._kept: OrderedDict[str, Analysis] = OrderedDict()
         self._changes = 0
-        """Number of changes that must be seen: an analysis begun before one is not cached."""
+        """Number of changes so far. An analysis that began before the latest one is not cached."""
 
     def of(self, study_id: str) -> Analysis:
         """Return current figures, or slightly older ones if they take long. Concurrent requests share one analysis."""

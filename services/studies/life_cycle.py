@@ -273,7 +273,7 @@ def _before_votes(study: Study, sent: AskForVotes) -> Mapping[str, object]:
     if votes < rules.votes:
         raise UserError(f"Votes can only be added: give {rules.votes} or more.", field="votes")
     if (votes, consensus) == (rules.votes, rules.consensus):
-        raise UserError("That is what the rules ask for already.", field="votes")
+        raise UserError("The rules ask for these votes and this consensus already.", field="votes")
     if not votes < 2 * consensus <= 2 * votes:
         raise UserError(f"The consensus has to be {votes // 2 + 1} to {votes} of {votes} votes.", field="consensus")
     # The smallest consensus of this many votes that is no weaker than the rules'.

@@ -115,7 +115,7 @@ class SetExports:
         """Return the zip of an export. Raises UserError if it is not done."""
         view = self._queue.view(number)
         if view.state != "done":
-            raise UserError("This export is not done yet, or came to nothing: look at the page of the version.")
+            raise UserError("This export is not finished, or failed: see the page of the version.")
         export: ReadyExport = view.result
         if not export.file.is_file():
             self.cancel(number)

@@ -233,7 +233,7 @@ class Batches(Repository):
         row = _require(db, batch)
         process = self._images.process
         if row["process"] not in (None, process) and self._alive(row["process"]):
-            raise UserError(f"Another process works on the batch “{row['name']}” already: let it, or stop it first.")
+            raise UserError(f"Another process works on the batch “{row['name']}” already: wait for it, or stop it.")
         db.execute("UPDATE batches SET process = ?, wish = 'go' WHERE id = ?", [process, batch])
         _release(db, batch)
 

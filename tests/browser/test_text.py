@@ -313,7 +313,7 @@ def test_the_language_model_chooses_the_edits_by_a_prompt_of_its_own(studio: Stu
     card = page.locator("#stage-counterfactuals")
     page.click("#combinations-said")
     page.click("[data-key=combinations-model]")
-    expect(card).to_contain_text("do not ask the language model for it, so they would be spread evenly")
+    expect(card).to_contain_text("do not let the language model choose, so combinations would be spread evenly")
     page.click("#run-counterfactuals")
     expect(page.locator("#note-counterfactuals-0")).to_contain_text("The edits were spread evenly")
     expect(page.locator("#state-counterfactuals")).to_have_text("ready")

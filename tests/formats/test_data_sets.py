@@ -137,7 +137,7 @@ def test_a_compressed_tar_is_refused_with_the_way_out(tmp_path: Path) -> None:
 def test_the_split_is_never_guessed(tmp_path: Path) -> None:
     root = put(tmp_path, {"train/cat/a.png": png(1), "val/cat/b.png": png(2), "val/dog/c.png": png(3)})
     said = refusal(root, "imagefolder")
-    assert said.startswith("Say which split") and "train, val" in said
+    assert said.startswith("Choose a split") and "train, val" in said
     data_set = open_data_set(root, "imagefolder", "val")
     assert {item.split for item in data_set.items()} == {"validation"}
     assert data_set.split == "validation"

@@ -114,7 +114,7 @@ def test_what_save_to_disk_writes_is_what_load_from_disk_reads(tmp_path: Path) -
     for dataset in made.values():
         dataset.info.license = "CC BY 4.0"
     datasets.DatasetDict(made).save_to_disk(tmp_path / "all", num_shards={"train": 2, "test": 1})
-    assert "Say which split" in refusal(tmp_path / "all", "huggingface")
+    assert "Choose a split" in refusal(tmp_path / "all", "huggingface")
     data_set = open_data_set(tmp_path / "all", "huggingface", "train")
     published = datasets.load_from_disk(str(tmp_path / "all"))["train"].cast_column(
         "image", datasets.Image(decode=False)
@@ -243,7 +243,7 @@ def test_our_own_test_sets(tmp_path: Path, form: str) -> None:
     examples = [example for example in mixed(Maker(tmp_path / "made")) if form != "torchvision" or example.label]
     export(SET, examples, tmp_path / "out", form)
     splits = sorted({example.split or "unsplit" for example in examples})
-    assert len(splits) == 1 or "Say which split" in refusal(tmp_path / "out", "studio")
+    assert len(splits) == 1 or "Choose a split" in refusal(tmp_path / "out", "studio")
     for split in {example.split for example in examples}:
         data_set = open_data_set(tmp_path / "out", "studio", split or "unsplit")
         wanted = sorted((e for e in examples if e.split == split), key=lambda e: e.name)

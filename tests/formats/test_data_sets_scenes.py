@@ -108,7 +108,7 @@ def test_shift_asks_for_part_split_and_view(tmp_path: Path) -> None:
     words = "Say which part is meant with part: there is discrete/images, continuous/videos/1x"
     assert words in refusal(tmp_path, "shift")
     shift(tmp_path, split="val")
-    assert "Say which split" in refusal(tmp_path, "shift", part="discrete/images")
+    assert "Choose a split" in refusal(tmp_path, "shift", part="discrete/images")
     shutil.copytree(tmp_path / "discrete/images/val/front", tmp_path / "discrete/images/val/left_45")
     assert "Say which view" in refusal(tmp_path, "shift", "val", part="discrete/images")
     data_set = open_data_set(tmp_path, "shift", "val", part="discrete/images", view="front")

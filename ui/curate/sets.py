@@ -315,7 +315,7 @@ def _shares(data: dict[str, Any]) -> dict[str, Any]:
         except ValueError as error:
             raise UserError("This is no number: give per cent, such as 80.", field=name) from error
         if not 0 <= read[name] <= 1:
-            raise UserError("A share is from 0 to 100 per cent.", field=name)
+            raise UserError("A share has to be from 0 to 100 per cent.", field=name)
     return read
 
 

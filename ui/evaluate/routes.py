@@ -290,7 +290,7 @@ def _add_pages(app: FastAPI, pages: _Pages) -> None:
     def drawing(number: Annotated[int, Query(ge=1, le=LARGEST_ID)]) -> Mapping[str, Any]:
         """Return the progress of a control set. Figures wait: each image would change them."""
         if evaluations.controls is None:
-            raise Missing("Nothing is drawn here.")
+            raise Missing("No reconstructions are being drawn.")
         work = evaluations.controls.work.view(number)
         part = render("control", work=work, can_make=False) if work.active else None
         return {"active": work.active, "parts": {"control": part} if part else {}}

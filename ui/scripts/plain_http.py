@@ -33,7 +33,7 @@ _OF_PAGES = "predict"
 _KEPT = ("session_hash", "trigger_id")
 """Other fields of a call that are passed on to Gradio. None of them says how its values are to be read."""
 _ONE_SESSION = "plain-http"
-"""Session of callers who name none and get the answer as the reply: a new one takes Gradio longer than most answers."""
+"""Session shared by callers who name none: Gradio takes longer to make one than to give most answers."""
 _WORDS: Mapping[int, str] = {
     400: "What was sent is not what this takes: docs/scripting.md shows what is.",
     404: "There is nothing of this name: the page Scripts lists every endpoint.",

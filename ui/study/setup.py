@@ -154,7 +154,7 @@ def questions_card(rules: Rules, problems: Problems, classes: Sequence[str] = ()
 
 
 def _rare(place: int, questions: Sequence[Question]) -> tuple[str, str, list[tuple[str, str]], str, Question | None]:
-    """Return a summary of a question's rare settings, its short name, what it may follow, and what it follows."""
+    """Return a question's rare settings in short, its short name, the questions to follow, and the one it follows."""
     question, earlier = questions[place], questions[:place]
     before = {str(at): other for at, other in enumerate(earlier) if other.kind != "text"}
     options = [("", "always"), *((at, f"after “{other.text or other.id}”") for at, other in before.items())]

@@ -227,8 +227,7 @@ def part(
         if one not in side:
             words = {"train": "to learn from", "tune": "to tune with", "test": "to measure with"}[one]
             raise UserError(
-                f"None of its {len(shas):,} sources falls to the side {words}: add sources, or part them by another "
-                "seed.",
+                f"None of its {len(shas):,} sources is left {words}: add sources, or take another seed.",
                 field="split_seed",
             )
     alike = _too_alike(cases, side, looks)
@@ -284,11 +283,11 @@ def plan(
             left_out.append(NotMeasured(ON_UNSEEN, why))
     for name, count in (("learn from", len(originals)), ("measure with", len(sets.get(ON_ORIGINAL, ())))):
         if not count:
-            raise UserError(f"There is no original to {name}: add sources, or part them by another seed.")
+            raise UserError(f"There is no original to {name}: add sources, or take another seed.")
     for name, count in (("learn from", len(learnt_from)), ("measure with", len(sets.get(ON_GENERATED, ())))):
         if not count:
             other = f", or keep another edit type than “{parted.unseen}” from the arms" if parted.unseen else ""
-            raise UserError(f"There is no test case to {name}: part the sources by another seed{other}.")
+            raise UserError(f"There is no test case to {name}: take another seed{other}.")
     faulty = int(invalid[parted.rows(1, generated, "test")].sum())
     if faulty:
         notes.append(f"{count_of(faulty, 'test case', 'is')} not measured with: judged invalid by people.")
@@ -401,7 +400,7 @@ def _tune(cases: Cases, parted: DataSplit, made: Examples, invalid: Flags) -> tu
     generated = made.of(cases.generated, parted.rows(1, cases.generated, "tune", usable))[0]
     some = generated[:: max(1, -(-len(generated) // max(1, len(originals))))]
     if not originals and not some:
-        raise UserError("There is no image to tune with: add sources, or part them by another seed.")
+        raise UserError("There is no image to tune with: add sources, or take another seed.")
     return (*originals, *some)
 
 
@@ -444,7 +443,7 @@ def _notes_on_labels(cases: Cases, parted: DataSplit) -> list[str]:
         if labels:
             names = few_names([f"“{name}”" for name in labels])
             notes.append(
-                f"{count_of(len(labels), 'label', 'is')} {words} ({names}). Add sources, or part them by another seed."
+                f"{count_of(len(labels), 'label', 'is')} {words} ({names}). Add sources, or take another seed."
             )
     return notes
 

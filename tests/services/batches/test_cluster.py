@@ -211,7 +211,7 @@ def test_what_no_worker_can_do_is_told_in_a_sentence(tmp_path: Path, two_nodes: 
 
 @pytest.mark.soak
 def test_workers_that_end_one_after_another_end_the_run_in_a_sentence(tmp_path: Path, two_nodes: str) -> None:
-    with on_ray(address=two_nodes), pytest.raises(UserError, match="3 workers ended one after another"):
+    with on_ray(address=two_nodes), pytest.raises(UserError, match="3 workers in a row died"):
         run(plan_of(tmp_path, 8), tmp_path / "deadly", partial(RayPool, workers=1, make=Deadly))
 
 

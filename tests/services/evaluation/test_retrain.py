@@ -74,7 +74,7 @@ def test_sides_are_disjoint_and_what_is_made_of_a_source_is_on_its_side(
         try:
             cases, found, on_two = planned(filled, evaluations, asked)
         except UserError as error:
-            assert "falls to the side" in str(error)
+            assert "is left" in str(error)
             continue
         assert on_two == 0
         learnt_from = {one.image.stem for arm in found.arms for one in arm.examples}

@@ -83,7 +83,7 @@ def test_every_kind_of_thing_is_taken_back_and_done_again_in_its_order(studio: S
     for (words, _), then in zip(things, were[1:], strict=True):
         assert send(studio, run, "redo").said == f"Done again: {words}."
         assert facts(studio, run) == then, words
-    with pytest.raises(UserError, match="nothing to do again"):
+    with pytest.raises(UserError, match="nothing to redo"):
         send(studio, run, "redo")
     later = sum(len(studio.workspace.runs.history(run, stage)) for stage in studio.states.of(run).recipe.names)
     assert later > rows, "to undo and redo adds to the history"
@@ -133,7 +133,7 @@ def test_what_is_done_after_an_undo_ends_the_redo_and_only_what_a_step_changed_i
     assert studio.workspace.runs.get(run).settings["generation"]["guidance"] == 3, "it was not the last, but asked for"
     send(studio, run, "undo")
     send(studio, run, "rename", title="Robin")
-    with pytest.raises(UserError, match="nothing to do again"):
+    with pytest.raises(UserError, match="nothing to redo"):
         send(studio, run, "redo")
     with pytest.raises(UserError, match="no edit of yours to undo here"):
         send(studio, run, "undo", stage="caption")
