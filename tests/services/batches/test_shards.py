@@ -160,7 +160,7 @@ def test_whoever_would_do_the_same_work_is_told(workspace: Workspace, tmp_path: 
         Engine(workspace, number, order, here).run()
 
     def again(_: Progress) -> None:
-        with pytest.raises(UserError, match="at work already"):
+        with pytest.raises(UserError, match="is already running"):
             work(workspace.folder, number, 1, 2, here)
 
     work(workspace.folder, number, 1, 2, here, tell=again)
