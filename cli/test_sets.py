@@ -11,6 +11,7 @@ import sys
 from bisect import bisect_left
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from cli.common import TEMPLATES, counting, in_workspace, printable
 from cli.parsers import parser_of
@@ -22,12 +23,10 @@ from formats.draft import MANIFEST, read_manifest
 from formats.layouts import LAYOUTS
 from formats.types import SPLITS
 from pipeline.profiles.profile import load_profile
+from services.commands import Commands
 from services.test_sets.drafts import (
     AddToTestSet,
-    RelabelInTestSet,
     ReleaseTestSet,
-    RemoveFromTestSet,
-    SetSplitInTestSet,
     SplitTestSet,
     TestSetDrafts,
 )
@@ -94,22 +93,27 @@ def add(workspace: Workspace, options: argparse.Namespace) -> Said:
 
 
 def remove(workspace: Workspace, options: argparse.Namespace) -> Said:
-    sent = RemoveFromTestSet.of({"test_set": options.test_set, "images": _images(workspace, options)})
-    done = TestSetDrafts(workspace).remove(sent)["removed"]
+    done = _sent(workspace, "remove-from-test-set", options)["removed"]
     return [f"{count_of(done, 'image', 'was')} taken out of “{options.test_set}”."], 0
 
 
 def relabel(workspace: Workspace, options: argparse.Namespace) -> Said:
-    named = {"test_set": options.test_set, "images": _images(workspace, options)}
-    done = TestSetDrafts(workspace).relabel(RelabelInTestSet.of({**named, "label": options.label}))["relabelled"]
+    done = _sent(workspace, "relabel-in-test-set", options, label=options.label)["relabelled"]
     return [f"{count_of(done, 'image', 'was')} given another label in “{options.test_set}”."], 0
 
 
 def set_split(workspace: Workspace, options: argparse.Namespace) -> Said:
-    named = {"test_set": options.test_set, "images": _images(workspace, options)}
     chosen = "" if options.split == NO_SPLIT else options.split
-    done = TestSetDrafts(workspace).set_split(SetSplitInTestSet.of({**named, "split": chosen}))["resplit"]
+    done = _sent(workspace, "set-split-in-test-set", options, split=chosen)["resplit"]
     return [f"{count_of(done, 'image', 'was')} put into another split in “{options.test_set}”."], 0
+
+
+def _sent(workspace: Workspace, command: str, options: argparse.Namespace, **fields: str) -> Any:
+    """Send a command on the images that the options name, and return its answer."""
+    commands = Commands()
+    commands.take_on(TestSetDrafts(workspace))
+    images = _images(workspace, options)
+    return commands.send(command, {"test_set": options.test_set, "images": images, **fields})
 
 
 def split(workspace: Workspace, options: argparse.Namespace) -> Said:

@@ -1,6 +1,6 @@
-"""Commands: each act of a person, a script or an agent is one pydantic model, done by one function.
+"""Commands: each act of a person, a script or an agent is one function with typed and described parameters.
 
-A command is data: its fields, bounds and descriptions validate the input and document it for scripts. Pages and the
+A pydantic model of its parameters validates the input and documents it for scripts. Pages and the
 command line send the same commands through one `Commands`.
 """
 
@@ -10,7 +10,8 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated, Any, ClassVar, Self, TypeVar, get_type_hints
+from functools import cache
+from typing import Annotated, Any, ClassVar, Self, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 
@@ -29,7 +30,7 @@ def _known(stage: str) -> str:
     return stage
 
 
-KnownStage = Annotated[StageName, AfterValidator(_known)]
+KnownStage = Annotated[StageName, AfterValidator(_known), Field(description="The stage")]
 """Name of a stage of any recipe, or of the image drawing."""
 
 
@@ -104,24 +105,43 @@ class UnknownCommand(ValueError):
 
 
 def command_of(function: Callable[..., Any], base: type[C], *passed: str, **class_values: str | bool) -> type[C]:
-    """Return a command whose fields are the parameters of a function, but for those `passed` from elsewhere.
+    """Return a command whose fields are those of `base` and the parameters of a function, but for those `passed` from
+    elsewhere.
 
     The function's docstring, up to "Raises", describes the command. `class_values` are set on the class: its name.
     """
     hints = get_type_hints(function, include_extras=True)
     fields: dict[str, Any] = {
-        name: (hints[name], ... if one.default is one.empty else one.default)
+        name: (_checked_last(hints[name]), Field() if one.default is one.empty else one.default)
         for name, one in inspect.signature(function).parameters.items()
-        if name not in passed
+        if name not in (*passed, *base.model_fields)
     }
-    words = re.split(r"\s+Raises ", inspect.getdoc(function) or "")[0]
-    return create_model(str(class_values["name"]), __base__=base, __doc__=words, __cls_kwargs__=class_values, **fields)
+    words = " ".join(re.split(r"\s+Raises\s", inspect.getdoc(function) or "")[0].split())
+    name, module = str(class_values["name"]), function.__module__
+    return create_model(name, __base__=base, __module__=module, __doc__=words, __cls_kwargs__=class_values, **fields)
 
 
-def does(method: Method) -> Method:
-    """Mark a method as the function of a command. The command is the type of its first parameter."""
-    method.__dict__["does"] = True
-    return method
+def _checked_last(hint: Any) -> Any:
+    """Return a type whose bounds are of the value that its validators make: so many runs, not so many letters."""
+    if get_origin(hint) is not Annotated:
+        return hint
+    kind, *metadata = get_args(hint)
+    return Annotated[kind, *sorted(metadata, key=lambda one: isinstance(one, BeforeValidator))]
+
+
+def does(name: str, base: type[Command] = Command, **class_values: str | bool) -> Callable[[Method], Method]:
+    """Make a method a command: its parameters are the fields, its docstring up to "Raises" describes the command.
+
+    Fields of `base` that the method needs are parameters too, of the same names. A parameter `sent` gets the whole
+    command, as `base`. `class_values` are those of a class statement: `looks`, `keeps`, `stage_of_command`.
+    """
+
+    def mark(method: Method) -> Method:
+        # Made when the first studio takes it on: its types may stand further down in their module.
+        method.__dict__["command"] = cache(lambda: command_of(method, base, "self", "sent", name=name, **class_values))
+        return method
+
+    return mark
 
 
 class Commands:
@@ -140,9 +160,8 @@ class Commands:
     def take_on(self, service: object) -> None:
         """Add the methods of a service marked with `does`, and those of its `register`."""
         for name, method in vars(type(service)).items():
-            if getattr(method, "does", False):
-                command = next(iter(method.__annotations__.values()))
-                self.add(method.__globals__[command], getattr(service, name))
+            if command := getattr(method, "command", None):
+                self.add(command(), _called(getattr(service, name)))
         register = getattr(service, "register", None)
         if register is not None:
             register(self)
@@ -168,6 +187,16 @@ class Commands:
     def send(self, name: str, data: Mapping[str, Any]) -> Any:
         """Parse and do a command."""
         return self.do(self.parse(name, data))
+
+
+def _called(method: Callable[..., Any]) -> Callable[[Command], Any]:
+    """Return a function that calls a method with the fields of a command that are its parameters."""
+    names = tuple(inspect.signature(method).parameters)
+
+    def call(command: Command) -> Any:
+        return method(**{name: command if name == "sent" else getattr(command, name) for name in names})
+
+    return call
 
 
 def refused(error: ValidationError, model: type[BaseModel]) -> Malformed:

@@ -25,6 +25,8 @@ LARGEST_ID = 10**18
 Id = Annotated[int, Field(ge=0, le=LARGEST_ID)]
 Ids = Annotated[tuple[Id, ...], BeforeValidator(parts_of)]
 """Several numbers, as a list or with commas between."""
+CaseId = Annotated[Id, Field(description="The test case")]
+Tab = Annotated[str, Field(max_length=40, description="Which page it is, by a name of its own")]
 
 PlainSettings = Mapping[str, Any]
 """Settings as plain data: by section, a value for each setting."""
@@ -33,14 +35,14 @@ PlainSettings = Mapping[str, Any]
 class ValueEdit(RunCommand):
     """An edit of the value of a text stage. It applies to the latest version, whichever one the person saw."""
 
-    tab: str = Field("", max_length=40, description="Which page it is, by a name of its own")
+    tab: Tab = ""
     version: int = Field(0, ge=0, le=LARGEST_ID, description="The version that the person saw; 0 when not known")
 
 
 class StateEdit(RunCommand):
     """An edit of the settings or prompts of a run. It applies to the latest state, whichever one the person saw."""
 
-    tab: str = Field("", max_length=40, description="Which page it is, by a name of its own")
+    tab: Tab = ""
     state: int = Field(0, ge=0, le=LARGEST_ID, description="The state of the run that the person saw; 0: not known")
 
 

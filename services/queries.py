@@ -7,7 +7,7 @@ models are returned unchanged; ids are those that commands take.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -21,9 +21,9 @@ from core.studies import Study
 from core.types import to_plain
 from core.validity_score import ScoreRun
 from pipeline.recipes import recipes_for
-from services.commands import Command, Commands, RunCommand, does
+from services.commands import Command, RunCommand, does
 from services.curation.views import WHICH, Filter
-from services.edit_conflicts import LARGEST_ID
+from services.edit_conflicts import LARGEST_ID, CaseId
 from services.jobs import JobView
 from services.runs.edited_share import edited_rows
 from services.runs.life_cycle import RunService, case_of
@@ -40,6 +40,14 @@ MOST_LISTED = 200
 Plain = dict[str, Any]
 
 
+NO_FILTER = ImageFilter()
+_ALL_PARTS = (
+    "Parts NAME=VALUE with & between, as in an address, or an object of names and values. Of several values of one "
+    "name one has to hold; -NAME=VALUE excludes a value. "
+    + " ".join(f"{name}: {described}." for name, described in PARTS.items())
+)
+
+
 class Query(Command, looks=True):
     """A read-only command."""
 
@@ -48,41 +56,8 @@ class RunQuery(RunCommand, looks=True):
     """A read-only command on a run."""
 
 
-class ListRuns(Query, name="list-runs"):
-    """List the runs, last worked on first."""
-
-    find: str = Field("", max_length=200, description="Part of a name or label, in any letters' case")
-    after: str = Field("", max_length=80, description="The “next” of the page before")
-    limit: int = Field(50, ge=1, le=MOST_LISTED, description="Runs in a page")
-
-
-class ShowRun(RunQuery, name="show-run"):
-    """Show a run without its images: task, values of the stages, stale stages, and its gate."""
-
-
-class ListImages(RunQuery, name="list-images"):
-    """List the test cases of a run, oldest first, with their captions, checks and reviews."""
-
-    after: int = Field(0, ge=0, le=LARGEST_ID, description="The “next” of the page before")
-    limit: int = Field(50, ge=1, le=MOST_LISTED, description="Test cases in a page")
-
-
-class ShowImage(RunQuery, name="show-image"):
-    """Show a test case and its history."""
-
-    case: int = Field(ge=0, le=LARGEST_ID, description="The test case")
-
-
-class EditedValues(Query, name="edited-values"):
-    """Show how many values of each stage people changed, by profile and stage, over all runs."""
-
-
-class ListJobs(Query, name="list-jobs"):
-    """List running and waiting jobs, in order."""
-
-
-class ShowJob(Query, name="show-job"):
-    """Show the progress of a job."""
+class ShowJob(Query):
+    """A query on a job."""
 
     job: int = Field(ge=0, le=LARGEST_ID, description="The job")
 
@@ -90,64 +65,7 @@ class ShowJob(Query, name="show-job"):
 class ImageQuery(Query):
     """A query on the images of a filter."""
 
-    filter: Filter = Field(ImageFilter(), description=WHICH)
-
-
-class ListTestCases(ImageQuery, name="list-test-cases"):
-    """List the test cases of all runs, by filter and order, with captions, checks, reviews and predictions."""
-
-    order: str = Field(
-        "newest",
-        max_length=220,
-        description="newest, oldest, reviewed, source (all of one source together), information (what a look at it "
-        "tells most, those without a verdict first), score (of validity), or check:NAME (by the figure of a check)",
-    )
-    falling: bool = Field(False, description="The largest figure, or the latest review, first")
-    after: str = Field("", max_length=80, description="The “next” of the page before")
-    limit: int = Field(50, ge=1, le=MOST_LISTED, description="Test cases in a page")
-
-
-class CountTestCases(ImageQuery, name="count-test-cases"):
-    """Count the test cases of all runs by a filter, in total and by each value of each filter."""
-
-    filter: Filter = Field(
-        ImageFilter(),
-        description="Parts NAME=VALUE with & between, as in an address, or an object of names and values. Of several "
-        "values of one name one has to hold; -NAME=VALUE excludes a value. "
-        + " ".join(f"{name}: {described}." for name, described in PARTS.items()),
-    )
-
-
-class ShowCoverage(Query, name="coverage"):
-    """Count the test cases of each class and edit type, or of each weather and time of day."""
-
-    grid: CoverageGrid = Field(GRIDS[0], description="Which table; of the hundred most common lines and places")
-
-
-class CheckHistogram(ImageQuery, name="check-histogram"):
-    """Show the distribution of a check's figures over test cases, in steps of 0.02."""
-
-    check: str = Field(min_length=1, max_length=200, description="The name of the check, such as “label seen”")
-
-
-class ListSamples(Query, name="list-samples"):
-    """List the sample pictures of the profile."""
-
-
-class ListRecipes(Query, name="list-recipes"):
-    """List the recipes that the profile can draw, with their stages."""
-
-
-class ListStudies(Query, name="list-studies"):
-    """List the studies, the latest first."""
-
-
-class ShowStudy(StudyCommand, name="show-study", looks=True):
-    """Show the progress of a study, and its rules."""
-
-
-class StudyOutcomes(StudyCommand, name="study-outcomes", looks=True):
-    """List the outcome of the votes for every image of a study: one row per item, ready for a data frame."""
+    filter: Filter = Field(NO_FILTER, description=WHICH)
 
 
 class Queries:
@@ -157,15 +75,40 @@ class Queries:
         self._workspace, self._runs, self._jobs = runs.workspace, runs, runs.jobs
         self._states, self._predictions = states, predictions
 
-    def register(self, commands: Commands) -> None:
-        commands.add(ShowRun, lambda command: run_facts(self._states.of(command.run)))
-        commands.add(EditedValues, lambda _: {"stages": edited_rows(self._workspace.runs.edited())})
-        commands.add(ListJobs, lambda _: {"jobs": [job_facts(job) for job in self._jobs.active()]})
-        commands.add(ShowJob, lambda command: job_facts(self._jobs.known(command.job)))
-        commands.add(ListSamples, lambda _: {"samples": [_sample_facts(sample) for sample in self._runs.samples]})
-        commands.add(ListRecipes, lambda _: {"recipes": self._recipes()})
-        commands.add(ListStudies, lambda _: {"studies": [_study_facts(one) for one in self._workspace.studies.all()]})
-        commands.add(ShowStudy, lambda command: _whole_study(self._workspace.studies.get(command.study)))
+    @does("show-job", ShowJob)
+    def show_job(self, job: int) -> Plain:
+        """Show the progress of a job."""
+        return job_facts(self._jobs.known(job))
+
+    @does("edited-values", Query)
+    def edited_values(self) -> dict[str, Any]:
+        """Show how many values of each stage people changed, by profile and stage, over all runs."""
+        return {"stages": edited_rows(self._workspace.runs.edited())}
+
+    @does("list-jobs", Query)
+    def list_jobs(self) -> dict[str, Any]:
+        """List running and waiting jobs, in order."""
+        return {"jobs": [job_facts(job) for job in self._jobs.active()]}
+
+    @does("list-samples", Query)
+    def list_samples(self) -> dict[str, Any]:
+        """List the sample pictures of the profile."""
+        return {"samples": [_sample_facts(sample) for sample in self._runs.samples]}
+
+    @does("list-recipes", Query)
+    def list_recipes(self) -> dict[str, Any]:
+        """List the recipes that the profile can draw, with their stages."""
+        return {"recipes": self._recipes()}
+
+    @does("list-studies", Query)
+    def list_studies(self) -> dict[str, Any]:
+        """List the studies, the latest first."""
+        return {"studies": [_study_facts(one) for one in self._workspace.studies.all()]}
+
+    @does("show-study", StudyCommand, looks=True)
+    def show_study(self, study: str) -> Any:
+        """Show the progress of a study, and its rules."""
+        return _whole_study(self._workspace.studies.get(study))
 
     def _recipes(self) -> list[Mapping[str, Any]]:
         return [
@@ -173,62 +116,111 @@ class Queries:
             for one in recipes_for(self._runs.profile)
         ]
 
-    @does
-    def list_runs(self, command: ListRuns) -> Plain:
-        runs = self._workspace.runs.search(command.limit, find=command.find.strip(), after=command.after)
-        return {"runs": [_summary_facts(run) for run in runs], "next": _next(runs, command.limit)}
+    @does("list-runs", Query)
+    def list_runs(
+        self,
+        find: Annotated[str, Field(max_length=200, description="Part of a name or label, in any letters' case")] = "",
+        after: Annotated[str, Field(max_length=80, description="The “next” of the page before")] = "",
+        limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Runs in a page")] = 50,
+    ) -> Plain:
+        """List the runs, last worked on first."""
+        runs = self._workspace.runs.search(limit, find=find.strip(), after=after)
+        return {"runs": [_summary_facts(run) for run in runs], "next": _next(runs, limit)}
 
-    @does
-    def list_images(self, command: ListImages) -> Plain:
-        state = self._states.of(command.run)
-        behind = [case for case in state.run.test_cases if case.id > command.after]
-        page = behind[: command.limit]
+    @does("show-run", RunQuery)
+    def show_run(self, run: str) -> Plain:
+        """Show a run without its images: task, values of the stages, stale stages, and its gate."""
+        return run_facts(self._states.of(run))
+
+    @does("list-images", RunQuery)
+    def list_images(
+        self,
+        run: str,
+        after: Annotated[int, Field(ge=0, le=LARGEST_ID, description="The “next” of the page before")] = 0,
+        limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Test cases in a page")] = 50,
+    ) -> Plain:
+        """List the test cases of a run, oldest first, with their captions, checks and reviews."""
+        state = self._states.of(run)
+        behind = [case for case in state.run.test_cases if case.id > after]
+        page = behind[:limit]
         more = page[-1].id if len(behind) > len(page) else 0
         return {"images": [self._image_facts(case, state) for case in page], "next": more}
 
-    @does
-    def show_image(self, command: ShowImage) -> Plain:
-        case = case_of(self._workspace, command.run, command.case)
-        return {**self._image_facts(case, self._states.of(command.run)), "lineage": case.lineage.plain()}
+    @does("show-image", RunQuery)
+    def show_image(self, run: str, case: CaseId) -> Plain:
+        """Show a test case and its history."""
+        shown = case_of(self._workspace, run, case)
+        return {**self._image_facts(shown, self._states.of(run)), "lineage": shown.lineage.plain()}
 
-    @does
-    def list_test_cases(self, command: ListTestCases) -> Plain:
+    @does("list-test-cases", ImageQuery)
+    def list_test_cases(
+        self,
+        filter: ImageFilter,
+        order: Annotated[
+            str,
+            Field(
+                max_length=220,
+                description="newest, oldest, reviewed, source (all of one source together), information (what a look "
+                "at it tells most, those without a verdict first), score (of validity), or check:NAME (by the figure "
+                "of a check)",
+            ),
+        ] = "newest",
+        falling: Annotated[bool, Field(description="The largest figure, or the latest review, first")] = False,
+        after: Annotated[str, Field(max_length=80, description="The “next” of the page before")] = "",
+        limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Test cases in a page")] = 50,
+    ) -> Plain:
+        """List the test cases of all runs, by filter and order, with captions, checks, reviews and predictions."""
         try:
-            after = PageKey.read(command.after) if command.after else None
+            begin = PageKey.read(after) if after else None
         except ValueError as error:
             raise UserError("Give as “after” what the page before gave as “next”.", field="after") from error
-        order = Order.read(command.order, command.falling)
-        page = self._workspace.catalogue.page(command.filter, order, command.limit, after)
+        page = self._workspace.catalogue.page(filter, Order.read(order, falling), limit, begin)
         entries = [entry_facts(entry) for entry in page.entries]
         return {"test_cases": entries, "next": page.entries[-1].key.text if page.more else ""}
 
-    @does
-    def count_test_cases(self, command: CountTestCases) -> Plain:
-        catalogue, image_filter = self._workspace.catalogue, command.filter
-        count = catalogue.count(image_filter)
-        facets = catalogue.facets(image_filter)
+    @does("count-test-cases", Query)
+    def count_test_cases(self, filter: Annotated[Filter, Field(description=_ALL_PARTS)] = NO_FILTER) -> Plain:
+        """Count the test cases of all runs by a filter, in total and by each value of each filter."""
+        catalogue = self._workspace.catalogue
+        count = catalogue.count(filter)
+        facets = catalogue.facets(filter)
         return {
             "count": count.number,
             "exact": count.exact,
             "facets": {name: {value: n for value, n in counts.items() if n} for name, counts in facets.items()},
-            "checks": catalogue.checks(image_filter),
-            "models": catalogue.models(image_filter),
-            "scores": _score_facts(catalogue, image_filter, self._workspace.scores.latest()),
+            "checks": catalogue.checks(filter),
+            "models": catalogue.models(filter),
+            "scores": _score_facts(catalogue, filter, self._workspace.scores.latest()),
         }
 
-    @does
-    def coverage(self, command: ShowCoverage) -> Plain:
-        cells = self._workspace.catalogue.coverage(command.grid)
+    @does("coverage", Query)
+    def coverage(
+        self,
+        grid: Annotated[
+            CoverageGrid, Field(description="Which table; of the hundred most common lines and places")
+        ] = GRIDS[0],
+    ) -> Plain:
+        """Count the test cases of each class and edit type, or of each weather and time of day."""
+        cells = self._workspace.catalogue.coverage(grid)
         return {"cells": [facts(cell, "line place reviews models", count=cell.entries) for cell in cells]}
 
-    @does
-    def check_histogram(self, command: CheckHistogram) -> Plain:
-        bars = self._workspace.catalogue.histogram(command.check, command.filter)
+    @does("check-histogram", ImageQuery)
+    def check_histogram(
+        self,
+        *,
+        filter: ImageFilter,
+        check: Annotated[
+            str, Field(min_length=1, max_length=200, description="The name of the check, such as “label seen”")
+        ],
+    ) -> Plain:
+        """Show the distribution of a check's figures over test cases, in steps of 0.02."""
+        bars = self._workspace.catalogue.histogram(check, filter)
         return {"bars": [facts(bar, "low high", count=bar.entries) for bar in bars]}
 
-    @does
-    def study_outcomes(self, command: StudyOutcomes) -> Plain:
-        data = self._workspace.studies.data(command.study)
+    @does("study-outcomes", StudyCommand, looks=True)
+    def study_outcomes(self, study: str) -> Plain:
+        """List the outcome of the votes for every image of a study: one row per item, ready for a data frame."""
+        data = self._workspace.studies.data(study)
         return {"study": data.study.id, "rows": [plain(row) for row in result_rows(data)]}
 
     def _image_facts(self, case: StoredTestCase, state: RunState) -> Plain:

@@ -37,7 +37,7 @@ from services.runs.exchange import Exchange
 from services.runs.execution import Execution
 from services.runs.life_cycle import RunService
 from services.runs.live_images import ControlImages, Previews
-from services.runs.predictions import PredictionService
+from services.runs.predictions import ModelChoices, PredictionService
 from services.runs.samples import read_samples
 from services.runs.settings import RunSettings
 from services.runs.similarity import Similarities
@@ -92,7 +92,6 @@ class Studio:
             self.control_images,
             self.previews,
         )
-        self.predictions.register(commands, runs, settings)
         roots = DataRoots(data_roots)
         self.tokens = ScriptTokens(workspace, roots)
         self.together = BulkRuns(runs, settings, self.states, execution)
@@ -115,6 +114,7 @@ class Studio:
             editing,
             settings,
             execution,
+            ModelChoices(runs, settings, self.predictions),
             Undoing(runs, notes, editing, settings),
             CombinationEdits(runs, settings),
             Queries(runs, self.states, self.predictions),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field
 
@@ -12,23 +13,7 @@ from services.batches.data_roots import FOLDER, DataRoots
 from services.commands import Command, does
 from services.edit_conflicts import LARGEST_ID
 from services.evaluation.model_choice import NamesModel
-from services.runs.bulk_runs import SettingTogether
-from services.runs.settings import ChangeSetting
 from storage.workspace import Workspace
-
-
-class MakeToken(Command, name="make-token"):
-    """Make a token for a script."""
-
-    title: str = Field(max_length=10 * LONGEST_NAME, description="What the lead calls it, such as “notebook”")
-    reads_only: bool = Field(True, description="Whether it may only look")
-    days: int = Field(30, ge=1, le=LONGEST_DAYS, description="How long it lasts")
-
-
-class WithdrawToken(Command, name="withdraw-token"):
-    """End a token at once and for good."""
-
-    token: int = Field(ge=1, le=LARGEST_ID, description="Its number in the list")
 
 
 @dataclass(frozen=True)
@@ -57,8 +42,8 @@ class ScriptTokens:
         file = sent.file.strip() if isinstance(sent, NamesModel) else ""
         if file and not Path(self._workspace.model_file(file)).is_relative_to(self._workspace.model_files):
             self._data_roots.require_file(file, "file", "the model on the page Evaluate")
-        if isinstance(sent, ChangeSetting | SettingTogether) and sent.setting == FOLDER and sent.value:
-            self._data_roots.require_file(str(sent.value), "value", "the folder on the page Explore")
+        if getattr(sent, "setting", "") == FOLDER and (folder := getattr(sent, "value", "")):
+            self._data_roots.require_file(str(folder), "value", "the folder on the page Explore")
 
     def log(self, name: str, sent: Command) -> None:
         """Log what a script did with the token of a name."""
@@ -69,15 +54,24 @@ class ScriptTokens:
         )
         self._note("script", f"{name}: {sent.name} {about}".strip(), getattr(sent, "study", ""))
 
-    @does
-    def make(self, sent: MakeToken) -> NewToken:
-        token, text = self._tokens.make(sent.title, sent.reads_only, sent.days)
+    @does("make-token")
+    def make(
+        self,
+        title: Annotated[
+            str, Field(max_length=10 * LONGEST_NAME, description="What the lead calls it, such as “notebook”")
+        ],
+        reads_only: Annotated[bool, Field(description="Whether it may only look")] = True,
+        days: Annotated[int, Field(ge=1, le=LONGEST_DAYS, description="How long it lasts")] = 30,
+    ) -> NewToken:
+        """Make a token for a script."""
+        token, text = self._tokens.make(title, reads_only, days)
         may = "reads only" if token.reads_only else "reads and writes"
         self._note("token made", f"{token.name}: {may}, until {token.expires:%Y-%m-%d}")
         return NewToken(token, text)
 
-    @does
-    def withdraw(self, sent: WithdrawToken) -> None:
-        self._tokens.withdraw(sent.token)
-        name = next(token.name for token in self._tokens.all() if token.id == sent.token)
+    @does("withdraw-token")
+    def withdraw(self, token: Annotated[int, Field(ge=1, le=LARGEST_ID, description="Its number in the list")]) -> None:
+        """End a token at once and for good."""
+        self._tokens.withdraw(token)
+        name = next(known.name for known in self._tokens.all() if known.id == token)
         self._note("token withdrawn", name)

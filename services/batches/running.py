@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -28,7 +28,7 @@ from services.batches.plan_file import BatchPlan, named_paths, plan_from_text
 from services.batches.pools import Pool, ProcessPool, workers_here
 from services.batches.service import BatchDetails, BatchService, BatchStatus, Place, details_facts, facts_of
 from services.changes import Changes
-from services.commands import Command, Commands, does
+from services.commands import Command, does
 from services.edit_conflicts import LARGEST_ID
 from services.queries import Query
 from services.work_queue import WorkQueue, WorkView
@@ -46,8 +46,8 @@ PLANNING = "planning of a batch"
 log = logging.getLogger(__name__)
 
 
-class PlanBatch(Command, name="plan-any-batch"):
-    """Choose the items of a data set on this machine by a plan, and record the work on them."""
+class PlanBatch(Command):
+    """A plan of a batch."""
 
     plan: str = Field(max_length=LONGEST_PLAN, description="The text of a plan.toml; its data.root is a whole path")
 
@@ -60,38 +60,6 @@ class PlanByScript(PlanBatch, name="plan-batch", keeps=True):
 
 class BatchCommand(Command, keeps=True):
     """A command on one batch."""
-
-    batch: int = Field(ge=0, le=LARGEST_ID, description="The batch, as list_batches gives it")
-
-
-class BeginBatch(BatchCommand, name="begin-batch"):
-    """Begin or resume a batch; while another one runs, it waits for its turn."""
-
-
-class PauseBatch(BatchCommand, name="pause-batch"):
-    """Pause a batch; unfinished work is done when it is resumed."""
-
-
-class CancelBatch(BatchCommand, name="cancel-batch"):
-    """Cancel a batch; finished work stays, and it can be begun again."""
-
-
-class ApproveBatch(BatchCommand, name="approve-batch"):
-    """Approve the captions of a batch: its images are drawn from then on."""
-
-
-class RetryBatch(BatchCommand, name="retry-batch"):
-    """Retry the failed work of a batch, all of it or what failed for one reason."""
-
-    reason: str = Field("", description="The reason, word for word, as show_batch gives it; empty: all that failed")
-
-
-class ListBatches(Query, name="list-batches"):
-    """List the batches with their progress, the latest first."""
-
-
-class ShowBatch(Query, name="show-batch"):
-    """Show a batch: progress, cost, failures by reason, captions waiting for approval, latest images."""
 
     batch: int = Field(ge=0, le=LARGEST_ID, description="The batch, as list_batches gives it")
 
@@ -135,14 +103,55 @@ class BatchRuns:
         self.planning = WorkQueue(self._changes, name=PLANNING)
         """Queue of plans whose items are being chosen; each result is the number of its batch."""
 
-    def register(self, commands: Commands) -> None:
-        commands.add(BeginBatch, lambda sent: self._done(sent, self.begin))
-        commands.add(PauseBatch, lambda sent: self._done(sent, self.pause))
-        commands.add(CancelBatch, lambda sent: self._done(sent, self.cancel))
-        commands.add(ApproveBatch, lambda sent: self._done(sent, self.approve))
-        commands.add(RetryBatch, self._retry)
-        commands.add(ListBatches, lambda _: {"batches": [dict(facts_of(status)) for status in self.all()]})
-        commands.add(ShowBatch, lambda command: dict(details_facts(self.details(command.batch))))
+    # Commands of pages and scripts
+
+    @does("begin-batch", BatchCommand)
+    def begin_batch(self, batch: int) -> dict[str, Any]:
+        """Begin or resume a batch; while another one runs, it waits for its turn. Raises UserError as `begin`."""
+        self.begin(batch)
+        return self._facts(batch)
+
+    @does("pause-batch", BatchCommand)
+    def pause_batch(self, batch: int) -> dict[str, Any]:
+        """Pause a batch; unfinished work is done when it is resumed. Raises UserError as `pause`."""
+        self.pause(batch)
+        return self._facts(batch)
+
+    @does("cancel-batch", BatchCommand)
+    def cancel_batch(self, batch: int) -> dict[str, Any]:
+        """Cancel a batch; finished work stays, and it can be begun again. Raises UserError as `cancel`."""
+        self.cancel(batch)
+        return self._facts(batch)
+
+    @does("approve-batch", BatchCommand)
+    def approve_batch(self, batch: int) -> dict[str, Any]:
+        """Approve the captions of a batch: its images are drawn from then on. Raises UserError as `approve`."""
+        self.approve(batch)
+        return self._facts(batch)
+
+    @does("retry-batch", BatchCommand)
+    def retry_batch(
+        self,
+        batch: int,
+        reason: Annotated[
+            str, Field(description="The reason, word for word, as show_batch gives it; empty: all that failed")
+        ] = "",
+    ) -> dict[str, Any]:
+        """Retry the failed work of a batch, all of it or what failed for one reason. Raises UserError as `retry`."""
+        again = self.retry(batch, reason)
+        return {**self._facts(batch), "again": again}
+
+    @does("list-batches", Query)
+    def list_batches(self) -> dict[str, Any]:
+        """List the batches with their progress, the latest first."""
+        return {"batches": [dict(facts_of(status)) for status in self.all()]}
+
+    @does("show-batch", Query)
+    def show_batch(
+        self, batch: Annotated[int, Field(ge=0, le=LARGEST_ID, description="The batch, as list_batches gives it")]
+    ) -> dict[str, Any]:
+        """Show a batch: progress, cost, failures by reason, captions waiting for approval, latest images."""
+        return dict(details_facts(self.details(batch)))
 
     # Queries
 
@@ -165,11 +174,12 @@ class BatchRuns:
 
     # Commands
 
-    @does
+    @does("plan-any-batch", PlanBatch)
     def plan(self, sent: PlanBatch) -> WorkView:
-        """Begin to choose the items of a plan; `planning` shows progress. An existing plan returns its batch, and one
-        being chosen continues. Raises UserError for an unusable plan, and for a script's plan that names a forbidden
-        path.
+        """Choose the items of a data set on this machine by a plan, and record the work on them. Raises UserError for
+        an unusable plan, and for a script's plan that names a forbidden path.
+
+        `planning` shows progress. An existing plan returns its batch, and one being chosen continues.
         """
         if isinstance(sent, PlanByScript):
             self._data_roots.require_text(sent.plan)
@@ -254,13 +264,8 @@ class BatchRuns:
 
     # Implementation
 
-    def _done(self, sent: BatchCommand, act: Callable[[int], None]) -> dict[str, Any]:
-        act(sent.batch)
-        return dict(facts_of(self.status(sent.batch)))
-
-    def _retry(self, sent: RetryBatch) -> dict[str, Any]:
-        again = self.retry(sent.batch, sent.reason)
-        return {**facts_of(self.status(sent.batch)), "again": again}
+    def _facts(self, number: int) -> dict[str, Any]:
+        return dict(facts_of(self.status(number)))
 
     def _place(self, number: int) -> Place:
         if self._run is not None and self._run.number == number:

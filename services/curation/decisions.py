@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -19,7 +19,7 @@ from core.errors import UserError
 from core.stored_runs import Verdict
 from core.types import LONGEST_REASON
 from core.words import count_of
-from services.commands import Command, Commands, does
+from services.commands import Command, does
 from services.curation.views import WHICH, Filter
 from services.edit_conflicts import LARGEST_ID, Id, Ids
 from services.queries import MOST_LISTED, Plain, Query
@@ -78,75 +78,6 @@ class ImagesCommand(Command):
         return Target(filter=self.filter, expected=self.expected)
 
 
-class Decide(ImagesCommand, name="decide"):
-    """Accept or reject images of the catalogue, or withdraw verdicts; all of the images, or none."""
-
-    verdict: Verdict = Field(description="What is decided; “open” takes back what was")
-    reason: str = Field("", max_length=10 * LONGEST_REASON, description="Why they are rejected")
-    session: int | None = Field(
-        None, ge=1, le=LARGEST_ID, description="The session that this is of; the answer may name an image to repeat"
-    )
-
-
-class TagImages(ImagesCommand, name="tag-images"):
-    """Add a tag to images of the catalogue, or remove it."""
-
-    tag: str = Field(max_length=10 * LONGEST_TAG, description=f"The tag, at most {LONGEST_TAG} characters")
-    put: bool = Field(True, description="Put it on; else take it off")
-
-
-class RelabelImages(ImagesCommand, name="relabel-images"):
-    """Change the label of images of classifications from that of their task; models are judged by the new one."""
-
-    label: str = Field(max_length=10 * LONGEST_LABEL, description=f"The label, at most {LONGEST_LABEL} characters")
-
-
-class UndoDecision(Command, name="undo-decision"):
-    """Undo a verdict, a tag or a label on each image without later decisions; or redo it."""
-
-    decision: Id = Field(0, description="Which; one that took another back does that again; 0: your last that counts")
-    author: Author = ""
-    key: Key = ""
-
-
-class ListDecisions(Query, name="list-decisions"):
-    """List the decisions on images of the catalogue, the latest first."""
-
-    by: str | None = Field(None, max_length=LONGEST_AUTHOR, description="Only what this person decided")
-    after: Id = Field(0, description="The “next” of the page before")
-    limit: int = Field(50, ge=1, le=MOST_LISTED, description="Decisions in a page")
-
-
-class DecisionHistory(Query, name="decision-history"):
-    """List all decisions on one image, with person and time, the latest first."""
-
-    entry: Id = Field(description="The image, by its number in the catalogue")
-
-
-class BeginReview(Command, name="begin-review"):
-    """Begin a session of decisions; on request it repeats some images, to measure how consistent the person is."""
-
-    author: Author = ""
-    repeats: float = Field(
-        0.0, ge=0, le=MOST_REPEATS, description="After this share of the decisions an image is shown once more"
-    )
-
-
-class AnswerRepeat(Command, name="answer-repeat"):
-    """Judge an image that a session repeats; its verdict stays unchanged."""
-
-    session: Id = Field(description="The session")
-    entry: Id = Field(description="The image")
-    verdict: Verdict = Field(description="What is thought of it now")
-    reason: str = Field("", max_length=10 * LONGEST_REASON, description="Why it is rejected")
-
-
-class ReviewFigures(Query, name="review-figures"):
-    """Show a session's number of decisions, decisions per hour, and how often the person agreed with themselves."""
-
-    session: Id = Field(description="The session")
-
-
 @dataclass(frozen=True)
 class Decided(Change):
     """Result of a decision, also in words."""
@@ -165,41 +96,85 @@ class CurationDecisions:
     def __init__(self, workspace: Workspace) -> None:
         self._decisions = workspace.decisions
 
-    def register(self, commands: Commands) -> None:
-        commands.add(BeginReview, lambda sent: {"session": self._decisions.begin_session(sent.author, sent.repeats)})
+    @does("begin-review")
+    def begin_review(
+        self,
+        author: Author = "",
+        repeats: Annotated[
+            float,
+            Field(ge=0, le=MOST_REPEATS, description="After this share of the decisions an image is shown once more"),
+        ] = 0.0,
+    ) -> dict[str, Any]:
+        """Begin a session of decisions; on request it repeats some images, to measure how consistent the person is."""
+        return {"session": self._decisions.begin_session(author, repeats)}
 
-    @does
-    def decide(self, sent: Decide) -> Decided:
-        """Save verdicts on images. Raises UserError if the filter finds another number of images than expected, or
-        none.
+    @does("decide", ImagesCommand)
+    def decide(
+        self,
+        sent: ImagesCommand,
+        verdict: Annotated[Verdict, Field(description="What is decided; “open” takes back what was")],
+        reason: Annotated[str, Field(max_length=10 * LONGEST_REASON, description="Why they are rejected")] = "",
+        session: Annotated[
+            int | None,
+            Field(
+                ge=1, le=LARGEST_ID, description="The session that this is of; the answer may name an image to repeat"
+            ),
+        ] = None,
+    ) -> Decided:
+        """Accept or reject images of the catalogue, or withdraw verdicts; all of the images, or none. Raises UserError
+        if the filter finds another number of images than expected, or none.
         """
-        change = self._decisions.review(sent.target, sent.verdict, sent.reason, sent.author, sent.session, sent.key)
+        change = self._decisions.review(sent.target, verdict, reason, sent.author, session, sent.key)
         done = {"accepted": "Accepted {}.", "rejected": "Rejected {}.", "open": "Withdrew the verdict on {}."}
-        repeat = self._repeat(sent.session) if sent.session is not None and change.decision else 0
-        return _told(change, done[sent.verdict], f"{sent.verdict} already", repeat)
+        repeat = self._repeat(session) if session is not None and change.decision else 0
+        return _told(change, done[verdict], f"{verdict} already", repeat)
 
-    @does
-    def tag(self, sent: TagImages) -> Decided:
-        """Add or remove a tag. Raises UserError as `decide`, and for an empty or too long tag."""
-        tag = " ".join(sent.tag.split())
-        change = self._decisions.tag(sent.target, tag, sent.put, sent.author, sent.key)
-        if sent.put:
+    @does("tag-images", ImagesCommand)
+    def tag(
+        self,
+        sent: ImagesCommand,
+        tag: Annotated[
+            str, Field(max_length=10 * LONGEST_TAG, description=f"The tag, at most {LONGEST_TAG} characters")
+        ],
+        put: Annotated[bool, Field(description="Put it on; else take it off")] = True,
+    ) -> Decided:
+        """Add a tag to images of the catalogue, or remove it. Raises UserError as `decide`, and for an empty or too
+        long tag.
+        """
+        tag = " ".join(tag.split())
+        change = self._decisions.tag(sent.target, tag, put, sent.author, sent.key)
+        if put:
             return _told(change, f"Put the tag “{_safe(tag)}” on {{}}.", "tagged so already")
         return _told(change, f"Took the tag “{_safe(tag)}” off {{}}.", "not tagged so")
 
-    @does
-    def relabel(self, sent: RelabelImages) -> Decided:
-        """Change the label of images. Raises UserError as `decide`, for an empty label, and for images of
-        segmentations.
+    @does("relabel-images", ImagesCommand)
+    def relabel(
+        self,
+        sent: ImagesCommand,
+        label: Annotated[
+            str, Field(max_length=10 * LONGEST_LABEL, description=f"The label, at most {LONGEST_LABEL} characters")
+        ],
+    ) -> Decided:
+        """Change the label of images of classifications from that of their task; models are judged by the new one.
+        Raises UserError as `decide`, for an empty label, and for images of segmentations.
         """
-        label = " ".join(sent.label.split())
+        label = " ".join(label.split())
         change = self._decisions.relabel(sent.target, label, sent.author, sent.key)
         return _told(change, f"Gave the label “{_safe(label)}” to {{}}.", "labelled so already")
 
-    @does
-    def undo(self, sent: UndoDecision) -> Decided:
-        """Undo or redo a decision. Raises UserError if there is nothing to undo, or it was undone already."""
-        back = self._decisions.take_back(sent.decision, sent.author, sent.key)
+    @does("undo-decision")
+    def undo(
+        self,
+        decision: Annotated[
+            Id, Field(description="Which; one that took another back does that again; 0: your last that counts")
+        ] = 0,
+        author: Author = "",
+        key: Key = "",
+    ) -> Decided:
+        """Undo a verdict, a tag or a label on each image without later decisions; or redo it. Raises UserError if there
+        is nothing to undo, or it was undone already.
+        """
+        back = self._decisions.take_back(decision, author, key)
         what = {"review": "the verdict", "tag": "the tag", "label": "the label"}[back.kind]
         done = f"{'Done again' if back.again else 'Taken back'}: {what} “{_safe(back.what)}” on {{}}."
         sentences = [done.format(count_of(back.changed, "image"))] if back.changed else ["Nothing was changed."]
@@ -208,39 +183,55 @@ class CurationDecisions:
             sentences.append(f"{stay}: something else was decided since.")
         return Decided(back.decision, back.changed, back.left, " ".join(sentences), entry=back.entry)
 
-    @does
-    def listed(self, command: ListDecisions) -> Plain:
-        decisions = self._decisions.all(command.limit, command.after, command.by)
+    @does("list-decisions", Query)
+    def listed(
+        self,
+        by: Annotated[str | None, Field(max_length=LONGEST_AUTHOR, description="Only what this person decided")] = None,
+        after: Annotated[Id, Field(description="The “next” of the page before")] = 0,
+        limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Decisions in a page")] = 50,
+    ) -> Plain:
+        """List the decisions on images of the catalogue, the latest first."""
+        decisions = self._decisions.all(limit, after, by)
         names = "kind author what undoes undone created"
         rows = [facts(one, names, decision=one.id, count=one.entries) for one in decisions]
-        return {"decisions": rows, "next": decisions[-1].id if len(decisions) == command.limit else 0}
+        return {"decisions": rows, "next": decisions[-1].id if len(decisions) == limit else 0}
 
-    @does
-    def history(self, command: DecisionHistory) -> Plain:
-        """Return all decisions on one image. Raises UserError if it is unknown."""
+    @does("decision-history", Query)
+    def history(self, entry: Annotated[Id, Field(description="The image, by its number in the catalogue")]) -> Plain:
+        """List all decisions on one image, with person and time, the latest first. Raises UserError if unknown."""
         names = "kind what reason author decision restored created"
-        return {"history": [facts(entry, names) for entry in self._decisions.of_entry(command.entry)]}
+        return {"history": [facts(one, names) for one in self._decisions.of_entry(entry)]}
 
-    @does
-    def answer_repeat(self, sent: AnswerRepeat) -> dict[str, bool]:
-        """Store the verdict on a repeated image. Raises UserError for an image that the session does not repeat."""
-        return {"agrees": self._decisions.answer_repeat(sent.session, sent.entry, sent.verdict, sent.reason)}
+    @does("answer-repeat")
+    def answer_repeat(
+        self,
+        session: Annotated[Id, Field(description="The session")],
+        entry: Annotated[Id, Field(description="The image")],
+        verdict: Annotated[Verdict, Field(description="What is thought of it now")],
+        reason: Annotated[str, Field(max_length=10 * LONGEST_REASON, description="Why it is rejected")] = "",
+    ) -> dict[str, bool]:
+        """Judge an image that a session repeats; its verdict stays unchanged. Raises UserError for an image that the
+        session does not repeat.
+        """
+        return {"agrees": self._decisions.answer_repeat(session, entry, verdict, reason)}
 
-    @does
-    def figures(self, command: ReviewFigures) -> Plain:
-        """Return the figures of a session. Raises UserError if it is unknown."""
-        session = self._decisions.session(command.session)
-        seconds = (session.last - session.first).total_seconds() if session.first and session.last else 0.0
-        share = wilson(session.agreed, session.repeated, nothing="no image was shown once more yet")
+    @does("review-figures", Query)
+    def figures(self, session: Annotated[Id, Field(description="The session")]) -> Plain:
+        """Show a session's number of decisions, decisions per hour, and how often the person agreed with themselves.
+        Raises UserError if it is unknown.
+        """
+        known = self._decisions.session(session)
+        seconds = (known.last - known.first).total_seconds() if known.first and known.last else 0.0
+        share = wilson(known.agreed, known.repeated, nothing="no image was shown once more yet")
         return {
-            **facts(session, "author decisions images"),
+            **facts(known, "author decisions images"),
             **facts(share, "low high words"),
-            "session": session.id,
+            "session": known.id,
             "seconds": seconds,
             # From the first to the last, there is one interval less than decisions.
-            "an_hour": 3600 * (session.decisions - 1) / seconds if seconds > 0 else None,
-            "repeats": session.repeated,
-            "same": session.agreed,
+            "an_hour": 3600 * (known.decisions - 1) / seconds if seconds > 0 else None,
+            "repeats": known.repeated,
+            "same": known.agreed,
             "share": share.value,
         }
 

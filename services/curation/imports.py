@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -22,7 +22,7 @@ from core.test_sets import LONGEST_NAME, SetEntry, SetVersion
 from core.words import count_of
 from formats.naming import name_of_file
 from services.changes import Changes
-from services.commands import Command, Commands, Missing, does
+from services.commands import Missing, does
 from services.curation import import_source
 from services.curation.import_process import ImportOrder, bring_in_apart
 from services.curation.import_source import new_room, remove_room, require_layout
@@ -36,31 +36,6 @@ from storage.test_sets.test_sets import LONGEST_NOTE
 from storage.workspace import Workspace
 
 log = logging.getLogger(__name__)
-
-
-class ListImports(Query, name="list-imports"):
-    """List the imports of folders and archives, the latest first."""
-
-
-class ShowImport(Query, name="show-import"):
-    """Show the progress of an import, and the report on its files."""
-
-    number: int = Field(ge=0, le=LARGEST_ID, description="The import, as list_imports gives it")
-    after: int = Field(0, ge=0, le=LARGEST_ID, description="The “next” of the page before")
-    limit: int = Field(50, ge=1, le=MOST_LISTED, description="Rows of the report in a page")
-
-
-class StopImport(Command, name="stop-import"):
-    """Stop the running import; imported images stay, and the same import again resumes it."""
-
-
-class ImportIntoTestSet(Command, name="import-into-test-set"):
-    """Put the images of a finished import into the draft of a test set, with their labels, splits and masks."""
-
-    number: int = Field(ge=0, le=LARGEST_ID, description="The import, as list_imports gives it")
-    test_set: str = Field(
-        "", max_length=LONGEST_REFERENCE, description="Its id or name; empty: the name that the set was exported with"
-    )
 
 
 @dataclass(frozen=True)
@@ -113,9 +88,10 @@ class ImportService:
         self._cancelled = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def register(self, commands: Commands) -> None:
-        commands.add(ListImports, lambda _: self.listed())
-        commands.add(StopImport, lambda _: {"stopping": self.stop()})
+    @does("stop-import")
+    def stop_import(self) -> dict[str, Any]:
+        """Stop the running import; imported images stay, and the same import again resumes it."""
+        return {"stopping": self.stop()}
 
     def require_ready(self, layout: str = "", classes: str = "") -> None:
         """Raise UserError if an upload cannot be imported now: another import runs, or a field is invalid. The fields
@@ -191,8 +167,9 @@ class ImportService:
 
     # Queries
 
+    @does("list-imports", Query)
     def listed(self) -> dict[str, Any]:
-        """Return the imports as plain data, with the progress of a running one and of the latest upload."""
+        """List the imports of folders and archives, the latest first."""
         state = self.state()
         return {
             "imports": [import_facts(import_record) for import_record in self._workspace.imports.all()],
@@ -200,24 +177,40 @@ class ImportService:
             "latest_upload": asdict(state) if state is not None else None,
         }
 
-    @does
-    def show(self, command: ShowImport) -> dict[str, Any]:
-        """Return an import with a page of its report. Raises UserError for an unknown number."""
+    @does("show-import", Query)
+    def show(
+        self,
+        number: Annotated[int, Field(ge=0, le=LARGEST_ID, description="The import, as list_imports gives it")],
+        after: Annotated[int, Field(ge=0, le=LARGEST_ID, description="The “next” of the page before")] = 0,
+        limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Rows of the report in a page")] = 50,
+    ) -> dict[str, Any]:
+        """Show the progress of an import, and the report on its files. Raises UserError for an unknown number."""
         imports, state = self._workspace.imports, self.state()
-        page = imports.rows(command.number, command.after, command.limit + 1)
-        shown = page[: command.limit]
+        page = imports.rows(number, after, limit + 1)
+        shown = page[:limit]
         return {
-            **import_facts(imports.get(command.number)),
-            "upload": asdict(state) if state is not None and state.number == command.number else None,
+            **import_facts(imports.get(number)),
+            "upload": asdict(state) if state is not None and state.number == number else None,
             "report": [facts(row, "file reason kind") for _, row in shown],
             "next": shown[-1][0] if len(page) > len(shown) else 0,
         }
 
     # Implementation
 
-    @does
-    def put_into_set(self, sent: ImportIntoTestSet) -> dict[str, Any]:
-        done = into_set(self._workspace, sent.number, sent.test_set)
+    @does("import-into-test-set")
+    def put_into_set(
+        self,
+        number: Annotated[int, Field(ge=0, le=LARGEST_ID, description="The import, as list_imports gives it")],
+        test_set: Annotated[
+            str,
+            Field(
+                max_length=LONGEST_REFERENCE,
+                description="Its id or name; empty: the name that the set was exported with",
+            ),
+        ] = "",
+    ) -> dict[str, Any]:
+        """Put the images of a finished import into the draft of a test set, with their labels, splits and masks."""
+        done = into_set(self._workspace, number, test_set)
         return facts(done, "added already", test_set=done.version.test_set)
 
     def _work(self, work: Callable[[], str], room: Path) -> None:

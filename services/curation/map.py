@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from core.errors import UserError
 from core.image_filter import STANDINGS, UNREAD, Facet, ImageFilter
 from pipeline.models.nearest import Floats, products
-from services.commands import Command, Commands
+from services.commands import does
 from services.curation.meaning import Meaning
 from services.curation.views import REST, ShownColours
 from storage.curation import entry_sets
@@ -96,14 +96,6 @@ class MapPoints:
     """Matching images that are not on the map: not embedded yet, or newer than the map."""
 
 
-class MakeMap(Command, name="make-map"):
-    """Make the UMAP map of all embedded images, in the background."""
-
-
-class StopMap(Command, name="stop-map"):
-    """Stop making the UMAP map; the earlier one stays."""
-
-
 class ImageMap:
     """The maps of one workspace. All methods may be called from any thread."""
 
@@ -115,10 +107,6 @@ class ImageMap:
         self._umap: tuple[tuple[int, int], Layout] | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._making = Making()
-
-    def register(self, commands: Commands) -> None:
-        commands.add(MakeMap, lambda _: self.make())
-        commands.add(StopMap, lambda _: self.stop())
 
     # Where images lie
 
@@ -234,8 +222,11 @@ class ImageMap:
         with self._lock:
             return self._making
 
+    @does("make-map")
     def make(self) -> None:
-        """Begin to make the UMAP map. Raises UserError if it cannot be made, or is being made."""
+        """Make the UMAP map of all embedded images, in the background. Raises UserError if it cannot be made, or is
+        being made.
+        """
         table = self._meaning.table()
         number = len(table.entries)
         if not FEWEST <= number <= MOST:
@@ -259,8 +250,9 @@ class ImageMap:
             process = self._process
         threading.Thread(target=self._watch, args=(process,), name="map", daemon=True).start()
 
+    @does("stop-map")
     def stop(self) -> None:
-        """Stop making the map, if it is being made."""
+        """Stop making the UMAP map; the earlier one stays."""
         with self._lock:
             process, self._process = self._process, None
             if process is not None:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from PIL import Image
 from pydantic import Field
 
 from core.errors import UserError
+from core.image_filter import ImageFilter
 from core.latest import Latest
 from core.test_sets import ImageHashes
 from pipeline.models.nearest import Floats, nearest
@@ -88,14 +90,6 @@ class Found:
     """Number of images compared."""
     waiting: int
     """Number of images that match the filter but are not embedded yet."""
-
-
-class SearchImages(ImageQuery, name="search-images"):
-    """Find the test cases that match a text, or that look like one of them, the most similar first."""
-
-    meaning: str = Field("", max_length=400, description="What they should show, such as “a red bird in the snow”")
-    like: int = Field(0, ge=0, le=LARGEST_ID, description="The entry of the catalogue that they should look like")
-    limit: int = Field(50, ge=1, le=MOST_LISTED, description="Test cases at most")
 
 
 class Meaning:
@@ -271,12 +265,23 @@ class Meaning:
 
     # Looking for images
 
-    @does
-    def search(self, command: SearchImages) -> Plain:
-        if bool(command.meaning.strip()) == bool(command.like):
+    @does("search-images", ImageQuery)
+    def search(
+        self,
+        filter: ImageFilter,
+        meaning: Annotated[
+            str, Field(max_length=400, description="What they should show, such as “a red bird in the snow”")
+        ] = "",
+        like: Annotated[
+            int, Field(ge=0, le=LARGEST_ID, description="The entry of the catalogue that they should look like")
+        ] = 0,
+        limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Test cases at most")] = 50,
+    ) -> Plain:
+        """Find the test cases that match a text, or that look like one of them, the most similar first."""
+        if bool(meaning.strip()) == bool(like):
             raise UserError("Say what the images should show, or which one they should look like.", field="meaning")
-        target = command.meaning if command.meaning.strip() else command.like
-        ranked = self.ranked(target, self._workspace.catalogue.bits(command.filter), command.limit)
+        target = meaning if meaning.strip() else like
+        ranked = self.ranked(target, self._workspace.catalogue.bits(filter), limit)
         listed = self._workspace.catalogue.listed(ranked.entries)
         rows = [
             {**entry_facts(entry), "similarity": round(similarity, 4)}

@@ -20,16 +20,18 @@ import logging
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field
 
 from core.csv_tables import facts
 from core.errors import UserError
+from core.image_filter import ImageFilter
 from core.perceptual_hashes import Groups, mirrored
 from core.test_sets import ImageHashes
 from pipeline.models.nearest import close_pairs, nearest
-from services.commands import Command, does
+from services.commands import does
 from services.curation.meaning import Meaning
 from services.edit_conflicts import LARGEST_ID
 from services.queries import ImageQuery, Plain, entry_facts
@@ -78,25 +80,18 @@ class AlikeGroups:
     """Number of candidates whose files are missing or damaged: left out."""
 
 
-class NearDuplicatesOf(Command, name="near-duplicates", looks=True):
-    """List the near-duplicates of a test case, including equal images, the most similar first."""
-
-    entry: int = Field(ge=1, le=LARGEST_ID, description="The entry of the catalogue")
-
-
-class NearDuplicateGroups(ImageQuery, name="near-duplicate-groups"):
-    """Find groups of near-duplicates among the test cases of a filter: at most 20,000, in seconds."""
-
-
 class NearDuplicates:
     """Finds near-duplicates. All methods may be called from any thread."""
 
     def __init__(self, workspace: Workspace, meaning: Meaning) -> None:
         self._workspace, self._meaning = workspace, meaning
 
-    @does
-    def list_of(self, command: NearDuplicatesOf) -> Plain:
-        near = self.of(command.entry)
+    @does("near-duplicates", looks=True)
+    def list_of(
+        self, entry: Annotated[int, Field(ge=1, le=LARGEST_ID, description="The entry of the catalogue")]
+    ) -> Plain:
+        """List the near-duplicates of a test case, including equal images, the most similar first."""
+        near = self.of(entry)
         listed = self._workspace.catalogue.listed([one.entry for one in near])
         rows = [
             entry_facts(entry) | facts(one, "distance same_source", similarity=round(one.similarity, 4))
@@ -104,11 +99,10 @@ class NearDuplicates:
         ]
         return {"test_cases": rows}
 
-    @does
-    def list_groups(self, command: NearDuplicateGroups) -> Plain:
-        return facts(
-            self.groups(self._workspace.catalogue.bits(command.filter)), "groups compared waiting complete unreadable"
-        )
+    @does("near-duplicate-groups", ImageQuery)
+    def list_groups(self, filter: ImageFilter) -> Plain:
+        """Find groups of near-duplicates among the test cases of a filter: at most 20,000, in seconds."""
+        return facts(self.groups(self._workspace.catalogue.bits(filter)), "groups compared waiting complete unreadable")
 
     def of(self, entry: int) -> tuple[Alike, ...]:
         """Return the near-duplicates of an entry, the most similar first. Raises UserError for an unknown entry."""

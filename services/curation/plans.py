@@ -58,14 +58,6 @@ class CellCommand(Command):
     sources: int = Field(5, ge=1, le=MOST_SOURCES, description="From how many source images, at most")
 
 
-class DescribeCellPlan(CellCommand, name="describe-cell-plan", looks=True):
-    """Describe what a plan that fills a cell of a coverage table would begin, without beginning it."""
-
-
-class PlanCell(CellCommand, name="plan-cell"):
-    """Begin runs that fill a cell of a coverage table; nothing is drawn before their gates are approved."""
-
-
 @dataclass(frozen=True)
 class PlannedSource:
     """A source image that needs more images."""
@@ -119,16 +111,20 @@ class CellPlans:
     def __init__(self, runs: RunService, estimates: Estimates) -> None:
         self._workspace, self._runs, self._estimates = runs.workspace, runs, estimates
 
-    @does
-    def describe(self, command: DescribeCellPlan) -> CellPlan:
-        """Return what a plan for a cell would begin. Raises UserError, with the reason, if none can fill it."""
-        return self._plan(command)[0]
+    @does("describe-cell-plan", CellCommand, looks=True)
+    def describe(self, sent: CellCommand) -> CellPlan:
+        """Describe what a plan that fills a cell of a coverage table would begin, without beginning it. Raises
+        UserError, with the reason, if none can fill it.
+        """
+        return self._plan(sent)[0]
 
-    @does
-    def begin(self, command: PlanCell) -> BegunPlan:
-        """Begin the runs of a plan for a cell. Raises UserError as `describe`; then nothing is begun."""
+    @does("plan-cell", CellCommand)
+    def begin(self, sent: CellCommand) -> BegunPlan:
+        """Begin runs that fill a cell of a coverage table; nothing is drawn before their gates are approved. Raises
+        UserError as `describe`; then nothing is begun.
+        """
         with self._runs.changing:
-            plan, begins = self._plan(command)
+            plan, begins = self._plan(sent)
             return BegunPlan(self._workspace.runs.branch([one.branch for one in begins]), plan)
 
     def _plan(self, command: CellCommand) -> tuple[CellPlan, tuple[_Begin, ...]]:

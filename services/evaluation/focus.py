@@ -11,10 +11,11 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from PIL import Image
+from pydantic import Field
 
 from core.errors import UserError
 from core.latest import Latest
@@ -23,7 +24,8 @@ from core.regions import Region
 from core.stored_runs import Run
 from evaluation.focus import FIGURES, PURITY, GradCam, Look, focus_figures, plane, purity
 from services.changes import Changes
-from services.commands import Commands
+from services.commands import does
+from services.edit_conflicts import LARGEST_ID
 from services.evaluation import commands as acts
 from services.evaluation.facts import focus_facts
 from services.evaluation.service import NOT_LOADED, EvaluationService, about, cancelled, work_facts
@@ -74,12 +76,26 @@ class Focus:
         """Grad-CAM maps by `_Key`, and the number of maps made so far."""
         self._chosen, self._found = Latest[tuple[Cases, list[_Seen]]](4), Latest[FocusFigures](4)
 
-    def register(self, commands: Commands) -> None:
-        commands.add(acts.ShowFocus, lambda sent: focus_facts(self.figures(*self.asked(sent))))
-        commands.add(acts.BeginFocus, lambda sent: work_facts(self.begin(*self.asked(sent))))
-        commands.add(acts.CancelFocus, lambda sent: cancelled(self.work, sent.work))
+    @does("show-focus", acts.OnTwoModels, looks=True)
+    def show_focus(self, sent: acts.OnTwoModels) -> dict[str, Any]:
+        """Show where a classifier looks (Grad-CAM): the share of its maps on the subject, insertion, deletion, AIC, SIC
+        and purity, of the images that it has looked at; with a second model, also the differences.
+        """
+        return focus_facts(self.figures(*self.asked(sent)))
 
-    def asked(self, sent: acts.ShowFocus) -> tuple[EvaluationQuestion, ...]:
+    @does("begin-focus", acts.OnTwoModels)
+    def begin_focus(self, sent: acts.OnTwoModels) -> dict[str, Any]:
+        """Have a classifier look at the images of a test set that show_focus lacks, at most 1,000."""
+        return work_facts(self.begin(*self.asked(sent)))
+
+    @does("cancel-focus")
+    def cancel_focus(
+        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="As begin_focus gives it")]
+    ) -> dict[str, Any]:
+        """Stop looking at images; finished maps stay until the studio ends."""
+        return cancelled(self.work, work)
+
+    def asked(self, sent: acts.OnTwoModels) -> tuple[EvaluationQuestion, ...]:
         """Return the question of a command to each of its models, one or two."""
         keys = (sent.key, sent.beside) if sent.beside else (sent.key,)
         return tuple(self._evaluations.asked(sent.model_copy(update={"key": key})) for key in keys)

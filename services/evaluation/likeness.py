@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
 from core.evaluation_results import OF_PIXELS, OF_TRUE_CLASS
 from core.figures import Figure, Numbers
@@ -21,8 +22,9 @@ from evaluation.fidelity import Fidelity, fidelity, perplexity_ratio
 from pipeline.recipes import known_recipes
 from pipeline.seams import Models, ScoringLanguageModel
 from services.changes import Changes
-from services.commands import Commands
+from services.commands import does
 from services.curation.meaning import Meaning, Picture
+from services.edit_conflicts import LARGEST_ID
 from services.evaluation import commands as acts
 from services.evaluation.facts import likeness_facts
 from services.evaluation.results import EvaluationResult
@@ -95,11 +97,27 @@ class Likeness:
         self._scores, self._language, self._no_score = dict[str, float](), "", ""
         self._found = Latest[LikenessFigures](4)
 
-    def register(self, commands: Commands) -> None:
-        question_of = self._evaluations.asked
-        commands.add(acts.ShowLikeness, lambda sent: likeness_facts(self.figures(question_of(sent))))
-        commands.add(acts.BeginLikeness, lambda sent: work_facts(self.begin(question_of(sent))))
-        commands.add(acts.CancelLikeness, lambda sent: cancelled(self.work, sent.work))
+    @does("show-likeness", acts.OnModel, looks=True)
+    def show_likeness(self, sent: acts.OnModel) -> dict[str, Any]:
+        """Show how similar the images of a test set are to the originals (KID, FID), which groups of edits with one
+        meaning hurt the model, and how much more perplexing the changed captions are; for what the models have read so
+        far.
+        """
+        return likeness_facts(self.figures(self._evaluations.asked(sent)))
+
+    @does("begin-likeness", acts.OnModel)
+    def begin_likeness(self, sent: acts.OnModel) -> dict[str, Any]:
+        """Have the embedder read images and edited words that show_likeness lacks, and the language model the
+        captions.
+        """
+        return work_facts(self.begin(self._evaluations.asked(sent)))
+
+    @does("cancel-likeness")
+    def cancel_likeness(
+        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="As begin_likeness gives it")]
+    ) -> dict[str, Any]:
+        """Stop reading images and words; the embedder's results stay."""
+        return cancelled(self.work, work)
 
     def begin(self, question: EvaluationQuestion) -> WorkView:
         """Begin to compute what is missing, or return the work in progress. Raises UserError as `evaluate`."""

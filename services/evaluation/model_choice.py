@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError
 from core.errors import UserError
 from core.settings import UnderTestSettings
 from evaluation.adapters.network import checkpoint_path, require_read
-from services.commands import Command, RunCommand, refused
+from services.commands import Command, refused
 from services.edit_conflicts import StateEdit
 
 LONGEST_NAME = 120
@@ -50,12 +50,8 @@ class NamesModel(Command):
     )
 
 
-class ChooseModelUnderTest(NamesModel, StateEdit, name="under-test"):
-    """Choose the model under test of a run."""
-
-
-class AskModelAgain(RunCommand, name="under-test-again"):
-    """Ask the model under test of a run again after it failed."""
+class ChooseModelUnderTest(NamesModel, StateEdit):
+    """The model under test of a run."""
 
 
 def chosen_model(command: NamesModel) -> UnderTestSettings:

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
 import numpy as np
+from pydantic import Field
 
 from core.csv_tables import facts
 from core.errors import UserError
@@ -25,10 +26,10 @@ from core.words import few_names
 from evaluation.class_mapping import ClassMap, map_classes, read_mapping, report_of
 from pipeline.profiles.profile import Profile
 from services.changes import Changes
-from services.commands import Commands, does
+from services.commands import does
+from services.edit_conflicts import LARGEST_ID
 from services.evaluation import commands as acts
 from services.evaluation.caption_ranking import CaptionRanking, caption_ranking_facts, rank_captions
-from services.evaluation.commands import ListModelsUnderTest, ShowEvaluation
 from services.evaluation.control import ControlSets
 from services.evaluation.facts import assumption_facts, facts_of, image_counts
 from services.evaluation.model_choice import chosen_model
@@ -53,6 +54,7 @@ from services.evaluation.types import (
     Subject,
     SubjectView,
 )
+from services.queries import Query
 from services.runs.execution import Execution
 from services.runs.predictions import model_key
 from services.work_queue import WorkQueue, WorkView
@@ -94,21 +96,124 @@ class EvaluationService:
         self._score: dict[TaskKind, tuple[Texts, list[Outcome], Scored | str]] = {}
         self._lock = threading.Lock()
 
-    def register(self, commands: Commands) -> None:
-        commands.add(
-            acts.ListEvaluationSubjects, lambda _: {"subjects": [_subject_facts(one) for one in self.subjects()]}
-        )
-        commands.add(acts.BeginPredictions, lambda sent: work_facts(self.begin(self.asked(sent))))
-        commands.add(acts.CancelPredictions, lambda sent: cancelled(self.work, sent.work))
-        commands.add(acts.ShowPredictions, lambda sent: work_facts(self.work.view(sent.work)))
-        commands.add(acts.MakeControlSet, lambda sent: work_facts(self.make_control(sent.subject, sent.key)))
-        commands.add(acts.CancelControlSet, lambda sent: cancelled(self._controls.work, sent.work))
-        commands.add(acts.ShowControlSet, lambda sent: work_facts(self._controls.work.view(sent.work)))
-        commands.add(acts.DraftEvaluationStudy, lambda sent: {"study": self.draft_study(self.asked(sent), sent.judged)})
-        commands.add(acts.RankTestCases, lambda sent: ranking_facts(self.rank(self.asked(sent), sent.most)))
-        commands.add(
-            acts.ForetellFaults, lambda sent: caption_ranking_facts(self.rank_captions(self.asked(sent), sent.runs))
-        )
+    # Commands
+
+    @does("list-evaluation-subjects", Query)
+    def list_subjects(self) -> dict[str, Any]:
+        """List the versions of test sets, with their numbers of sources and test cases, and why one cannot be
+        evaluated.
+        """
+        return {"subjects": [_subject_facts(one) for one in self.subjects()]}
+
+    @does("begin-predictions", acts.OnModel)
+    def begin_predictions(self, sent: acts.OnModel) -> dict[str, Any]:
+        """Have a model read all unread images of a test set; earlier predictions are reused."""
+        return work_facts(self.begin(self.asked(sent)))
+
+    @does("cancel-predictions")
+    def cancel_predictions(
+        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="As begin_predictions gives it")]
+    ) -> dict[str, Any]:
+        """Stop a model that reads images; its predictions so far stay."""
+        return cancelled(self.work, work)
+
+    @does("show-predictions", Query)
+    def show_predictions(
+        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="As begin_predictions gives it")]
+    ) -> dict[str, Any]:
+        """Show the progress of a model that reads images."""
+        return work_facts(self.work.view(work))
+
+    @does("make-control-set", acts.OnSubject)
+    def make_control_set(
+        self,
+        sent: acts.OnSubject,
+        key: Annotated[
+            str,
+            Field(
+                max_length=80,
+                description="The model that reads them once they are drawn: a “key” of list_models_under_test; empty: "
+                "none",
+            ),
+        ] = "",
+    ) -> dict[str, Any]:
+        """Draw the missing reconstructions of a test set's sources: from their own captions without an edit, otherwise
+        like their test cases. Existing ones are not drawn again.
+        """
+        return work_facts(self.make_control(sent.subject, key))
+
+    @does("cancel-control-set")
+    def cancel_control_set(
+        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="As make_control_set gives it")]
+    ) -> dict[str, Any]:
+        """Stop drawing reconstructions; finished ones stay."""
+        return cancelled(self._controls.work, work)
+
+    @does("show-control-set", Query)
+    def show_control_set(
+        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="As make_control_set gives it")]
+    ) -> dict[str, Any]:
+        """Show the progress of drawing reconstructions."""
+        return work_facts(self._controls.work.view(work))
+
+    @does("draft-evaluation-study", acts.OnModel)
+    def draft_evaluation_study(
+        self,
+        sent: acts.OnModel,
+        judged: Annotated[int, Field(ge=10, le=5_000, description="So many images are to be judged, at most")] = (
+            acts.STUDY_IMAGES
+        ),
+    ) -> dict[str, str]:
+        """Draft a validity study of images that a model gets right or wrong, or loses a class of or not, sampled to
+        estimate how many of the faults are valid. Returns the study, which nobody sees before its start.
+        """
+        return {"study": self.draft_study(self.asked(sent), judged)}
+
+    @does("rank-test-cases", acts.OnModel, looks=True)
+    def rank_test_cases(
+        self,
+        sent: acts.OnModel,
+        most: Annotated[
+            int, Field(ge=1, le=acts.MOST_RANKED, description="So many of them are told, the first ones")
+        ] = (100),
+    ) -> dict[str, Any]:
+        """Rank the test cases of a test set, so that the first ones show as many different valid faults of the model as
+        possible; compare the ranking with random, entropy and DeepGini.
+        """
+        return ranking_facts(self.rank(self.asked(sent), most))
+
+    @does("foretell-faults", acts.OnModel, looks=True)
+    def foretell_faults(
+        self,
+        sent: acts.OnModel,
+        runs: Annotated[
+            tuple[str, ...],
+            Field(min_length=1, max_length=acts.MOST_RUNS, description="Runs with captions that are not drawn yet"),
+        ],
+    ) -> dict[str, Any]:
+        """Rank undrawn counterfactual captions of runs by the chance that their images show a valid fault of the model,
+        learnt from the same edits in a test set. The first is to be drawn first.
+        """
+        return caption_ranking_facts(self.rank_captions(self.asked(sent), runs))
+
+    @does("show-evaluation", acts.OnTwoModels, looks=True)
+    def show(self, sent: acts.OnTwoModels) -> dict[str, Any]:
+        """Evaluate a model on a test set: errors, or mIoU and lost classes, with intervals, excess over reconstruction,
+        and edits that hurt; with a second model, also which of the two is better.
+        """
+        question = self.asked(sent)
+        second = self.asked(sent.model_copy(update={"key": sent.beside})) if sent.beside else None
+        return facts_of(self.evaluate(question), self.compare(question, second) if second else None)
+
+    @does("list-models-under-test", acts.OnSubject, looks=True)
+    def list_models(self, sent: acts.OnSubject) -> dict[str, Any]:
+        """List the models that can read a test set, and how many of its images each has read."""
+        models = []
+        for one in self.models(sent.subject):
+            stored = self.predicting.stored(one.settings)
+            assumptions = assumption_facts(stored.identity) if stored is not None else []
+            models.append(facts(one, "key title kind from_profile predicted", assumptions=assumptions))
+        return {"subject": _subject_facts(self.view(sent.subject)), "models": models}
 
     def close(self) -> None:
         """Stop reading and drawing; both resume there when begun again."""
@@ -430,12 +535,6 @@ class EvaluationService:
                 settings = found_here(self._workspace, UnderTestSettings.model_validate(known.settings))
                 yield choice(settings, kind, False, known.model)
 
-    @does
-    def show(self, sent: ShowEvaluation) -> dict[str, Any]:
-        question = self.asked(sent)
-        second = self.asked(sent.model_copy(update={"key": sent.beside})) if sent.beside else None
-        return facts_of(self.evaluate(question), self.compare(question, second) if second else None)
-
     def _wanted(self, sent: acts.OnModel, subject: Subject) -> UnderTestSettings:
         if sent.key:
             return self.choice(sent.key, subject).settings
@@ -447,15 +546,6 @@ class EvaluationService:
                 raise UserError("The profile names no model under test for these images: choose one.", field="source")
             return model
         return chosen_model(sent)
-
-    @does
-    def list_models(self, sent: ListModelsUnderTest) -> dict[str, Any]:
-        models = []
-        for one in self.models(sent.subject):
-            stored = self.predicting.stored(one.settings)
-            assumptions = assumption_facts(stored.identity) if stored is not None else []
-            models.append(facts(one, "key title kind from_profile predicted", assumptions=assumptions))
-        return {"subject": _subject_facts(self.view(sent.subject)), "models": models}
 
 
 def cancelled(queue: WorkQueue, number: int) -> dict[str, Any]:

@@ -27,17 +27,14 @@ from core.types import Check, TaskKind
 from core.words import count_of, few_names
 from pipeline.profiles.profile import Profile
 from services.batches.plan_file import plan_from_text
-from services.batches.running import PLAN, BatchRuns, PlanBatch
+from services.batches.running import PLAN, BatchRuns
 from services.changes import Changes
-from services.commands import Command, Commands
-from services.curation.decisions import Decide
+from services.commands import Commands, does
 from services.evaluation.service import EvaluationService, about, model_choice_key
 from services.evaluation.types import EvaluationQuestion, Subject
 from services.example.votes import simulated_votes
 from services.jobs import JobQueue
 from services.queries import Query
-from services.studies.life_cycle import CloseStudy, StartStudy
-from services.test_sets.drafts import AddToTestSet, ReleaseTestSet, SplitTestSet
 from services.work_queue import WorkQueue, WorkView
 from storage.example import AUTHOR, ExampleRecord, Kept
 from storage.workspace import Workspace
@@ -65,24 +62,6 @@ TYPES: Mapping[TaskKind, str] = {"classification": 'types = { weather = 2, "time
 """Types of edits drawn. The classifier saw only fair days, so these edits test a likely weakness."""
 Tell = Callable[[float], None]
 """Called with the share of a step that is done, 0 to 1. What it raises ends the step."""
-
-
-class MakeExample(Command, name="make-example", keeps=True):
-    """Fill the workspace with an example of everything, or resume a stopped one: batches of drawn scenes, reviews, test
-    sets, control sets, predictions, and a study with simulated votes.
-    """
-
-
-class StopExample(Command, name="stop-example", keeps=True):
-    """Stop making the example; finished parts stay, and it can be resumed or removed."""
-
-
-class RemoveExample(Command, name="remove-example"):
-    """Remove what the example made. Parts that a person's own work uses stay, and are reported."""
-
-
-class ShowExample(Query, name="show-example"):
-    """Show whether the workspace has an example, and its progress."""
 
 
 @dataclass(frozen=True)
@@ -180,11 +159,27 @@ class ExampleWorkspace:
         """Parts that the last removal kept."""
         self._closing = False
 
-    def register(self, commands: Commands) -> None:
-        commands.add(MakeExample, lambda _: self._facts(self.make()))
-        commands.add(StopExample, lambda _: self._facts(self.stop()))
-        commands.add(RemoveExample, lambda _: self._facts(self.remove()))
-        commands.add(ShowExample, lambda _: self._facts(self.view()))
+    @does("make-example", keeps=True)
+    def make_example(self) -> dict[str, Any]:
+        """Fill the workspace with an example of everything, or resume a stopped one: batches of drawn scenes, reviews,
+        test sets, control sets, predictions, and a study with simulated votes.
+        """
+        return self._facts(self.make())
+
+    @does("stop-example", keeps=True)
+    def stop_example(self) -> dict[str, Any]:
+        """Stop making the example; finished parts stay, and it can be resumed or removed."""
+        return self._facts(self.stop())
+
+    @does("remove-example")
+    def remove_example(self) -> dict[str, Any]:
+        """Remove what the example made. Parts that a person's own work uses stay, and are reported."""
+        return self._facts(self.remove())
+
+    @does("show-example", Query)
+    def show_example(self) -> dict[str, Any]:
+        """Show whether the workspace has an example, and its progress."""
+        return self._facts(self.view())
 
     @property
     def offered(self) -> bool:
@@ -355,7 +350,7 @@ class ExampleWorkspace:
         return number is not None and self._batches.status(number).state == "done"
 
     def _work_off(self, kind: TaskKind, seed: int, tell: Tell) -> None:
-        planning = self._commands.do(PlanBatch(plan=self._plan(kind, seed)))
+        planning = self._commands.send("plan-any-batch", {"plan": self._plan(kind, seed)})
         number = int(self._until_over(self._batches.planning, planning.id, lambda _: tell(0.0)).result)
         self._workspace.example.add_batch(number)
         if self._batches.status(number).batch.approved is None:
@@ -401,9 +396,9 @@ class ExampleWorkspace:
         assert record is not None
         known = self._sets(record)
         set_id = known[kind].id if kind in known else self._workspace.example.create_test_set(NAMES[kind])
-        self._commands.do(AddToTestSet(test_set=set_id, cases=tuple(accepted), sources=True))
-        self._commands.do(SplitTestSet(test_set=set_id, test=1.0))
-        self._commands.do(ReleaseTestSet(test_set=set_id, note=NOTE))
+        self._commands.send("add-to-test-set", {"test_set": set_id, "cases": accepted, "sources": True})
+        self._commands.send("split-test-set", {"test_set": set_id, "test": 1.0})
+        self._commands.send("release-test-set", {"test_set": set_id, "note": NOTE})
 
     def _review(self, kind: TaskKind) -> list[int]:
         """Accept the test cases that fail the fewest checks and reject some that fail most, except those already
@@ -423,7 +418,9 @@ class ExampleWorkspace:
             images = tuple(one.image_sha for one in chosen if not one.verdict)
             if images:
                 entries = self._workspace.catalogue.ids(ImageFilter(images=images))
-                self._commands.do(Decide(entries=tuple(entries), verdict=verdict, reason=reason, author=AUTHOR))
+                self._commands.send(
+                    "decide", {"entries": tuple(entries), "verdict": verdict, "reason": reason, "author": AUTHOR}
+                )
         now = self._workspace.test_cases.candidates([one.test_case for one in accepted])
         return [one.test_case for one in now if one.verdict == "accepted"]
 
@@ -479,7 +476,7 @@ class ExampleWorkspace:
             if study is not None:  # it may lack some of its items
                 studies.delete_draft(study.id)
             new_id = self._evaluations.draft_study(self._asked("classification"), self.size.judged, self._create_study)
-            self._commands.do(StartStudy(study=new_id))
+            self._commands.send("start-study", {"study": new_id})
             study = studies.get(new_id)
         if not study.votes:
             items = studies.items(study.id)
@@ -487,7 +484,7 @@ class ExampleWorkspace:
             cases = [item.test_case for item in items if item.test_case is not None]
             valid = {one: all(check.passed for check in checks) for one, checks in self._checks(cases).items()}
             studies.import_votes(study.id, simulated_votes(study.rules, items, valid, seed))
-        self._commands.do(CloseStudy(study=study.id))
+        self._commands.send("close-study", {"study": study.id})
 
     def _create_study(self, _title: str, rules: Rules) -> str:
         example_rules = replace(rules, instructions=f"{SIMULATED}\n\n{rules.instructions}")

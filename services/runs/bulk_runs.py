@@ -8,19 +8,26 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
 from core.errors import UserError
 from core.types import TaskKind
-from services.commands import Command, Commands, RunCommand, RunIds, Texts, does, parts_of
-from services.runs.execution import Execution, Generate, RunUpToGate
-from services.runs.life_cycle import RunService, SetRecipe, SetTask, task_problem
-from services.runs.settings import ChangeSetting, DefaultSettings, RunSettings, TakePreset
+from services.commands import Command, RunIds, does, parts_of
+from services.edit_conflicts import StateEdit
+from services.runs.execution import Execution
+from services.runs.life_cycle import RecipeName, RunService, task_problem
+from services.runs.settings import (
+    ChangeSetting,
+    DefaultSettings,
+    PresetName,
+    RunSettings,
+    Sections,
+    SettingName,
+    SettingValue,
+)
 from services.runs.state import RunState, RunStates
-
-C = TypeVar("C", bound=RunCommand)
 
 MOST_TOGETHER = 200
 SHARED = ("counterfactuals.captions", "generation.images_per_caption", "generation.steps")
@@ -31,53 +38,6 @@ class TogetherCommand(Command):
     """An act on several runs."""
 
     runs: RunIds = Field(min_length=1, max_length=MOST_TOGETHER, description="The ids of the runs")
-
-
-class TaskTogether(TogetherCommand, name="together-task"):
-    """Set the task of the model under test for several runs."""
-
-    kind: TaskKind = Field(description="What the model under test does")
-    label: str | None = Field(None, description="What the pictures show; for classification; none: each keeps its own")
-    protected: Annotated[tuple[str, ...] | None, BeforeValidator(parts_of)] = Field(
-        None,
-        max_length=200,
-        description="The classes that must stay, as a list or with commas between; for segmentation; none: as they are",
-    )
-
-
-class SettingTogether(TogetherCommand, name="together-setting"):
-    """Change one setting of several runs."""
-
-    setting: str = Field(max_length=100, description="Section and name, such as generation.steps")
-    value: bool | int | float | str = Field(description="Its new value; text is read as the kind that the setting has")
-
-
-class PresetTogether(TogetherCommand, name="together-preset"):
-    """Apply a preset of the profile to several runs; settings outside it stay."""
-
-    preset: str = Field(max_length=100, description="The name of the preset")
-
-
-class DefaultsTogether(TogetherCommand, name="together-defaults"):
-    """Reset sections of the settings of several runs to the profile's."""
-
-    sections: Texts = Field(max_length=20, description="The sections, as a list or with commas between")
-
-
-class RecipeTogether(TogetherCommand, name="together-recipe"):
-    """Change the recipe of several runs: their values stay."""
-
-    recipe: str = Field(max_length=80, description="The name of the recipe")
-
-
-class RunTogether(TogetherCommand, name="together-run"):
-    """Run the empty or stale text stages of several runs, one run after another."""
-
-
-class GenerateTogether(TogetherCommand, name="together-generate"):
-    """Approve the gates of several runs: their images are made, one run after another."""
-
-    shown: str = Field("", max_length=40, description="What was shown, by its name; empty: whatever they show now")
 
 
 @dataclass(frozen=True)
@@ -119,12 +79,6 @@ class BulkRuns:
         self._workspace, self._runs, self._settings = runs.workspace, runs, settings
         self._states, self._execution = states, execution
 
-    def register(self, commands: Commands) -> None:
-        commands.add(SettingTogether, self._in_each(ChangeSetting, self._settings.change_setting))
-        commands.add(PresetTogether, self._in_each(TakePreset, self._settings.take_preset))
-        commands.add(DefaultsTogether, self._in_each(DefaultSettings, self._settings.put_defaults_back))
-        commands.add(RecipeTogether, self._in_each(SetRecipe, self._runs.set_recipe))
-
     def of(self, run_ids: Sequence[str]) -> TogetherState:
         """Return the state of these runs for a page, without unknown or deleted ones."""
         known = [run_id for run_id in dict.fromkeys(run_ids[:MOST_TOGETHER]) if self._workspace.runs.exists(run_id)]
@@ -138,46 +92,85 @@ class BulkRuns:
             shown=_name_of(states) if plans else "",
         )
 
-    @does
-    def set_task(self, command: TaskTogether) -> DoneTogether:
-        """Set the task; fields that are None stay as they are in each run."""
+    @does("together-setting", TogetherCommand)
+    def change_setting(self, runs: RunIds, setting: SettingName, value: SettingValue) -> DoneTogether:
+        """Change one setting of several runs."""
+        return self._each(
+            runs, lambda run_id: self._settings.change_setting(ChangeSetting(run=run_id, setting=setting, value=value))
+        )
+
+    @does("together-preset", TogetherCommand)
+    def take_preset(self, runs: RunIds, preset: PresetName) -> DoneTogether:
+        """Apply a preset of the profile to several runs; settings outside it stay."""
+        return self._each(runs, lambda run_id: self._settings.take_preset(StateEdit(run=run_id), preset))
+
+    @does("together-defaults", TogetherCommand)
+    def put_defaults_back(self, runs: RunIds, sections: Sections) -> DoneTogether:
+        """Reset sections of the settings of several runs to the profile's."""
+        return self._each(
+            runs, lambda run_id: self._settings.put_defaults_back(DefaultSettings(run=run_id, sections=sections))
+        )
+
+    @does("together-recipe", TogetherCommand)
+    def set_recipe(self, runs: RunIds, recipe: RecipeName) -> DoneTogether:
+        """Change the recipe of several runs: their values stay."""
+        return self._each(runs, lambda run_id: self._runs.set_recipe(run_id, recipe))
+
+    @does("together-task", TogetherCommand)
+    def set_task(
+        self,
+        runs: RunIds,
+        kind: Annotated[TaskKind, Field(description="What the model under test does")],
+        label: Annotated[
+            str | None, Field(description="What the pictures show; for classification; none: each keeps its own")
+        ] = None,
+        protected: Annotated[
+            tuple[str, ...] | None,
+            BeforeValidator(parts_of),
+            Field(
+                max_length=200,
+                description="The classes that must stay, as a list or with commas between; for segmentation; none: as "
+                "they are",
+            ),
+        ] = None,
+    ) -> DoneTogether:
+        """Set the task of the model under test for several runs."""
 
         def set_one(run_id: str) -> None:
             task = self._workspace.runs.get(run_id).task
-            label = task.label if command.label is None else command.label
-            protected = task.protected if command.protected is None else command.protected
-            self._runs.set_task(SetTask(run=run_id, kind=command.kind, label=label, protected=protected))
+            classes = task.protected if protected is None else protected
+            self._runs.set_task(run_id, kind, task.label if label is None else label, classes)
 
-        return self._each(command.runs, set_one)
+        return self._each(runs, set_one)
 
-    @does
-    def run(self, command: RunTogether) -> DoneTogether:
+    @does("together-run", TogetherCommand)
+    def run(self, runs: RunIds) -> DoneTogether:
+        """Run the empty or stale text stages of several runs, one run after another."""
         known = self._workspace.runs.exists
-        unfinished = [run_id for run_id in command.runs if not known(run_id) or _todo(self._states.of(run_id))]
+        unfinished = [run_id for run_id in runs if not known(run_id) or _todo(self._states.of(run_id))]
         if not unfinished:
             raise UserError("All stages of these runs are done already: approve the images, or change something.")
-        return self._each(unfinished, lambda run_id: self._execution.run_up_to_gate(RunUpToGate(run=run_id)))
+        return self._each(unfinished, self._execution.run_up_to_gate)
 
-    @does
-    def generate(self, command: GenerateTogether) -> DoneTogether:
-        """Draw the images of several runs. Raises UserError if the gates are closed, or show something else now."""
+    @does("together-generate", TogetherCommand)
+    def generate(
+        self,
+        runs: RunIds,
+        shown: Annotated[
+            str, Field(max_length=40, description="What was shown, by its name; empty: whatever they show now")
+        ] = "",
+    ) -> DoneTogether:
+        """Approve the gates of several runs: their images are made, one run after another. Raises UserError if the
+        gates are closed, or show something else now.
+        """
         with self._runs.changing:
-            state = self.of(command.runs)
+            state = self.of(runs)
             if not state.shown:
                 raise UserError("None of these runs has captions to draw yet: run their stages first.")
-            if command.shown not in ("", state.shown):
+            if shown not in ("", state.shown):
                 raise UserError("The planned images changed after they were shown: check them and approve again.")
             ids = [one.run.id for one in state.runs if one.gate.plan is not None and _may_draw(one)]
-            return self._each(ids, lambda run_id: self._execution.generate(Generate(run=run_id)))
-
-    def _in_each(self, single: type[C], do: Callable[[C], object]) -> Callable[[TogetherCommand], DoneTogether]:
-        """Return a function that calls `do` for each run, with a command of the same fields."""
-
-        def together(sent: TogetherCommand) -> DoneTogether:
-            fields = sent.model_dump(exclude={"runs"})
-            return self._each(sent.runs, lambda run_id: do(single.of({**fields, "run": run_id})))
-
-        return together
+            return self._each(ids, self._execution.generate)
 
     def _each(self, run_ids: Sequence[str], do: Callable[[str], object]) -> DoneTogether:
         """Call `do` for each run, and collect the errors. Raises the first UserError if it succeeds with no run."""

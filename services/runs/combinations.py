@@ -36,26 +36,6 @@ def _from_json(edits: Any) -> Any:
         raise ValueError("This is no list of keywords and alternatives.") from error
 
 
-class ChooseCombinations(StateEdit, name="combinations", stage_of_command=STAGE):
-    """Choose which combinations of keywords and alternatives become captions when their stage is run."""
-
-    how: Combinations = Field(
-        description="“spread”: so many, spread evenly; “all”; “one of each” keyword, or group of keywords; "
-        "“at random”: so many; “chosen”: those that were chosen one by one; “model”: those, so many at most, that the "
-        "language model chooses"
-    )
-    captions: int | None = Field(None, ge=1, le=32, description="How many; none: as many as before")
-
-
-class UseCombination(StateEdit, name="combination-use", stage_of_command=STAGE):
-    """Choose one combination of keywords and alternatives, or leave it out. The others stay."""
-
-    edits: Annotated[Combination, BeforeValidator(_from_json)] = Field(
-        min_length=1, max_length=20, description="Keyword and alternative of each edit, such as [[“red”, “blue”]]"
-    )
-    used: bool = Field(description="Whether a caption is written with it")
-
-
 @dataclass(frozen=True)
 class Grid:
     """The possible edits of a run."""
@@ -118,42 +98,71 @@ class CombinationEdits:
     def __init__(self, runs: RunService, settings: RunSettings) -> None:
         self._workspace, self._runs, self._settings = runs.workspace, runs, settings
 
-    @does
-    def choose(self, command: ChooseCombinations) -> None:
-        """Choose how combinations become captions. Raises UserError for "chosen" before any combination was chosen."""
+    @does("combinations", StateEdit, stage_of_command=STAGE)
+    def choose(
+        self,
+        sent: StateEdit,
+        how: Annotated[
+            Combinations,
+            Field(
+                description="“spread”: so many, spread evenly; “all”; “one of each” keyword, or group of keywords; "
+                "“at random”: so many; “chosen”: those that were chosen one by one; “model”: those, so many at most, "
+                "that the language model chooses"
+            ),
+        ],
+        captions: Annotated[int | None, Field(ge=1, le=32, description="How many; none: as many as before")] = None,
+    ) -> None:
+        """Choose which combinations of keywords and alternatives become captions when their stage is run. Raises
+        UserError for "chosen" before any combination was chosen.
+        """
 
         def change(plain: dict[str, Any]) -> None:
             section = plain[STAGE]
-            if command.how == "chosen" and not section["chosen"]:
+            if how == "chosen" and not section["chosen"]:
                 raise UserError("Nothing was chosen one by one yet: tick what you want.", field="how")
-            section["combinations"] = command.how
-            if command.captions is not None:
-                section["captions"] = command.captions
+            section["combinations"] = how
+            if captions is not None:
+                section["captions"] = captions
 
-        self._settings.change(command, change)
+        self._settings.change(sent, change)
 
-    @does
-    def use(self, command: UseCombination) -> None:
-        """Choose a combination, or leave it out. Raises UserError if it is unknown, or if none would be left."""
+    @does("combination-use", StateEdit, stage_of_command=STAGE)
+    def use(
+        self,
+        sent: StateEdit,
+        edits: Annotated[
+            Combination,
+            BeforeValidator(_from_json),
+            Field(
+                min_length=1,
+                max_length=20,
+                description="Keyword and alternative of each edit, such as [[“red”, “blue”]]",
+            ),
+        ],
+        used: Annotated[bool, Field(description="Whether a caption is written with it")],
+    ) -> None:
+        """Choose one combination of keywords and alternatives, or leave it out. The others stay. Raises UserError if it
+        is unknown, or if none would be left.
+        """
         with self._runs.changing:
-            run = self._workspace.runs.get(command.run)
+            run = self._workspace.runs.get(sent.run)
             settings, history = self._runs.settings(run), self._workspace.runs.history(run.id, STAGE)
             fresh, prompts = STAGE not in self._runs.stale(run, settings), self._runs.prompts(run)
             grid = grid_of(run, settings, history, fresh, prompts)
             known = {pairs_of((edit,))[0] for pool in (grid.pools if grid is not None else ()) for edit in pool}
-            if grid is None or not set(command.edits) <= known:
+            if grid is None or not set(edits) <= known:
                 raise UserError(
                     "This keyword has no such alternative any more: pick one that is ticked.", field="edits"
                 )
-            if len({keyword for keyword, _ in command.edits}) < len(command.edits):
+            if len({keyword for keyword, _ in edits}) < len(edits):
                 raise UserError("A combination can hold only one alternative of a keyword.", field="edits")
-            chosen = [pairs_of(edits) for edits in grid.planned]
-            chosen = [pairs for pairs in chosen if set(pairs) != set(command.edits)] + [command.edits] * command.used
+            chosen = [pairs_of(planned) for planned in grid.planned]
+            chosen = [pairs for pairs in chosen if set(pairs) != set(edits)] + [edits] * used
             if not chosen:
                 raise UserError("One combination has to be left: tick another one first.", field="used")
             if len(chosen) > MOST_COMBINATIONS:
                 raise UserError(f"At most {MOST_COMBINATIONS} captions are written: untick one first.", field="used")
-            order = {pairs_of(edits): place for place, edits in enumerate(grid.listed)}
+            order = {pairs_of(listed): place for place, listed in enumerate(grid.listed)}
             chosen.sort(key=lambda pairs: order.get(pairs, len(order)))
 
             def change(plain: dict[str, Any]) -> None:
@@ -162,4 +171,4 @@ class CombinationEdits:
                     "chosen": [[list(pair) for pair in pairs] for pairs in chosen],
                 }
 
-            self._settings.change(command, change)
+            self._settings.change(sent, change)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -17,40 +17,13 @@ from core.types import StageName, StageValue, Trace, from_text
 from pipeline.freshness import with_producer
 from pipeline.recipes import recipe_of
 from services.commands import Commands, KnownStage, RunCommand, does
-from services.edit_conflicts import LARGEST_ID, PageWrites, ValueEdit, value_conflict
+from services.edit_conflicts import LARGEST_ID, PageWrites, Tab, ValueEdit, value_conflict
 from services.runs import edits
 from services.runs.life_cycle import RunService
 from services.runs.state import CanBeInsistedOn, StageNotes
 
 LONGEST_VALUE = 400_000
 """Maximum characters of a stage's value written as text."""
-
-
-class WriteValue(ValueEdit, name="value"):
-    """Write the value of a stage as text, for any type: see `core.types.from_text`."""
-
-    stage: KnownStage = Field(description="The stage")
-    text: str = Field(max_length=LONGEST_VALUE, description="The whole value")
-
-
-class KeepValue(RunCommand, name="keep"):
-    """Confirm that a stale value still fits."""
-
-    stage: KnownStage = Field(description="The stage")
-
-
-class BringBack(RunCommand, name="bring-back"):
-    """Make an earlier version of a value the latest."""
-
-    stage: KnownStage = Field(description="The stage")
-    version: int = Field(ge=0, le=LARGEST_ID, description="The version, from the history of the stage")
-    tab: str = Field("", max_length=40, description="Which page it is, by a name of its own")
-
-
-class Dismiss(RunCommand, name="dismiss"):
-    """Dismiss the message at a stage: a refusal or a notice."""
-
-    stage: KnownStage = Field(description="The stage")
 
 
 class Editing:
@@ -67,42 +40,57 @@ class Editing:
     def register(self, commands: Commands) -> None:
         for kind, edit in edits.EDITS.items():
             commands.add(kind, partial(self._edit, edit))
-        commands.add(Dismiss, lambda command: self._notes.solved(command.run, command.stage))
 
-    @does
-    def write_value(self, command: WriteValue) -> None:
-        """Save typed text as a stage's value. Raises UserError if it is no value of the stage, or does not fit the
-        source.
+    @does("dismiss", RunCommand)
+    def dismiss(self, run: str, stage: KnownStage) -> None:
+        """Dismiss the message at a stage: a refusal or a notice."""
+        self._notes.solved(run, stage)
+
+    @does("value", ValueEdit)
+    def write_value(
+        self,
+        sent: ValueEdit,
+        stage: KnownStage,
+        text: Annotated[str, Field(max_length=LONGEST_VALUE, description="The whole value")],
+    ) -> None:
+        """Write the value of a stage as text, for any type: see `core.types.from_text`. Raises UserError if it is no
+        value of the stage, or does not fit the source.
         """
-        run = self._workspace.runs.get(command.run)
-        stage = recipe_of(run.recipe).stage(command.stage)
-        value = from_text(stage.value, command.text)
-        stage.fits(value, self._runs.size(run.source_sha))
-        self._change(command, command.stage, lambda _run: value)
+        run = self._workspace.runs.get(sent.run)
+        written = recipe_of(run.recipe).stage(stage)
+        value = from_text(written.value, text)
+        written.fits(value, self._runs.size(run.source_sha))
+        self._change(sent, stage, lambda _run: value)
 
-    @does
-    def keep(self, command: KeepValue) -> None:
-        """Save a stale value again, with the current inputs. Raises UserError for an empty stage."""
+    @does("keep", RunCommand)
+    def keep(self, run: str, stage: KnownStage) -> None:
+        """Confirm that a stale value still fits. Raises UserError for an empty stage."""
         with self._runs.changing:
-            run = self._workspace.runs.get(command.run)
-            stored = run.values.get(command.stage)
+            edited = self._workspace.runs.get(run)
+            stored = edited.values.get(stage)
             if stored is None:
                 raise UserError("There is nothing to keep at this stage yet: run it first.")
-            key = self._runs.inputs_key(command.stage, run, self._runs.settings(run))
+            key = self._runs.inputs_key(stage, edited, self._runs.settings(edited))
             value = StageValue(stored.value.value, Trace(author="person"), key)
-            self._workspace.runs.append_value(run.id, command.stage, value)
-            self._notes.solved(run.id, command.stage)
+            self._workspace.runs.append_value(run, stage, value)
+            self._notes.solved(run, stage)
 
-    @does
-    def bring_back(self, command: BringBack) -> None:
-        """Make an earlier version the latest. Raises UserError for a version of another run or stage."""
-        versions = self._workspace.runs.history(command.run, command.stage)
-        chosen = next((version for version in versions if version.id == command.version), None)
+    @does("bring-back", RunCommand)
+    def bring_back(
+        self,
+        run: str,
+        stage: KnownStage,
+        version: Annotated[int, Field(ge=0, le=LARGEST_ID, description="The version, from the history of the stage")],
+        tab: Tab = "",
+    ) -> None:
+        """Make an earlier version of a value the latest. Raises UserError for a version of another run or stage."""
+        versions = self._workspace.runs.history(run, stage)
+        chosen = next((known for known in versions if known.id == version), None)
         if chosen is None:
             raise UserError("This version belongs to another run: pick one from the history.")
         with self._runs.changing:
-            self.writes.note(self._workspace.runs.bring_back(chosen.id), command.tab)
-        self._notes.solved(command.run, chosen.stage)
+            self.writes.note(self._workspace.runs.bring_back(chosen.id), tab)
+        self._notes.solved(run, chosen.stage)
 
     def append_by_model(self, run: Run, stage: StageName, value: Any, trace: Trace) -> None:
         """Save a model's addition to a stage's value. A stale value stays stale."""

@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import SystemRandom
-from typing import Any
+from typing import Annotated, Any
 
 from PIL import Image
 from pydantic import Field
@@ -29,8 +29,8 @@ from pipeline.recipes import edits_in_words, recipe_of
 from pipeline.request import DrawingBegan, Event, ImageFailed, Preview, Request, StageBegan, StageDone
 from pipeline.stages import alternatives
 from pipeline.stages.generation import PlannedImage
-from services.commands import Command, Commands, KnownStage, RunCommand, does
-from services.edit_conflicts import LARGEST_ID
+from services.commands import KnownStage, RunCommand, does
+from services.edit_conflicts import LARGEST_ID, CaseId
 from services.jobs import JobHandle, JobQueue, Part
 from services.runs.editing import Editing
 from services.runs.edits import keyword_of
@@ -42,78 +42,14 @@ from storage.workspace import Workspace
 
 REPLACED = "What stood before your edit was changed, so this was run again. Undo, or the history, brings yours back."
 """Notice at a stage whose outdated value a person wrote, and which was replaced."""
+_Job = Annotated[int, Field(ge=0, le=LARGEST_ID, description="The job")]
 
 
-class RunStage(RunCommand, name="run"):
-    """Run one text stage, also if it is fresh. A person's value is replaced only with `force`. If one request of the
-    model answers later stages too, those that are then empty or stale are run with it, unless a person wrote one of
-    their values.
-    """
+class RunStage(RunCommand):
+    """A text stage to run."""
 
-    stage: KnownStage = Field(description="The stage")
+    stage: KnownStage
     force: bool = Field(False, description="Also where a person wrote the value; theirs stays in the history")
-
-
-class RunFrom(RunCommand, name="run-from"):
-    """Run a text stage, and later ones that become empty or stale, up to the gate. If a person wrote the stage's value,
-    it stays, and the next stage is run.
-    """
-
-    stage: KnownStage = Field(description="The stage")
-
-
-class RunUpToGate(RunCommand, name="run-all"):
-    """Run every empty or stale text stage; fresh ones are used unchanged."""
-
-
-class MoreAlternatives(RunCommand, name="alternative-more", stage_of_command="alternatives"):
-    """Ask the language model for further alternatives of one keyword; existing ones stay."""
-
-    keyword: str = Field(description="The keyword")
-
-
-class Generate(RunCommand, name="generate", stage_of_command="generation"):
-    """Approve the gate: the images that it shows are made."""
-
-    shown: str = Field("", max_length=40, description="What the gate showed, by its name; empty: whatever it shows now")
-
-
-class Regenerate(RunCommand, name="regenerate", stage_of_command="generation"):
-    """Draw the caption of a test case again, with a new seed and the run's current settings."""
-
-    case: int = Field(ge=0, le=LARGEST_ID, description="The test case")
-
-
-class DrawControlImage(RunCommand, name="draw-control", stage_of_command="generation"):
-    """Have a model draw the control image of a run, as a job in the queue that belongs to no stage."""
-
-
-class CancelRun(RunCommand, name="cancel"):
-    """Stop the work on a run."""
-
-
-class CancelAll(Command, name="cancel-all"):
-    """Stop all work."""
-
-
-class CancelJob(Command, name="queue-cancel"):
-    """Stop a job, or remove it from the queue."""
-
-    job: int = Field(ge=0, le=LARGEST_ID, description="The job")
-
-
-class DeleteJobPart(Command, name="delete-job-part"):
-    """Remove an image from the queue; if it is being drawn, it stops at once, and the next one begins."""
-
-    job: int = Field(ge=0, le=LARGEST_ID, description="The job")
-    part: int = Field(ge=0, le=LARGEST_ID, description="The image")
-
-
-class MoveUp(Command, name="queue-up"):
-    """Move a job, or an image of a job, one place up in the queue."""
-
-    job: int = Field(ge=0, le=LARGEST_ID, description="The job")
-    part: int | None = Field(None, ge=0, le=LARGEST_ID, description="The image; none for the whole job")
 
 
 class RunStore:
@@ -196,24 +132,51 @@ class Execution:
     control_images: ControlImages
     previews: Previews
 
-    def register(self, commands: Commands) -> None:
-        commands.add(CancelRun, lambda command: self.jobs.cancel(command.run))
-        commands.add(CancelAll, lambda command: self.jobs.cancel_all())
-        commands.add(CancelJob, lambda command: self.jobs.cancel_job(command.job))
-        commands.add(DeleteJobPart, lambda command: self.jobs.delete_part(command.job, command.part))
-        commands.add(MoveUp, lambda command: self.jobs.move_up(command.job, command.part))
+    @does("cancel", RunCommand)
+    def cancel(self, run: str) -> None:
+        """Stop the work on a run."""
+        self.jobs.cancel(run)
+
+    @does("cancel-all")
+    def cancel_all(self) -> None:
+        """Stop all work."""
+        self.jobs.cancel_all()
+
+    @does("queue-cancel")
+    def queue_cancel(self, job: _Job) -> Any:
+        """Stop a job, or remove it from the queue."""
+        return self.jobs.cancel_job(job)
+
+    @does("delete-job-part")
+    def delete_job_part(
+        self, job: _Job, part: Annotated[int, Field(ge=0, le=LARGEST_ID, description="The image")]
+    ) -> Any:
+        """Remove an image from the queue; if it is being drawn, it stops at once, and the next one begins."""
+        return self.jobs.delete_part(job, part)
+
+    @does("queue-up")
+    def queue_up(
+        self,
+        job: _Job,
+        part: Annotated[int | None, Field(ge=0, le=LARGEST_ID, description="The image; none for the whole job")] = None,
+    ) -> Any:
+        """Move a job, or an image of a job, one place up in the queue."""
+        return self.jobs.move_up(job, part)
 
     # Text stages
 
-    @does
-    def run_stage(self, command: RunStage) -> None:
-        """Run one text stage. Raises CanBeInsistedOn if that would replace a person's value, unless it is forced."""
-        if not command.force and self._holds_edit(self.workspace.runs.get(command.run), command.stage):
+    @does("run", RunStage)
+    def run_stage(self, sent: RunStage) -> None:
+        """Run one text stage, also if it is fresh. A person's value is replaced only with `force`. If one request of
+        the model answers later stages too, those that are then empty or stale are run with it, unless a person wrote
+        one of their values. Raises CanBeInsistedOn if it would replace a person's value, unless it is forced.
+        """
+        if not sent.force and self._holds_edit(self.workspace.runs.get(sent.run), sent.stage):
             message = (
                 "You edited this. Running the stage again puts the model's value in its place; Undo and the history"
             )
-            raise CanBeInsistedOn(f"{message} keep yours.", command.model_copy(update={"force": True}))
-        self.start(command.run, (command.stage, *self._filled_with(command)), command.stage)
+            raise CanBeInsistedOn(f"{message} keep yours.", sent.model_copy(update={"force": True}))
+        self.start(sent.run, (sent.stage, *self._filled_with(sent)), sent.stage)
 
     def _filled_with(self, command: RunStage) -> tuple[StageName, ...]:
         """Return the later stages answered by the same request as a stage; fresh ones stay as they are."""
@@ -223,22 +186,25 @@ class Execution:
         ahead = recipe.asked_ahead(command.stage, settings, prompts)
         return () if any(self._holds_edit(run, name) for name in ahead) else ahead
 
-    @does
-    def run_from(self, command: RunFrom) -> None:
-        """Run the stage unless a person wrote it, and later stages that are then empty or stale."""
-        _require_text_stage(command.stage)
-        run = self.workspace.runs.get(command.run)
-        recipe, stale = recipe_of(run.recipe), self.runs.stale(run, self.runs.settings(run))
-        recipe.stage(command.stage)
-        onwards = recipe.onwards(command.stage)
-        anew = next((name for name in onwards if name in stale or not self._holds_edit(run, name)), None)
+    @does("run-from", RunCommand)
+    def run_from(self, run: str, stage: KnownStage) -> None:
+        """Run a text stage, and later ones that become empty or stale, up to the gate. If a person wrote the stage's
+        value, it stays, and the next stage is run.
+        """
+        _require_text_stage(stage)
+        stored = self.workspace.runs.get(run)
+        recipe, stale = recipe_of(stored.recipe), self.runs.stale(stored, self.runs.settings(stored))
+        recipe.stage(stage)
+        onwards = recipe.onwards(stage)
+        anew = next((name for name in onwards if name in stale or not self._holds_edit(stored, name)), None)
         if anew is None:
             raise UserError("You edited this and all later stages: to replace an edit, run its stage alone.")
-        self.start(command.run, onwards[onwards.index(anew) :], anew)
+        self.start(run, onwards[onwards.index(anew) :], anew)
 
-    @does
-    def run_up_to_gate(self, command: RunUpToGate) -> None:
-        self.start(command.run, recipe_of(self.workspace.runs.get(command.run).recipe).names)
+    @does("run-all", RunCommand)
+    def run_up_to_gate(self, run: str) -> None:
+        """Run every empty or stale text stage; fresh ones are used unchanged."""
+        self.start(run, recipe_of(self.workspace.runs.get(run).recipe).names)
 
     def _holds_edit(self, run: Run, stage: StageName) -> bool:
         """Return True if a person wrote the value of a stage; a model's value that a person kept does not count."""
@@ -266,15 +232,17 @@ class Execution:
         self.workspace.runs.appear(run_id)
         self.jobs.submit(run_id, stages, work)
 
-    @does
-    def more_alternatives(self, command: MoreAlternatives) -> None:
-        """Ask for further alternatives of a keyword. Raises UserError also for a keyword that is gone."""
-        run = self.workspace.runs.get(command.run)
-        keyword = keyword_of(run, command.keyword)
-        recipe_of(run.recipe).stage("alternatives")
-        self.notes.solved(run.id, "alternatives")
-        require_task(run)
-        self.jobs.submit(run.id, ("alternatives",), lambda handle: self._more(run.id, keyword, handle))
+    @does("alternative-more", RunCommand, stage_of_command="alternatives")
+    def more_alternatives(self, run: str, keyword: Annotated[str, Field(description="The keyword")]) -> None:
+        """Ask the language model for further alternatives of one keyword; existing ones stay. Raises UserError also for
+        a keyword that is gone.
+        """
+        stored = self.workspace.runs.get(run)
+        chosen = keyword_of(stored, keyword)
+        recipe_of(stored.recipe).stage("alternatives")
+        self.notes.solved(run, "alternatives")
+        require_task(stored)
+        self.jobs.submit(run, ("alternatives",), lambda handle: self._more(run, chosen, handle))
 
     def _more(self, run_id: str, keyword: Keyword, handle: JobHandle) -> None:
         handle.at("alternatives")
@@ -311,34 +279,43 @@ class Execution:
 
     # Images
 
-    @does
-    def generate(self, command: Generate) -> None:
-        """Make the images shown at the gate. Raises UserError if it is closed or shows something else now."""
-        require_task(self.workspace.runs.get(command.run))
+    @does("generate", RunCommand, stage_of_command="generation")
+    def generate(
+        self,
+        run: str,
+        shown: Annotated[
+            str, Field(max_length=40, description="What the gate showed, by its name; empty: whatever it shows now")
+        ] = "",
+    ) -> None:
+        """Approve the gate: the images that it shows are made. Raises UserError if it is closed or shows something else
+        now.
+        """
+        require_task(self.workspace.runs.get(run))
         with self.runs.changing:
-            gate = self.states.of(command.run).gate
+            gate = self.states.of(run).gate
             if gate.plan is None:
                 raise UserError(gate.closed)
-            if command.shown not in ("", gate.shown):
+            if shown not in ("", gate.shown):
                 raise UserError("The planned images changed after they were shown: check them and approve again.")
-            self.start_images(command.run, gate.plan.images)
+            self.start_images(run, gate.plan.images)
 
-    @does
-    def regenerate(self, command: Regenerate) -> None:
-        """Draw a caption again with a new seed. Raises UserError also for a test case of another run, and if it would
-        only repeat an image.
+    @does("regenerate", RunCommand, stage_of_command="generation")
+    def regenerate(self, run: str, case: CaseId) -> None:
+        """Draw the caption of a test case again, with a new seed and the run's current settings. Raises UserError also
+        for a test case of another run, and if it would only repeat an image.
         """
-        lineage = case_of(self.workspace, command.run, command.case).lineage
+        lineage = case_of(self.workspace, run, case).lineage
         caption, seed = replace(lineage.counterfactual, used=True), SystemRandom().randint(0, LARGEST)
-        run, recipe = self.workspace.runs.get(command.run), recipe_of(lineage.recipe)
-        settings, method = self.runs.settings(run, recipe.name), recipe.drawing_method
+        stored, recipe = self.workspace.runs.get(run), recipe_of(lineage.recipe)
+        settings, method = self.runs.settings(stored, recipe.name), recipe.drawing_method
         if equal := method.equal_images(method.settings_of(settings)):
-            store, seed = RunStore(self.runs, run, self.notes), method.planning(settings).seed
-            prompts, mask_facts = self.driver.prompts(recipe, self.runs.templates(run)), in_mask(store.mask(), run.task)
+            store, seed = RunStore(self.runs, stored, self.notes), method.planning(settings).seed
+            prompts = self.driver.prompts(recipe, self.runs.templates(stored))
+            mask_facts = in_mask(store.mask(), stored.task)
             drawn_with = recipe.drawn_with(settings, {name: value.value for name, value in store.values().items()})
-            if (caption, seed) in self.driver.made(recipe, store.drawn(), drawn_with, run.task, prompts, mask_facts):
+            if (caption, seed) in self.driver.made(recipe, store.drawn(), drawn_with, stored.task, prompts, mask_facts):
                 raise UserError(equal)
-        self.start_images(command.run, (PlannedImage(caption, seed),), lineage.recipe)
+        self.start_images(run, (PlannedImage(caption, seed),), lineage.recipe)
 
     def start_images(
         self, run_id: str, images: Sequence[PlannedImage], recipe_name: str = "", settings: Settings | None = None
@@ -438,23 +415,24 @@ class Execution:
             self.notes.failed(run.id, at, error)
             raise
 
-    @does
-    def draw_control_image(self, command: DrawControlImage) -> None:
-        run = self.workspace.runs.get(command.run)
-        settings = self.runs.settings(run)
+    @does("draw-control", RunCommand, stage_of_command="generation")
+    def draw_control_image(self, run: str) -> None:
+        """Have a model draw the control image of a run, as a job in the queue that belongs to no stage."""
+        stored = self.workspace.runs.get(run)
+        settings = self.runs.settings(stored)
 
         def draw(handle: JobHandle) -> None:
             try:
                 side = settings.generation.short_side
-                draw_with(self.control_images, run, settings.conditioning, side, self.driver.models.detector)
+                draw_with(self.control_images, stored, settings.conditioning, side, self.driver.models.detector)
             except UserError as error:
-                self.notes.failed(run.id, GENERATION, error)
+                self.notes.failed(run, GENERATION, error)
                 raise
             stop_if(handle.cancelled)
 
-        self.workspace.runs.appear(run.id)
-        self.jobs.submit(run.id, (), draw)
-        self.notes.solved(run.id, GENERATION)
+        self.workspace.runs.appear(run)
+        self.jobs.submit(run, (), draw)
+        self.notes.solved(run, GENERATION)
 
 
 def joined(run: Run, before: Alternatives, grown: Alternatives) -> Alternatives:

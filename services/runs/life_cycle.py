@@ -8,6 +8,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Annotated
 
 from PIL import Image
 from pydantic import Field, ValidationError
@@ -24,8 +25,8 @@ from pipeline.freshness import inputs_key, stale_stages
 from pipeline.profiles.profile import Profile, notice_for
 from pipeline.prompting import PromptError, PromptSet
 from pipeline.recipes import recipe_of
-from services.commands import Command, Commands, RunCommand, RunIds, Texts, does
-from services.edit_conflicts import LARGEST_ID
+from services.commands import RunCommand, RunIds, Texts, does
+from services.edit_conflicts import CaseId
 from services.jobs import JobQueue, JobView
 from services.runs.samples import Sample, sample_named, sample_of
 from storage.workspace import Workspace
@@ -33,81 +34,8 @@ from storage.workspace import Workspace
 LISTED_RUNS = 60
 LISTED_REMOVED = 20
 MOST_AT_ONCE = 1000
-
-
-class RunFromSample(Command, name="run-from-sample", keeps=True):
-    """Begin a run with a sample of the profile. A sample for segmentation has a mask."""
-
-    sample: str = Field(max_length=200, description="The name of the sample")
-    listed: bool = Field(True, description="Whether the list of runs has it before anything is done with it")
-
-
-class RenameRun(RunCommand, name="rename"):
-    """Rename a run."""
-
-    title: str = Field(description="The new name")
-
-
-class DuplicateRun(RunCommand, name="run-duplicate"):
-    """Begin a run with the picture, task and texts of another one, without its images."""
-
-
-class DeleteRun(RunCommand, name="delete-run"):
-    """Delete a run: it leaves the list, but can be restored in full."""
-
-
-class RestoreRun(RunCommand, name="restore-run"):
-    """Restore a deleted run."""
-
-
-class DeleteRuns(Command, name="delete-runs", keeps=True):
-    """Delete several runs: they leave the list, but can be restored in full."""
-
-    runs: RunIds = Field(min_length=1, max_length=MOST_AT_ONCE, description="The ids of the runs")
-
-
-class RestoreRuns(Command, name="restore-runs", keeps=True):
-    """Restore several deleted runs."""
-
-    runs: RunIds = Field(min_length=1, max_length=MOST_AT_ONCE, description="The ids of the runs")
-
-
-class SetTask(RunCommand, name="task"):
-    """Set the task of the model under test. An incomplete task is saved too, but stages then refuse to run."""
-
-    kind: TaskKind = Field(description="What the model under test does")
-    label: str = Field("", description="What the picture shows; for classification")
-    protected: Texts = Field(
-        (), max_length=200, description="The classes that must stay, as a list or with commas between; for segmentation"
-    )
-
-
-class SetRecipe(RunCommand, name="recipe"):
-    """Change the recipe of a run: its values stay, and the recipe's stages are shown."""
-
-    recipe: str = Field(max_length=80, description="The name of the recipe")
-
-
-class TakeSampleMask(RunCommand, name="mask-sample"):
-    """Give a run the mask of its sample."""
-
-
-class NameMaskClasses(RunCommand, name="mask-classes"):
-    """Rename the classes of the run's mask."""
-
-    classes: str = Field(description="The number and the name of each class, such as: 0 sky, 1 road")
-
-
-class DeleteMask(RunCommand, name="delete-mask"):
-    """Delete the mask of a run."""
-
-
-class ReviewTestCase(RunCommand, name="review"):
-    """Accept or reject a test case, or withdraw the verdict."""
-
-    case: int = Field(ge=0, le=LARGEST_ID, description="The test case")
-    verdict: Verdict = Field(description="What is decided; “open” takes back what was")
-    reason: str = Field("", description="Why it is rejected")
+_Several = Annotated[RunIds, Field(min_length=1, max_length=MOST_AT_ONCE, description="The ids of the runs")]
+RecipeName = Annotated[str, Field(max_length=80, description="The name of the recipe")]
 
 
 @dataclass(frozen=True)
@@ -153,14 +81,15 @@ class RunService:
         self.edited = workspace.runs.edited
         """Returns how many values of each stage people changed, by profile and stage. Reads everything saved."""
 
-    def register(self, commands: Commands) -> None:
-        commands.add(RenameRun, lambda command: self.workspace.runs.rename(command.run, command.title))
-        commands.add(DuplicateRun, lambda command: OpenedRun(self.workspace.runs.duplicate(command.run)))
-        commands.add(DeleteRun, lambda command: self.delete(command.run))
-        commands.add(DeleteRuns, lambda command: self.delete(*command.runs))
-        commands.add(RestoreRuns, lambda command: self.workspace.runs.restore(*command.runs))
-        commands.add(TakeSampleMask, lambda command: self.take_sample_mask(command.run))
-        commands.add(DeleteMask, lambda command: self.workspace.runs.set_mask(command.run, None))
+    @does("rename", RunCommand)
+    def rename(self, run: str, title: Annotated[str, Field(description="The new name")]) -> None:
+        """Rename a run."""
+        self.workspace.runs.rename(run, title)
+
+    @does("run-duplicate", RunCommand)
+    def duplicate(self, run: str) -> OpenedRun:
+        """Begin a run with the picture, task and texts of another one, without its images."""
+        return OpenedRun(self.workspace.runs.duplicate(run))
 
     # Settings, prompts and staleness of a run
 
@@ -235,15 +164,23 @@ class RunService:
 
     # New and deleted runs
 
-    @does
-    def from_sample(self, command: RunFromSample) -> OpenedRun:
-        """Begin a run with a sample picture. Raises UserError if there is no sample of this name."""
-        sample = sample_named(self.samples, command.sample)
-        picture = read_image(sample.path)
-        run_id = self._new(picture.image, sample.task, sample.name, picture.notes, sample.name)
-        if sample.task.kind == "segmentation" and sample.mask is not None:
+    @does("run-from-sample", keeps=True)
+    def from_sample(
+        self,
+        sample: Annotated[str, Field(max_length=200, description="The name of the sample")],
+        listed: Annotated[
+            bool, Field(description="Whether the list of runs has it before anything is done with it")
+        ] = True,
+    ) -> OpenedRun:
+        """Begin a run with a sample of the profile. A sample for segmentation has a mask. Raises UserError if there is
+        no sample of this name.
+        """
+        begun = sample_named(self.samples, sample)
+        picture = read_image(begun.path)
+        run_id = self._new(picture.image, begun.task, begun.name, picture.notes, begun.name)
+        if begun.task.kind == "segmentation" and begun.mask is not None:
             self.take_sample_mask(run_id)
-        self.workspace.runs.begun_with(run_id, listed=command.listed)  # the mask came with the picture
+        self.workspace.runs.begun_with(run_id, listed=listed)  # the mask came with the picture
         return OpenedRun(run_id)
 
     def from_upload(self, data: bytes, file_name: str, label: str = "") -> str:
@@ -259,52 +196,87 @@ class RunService:
         recipe = self.profile.first_recipe
         return self.workspace.runs.create(image, task, self.profile.name, name, settings, notes, sample, recipe=recipe)
 
-    def delete(self, *run_ids: str) -> None:
-        """Delete runs, all or none. Raises UserError for a run that is busy or unknown."""
-        busy = {job.run_id for job in self.jobs.active()} & set(run_ids)
-        if busy and len(run_ids) == 1:
+    @does("delete-run", RunCommand)
+    def delete(self, run: str) -> None:
+        """Delete a run: it leaves the list, but can be restored in full. Raises UserError for a run that is busy or
+        unknown.
+        """
+        self.delete_all((run,))
+
+    @does("delete-runs", keeps=True)
+    def delete_all(self, runs: _Several) -> None:
+        """Delete several runs: they leave the list, but can be restored in full. Raises UserError, and deletes none, if
+        one is busy or unknown.
+        """
+        busy = {job.run_id for job in self.jobs.active()} & set(runs)
+        if busy and len(runs) == 1:
             raise UserError("This run is being worked on: wait for it or cancel it, then delete it.")
         if busy:
             what = "One of these runs is" if len(busy) == 1 else f"{len(busy)} of these runs are"
             raise UserError(f"{what} being worked on: wait or cancel, then delete them.", field="runs")
-        self.workspace.runs.remove(*run_ids)
+        self.workspace.runs.remove(*runs)
 
-    @does
-    def restore(self, command: RestoreRun) -> OpenedRun:
-        self.workspace.runs.restore(command.run)
-        return OpenedRun(command.run)
+    @does("restore-runs", keeps=True)
+    def restore_all(self, runs: _Several) -> None:
+        """Restore several deleted runs."""
+        self.workspace.runs.restore(*runs)
 
-    @does
-    def review(self, command: ReviewTestCase) -> None:
-        """Save the verdict on a test case. Raises UserError if it belongs to another run."""
-        case = case_of(self.workspace, command.run, command.case)
-        reason = " ".join(command.reason.split()) if command.verdict == "rejected" else ""
-        self.workspace.test_cases.review(case.id, command.verdict, reason)
+    @does("restore-run", RunCommand)
+    def restore(self, run: str) -> OpenedRun:
+        """Restore a deleted run."""
+        self.workspace.runs.restore(run)
+        return OpenedRun(run)
+
+    @does("review", RunCommand)
+    def review(
+        self,
+        run: str,
+        case: CaseId,
+        verdict: Annotated[Verdict, Field(description="What is decided; “open” takes back what was")],
+        reason: Annotated[str, Field(description="Why it is rejected")] = "",
+    ) -> None:
+        """Accept or reject a test case, or withdraw the verdict. Raises UserError if it belongs to another run."""
+        reviewed = case_of(self.workspace, run, case)
+        reason = " ".join(reason.split()) if verdict == "rejected" else ""
+        self.workspace.test_cases.review(reviewed.id, verdict, reason)
 
     # Task and mask
 
-    @does
-    def set_task(self, command: SetTask) -> None:
-        """Set the task. A run that becomes a segmentation without classes gets the profile's protected classes."""
-        if command.kind == "classification":
-            task = Task(command.kind, label=" ".join(command.label.split()))
+    @does("task", RunCommand)
+    def set_task(
+        self,
+        run: str,
+        kind: Annotated[TaskKind, Field(description="What the model under test does")],
+        label: Annotated[str, Field(description="What the picture shows; for classification")] = "",
+        protected: Annotated[
+            Texts,
+            Field(
+                max_length=200,
+                description="The classes that must stay, as a list or with commas between; for segmentation",
+            ),
+        ] = (),
+    ) -> None:
+        """Set the task of the model under test. An incomplete task is saved too, but stages then refuse to run."""
+        if kind == "classification":
+            task = Task(kind, label=" ".join(label.split()))
         else:
-            names = [" ".join(name.split()) for name in command.protected]
-            if self.workspace.runs.get(command.run).task.kind != command.kind and not any(names):
+            names = [" ".join(name.split()) for name in protected]
+            # A run that becomes a segmentation without classes gets the profile's.
+            if self.workspace.runs.get(run).task.kind != kind and not any(names):
                 names = list(self.profile.tasks.protected)
-            task = Task(command.kind, protected=tuple(dict.fromkeys(name for name in names if name)))
-        self.workspace.runs.set_task(command.run, task)
+            task = Task(kind, protected=tuple(dict.fromkeys(name for name in names if name)))
+        self.workspace.runs.set_task(run, task)
 
-    @does
-    def set_recipe(self, command: SetRecipe) -> None:
-        """Change a run's recipe. Raises UserError if it is unknown, if the profile cannot draw it, or if the run is
-        busy.
+    @does("recipe", RunCommand)
+    def set_recipe(self, run: str, recipe: RecipeName) -> None:
+        """Change the recipe of a run: its values stay, and the recipe's stages are shown. Raises UserError if it is
+        unknown, if the profile cannot draw it, or if the run is busy.
         """
-        recipe = recipe_of(command.recipe)
-        if refused := recipe.cannot_draw(self.profile):
+        chosen = recipe_of(recipe)
+        if refused := chosen.cannot_draw(self.profile):
             raise UserError(refused, field="recipe")
-        self.jobs.require_idle(command.run)
-        self.workspace.runs.set_recipe(command.run, recipe.name)
+        self.jobs.require_idle(run)
+        self.workspace.runs.set_recipe(run, chosen.name)
 
     def give_mask(self, run_id: str, data: bytes, classes: str) -> tuple[str, ...]:
         """Give a run a mask with classes such as "0 sky, 1 road". Return the corrections made. Raises UserError."""
@@ -313,23 +285,33 @@ class RunService:
         self.workspace.runs.set_mask(run_id, mask.image, mask.classes)
         return mask.notes
 
-    def take_sample_mask(self, run_id: str) -> None:
-        """Give the run the mask of its sample. Raises UserError if the sample has none."""
-        run = self.workspace.runs.get(run_id)
-        sample = sample_of(self.samples, run)
+    @does("mask-sample", RunCommand)
+    def take_sample_mask(self, run: str) -> None:
+        """Give a run the mask of its sample. Raises UserError if the sample has none."""
+        stored = self.workspace.runs.get(run)
+        sample = sample_of(self.samples, stored)
         if sample is None or sample.mask is None:
             raise UserError("There is no mask for this picture: give one of your own.")
-        mask = read_mask(sample.mask.read_bytes(), self.source(run).size, sample.classes)
-        self.workspace.runs.set_mask(run_id, mask.image, mask.classes)
+        mask = read_mask(sample.mask.read_bytes(), self.source(stored).size, sample.classes)
+        self.workspace.runs.set_mask(run, mask.image, mask.classes)
 
-    @does
-    def name_mask_classes(self, command: NameMaskClasses) -> None:
-        """Rename the classes of a mask. Raises UserError for text that names only some, or no, classes."""
-        run = self.workspace.runs.get(command.run)
-        if run.mask_sha is None:
+    @does("mask-classes", RunCommand)
+    def name_mask_classes(
+        self,
+        run: str,
+        classes: Annotated[str, Field(description="The number and the name of each class, such as: 0 sky, 1 road")],
+    ) -> None:
+        """Rename the classes of the run's mask. Raises UserError for text that names only some, or no, classes."""
+        sha = self.workspace.runs.get(run).mask_sha
+        if sha is None:
             raise UserError("There is no mask yet: give one first.")
-        mask = with_own_numbers(self.workspace.images.load(run.mask_sha), parse_classes(command.classes))
-        self.workspace.runs.set_mask(command.run, mask.image, mask.classes)
+        mask = with_own_numbers(self.workspace.images.load(sha), parse_classes(classes))
+        self.workspace.runs.set_mask(run, mask.image, mask.classes)
+
+    @does("delete-mask", RunCommand)
+    def delete_mask(self, run: str) -> None:
+        """Delete the mask of a run."""
+        self.workspace.runs.set_mask(run, None)
 
 
 def case_of(workspace: Workspace, run_id: str, case_id: int) -> StoredTestCase:

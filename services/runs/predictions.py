@@ -26,8 +26,8 @@ from evaluation.focus import GradCam
 from evaluation.metrics import MASK_CHECKS, against_mask, kept_checks, kept_in_mask, mask_check, without_mask
 from evaluation.outcomes import ModelOutcome, is_right, no_class_words, outcome_of
 from pipeline.profiles.profile import Profile
-from services.commands import Commands
-from services.evaluation.model_choice import AskModelAgain, ChooseModelUnderTest, chosen_model
+from services.commands import RunCommand, does
+from services.evaluation.model_choice import ChooseModelUnderTest, chosen_model
 from services.evaluation.model_files import found_here
 from services.evaluation.model_outcomes import RunMasks, measure
 from services.jobs import JobQueue
@@ -281,22 +281,6 @@ class PredictionService:
         with self._lock:
             self._problems.pop(model_key(chosen), None)
 
-    def register(self, commands: Commands, runs: RunService, settings: RunSettings) -> None:
-        def choose(command: ChooseModelUnderTest) -> None:
-            chosen = chosen_model(command)
-            self.require_known(chosen)
-            settings.change(command, lambda plain: plain.update(under_test=chosen.model_dump(mode="json")))
-            self.try_again(chosen)
-
-        def again(command: AskModelAgain) -> None:
-            run = self._workspace.runs.get(command.run)
-            chosen = self.model_of(run, runs.settings(run))
-            if chosen is not None:
-                self.try_again(chosen)
-
-        commands.add(ChooseModelUnderTest, choose)
-        commands.add(AskModelAgain, again)
-
     def _problem(self, model: str) -> str:
         with self._lock:
             return self._problems.get(model, "")
@@ -453,3 +437,26 @@ def load_model(chosen: UnderTestSettings) -> Predictor:
     from evaluation.models import ModelUnderTest
 
     return ModelUnderTest(chosen)
+
+
+class ModelChoices:
+    """A person's choices of models under test for runs."""
+
+    def __init__(self, runs: RunService, settings: RunSettings, predictions: PredictionService) -> None:
+        self._runs, self._settings, self._predictions = runs, settings, predictions
+
+    @does("under-test", ChooseModelUnderTest)
+    def choose(self, sent: ChooseModelUnderTest) -> None:
+        """Choose the model under test of a run."""
+        chosen = chosen_model(sent)
+        self._predictions.require_known(chosen)
+        self._settings.change(sent, lambda plain: plain.update(under_test=chosen.model_dump(mode="json")))
+        self._predictions.try_again(chosen)
+
+    @does("under-test-again", RunCommand)
+    def ask_again(self, run: str) -> None:
+        """Ask the model under test of a run again after it failed."""
+        stored = self._runs.workspace.runs.get(run)
+        chosen = self._predictions.model_of(stored, self._runs.settings(stored))
+        if chosen is not None:
+            self._predictions.try_again(chosen)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
 from core.errors import UserError
 from core.settings import Settings
@@ -17,19 +17,29 @@ from core.validation_messages import reason
 from pipeline.methods import method_of
 from pipeline.recipes import Recipe, recipe_of, section_card
 from services import edit_conflicts
-from services.commands import KnownStage, Texts, does, parts_of
+from services.commands import KnownStage, does, parts_of
 from services.runs.life_cycle import RunService, case_of
 from services.runs.state import StageNotes
 
 Plain = dict[str, Any]
 """Settings as plain data: by section, a value for each setting."""
+SettingName = Annotated[str, Field(max_length=100, description="Section and name, such as generation.steps")]
+SettingValue = Annotated[
+    bool | int | float | str, Field(description="Its new value; text is read as the kind that the setting has")
+]
+Sections = Annotated[
+    tuple[str, ...],
+    Field(max_length=20, description="The sections, as a list or with commas between"),
+    BeforeValidator(parts_of),
+]
+PresetName = Annotated[str, Field(max_length=100, description="The name of the preset")]
 
 
-class ChangeSetting(edit_conflicts.StateEdit, name="setting"):
-    """Change one setting of a run."""
+class ChangeSetting(edit_conflicts.StateEdit):
+    """A setting and its new value."""
 
-    setting: str = Field(max_length=100, description="Section and name, such as generation.steps")
-    value: bool | int | float | str = Field(description="Its new value; text is read as the kind that the setting has")
+    setting: SettingName
+    value: SettingValue
 
     @classmethod
     def about(cls, data: Mapping[str, Any]) -> str:
@@ -37,10 +47,10 @@ class ChangeSetting(edit_conflicts.StateEdit, name="setting"):
         return section_card(str(data.get("setting") or "").partition(".")[0]) or ""
 
 
-class DefaultSettings(edit_conflicts.StateEdit, name="default-settings"):
-    """Reset sections of the settings to the profile's."""
+class DefaultSettings(edit_conflicts.StateEdit):
+    """Sections of the settings."""
 
-    sections: Texts = Field(max_length=20, description="The sections, as a list or with commas between")
+    sections: Sections
 
     @classmethod
     def about(cls, data: Mapping[str, Any]) -> str:
@@ -49,30 +59,10 @@ class DefaultSettings(edit_conflicts.StateEdit, name="default-settings"):
         return section_card(str(sections[0])) or "" if isinstance(sections, list | tuple) and sections else ""
 
 
-class TakePreset(edit_conflicts.StateEdit, name="preset", stage_of_command="generation"):
-    """Apply a preset of the profile; settings outside it stay."""
+class PromptEdit(edit_conflicts.StateEdit):
+    """An edit of a prompt template."""
 
-    preset: str = Field(max_length=100, description="The name of the preset")
-
-
-class ReuseSeed(edit_conflicts.StateEdit, name="reuse-seed", stage_of_command="generation"):
-    """Make the next images with the seed of a test case."""
-
-    case: int = Field(ge=0, le=edit_conflicts.LARGEST_ID, description="The test case")
-
-
-class SavePrompt(edit_conflicts.StateEdit, name="prompt-save"):
-    """Save an own prompt template for a language stage of a run."""
-
-    stage: KnownStage = Field(description="The stage")
-    prompt: str = Field("", max_length=100, description="Which of its further prompts; empty: the stage's own")
-    template: str = Field(description="The template, with the variables that its stage fills in")
-
-
-class PutPromptBack(edit_conflicts.StateEdit, name="prompt-back"):
-    """Reset the prompt of a stage to the profile's."""
-
-    stage: KnownStage = Field(description="The stage")
+    stage: KnownStage
     prompt: str = Field("", max_length=100, description="Which of its further prompts; empty: the stage's own")
 
 
@@ -84,18 +74,18 @@ class RunSettings:
         self._profile = runs.profile
         self.writes = edit_conflicts.PageWrites()
 
-    @does
-    def change_setting(self, command: ChangeSetting) -> None:
-        """Change one setting. Raises UserError if it is unknown or not read, and for a wrong value."""
-        section, _, field = command.setting.partition(".")
-        self._require_read(command.run, command.setting)
+    @does("setting", ChangeSetting)
+    def change_setting(self, sent: ChangeSetting) -> None:
+        """Change one setting of a run. Raises UserError if it is unknown or not read, and for a wrong value."""
+        section, _, field = sent.setting.partition(".")
+        self._require_read(sent.run, sent.setting)
 
         def change(plain: Plain) -> None:
             if field not in plain.get(section, {}):
                 raise UserError(f"There is no setting {section}.{field}.", field="setting")
-            plain[section][field] = command.value
+            plain[section][field] = sent.value
 
-        self.change(command, change)
+        self.change(sent, change)
 
     def _require_read(self, run_id: str, setting: str) -> None:
         recipe = recipe_of(self._workspace.runs.get(run_id).recipe)
@@ -103,30 +93,36 @@ class RunSettings:
             message = f"The recipe “{recipe.title}” does not read {setting}: its own settings are on the last card."
             raise UserError(message, field="setting")
 
-    @does
-    def put_defaults_back(self, command: DefaultSettings) -> None:
-        """Reset sections to the profile's settings. Raises UserError for an unknown section."""
-        recipe = recipe_of(self._workspace.runs.get(command.run).recipe)
+    @does("default-settings", DefaultSettings)
+    def put_defaults_back(self, sent: DefaultSettings) -> None:
+        """Reset sections of the settings to the profile's. Raises UserError for an unknown section."""
+        recipe = recipe_of(self._workspace.runs.get(sent.run).recipe)
         defaults = recipe.settings_in(self._profile).model_dump(mode="json")
-        for section in command.sections:
+        for section in sent.sections:
             if section not in defaults:
                 raise UserError(f"There is no section {section!r} of the settings.", field="sections")
-        self.change(command, lambda plain: plain.update({name: defaults[name] for name in command.sections}))
+        self.change(sent, lambda plain: plain.update({name: defaults[name] for name in sent.sections}))
 
-    @does
-    def take_preset(self, command: TakePreset) -> None:
-        """Apply a preset. Raises UserError if the profile lacks it, or if it does not apply to the recipe."""
+    @does("preset", edit_conflicts.StateEdit, stage_of_command="generation")
+    def take_preset(self, sent: edit_conflicts.StateEdit, preset: PresetName) -> None:
+        """Apply a preset of the profile; settings outside it stay. Raises UserError if the profile lacks it, or if it
+        does not apply to the recipe.
+        """
         presets = self._profile.presets
-        if command.preset not in presets:
-            raise UserError(f"There is no preset {command.preset!r}: take {', '.join(presets) or 'none'}.")
-        self._require_read(command.run, "generation.steps")
-        self._change_generation(command, self._profile.preset(command.preset))
+        if preset not in presets:
+            raise UserError(f"There is no preset {preset!r}: take {', '.join(presets) or 'none'}.")
+        self._require_read(sent.run, "generation.steps")
+        self._change_generation(sent, self._profile.preset(preset))
 
-    @does
-    def reuse_seed(self, command: ReuseSeed) -> None:
-        """Use the seed of a test case for the next images. Raises UserError for a test case of another run."""
-        case = case_of(self._workspace, command.run, command.case)
-        self._change_generation(command, {"seed_mode": "fixed", "seed": case.lineage.seed})
+    @does("reuse-seed", edit_conflicts.StateEdit, stage_of_command="generation")
+    def reuse_seed(
+        self,
+        sent: edit_conflicts.StateEdit,
+        case: edit_conflicts.CaseId,
+    ) -> None:
+        """Make the next images with the seed of a test case. Raises UserError for a test case of another run."""
+        lineage = case_of(self._workspace, sent.run, case).lineage
+        self._change_generation(sent, {"seed_mode": "fixed", "seed": lineage.seed})
 
     def _change_generation(self, command: edit_conflicts.StateEdit, changes: Mapping[str, Any]) -> None:
         self.change(command, lambda plain: plain["generation"].update(changes))
@@ -176,23 +172,28 @@ class RunSettings:
             raise UserError(refused, field="value")
         return settings
 
-    @does
-    def save_prompt(self, command: SavePrompt) -> None:
-        """Save a prompt template. Raises an error that names a wrong or missing variable."""
-        template = command.template.replace("\r\n", "\n")
-        recipe = recipe_of(self._workspace.runs.get(command.run).recipe)
-        name = _prompt_name(recipe, command)
+    @does("prompt-save", PromptEdit)
+    def save_prompt(
+        self,
+        sent: PromptEdit,
+        template: Annotated[str, Field(description="The template, with the variables that its stage fills in")],
+    ) -> None:
+        """Save an own prompt template for a language stage of a run. Raises an error that names a wrong or missing
+        variable.
+        """
+        template = template.replace("\r\n", "\n")
+        recipe = recipe_of(self._workspace.runs.get(sent.run).recipe)
+        name = _prompt_name(recipe, sent)
         self._driver.prompts(recipe, {name: template})
         default = self._driver.prompts(recipe).get(name)
-        self._set_prompt(
-            command, "" if default is not None and template.strip() == default.template.strip() else template
-        )
+        self._set_prompt(sent, "" if default is not None and template.strip() == default.template.strip() else template)
 
-    @does
-    def put_prompt_back(self, command: PutPromptBack) -> None:
-        self._set_prompt(command, "")
+    @does("prompt-back", PromptEdit)
+    def put_prompt_back(self, sent: PromptEdit) -> None:
+        """Reset the prompt of a stage to the profile's."""
+        self._set_prompt(sent, "")
 
-    def _set_prompt(self, command: SavePrompt | PutPromptBack, template: str) -> None:
+    def _set_prompt(self, command: PromptEdit, template: str) -> None:
         """Save a template ("" for the profile's). The second of two people sees a message; both templates are kept."""
         with self._runs.changing:
             run = self._workspace.runs.get(command.run)
@@ -210,7 +211,7 @@ class RunSettings:
                 self._notes.tell(command.run, command.stage, edit_conflicts.prompt_conflict(other))
 
 
-def _prompt_name(recipe: Recipe, command: SavePrompt | PutPromptBack) -> str:
+def _prompt_name(recipe: Recipe, command: PromptEdit) -> str:
     """Return the name of the command's prompt. Raises UserError if the stage has no such prompt."""
     names = [slot.name for slot in recipe.stage(command.stage).prompt_slots] if recipe.has(command.stage) else []
     if not names:

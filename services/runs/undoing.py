@@ -6,6 +6,7 @@ Nothing is deleted: the earlier value is saved once more, and everything stays i
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from pydantic import Field
 
@@ -14,6 +15,7 @@ from core.run_steps import RunSteps, UndoStep
 from core.types import StageName, stage_title
 from pipeline.recipes import prompt_title, recipe_of, section_card, stage_of_prompt
 from services.commands import KnownStage, RunCommand, does
+from services.edit_conflicts import Tab
 from services.runs.editing import Editing
 from services.runs.life_cycle import RunService
 from services.runs.settings import RunSettings
@@ -22,19 +24,6 @@ from storage.runs.undo import AddedRows
 
 _OF_THE_STATE = {"name": "name", "recipe": "recipe", "mask": "mask", "kind": "task", "protected": "protected classes"}
 """Words for what a step changed, by field. A missing field is called by its own name."""
-
-
-class Undo(RunCommand, name="undo"):
-    """Undo the last step of a run: an edit, a run of stages, task, setting, verdict or name. Images stay."""
-
-    stage: KnownStage | None = Field(None, description="Only the last edit of this stage; none for whatever was last")
-    tab: str = Field("", max_length=40, description="Which page it is, by a name of its own")
-
-
-class Redo(RunCommand, name="redo"):
-    """Redo the last undone step, as long as nothing else was done since."""
-
-    tab: str = Field("", max_length=40, description="Which page it is, by a name of its own")
 
 
 @dataclass(frozen=True)
@@ -54,30 +43,45 @@ class Undoing:
         self._workspace, self._runs, self._jobs, self._notes = runs.workspace, runs, runs.jobs, notes
         self._editing, self._settings = editing, settings
 
-    @does
-    def undo(self, command: Undo) -> Undone:
-        """Undo the last step of a run. Raises UserError if there is none, or the recipe cannot be changed now."""
+    @does("undo", RunCommand)
+    def undo(
+        self,
+        run: str,
+        stage: Annotated[
+            KnownStage | None, Field(description="Only the last edit of this stage; none for whatever was last")
+        ] = None,
+        tab: Tab = "",
+    ) -> Undone:
+        """Undo the last step of a run: an edit, a run of stages, task, setting, verdict or name. Images stay. Raises
+        UserError if there is none, or the recipe cannot be changed now.
+        """
         with self._runs.changing:
-            steps = self._workspace.steps.of(command.run)
-            step = steps.next_undo if command.stage is None else self._edit_of(command.run, steps, command.stage)
+            steps = self._workspace.steps.of(run)
+            step = steps.next_undo if stage is None else self._edit_of(run, steps, stage)
             if step is None:
-                what = "There is nothing to undo" if command.stage is None else "There is no edit of yours to undo here"
+                what = "There is nothing to undo" if stage is None else "There is no edit of yours to undo here"
                 raise UserError(f"{what}. Earlier values are in the history of each stage.")
-            self._require_free(command.run, step)
-            added = self._workspace.steps.take_back(command.run, step.key)
-            self._settle(command.run, command.tab, step, added)
+            self._require_free(run, step)
+            added = self._workspace.steps.take_back(run, step.key)
+            self._settle(run, tab, step, added)
         return Undone(f"Taken back: {words_of(step)}.", "redo")
 
-    @does
-    def redo(self, command: Redo) -> Undone:
-        """Redo the step undone last. Raises UserError if nothing was undone, or something else was done since."""
+    @does("redo", RunCommand)
+    def redo(
+        self,
+        run: str,
+        tab: Tab = "",
+    ) -> Undone:
+        """Redo the last undone step, as long as nothing else was done since. Raises UserError if nothing was undone, or
+        something else was done since.
+        """
         with self._runs.changing:
-            step = self._workspace.steps.of(command.run).next_redo
+            step = self._workspace.steps.of(run).next_redo
             if step is None:
                 raise UserError("There is nothing to redo: only the last undone step can be redone.")
-            self._require_free(command.run, step)
-            added = self._workspace.steps.do_again(command.run, step.key)
-            self._settle(command.run, command.tab, step, added)
+            self._require_free(run, step)
+            added = self._workspace.steps.do_again(run, step.key)
+            self._settle(run, tab, step, added)
         return Undone(f"Done again: {words_of(step)}.", "undo")
 
     def _edit_of(self, run_id: str, steps: RunSteps, stage: StageName) -> UndoStep | None:

@@ -160,54 +160,6 @@ class OfStudy(WorkerCommand):
     study: Name = Field(description="The id of the study")
 
 
-class NextItem(OfStudy, name="next"):
-    """Request the next item, leased to this worker, or the reason for none."""
-
-
-class Consent(OfStudy, name="consent"):
-    """Agree to take part in a study."""
-
-
-class AboutYou(OfStudy, name="person"):
-    """Answer the questions about oneself, or skip them; stored apart from the votes."""
-
-    answers: Annotated[dict[str, Any], BeforeValidator(_answers)] = Field(description="Question to answer, as worded")
-
-
-class Submit(WorkerCommand, name="submit"):
-    """Save the answers to an item. Sending the same key again saves nothing."""
-
-    assignment: Name = Field(description="The id of the assignment that the item came with")
-    answers: Annotated[dict[str, Any], BeforeValidator(_answers)] = Field(description="Question id to answer")
-    comment: Annotated[str, BeforeValidator(_typed)] = Field("", description="What else the worker has to say")
-    seconds: Annotated[float, BeforeValidator(_seconds)] = Field(0.0, description="How long the worker looked")
-    key: Key = Field(description="Names this try: sent again, it counts once")
-
-
-class KeepDraft(WorkerCommand, name="draft"):
-    """Save unsent answers, so that they come back; this is no vote. For a submitted item nothing is saved."""
-
-    assignment: Name = Field(description="The id of the assignment that the item came with")
-    answers: Annotated[dict[str, Any], BeforeValidator(_answers)] = Field(description="Question id to answer, so far")
-    comment: Annotated[str, BeforeValidator(_typed)] = Field("", description="What else was written")
-    seconds: Annotated[float, BeforeValidator(_seconds)] = Field(0.0, description="How long the worker has looked")
-    at: float = Field(0.0, ge=0, le=1e14, description="Milliseconds since 1970, by the clock of the browser")
-
-
-class GoOn(WorkerCommand, name="go-on"):
-    """Confirm that training feedback was read, then request the next step. Repeating it changes nothing."""
-
-    assignment: Name = Field(description="The id of the assignment that the training item came with")
-
-
-class UndoAnswer(OfStudy, name="undo"):
-    """Undo the last answer: its item comes again."""
-
-
-class Pause(OfStudy, name="pause"):
-    """Release the worker's items, so that others need not wait for them."""
-
-
 class AnnotationService:
     """Hands out items and takes answers. All methods may be called from any thread. `picture` returns a stored image,
     or raises UserError if it is missing or damaged.
@@ -237,11 +189,17 @@ class AnnotationService:
         """Return a worker's commands by name."""
         commands = Commands()
         commands.take_on(self)
-        commands.add(NextItem, lambda command: self.next(command.study, command.worker))
-        commands.add(Consent, lambda command: self.consent(command.study, command.worker))
-        commands.add(UndoAnswer, lambda command: self.undo(command.study, command.worker))
-        commands.add(Pause, lambda command: self.pause(command.study, command.worker))
         return commands
+
+    @does("next", OfStudy)
+    def next_command(self, worker: str, study: Name) -> Any:
+        """Request the next item, leased to this worker, or the reason for none."""
+        return self.next(study, worker)
+
+    @does("undo", OfStudy)
+    def undo_command(self, worker: str, study: Name) -> Any:
+        """Undo the last answer: its item comes again."""
+        return self.undo(study, worker)
 
     def next(self, study_id: str, worker: str) -> AnnotationStep:
         """Return the next step: an item, leased to this worker, or the reason for none. Raises NotYours."""
@@ -267,19 +225,30 @@ class AnnotationService:
             return self._first(study, enrolment, now)
         return self._item(study, enrolment)
 
-    def consent(self, study_id: str, worker: str) -> AnnotationStep:
-        """Record the worker's consent. Return the next step. Raises NotYours."""
-        self._of(study_id, worker)
-        self._studies.workers.consent(study_id, worker)
-        return self.next(study_id, worker)
+    @does("consent", OfStudy)
+    def consent(self, study: Name, worker: str) -> AnnotationStep:
+        """Agree to take part in a study. Raises NotYours."""
+        self._of(study, worker)
+        self._studies.workers.consent(study, worker)
+        return self.next(study, worker)
 
-    @does
-    def about(self, sent: AboutYou) -> AnnotationStep:
-        """Save a worker's first answers about themselves. Return the next step. Raises NotYours, UnfitAnswers."""
-        study, _ = self._of(sent.study, sent.worker)
-        answers = {}
-        for question in self._studies.panels.get(study.id).questions:
-            answer = sent.answers.get(question.text, "")
+    @does("person", OfStudy)
+    def about(
+        self,
+        study: str,
+        worker: str,
+        answers: Annotated[
+            dict[str, Any], BeforeValidator(_answers), Field(description="Question to answer, as worded")
+        ],
+    ) -> AnnotationStep:
+        """Answer the questions about oneself, or skip them; stored apart from the votes. Raises NotYours, UnfitAnswers.
+
+        The first answers count. Returns the next step.
+        """
+        self._of(study, worker)
+        given = {}
+        for question in self._studies.panels.get(study).questions:
+            answer = answers.get(question.text, "")
             if not isinstance(answer, str) or (answer and question.options and answer not in question.options):
                 raise UnfitAnswers(f"Please choose one of the answers offered for “{question.text}”, or none.")
             if len(answer) > LONGEST_NAME:
@@ -287,58 +256,83 @@ class AnnotationService:
                     f"Please answer “{question.text}” in at most {LONGEST_NAME} characters, or not at all."
                 )
             if answer.strip():
-                answers[question.text] = answer.strip()
-        if not self._studies.panels.was_asked(study.id, sent.worker):
-            self._studies.panels.answer(study.id, sent.worker, answers)
-        return self.next(study.id, sent.worker)
+                given[question.text] = answer.strip()
+        if not self._studies.panels.was_asked(study, worker):
+            self._studies.panels.answer(study, worker, given)
+        return self.next(study, worker)
 
-    @does
-    def submit(self, sent: Submit) -> AnnotationStep:
-        """Save an answer and, after the commit, return the next step: for a training item, its feedback.
-
-        Raises NotYours; WorkerNotAllowed for a worker who may not vote; Over for a closed study; UnfitAnswers for ones
-        that do not fit the questions; VoteRefused for a full item or a paused study.
+    @does("submit", WorkerCommand)
+    def submit(
+        self,
+        *,
+        worker: str,
+        assignment: Annotated[Name, Field(description="The id of the assignment that the item came with")],
+        answers: Annotated[dict[str, Any], BeforeValidator(_answers), Field(description="Question id to answer")],
+        comment: Annotated[str, BeforeValidator(_typed), Field(description="What else the worker has to say")] = "",
+        seconds: Annotated[float, BeforeValidator(_seconds), Field(description="How long the worker looked")] = 0.0,
+        key: Annotated[Key, Field(description="Names this try: sent again, it counts once")],
+    ) -> AnnotationStep:
+        """Save the answers to an item. Sending the same key again saves nothing. Raises NotYours; WorkerNotAllowed for
+        a worker who may not vote; Over for a closed study; UnfitAnswers for ones that do not fit the questions;
+        VoteRefused for a full item or a paused study.
         """
-        worker = sent.worker
-        assignment = self.assignment(sent.assignment, worker)
-        study, enrolment = self._of(assignment.study_id, worker)
-        if len(sent.comment) > LONGEST_COMMENT:
-            raise UnfitAnswers(f"The comment has {len(sent.comment)} characters; at most {LONGEST_COMMENT}, please.")
+        given = self.assignment(assignment, worker)
+        study, enrolment = self._of(given.study_id, worker)
+        if len(comment) > LONGEST_COMMENT:
+            raise UnfitAnswers(f"The comment has {len(comment)} characters; at most {LONGEST_COMMENT}, please.")
         try:
-            answers = check_answers(study.rules, assignment.item, sent.answers)
+            checked = check_answers(study.rules, given.item, answers)
         except ValueError as error:
             raise UnfitAnswers(str(error)) from error
         # A saved answer may be sent again in any state of worker and study: the storage knows the key.
-        if assignment.state != "submitted":
-            self._require(study, worker, enrolment, assignment)
-        item = assignment.item
-        was_right = None if item.kind == "item" else right(item, answers, study.rules.questions)
-        self._studies.assignments.submit(
-            assignment.public, worker, answers, sent.comment, sent.seconds, sent.key, was_right
-        )
+        if given.state != "submitted":
+            self._require(study, worker, enrolment, given)
+        item = given.item
+        was_right = None if item.kind == "item" else right(item, checked, study.rules.questions)
+        self._studies.assignments.submit(given.public, worker, checked, comment, seconds, key, was_right)
         return self.next(study.id, worker)
 
-    @does
-    def keep_draft(self, sent: KeepDraft) -> bool:
-        """Save unsent answers in any state of the study. Return True if saved. Raises NotYours and UnfitAnswers."""
-        assignment = self.assignment(sent.assignment, sent.worker)
-        study, _ = self._of(assignment.study_id, sent.worker)
-        texts = [sent.comment, *(answer for answer in sent.answers.values() if isinstance(answer, str))]
+    @does("draft", WorkerCommand)
+    def keep_draft(
+        self,
+        worker: str,
+        assignment: Annotated[Name, Field(description="The id of the assignment that the item came with")],
+        answers: Annotated[
+            dict[str, Any], BeforeValidator(_answers), Field(description="Question id to answer, so far")
+        ],
+        comment: Annotated[str, BeforeValidator(_typed), Field(description="What else was written")] = "",
+        seconds: Annotated[float, BeforeValidator(_seconds), Field(description="How long the worker has looked")] = 0.0,
+        at: Annotated[
+            float, Field(ge=0, le=1e14, description="Milliseconds since 1970, by the clock of the browser")
+        ] = 0.0,
+    ) -> bool:
+        """Save unsent answers, so that they come back; this is no vote. For a submitted item nothing is saved. Raises
+        NotYours and UnfitAnswers.
+        """
+        given = self.assignment(assignment, worker)
+        study, _ = self._of(given.study_id, worker)
+        texts = [comment, *(answer for answer in answers.values() if isinstance(answer, str))]
         if max(map(len, texts)) > LONGEST_COMMENT:
             raise UnfitAnswers(f"A text is too long: at most {LONGEST_COMMENT} characters, please.")
         known = {question.id for question in study.rules.questions}
-        answers = {key: text for key, text in sent.answers.items() if key in known and isinstance(text, str)}
-        draft = UnsentAnswers(answers, sent.comment, sent.seconds, sent.at) if answers or sent.comment else None
-        return self._studies.assignments.keep_draft(assignment.public, sent.worker, draft)
+        kept = {key: text for key, text in answers.items() if key in known and isinstance(text, str)}
+        draft = UnsentAnswers(kept, comment, seconds, at) if kept or comment else None
+        return self._studies.assignments.keep_draft(given.public, worker, draft)
 
-    @does
-    def go_on(self, sent: GoOn) -> AnnotationStep:
-        """Record that training feedback was read. Return the next step. Raises NotYours."""
-        assignment = self.assignment(sent.assignment, sent.worker)
-        if assignment.item.kind != "training":
+    @does("go-on", WorkerCommand)
+    def go_on(
+        self,
+        worker: str,
+        assignment: Annotated[Name, Field(description="The id of the assignment that the training item came with")],
+    ) -> AnnotationStep:
+        """Confirm that training feedback was read, then request the next step. Repeating it changes nothing. Raises
+        NotYours.
+        """
+        given = self.assignment(assignment, worker)
+        if given.item.kind != "training":
             raise NotYours
-        self._studies.assignments.read_on(assignment.public, sent.worker)
-        return self.next(assignment.study_id, sent.worker)
+        self._studies.assignments.read_on(given.public, worker)
+        return self.next(given.study_id, worker)
 
     def undo(self, study_id: str, worker: str) -> AnnotationStep:
         """Undo the last answer, except in training. Raises NotYours, WorkerNotAllowed, Over or UserError."""
@@ -353,10 +347,11 @@ class AnnotationService:
             raise UserError("There is no answer to take back: only the last one can be, and once.")
         return self._with(*self._of(study_id, worker), assignment)
 
-    def pause(self, study_id: str, worker: str) -> None:
-        """Release the worker's items for other workers. They come first when the worker returns."""
-        self._of(study_id, worker)
-        self._studies.assignments.release(study_id, worker)
+    @does("pause", OfStudy)
+    def pause(self, study: Name, worker: str) -> None:
+        """Release the worker's items, so that others need not wait for them."""
+        self._of(study, worker)
+        self._studies.assignments.release(study, worker)
 
     def assignment(self, public: str, worker: str) -> Assignment:
         """Return an assignment of this worker. Raises NotYours for any other."""

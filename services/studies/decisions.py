@@ -40,43 +40,6 @@ class WorkerDecision(StudyCommand):
     reason: Reason = Field("", description="Why; a worker is told why work was rejected, and the log keeps it")
 
 
-class DecideAssignments(WorkerDecision, name="decide-assignments"):
-    """Approve or reject all assignments of a worker in this study, or reset them to pending."""
-
-    verdict: ApprovalVerdict = Field(description="What they become")
-
-
-class ApproveAll(StudyCommand, name="approve-all"):
-    """Approve all pending assignments of everybody who is not excluded."""
-
-
-class ExcludeWorker(WorkerDecision, name="exclude-worker"):
-    """Exclude all votes of a worker from the result."""
-
-
-class ReadmitWorker(WorkerDecision, name="readmit-worker"):
-    """Let the votes of an excluded worker count again."""
-
-
-class BlockWorker(WorkerDecision, name="block-worker"):
-    """Block a worker from every study of the workspace, or unblock them."""
-
-    blocked: bool = Field(description="Whether the worker is kept out from now on")
-
-
-class RenewCode(WorkerDecision, name="renew-code"):
-    """Make a new code for a worker: the old one becomes invalid, and the worker is signed out."""
-
-
-class Adjudicate(StudyCommand, name="adjudicate"):
-    """Decide a question of an item without a consensus; an empty answer withdraws the decision."""
-
-    item: StrictInt = Field(description="The id of the item")
-    question: Annotated[str, typed_text(40)] = Field(description="The id of the question")
-    answer: Annotated[str, typed_text(100)] = Field(description="One of its answers, or nothing")
-    reason: Reason = Field("", description="Why; it goes into the exports")
-
-
 @dataclass(frozen=True)
 class Adjudicated:
     """The state after a decision, with the next case; None if all are decided."""
@@ -125,61 +88,75 @@ class StudyDecisions:
     def __init__(self, studies: Studies, analyses: Analyses) -> None:
         self._studies, self._analyses = studies, analyses
 
-    @does
-    def decide(self, sent: DecideAssignments) -> None:
-        """Decide assignments. A rejection needs a reason, which the worker sees."""
+    @does("decide-assignments", WorkerDecision)
+    def decide(
+        self, sent: WorkerDecision, verdict: Annotated[ApprovalVerdict, Field(description="What they become")]
+    ) -> None:
+        """Approve or reject all assignments of a worker in this study, or reset them to pending."""
         worker = self._worker(sent)
-        reason = _reason(sent) if sent.verdict == "rejected" else sent.reason
-        self._studies.workers.decide(sent.study, worker.id, sent.verdict, reason)
+        reason = _reason(sent) if verdict == "rejected" else sent.reason
+        self._studies.workers.decide(sent.study, worker.id, verdict, reason)
         self._analyses.changed()
 
-    @does
-    def approve_all(self, sent: ApproveAll) -> None:
-        for worker in self._analyses.of(self._studies.get(sent.study).id).report.workers:
+    @does("approve-all", StudyCommand)
+    def approve_all(self, study: str) -> None:
+        """Approve all pending assignments of everybody who is not excluded."""
+        for worker in self._analyses.of(self._studies.get(study).id).report.workers:
             if worker.exclusion is None and worker.decided["pending"]:
-                self._studies.workers.decide(sent.study, worker.worker, "approved", "", only_pending=True)
+                self._studies.workers.decide(study, worker.worker, "approved", "", only_pending=True)
         self._analyses.changed()
 
-    @does
-    def exclude(self, sent: ExcludeWorker) -> None:
+    @does("exclude-worker", WorkerDecision)
+    def exclude(self, sent: WorkerDecision) -> None:
+        """Exclude all votes of a worker from the result."""
         self._studies.workers.exclude(sent.study, self._worker(sent).id, _reason(sent), "person")
         self._analyses.changed()
 
-    @does
-    def readmit(self, sent: ReadmitWorker) -> None:
+    @does("readmit-worker", WorkerDecision)
+    def readmit(self, sent: WorkerDecision) -> None:
+        """Let the votes of an excluded worker count again."""
         self._studies.workers.readmit(sent.study, self._worker(sent).id, _reason(sent))
         self._analyses.changed()
 
-    @does
-    def block(self, sent: BlockWorker) -> None:
-        self._studies.workers.block(self._worker(sent).id, sent.blocked)
+    @does("block-worker", WorkerDecision)
+    def block(
+        self,
+        sent: WorkerDecision,
+        blocked: Annotated[bool, Field(description="Whether the worker is kept out from now on")],
+    ) -> None:
+        """Block a worker from every study of the workspace, or unblock them."""
+        self._studies.workers.block(self._worker(sent).id, blocked)
         self._analyses.changed()
 
-    @does
-    def renew_code(self, sent: RenewCode) -> NewCode:
-        """Make a new code, which is shown only now."""
+    @does("renew-code", WorkerDecision)
+    def renew_code(self, sent: WorkerDecision) -> NewCode:
+        """Make a new code for a worker: the old one becomes invalid, and the worker is signed out."""
         worker = self._worker(sent)
         code = self._studies.workers.new_code(worker.id)
         self._studies.sessions.close_all("worker", worker.id)
         return NewCode(worker.id, code)
 
-    @does
-    def adjudicate(self, sent: Adjudicate) -> Adjudicated:
-        """Decide a case. Only cases without a consensus or missing votes can be decided."""
-        study = self._studies.get(sent.study)
-        report = self._analyses.of(study.id).report
+    @does("adjudicate", StudyCommand)
+    def adjudicate(
+        self,
+        study: str,
+        item: Annotated[StrictInt, Field(description="The id of the item")],
+        question: Annotated[str, typed_text(40), Field(description="The id of the question")],
+        answer: Annotated[str, typed_text(100), Field(description="One of its answers, or nothing")],
+        reason: Annotated[Reason, Field(description="Why; it goes into the exports")] = "",
+    ) -> Adjudicated:
+        """Decide a question of an item without a consensus; an empty answer withdraws the decision."""
+        report = self._analyses.of(self._studies.get(study).id).report
         open_cases = cases(report)
-        case_key = (sent.item, sent.question)
-        place = next((n for n, case in enumerate(open_cases) if (case.item, case.question) == case_key), None)
+        place = next((n for n, case in enumerate(open_cases) if (case.item, case.question) == (item, question)), None)
         if place is None:
             raise Missing("This question needs no decision any more: it has a consensus, or waits for votes.")
-        question = next(one.question for one in report.questions if one.question.id == sent.question)
-        if sent.answer and sent.answer not in question.answers():
+        asked = next(one.question for one in report.questions if one.question.id == question)
+        if answer and answer not in asked.answers():
             raise UserError("Please choose one of the answers offered.", field="answer")
-        self._studies.adjudicate(study.id, sent.item, sent.question, sent.answer, sent.reason)
-        decision = Adjudication(sent.item, sent.question, sent.answer, sent.reason, datetime.now(UTC))
-        self._analyses.adjudicated(study.id, decision)
-        after = following(open_cases, place) if sent.answer else place
+        self._studies.adjudicate(study, item, question, answer, reason)
+        self._analyses.adjudicated(study, Adjudication(item, question, answer, reason, datetime.now(UTC)))
+        after = following(open_cases, place) if answer else place
         return Adjudicated(report, open_cases[after] if after is not None else None)
 
     def _worker(self, sent: WorkerDecision) -> Worker:

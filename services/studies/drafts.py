@@ -37,7 +37,7 @@ from core.studies import (
 )
 from core.study_report import PowerPlan
 from core.words import count_of
-from services.commands import Command, Commands, Missing, does, in_words
+from services.commands import Command, Missing, does, in_words
 from services.evaluation.model_outcomes import RunMasks, measure
 from services.runs.predictions import PredictionService
 from services.studies import draft_form
@@ -72,21 +72,6 @@ class StudyCommand(Command):
     study: str = Field(max_length=80, description="The id of the study")
 
 
-class CreateStudy(Command, name="create-study", keeps=True):
-    """Begin a draft with the questions and texts of a template."""
-
-    title: Annotated[str, typed_text(10 * draft_form.LONGEST_NAME)] = Field(
-        description=f"The name of the study, at most {draft_form.LONGEST_NAME} characters"
-    )
-    template: Annotated[str, typed_text(40)] = Field("own", description="The name of a question template")
-
-
-class CopyRules(StudyCommand, name="copy-rules", keeps=True):
-    """Begin a draft with the rules of another study, and with its images on request: a copy for trials."""
-
-    images: bool = Field(False, description="Whether its images come too, with control, quiz and training items")
-
-
 class DraftCommand(StudyCommand):
     """A command on a draft."""
 
@@ -98,72 +83,12 @@ class DraftCommand(StudyCommand):
     )
 
 
-class SaveDraft(DraftCommand, name="save-draft"):
-    """Save the form as it is typed."""
+class DrawsIntoDraft(DraftCommand, ItemDraw):
+    """A command on a draft and the test cases that a filter draws into it."""
 
 
-class EditQuestions(DraftCommand, name="edit-questions"):
-    """Add a question at the end, move one, or remove it."""
-
-    do: Literal["add", "up", "down", "remove"] = Field(description="What to do with the question")
-    place: StrictInt = Field(-1, description="The place of the question, from 0; not needed to add one")
-
-
-class TakeTemplate(DraftCommand, name="take-template"):
-    """Replace the draft's questions and texts by those of a template."""
-
-    template: Annotated[str, typed_text(40)] = Field(description="The name of a question template")
-
-
-class AddExample(DraftCommand, name="add-example"):
-    """Show a picture of the workspace as an example in the instructions."""
-
-    sha: str = Field(max_length=64, description="The SHA-256 of a stored image, in hexadecimal digits")
-
-
-class DeleteExample(DraftCommand, name="delete-example"):
-    """Remove an example from the instructions."""
-
-    place: StrictInt = Field(ge=0, description="The place of the example, from 0")
-
-
-class DrawItems(DraftCommand, ItemDraw, name="draw-items"):
-    """Draw test cases into the draft."""
-
-
-class DeleteItem(DraftCommand, name="delete-item"):
-    """Remove one item from the draft; a missing one changes nothing."""
-
-    item: StrictInt = Field(description="The id of the item")
-
-
-class DeleteSample(DraftCommand, name="delete-sample"):
-    """Remove all items of a sample from the draft."""
-
-    sample: str = Field(description="The name of the sample")
-
-
-class MarkItem(DraftCommand, name="mark-item"):
-    """Make an item a control, quiz or training item with right answers, or an ordinary one again."""
-
-    item: StrictInt = Field(description="The id of the item")
-    kind: ItemKind = Field(description="What it is from now on")
-    expected: dict[str, str] = Field(default={}, description="Question id to right answer, as far as it is known")
-    why: Annotated[str, typed_text(LONGEST_WHY, one_line=True)] = Field(
-        "", description="Of a training item: why these are right, told to a worker after their answer"
-    )
-
-
-class RefreshDraft(DraftCommand, name="refresh-draft"):
-    """Update the draft after items came in as files; the typed form is not saved."""
-
-
-class DescribeFilter(StudyCommand, ItemDraw, name="describe-filter"):
-    """Describe what a filter can draw."""
-
-
-class AskModelUnderTest(StudyCommand, ItemDraw, name="ask-model"):
-    """Have the model under test read the unread images of a filter, while idle."""
+class DrawsItems(StudyCommand, ItemDraw):
+    """A command on a study and the test cases that a filter draws for it."""
 
 
 @dataclass(frozen=True)
@@ -234,14 +159,6 @@ class StudyDrafts:
         self.disguise = Disguises(workspace)
         self._saves = DraftSaves()
 
-    def register(self, commands: Commands) -> None:
-        commands.add(SaveDraft, self.change)
-        commands.add(DeleteItem, lambda sent: self._remove(sent, lambda item: item.id == sent.item))
-        commands.add(
-            DeleteSample,
-            lambda sent: self._remove(sent, lambda item: item.kind == "item" and item.group == sent.sample),
-        )
-
     # Queries
 
     def state(self, study_id: str, unread: Sequence[RuleProblem] = ()) -> DraftState:
@@ -293,27 +210,42 @@ class StudyDrafts:
 
     # Commands
 
-    @does
-    def create(self, sent: CreateStudy) -> str:
-        template = TEMPLATES.get(sent.template or "own")
-        if template is None:
+    @does("create-study", keeps=True)
+    def create(
+        self,
+        title: Annotated[
+            str,
+            typed_text(10 * draft_form.LONGEST_NAME),
+            Field(description=f"The name of the study, at most {draft_form.LONGEST_NAME} characters"),
+        ],
+        template: Annotated[str, typed_text(40), Field(description="The name of a question template")] = "own",
+    ) -> str:
+        """Begin a draft with the questions and texts of a template."""
+        chosen = TEMPLATES.get(template or "own")
+        if chosen is None:
             raise UserError(_NO_TEMPLATE, field="template")
         try:
-            title = draft_form.read_name({"name": sent.title})
+            name = draft_form.read_name({"name": title})
         except ValueError as error:
             raise UserError(str(error), field="title") from error
-        rules = draft_form.default_rules(template.rules(), QUIZ, _seed())
-        return self._studies.create(title, rules)
+        return self._studies.create(name, draft_form.default_rules(chosen.rules(), QUIZ, _seed()))
 
-    @does
-    def copy_rules(self, sent: CopyRules) -> str:
-        study = self._studies.get(sent.study)
-        if not sent.images:
-            title = f"{study.name[: draft_form.LONGEST_NAME - 7]}, again"
-            return self._studies.create(title, replace(study.rules, version=0, seed=_seed(), left_out=()))
-        items = self._studies.items(study.id)
-        title = f"{study.name[: draft_form.LONGEST_NAME - 6]}, copy"
-        copy = self._studies.create(title, replace(study.rules, version=0, seed=_seed()))
+    @does("copy-rules", StudyCommand, keeps=True)
+    def copy_rules(
+        self,
+        study: str,
+        images: Annotated[
+            bool, Field(description="Whether its images come too, with control, quiz and training items")
+        ] = False,
+    ) -> str:
+        """Begin a draft with the rules of another study, and with its images on request: a copy for trials."""
+        copied = self._studies.get(study)
+        if not images:
+            title = f"{copied.name[: draft_form.LONGEST_NAME - 7]}, again"
+            return self._studies.create(title, replace(copied.rules, version=0, seed=_seed(), left_out=()))
+        items = self._studies.items(copied.id)
+        title = f"{copied.name[: draft_form.LONGEST_NAME - 6]}, copy"
+        copy = self._studies.create(title, replace(copied.rules, version=0, seed=_seed()))
         self._studies.add_items(copy, [_new(item) for item in items])
         return copy
 
@@ -333,74 +265,108 @@ class StudyDrafts:
             of_items()
             return self.state(sent.study, unread)
 
-    @does
-    def refresh(self, sent: RefreshDraft) -> DraftState:
-        """Read the typed form without saving it: others may have changed the draft while the files came in."""
+    @does("save-draft", DraftCommand)
+    def save_draft(self, sent: DraftCommand) -> DraftState:
+        """Save the form as it is typed."""
+        return self.change(sent)
+
+    @does("refresh-draft", DraftCommand)
+    def refresh(self, sent: DraftCommand) -> DraftState:
+        """Update the draft after items came in as files; the typed form is not saved."""
         with self._lock:
             study = self._draft(sent)
             self._saves.refuse_overwriting(study, sent.based, sent.tab)
             _, _, unread = _read(sent.form, study)
             return self.state(sent.study, unread)
 
-    @does
-    def edit_questions(self, sent: EditQuestions) -> DraftState:
-        return self.change(
-            sent, lambda rules: replace(rules, questions=draft_form.moved(rules.questions, sent.do, sent.place))
-        )
+    @does("edit-questions", DraftCommand)
+    def edit_questions(
+        self,
+        sent: DraftCommand,
+        do: Annotated[Literal["add", "up", "down", "remove"], Field(description="What to do with the question")],
+        place: Annotated[StrictInt, Field(description="The place of the question, from 0; not needed to add one")] = -1,
+    ) -> DraftState:
+        """Add a question at the end, move one, or remove it."""
+        return self.change(sent, lambda rules: replace(rules, questions=draft_form.moved(rules.questions, do, place)))
 
-    @does
-    def take_template(self, sent: TakeTemplate) -> DraftState:
-        """Take questions and texts of a template; votes, control items and eligibility stay."""
-        template = TEMPLATES.get(sent.template)
-        if template is None:
+    @does("take-template", DraftCommand)
+    def take_template(
+        self,
+        sent: DraftCommand,
+        template: Annotated[str, typed_text(40), Field(description="The name of a question template")],
+    ) -> DraftState:
+        """Replace the draft's questions and texts by those of a template."""
+        chosen = TEMPLATES.get(template)
+        if chosen is None:
             raise UserError(_NO_TEMPLATE)
-        taken = cells(template.rules(), "questions template show_source show_captions instructions consent")
+        taken = cells(chosen.rules(), "questions template show_source show_captions instructions consent")
         return self.change(sent, lambda rules: replace(rules, **taken))
 
-    @does
-    def add_example(self, sent: AddExample) -> DraftState:
-        self._workspace.images.path(sent.sha)
+    @does("add-example", DraftCommand)
+    def add_example(
+        self,
+        sent: DraftCommand,
+        sha: Annotated[str, Field(max_length=64, description="The SHA-256 of a stored image, in hexadecimal digits")],
+    ) -> DraftState:
+        """Show a picture of the workspace as an example in the instructions."""
+        self._workspace.images.path(sha)
         return self.change(
-            sent, lambda rules: replace(rules, examples=(*rules.examples, InstructionExample(sent.sha, "", "")))
+            sent, lambda rules: replace(rules, examples=(*rules.examples, InstructionExample(sha, "", "")))
         )
 
-    @does
-    def delete_example(self, sent: DeleteExample) -> DraftState:
-        """Delete an example; a missing one changes nothing."""
+    @does("delete-example", DraftCommand)
+    def delete_example(
+        self,
+        sent: DraftCommand,
+        place: Annotated[StrictInt, Field(ge=0, description="The place of the example, from 0")],
+    ) -> DraftState:
+        """Remove an example from the instructions."""
 
         def without(rules: Rules) -> Rules:
-            left = (example for number, example in enumerate(rules.examples) if number != sent.place)
+            left = (example for number, example in enumerate(rules.examples) if number != place)
             return replace(rules, examples=tuple(left))
 
         return self.change(sent, without)
 
-    @does
-    def mark_item(self, sent: MarkItem) -> DraftState:
-        """Replace the item by a marked one, as items never change."""
+    @does("mark-item", DraftCommand)
+    def mark_item(
+        self,
+        sent: DraftCommand,
+        item: Annotated[StrictInt, Field(description="The id of the item")],
+        kind: Annotated[ItemKind, Field(description="What it is from now on")],
+        expected: Annotated[
+            dict[str, str], Field(default={}, description="Question id to right answer, as far as it is known")
+        ],
+        why: Annotated[
+            str,
+            typed_text(LONGEST_WHY, one_line=True),
+            Field(description="Of a training item: why these are right, told to a worker after their answer"),
+        ] = "",
+    ) -> DraftState:
+        """Make an item a control, quiz or training item with right answers, or an ordinary one again."""
 
         def mark() -> None:
-            item = self.item(sent.study, sent.item)
+            marked = self.item(sent.study, item)
             questions = self._studies.get(sent.study).rules.questions
-            right = {q.id: sent.expected[q.id] for q in questions if sent.expected.get(q.id) in q.answers()}
-            if sent.kind != "item" and not right:
+            right = {q.id: expected[q.id] for q in questions if expected.get(q.id) in q.answers()}
+            if kind != "item" and not right:
                 raise UserError("Say the right answer to at least one question.", field="expected")
-            known = sent.kind != "item"
-            origin = {name: value for name, value in item.origin.items() if name != MADE}
-            new = replace(
-                _new(item, origin), kind=sent.kind, expected=right if known else {}, why=sent.why if known else ""
-            )
-            if item.kind == "item":
+            known = kind != "item"
+            origin = {name: value for name, value in marked.origin.items() if name != MADE}
+            new = replace(_new(marked, origin), kind=kind, expected=right if known else {}, why=why if known else "")
+            if marked.kind == "item":
                 new = replace(new, group="")
-            elif sent.kind == "item":
+            elif kind == "item":
                 new = replace(new, group="given")
-            leave_out(self._studies, sent.study, [item])
-            self._studies.remove_items(sent.study, [item.id])
+            leave_out(self._studies, sent.study, [marked])
+            self._studies.remove_items(sent.study, [marked.id])
             self._studies.add_items(sent.study, [new])
 
         return self.change(sent, of_items=mark)
 
-    @does
-    def draw(self, sent: DrawItems) -> DrawnItems:
+    @does("draw-items", DrawsIntoDraft)
+    def draw(self, sent: DrawsIntoDraft) -> DrawnItems:
+        """Draw test cases into the draft."""
         words = ""
 
         def add() -> None:
@@ -432,8 +398,9 @@ class StudyDrafts:
             fitted += f", without {count_of(pool.reconstructions, 'reconstruction')}"
         return new, f"{count_of(len(new), 'image')} drawn {way[request.how]}{short}, {fitted}"
 
-    @does
-    def describe_filter(self, sent: DescribeFilter) -> FilterNote:
+    @does("describe-filter", DrawsItems)
+    def describe_filter(self, sent: DrawsItems) -> FilterNote:
+        """Describe what a filter can draw."""
         catalogue, study = self._workspace.catalogue, self._studies.get(sent.study).id
         pool = pool_of(catalogue, sent, study)
         if pool.unmeasured:
@@ -442,9 +409,9 @@ class StudyDrafts:
             pool = pool_of(catalogue, sent, study)
         return FilterNote(note_of(pool, sent), pool.free, pool.unread)
 
-    @does
-    def ask_model(self, sent: AskModelUnderTest) -> int:
-        """Have the model under test read unread images. Return the number of runs."""
+    @does("ask-model", DrawsItems)
+    def ask_model(self, sent: DrawsItems) -> int:
+        """Have the model under test read the unread images of a filter, while idle."""
         catalogue, named = self._workspace.catalogue, next(filter(None, sent.filter.models), "")
         pool = pool_of(catalogue, sent)
         runs = sorted(catalogue.runs(replace(pool.selection, models={pool.model: (UNREAD,)})))
@@ -455,6 +422,20 @@ class StudyDrafts:
         if problem := next((answer for answer in reversed(answers) if answer), ""):
             raise UserError(problem, field="filter")
         return len(answers)
+
+    @does("delete-item", DraftCommand)
+    def delete_item(
+        self, sent: DraftCommand, item: Annotated[StrictInt, Field(description="The id of the item")]
+    ) -> DraftState:
+        """Remove one item from the draft; a missing one changes nothing."""
+        return self._remove(sent, lambda known: known.id == item)
+
+    @does("delete-sample", DraftCommand)
+    def delete_sample(
+        self, sent: DraftCommand, sample: Annotated[str, Field(description="The name of the sample")]
+    ) -> DraftState:
+        """Remove all items of a sample from the draft."""
+        return self._remove(sent, lambda item: item.kind == "item" and item.group == sample)
 
     def _remove(self, sent: DraftCommand, meant: Callable[[Item], bool]) -> DraftState:
         def remove() -> None:

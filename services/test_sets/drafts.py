@@ -20,7 +20,7 @@ from core.progress import OnCount
 from core.test_sets import LONGEST_NAME, CaseOfSet, SetEntry, SetVersion, Split, version_id
 from core.types import TaskKind
 from core.words import count_of, few_names
-from services.commands import Command, Commands, does, parts_of
+from services.commands import does, parts_of
 from services.curation.imports import entry_of
 from services.curation.views import WHICH, Filter
 from services.edit_conflicts import LARGEST_ID, Ids
@@ -47,35 +47,16 @@ MOST_UNDONE = 4
 """Number of removals of images that can be undone. The latest are kept in memory."""
 
 
-Images = Annotated[
+ImagesOfSet = Annotated[
     tuple[Annotated[str, Field(pattern="^[0-9a-f]{64}$")], ...],
     BeforeValidator(parts_of),
-    Field(min_length=1, max_length=MOST_AT_ONCE),
+    Field(min_length=1, max_length=MOST_AT_ONCE, description="The SHA-256 of each, as show-test-set gives it"),
 ]
 """Images of a draft by the SHA-256 of their files, as a list or with commas between."""
 
 
-class CreateTestSet(Command, name="create-test-set", keeps=True):
-    """Create a test set: an empty draft with a permanent name."""
-
-    title: str = Field(max_length=10 * LONGEST_NAME, description=f"Its name, at most {LONGEST_NAME} characters")
-
-
-class DraftTestSet(Command, name="draft-test-set", keeps=True):
-    """Begin a draft of the next version of a test set, with the content of a released one."""
-
-    version: str = Field(
-        max_length=LONGEST_REFERENCE,
-        description="The version that it begins with: its id, SET@2, or SET for the latest",
-    )
-
-
-class DeleteTestSetDraft(SetCommand, name="delete-test-set-draft"):
-    """Delete the draft of a test set, and the set itself if no version was released."""
-
-
-class AddToTestSet(SetCommand, name="add-to-test-set", keeps=True):
-    """Add images to the draft of a test set, with mask and label: the decided one, or that of their task."""
+class AddToTestSet(SetCommand):
+    """Images to add to the draft of a test set."""
 
     cases: Ids = Field((), max_length=MOST_AT_ONCE, description="Test cases, as a list or with commas between")
     entries: Ids = Field(
@@ -88,38 +69,8 @@ class AddToTestSet(SetCommand, name="add-to-test-set", keeps=True):
     sources: bool = Field(False, description="Put their source images beside them")
 
 
-class RemoveFromTestSet(SetCommand, name="remove-from-test-set"):
-    """Remove images from the draft of a test set."""
-
-    images: Images = Field(description="The SHA-256 of each, as show-test-set gives it")
-
-
-class PutBackInTestSet(SetCommand, name="put-back-in-test-set"):
-    """Undo a remove-from-test-set: its images come back unchanged. The last four removals can be undone."""
-
-    removal: str = Field(max_length=40, description="The “removal” of the answer of remove-from-test-set")
-
-
-class PartTestSet(SetCommand, name="part-test-set"):
-    """Divide a draft with images of two tasks: those of the rarer task move to the draft of a new test set."""
-
-
-class RelabelInTestSet(SetCommand, name="relabel-in-test-set"):
-    """Change the label of images in the draft of a test set."""
-
-    images: Images = Field(description="The SHA-256 of each, as show-test-set gives it")
-    label: str = Field(max_length=LONGEST_NAME, description="Their label; empty for none")
-
-
-class SetSplitInTestSet(SetCommand, name="set-split-in-test-set"):
-    """Put images of the draft of a test set into a split by hand."""
-
-    images: Images = Field(description="The SHA-256 of each, as show-test-set gives it")
-    split: Literal["train", "validation", "test", ""] = Field(description="The split; empty for none")
-
-
-class SplitTestSet(SetCommand, name="split-test-set"):
-    """Split the draft of a test set by source, with similar sources together, so that nothing leaks."""
+class SplitTestSet(SetCommand):
+    """How to split the draft of a test set."""
 
     train: float = Field(0.0, ge=0, le=1, description="Share of the images")
     validation: float = Field(0.0, ge=0, le=1, description="Share of the images")
@@ -128,10 +79,8 @@ class SplitTestSet(SetCommand, name="split-test-set"):
     keep: bool = Field(True, description="Images whose source has a split keep it, and only the others are parted")
 
 
-class ReleaseTestSet(SetCommand, name="release-test-set"):
-    """Release the draft of a test set: the version never changes again, and its id is a hash of its content. The
-    answer's “warning” is a sentence if the version has images of two tasks, else empty.
-    """
+class ReleaseTestSet(SetCommand):
+    """How to release the draft of a test set."""
 
     note: str = Field(
         "", max_length=LONGEST_NOTE, description="What a reader should know of this version; empty: that of its draft"
@@ -216,21 +165,43 @@ class TestSetDrafts:
         self._twins = Latest[Twins](8)
         self._removals = Latest[tuple[int, Removed]](MOST_UNDONE)
 
-    def register(self, commands: Commands) -> None:
-        commands.add(CreateTestSet, lambda sent: {"test_set": self._sets.create(sent.title)})
-        commands.add(DraftTestSet, lambda sent: version_facts(self.begin(sent.version)))
-        commands.add(DeleteTestSetDraft, lambda sent: self._sets.delete_draft(self._draft(sent).number))
-        commands.add(SplitTestSet, self.split)
-        commands.add(ReleaseTestSet, self._release)
+    @does("create-test-set", keeps=True)
+    def create(
+        self,
+        title: Annotated[
+            str, Field(max_length=10 * LONGEST_NAME, description=f"Its name, at most {LONGEST_NAME} characters")
+        ],
+    ) -> dict[str, str]:
+        """Create a test set: an empty draft with a permanent name."""
+        return {"test_set": self._sets.create(title)}
+
+    @does("draft-test-set", keeps=True)
+    def draft(
+        self,
+        version: Annotated[
+            str,
+            Field(
+                max_length=LONGEST_REFERENCE,
+                description="The version that it begins with: its id, SET@2, or SET for the latest",
+            ),
+        ],
+    ) -> dict[str, Any]:
+        """Begin a draft of the next version of a test set, with the content of a released one."""
+        return version_facts(self.begin(version))
+
+    @does("delete-test-set-draft", SetCommand)
+    def delete_test_set_draft(self, test_set: str) -> Any:
+        """Delete the draft of a test set, and the set itself if no version was released."""
+        return self._sets.delete_draft(self._draft(test_set).number)
 
     def begin(self, reference: str) -> SetVersion:
         """Begin a draft of the next version from this one. Raises UserError if there is a draft already."""
         return self._sets.begin_draft(version_of(self._workspace, reference).number)
 
-    @does
+    @does("add-to-test-set", AddToTestSet, keeps=True)
     def add_chosen(self, sent: AddToTestSet) -> Added:
-        """Add images to a draft. Raises UserError if none is named, or if the filter finds another number than
-        expected.
+        """Add images to the draft of a test set, with mask and label: the decided one, or that of their task. Raises
+        UserError if none is named, or if the filter finds another number than expected.
         """
         entry_ids = [*sent.entries, *self._found(sent)]
         of_entries = self._workspace.catalogue.test_cases(entry_ids)
@@ -275,32 +246,43 @@ class TestSetDrafts:
         added = self._sets.add(draft.number, entries)
         return Added(added, len(entries) - added)
 
-    @does
-    def remove(self, sent: RemoveFromTestSet) -> dict[str, Any]:
-        draft = self._draft(sent)
-        removed = self._sets.remove(draft.number, sent.images)
+    @does("remove-from-test-set", SetCommand)
+    def remove(self, test_set: str, images: ImagesOfSet) -> dict[str, Any]:
+        """Remove images from the draft of a test set."""
+        draft = self._draft(test_set)
+        removed = self._sets.remove(draft.number, images)
         if not removed:
             return {"removed": 0, "removal": ""}
         name = secrets.token_hex(8)
         self._removals.put(name, (draft.number, removed))
         return {"removed": len(removed), "removal": name}
 
-    @does
-    def put_back(self, sent: PutBackInTestSet) -> dict[str, int]:
-        """Put removed images back. Raises UserError for a removal that is forgotten, or of another draft."""
-        draft, removal = self._draft(sent), self._removals.get(sent.removal)
-        if removal is None or removal[0] != draft.number:
+    @does("put-back-in-test-set", SetCommand)
+    def put_back(
+        self,
+        test_set: str,
+        removal: Annotated[
+            str, Field(max_length=40, description="The “removal” of the answer of remove-from-test-set")
+        ],
+    ) -> dict[str, int]:
+        """Undo a remove-from-test-set: its images come back unchanged. The last four removals can be undone. Raises
+        UserError for a removal that is forgotten, or of another draft.
+        """
+        draft, removed = self._draft(test_set), self._removals.get(removal)
+        if removed is None or removed[0] != draft.number:
             raise UserError(
                 "These images cannot be put back any more: only the last removals are remembered, until the studio is "
                 "stopped. Add them again from the gallery.",
                 field="removal",
             )
-        return {"put_back": self._sets.put_back(draft.number, removal[1])}
+        return {"put_back": self._sets.put_back(draft.number, removed[1])}
 
-    @does
-    def part(self, sent: PartTestSet) -> Parted:
-        """Divide a draft by task; a source of both tasks is then in both sets. Raises UserError for one task only."""
-        draft = self._draft(sent)
+    @does("part-test-set", SetCommand)
+    def part(self, test_set: str) -> Parted:
+        """Divide a draft with images of two tasks: those of the rarer task move to the draft of a new test set. Raises
+        UserError for one task only.
+        """
+        draft = self._draft(test_set)
         tasks = self._sets.tasks(draft.number)
         if len(tasks) < 2:
             raise UserError(f"“{draft.set_name}” has images of one task only: it cannot be divided.", field="test_set")
@@ -322,16 +304,30 @@ class TestSetDrafts:
         names = (f"{name[: LONGEST_NAME - len(end)].rstrip()}{end}" for end in ends)
         return next(one for one in names if one.casefold() not in taken)
 
-    @does
-    def relabel(self, sent: RelabelInTestSet) -> dict[str, int]:
-        """Change the label of images in a draft. Raises UserError for an image that is not in it."""
-        return {"relabelled": self._sets.relabel(self._draft(sent).number, sent.images, sent.label)}
+    @does("relabel-in-test-set", SetCommand)
+    def relabel(
+        self,
+        test_set: str,
+        images: ImagesOfSet,
+        label: Annotated[str, Field(max_length=LONGEST_NAME, description="Their label; empty for none")],
+    ) -> dict[str, int]:
+        """Change the label of images in the draft of a test set. Raises UserError for an image that is not in it."""
+        return {"relabelled": self._sets.relabel(self._draft(test_set).number, images, label)}
 
-    @does
-    def set_split(self, sent: SetSplitInTestSet) -> dict[str, int]:
-        """Put images of a draft into a split. Raises UserError for an image that is not in the draft."""
-        splits = dict.fromkeys(sent.images, sent.split)
-        return {"resplit": self._sets.set_splits(self._draft(sent).number, splits)}
+    @does("set-split-in-test-set", SetCommand)
+    def set_split(
+        self,
+        test_set: str,
+        images: ImagesOfSet,
+        split: Annotated[Literal["train", "validation", "test", ""], Field(description="The split; empty for none")],
+    ) -> dict[str, int]:
+        """Put images of the draft of a test set into a split by hand. Raises UserError for one that is not in it."""
+        return {"resplit": self._sets.set_splits(self._draft(test_set).number, dict.fromkeys(images, split))}
+
+    @does("split-test-set", SplitTestSet)
+    def split_now(self, sent: SplitTestSet) -> SplitResult:
+        """Split the draft of a test set by source, with similar sources together, so that nothing leaks."""
+        return self.split(sent)
 
     def split(self, sent: SplitTestSet, on_count: OnCount | None = None) -> SplitResult:
         """Split a draft. Raises UserError for an empty draft, without shares, or if splits to keep leak already."""
@@ -347,7 +343,7 @@ class TestSetDrafts:
         return replace(_split(sent, entries, units)[1], compared=compared)
 
     def _to_split(self, sent: SplitTestSet) -> tuple[SetVersion, tuple[SetEntry, ...]]:
-        draft = self._draft(sent)
+        draft = self._draft(sent.test_set)
         entries = self._sets.entries(draft.number)
         if not entries:
             raise UserError(f"“{draft.set_name}” has no images yet: add some first.", field="test_set")
@@ -355,7 +351,7 @@ class TestSetDrafts:
 
     def release(self, sent: ReleaseTestSet, on_count: OnCount | None = None) -> SetVersion:
         """Release a draft. Raises UserError with the obstacle, and leaves the draft unchanged."""
-        draft = self._draft(sent)
+        draft = self._draft(sent.test_set)
         thresholds = {" ".join(name.split()): float(value) for name, value in sent.thresholds.items()}
         _check_thresholds(thresholds)
         entries = self._sets.entries(draft.number)
@@ -378,7 +374,11 @@ class TestSetDrafts:
             "version, part it, and release both sets."
         )
 
-    def _release(self, sent: ReleaseTestSet) -> dict[str, Any]:
+    @does("release-test-set", ReleaseTestSet)
+    def release_now(self, sent: ReleaseTestSet) -> dict[str, Any]:
+        """Release the draft of a test set: the version never changes again, and its id is a hash of its content. The
+        answer's “warning” is a sentence if the version has images of two tasks, else empty.
+        """
         version = self.release(sent)
         return {**version_facts(version), "warning": self.warning(version)}
 
@@ -398,8 +398,8 @@ class TestSetDrafts:
         tasks = self._sets.tasks(draft.number)
         return Readiness(obstacles, len(compared) - len(self._sets.hashes(compared)), tasks if len(tasks) > 1 else {})
 
-    def _draft(self, sent: SetCommand) -> SetVersion:
-        return draft_of(self._workspace, sent.test_set)
+    def _draft(self, test_set: str) -> SetVersion:
+        return draft_of(self._workspace, test_set)
 
     def _entry(self, case: CaseOfSet, masks: dict[tuple[str, tuple[int, int]], str]) -> SetEntry:
         """Return the entry of a test case. `masks` caches those scaled to the size of an image."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -16,7 +16,7 @@ from core.images import file_hash
 from core.progress import OnCount
 from core.test_sets import SetEntry, SetVersion, ShownEntry, TestSet, version_id
 from core.words import few_names
-from services.commands import Command, Commands, Missing, does
+from services.commands import Command, Missing, does
 from services.edit_conflicts import LARGEST_ID
 from services.queries import MOST_LISTED, Query
 from services.test_sets.hashes import images_here
@@ -27,7 +27,13 @@ DRAFT = "draft"
 LONGEST_REFERENCE = 260
 """Maximum characters of a reference to a version."""
 _ID = re.compile(r"[0-9a-f]{8,64}")
-_VERSION = "A version: its id or the first 8 digits of it, SET@2, SET@draft, or SET for the latest"
+Reference = Annotated[
+    str,
+    Field(
+        max_length=LONGEST_REFERENCE,
+        description="A version: its id or the first 8 digits of it, SET@2, SET@draft, or SET for the latest",
+    ),
+]
 _SET = "The test set: its id or its name"
 
 
@@ -35,33 +41,6 @@ class SetCommand(Command):
     """A command on a test set."""
 
     test_set: str = Field(max_length=LONGEST_REFERENCE, description=_SET)
-
-
-class ListTestSets(Query, name="list-test-sets"):
-    """List the test sets with their versions, the latest first."""
-
-
-class ShowTestSet(Query, name="show-test-set"):
-    """Show a version of a test set, and list its images."""
-
-    version: str = Field(max_length=LONGEST_REFERENCE, description=_VERSION)
-    after: int = Field(0, ge=0, le=LARGEST_ID, description="The “next” of the page before")
-    limit: int = Field(50, ge=1, le=MOST_LISTED, description="Images in a page")
-
-
-class CompareTestSets(Query, name="compare-test-sets"):
-    """Compare two versions: images added, removed, relabelled, with another mask, in another split."""
-
-    old: str = Field(max_length=LONGEST_REFERENCE, description=_VERSION)
-    new: str = Field(max_length=LONGEST_REFERENCE, description=_VERSION)
-
-
-class VerifyTestSet(Query, name="verify-test-set"):
-    """Check that a version matches its id, and that all its files exist and are intact; also list unused image files
-    (orphans), which do no harm.
-    """
-
-    version: str = Field(max_length=LONGEST_REFERENCE, description=_VERSION)
 
 
 @dataclass(frozen=True)
@@ -117,27 +96,45 @@ class Versions:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
 
-    def register(self, commands: Commands) -> None:
-        commands.add(ListTestSets, lambda _: {"test_sets": [set_facts(one) for one in self._workspace.test_sets.all()]})
-        commands.add(CompareTestSets, lambda command: difference_facts(self.compare(command.old, command.new)))
-        commands.add(
-            VerifyTestSet,
-            lambda command: {
-                **verified_facts(self.verify(version_of(self._workspace, command.version))),
-                "orphans": list(self._workspace.images.orphans()[:MOST_LISTED]),
-            },
-        )
+    @does("list-test-sets", Query)
+    def list_test_sets(self) -> dict[str, Any]:
+        """List the test sets with their versions, the latest first."""
+        return {"test_sets": [set_facts(one) for one in self._workspace.test_sets.all()]}
 
-    @does
-    def show(self, command: ShowTestSet) -> dict[str, Any]:
-        """Return a version with a page of its images. Raises Missing for an unknown version."""
-        version = version_of(self._workspace, command.version)
-        page = self._workspace.test_sets.page(version.number, command.after, command.limit + 1)
-        shown = page[: command.limit]
+    @does("compare-test-sets", Query)
+    def compare_test_sets(
+        self,
+        old: Reference,
+        new: Reference,
+    ) -> dict[str, Any]:
+        """Compare two versions: images added, removed, relabelled, with another mask, in another split."""
+        return difference_facts(self.compare(old, new))
+
+    @does("show-test-set", Query)
+    def show(
+        self,
+        version: Reference,
+        after: Annotated[int, Field(ge=0, le=LARGEST_ID, description="The “next” of the page before")] = 0,
+        limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="Images in a page")] = 50,
+    ) -> dict[str, Any]:
+        """Show a version of a test set, and list its images. Raises Missing for an unknown version."""
+        shown_version = version_of(self._workspace, version)
+        page = self._workspace.test_sets.page(shown_version.number, after, limit + 1)
+        shown = page[:limit]
         return {
-            **version_facts(version),
+            **version_facts(shown_version),
             "images": [{**entry_facts(entry), "origin": dict(entry.origin)} for _, entry in shown],
             "next": shown[-1][0] if len(page) > len(shown) else 0,
+        }
+
+    @does("verify-test-set", Query)
+    def verify_named(self, version: Reference) -> dict[str, Any]:
+        """Check that a version matches its id, and that all its files exist and are intact; also list unused image
+        files (orphans), which do no harm. Raises Missing for an unknown version.
+        """
+        return {
+            **verified_facts(self.verify(version_of(self._workspace, version))),
+            "orphans": list(self._workspace.images.orphans()[:MOST_LISTED]),
         }
 
     def image(self, reference: str, image: str) -> ImageOfSet:

@@ -32,7 +32,7 @@ from services.curation.coverage import (
     sorted_lines,
 )
 from services.curation.gallery import Gallery
-from services.curation.plans import MOST_SOURCES, BegunPlan, CellCommand, CellPlan, DescribeCellPlan, PlanCell
+from services.curation.plans import MOST_SOURCES, BegunPlan, CellCommand, CellPlan
 from services.curation.views import View, gallery_address
 from ui.curate.frame import curate_page
 from ui.curate.requests import add_command
@@ -126,12 +126,12 @@ def add_coverage(app: FastAPI, commands: Commands, gallery: Gallery) -> None:
         return HTMLResponse(coverage_page(look, table, signed_in(request)), headers=FRESH)
 
     add_command(
-        app, commands, DescribeCellPlan.name, lambda command, plan: {"parts": {"plan": plan_part(command, plan)}}
+        app, commands, "describe-cell-plan", lambda command, plan: {"parts": {"plan": plan_part(command, plan)}}
     )
-    add_command(app, commands, PlanCell.name, _begun)
+    add_command(app, commands, "plan-cell", _begun)
 
 
-def _begun(command: PlanCell, begun: BegunPlan) -> dict[str, Any]:
+def _begun(command: CellCommand, begun: BegunPlan) -> dict[str, Any]:
     """Return the next page: Explore shows the new runs together, to run their stages and approve the images."""
     return {"go": f"/?{urlencode([('run', ''), ('picked', ','.join(begun.runs))])}", "runs": list(begun.runs)}
 

@@ -18,7 +18,7 @@ from core.errors import UserError
 from core.image_filter import LONGEST_ADDRESS
 from services.commands import Commands
 from services.curation.gallery import Gallery
-from services.curation.map import MAPS, ImageMap, MakeMap, MapPoints, StopMap
+from services.curation.map import MAPS, ImageMap, MapPoints
 from services.curation.meaning import Meaning
 from services.curation.views import View
 from ui.curate.frame import curate_page
@@ -68,8 +68,8 @@ def add_map(app: FastAPI, commands: Commands, gallery: Gallery, image_map: Image
         words = [", ".join(found.classes), edits, "" if found.verdict == "open" else found.verdict]
         return {"sha": found.image_sha, "words": [part for part in words if part]}
 
-    for command in (MakeMap, StopMap):
-        add_command(app, commands, command.name)
+    for name in ("make-map", "stop-map"):
+        add_command(app, commands, name)
 
 
 def _state(image_map: ImageMap, meaning: Meaning) -> Mapping[str, Any]:

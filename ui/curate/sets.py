@@ -18,9 +18,9 @@ from core.test_sets import SetVersion, TestSet
 from core.words import count_of
 from services.commands import Commands, Missing
 from services.curation.views import list_address
-from services.test_sets.drafts import Added, Parted, PutBackInTestSet, Readiness, ReleaseTestSet, SplitTestSet
+from services.test_sets.drafts import Added, Parted, Readiness, ReleaseTestSet, SplitTestSet
 from services.test_sets.services import TestSetServices
-from services.test_sets.versions import DRAFT, VerifyTestSet, version_facts
+from services.test_sets.versions import DRAFT, version_facts
 from services.work_queue import WorkView
 from ui.curate.frame import curate_page
 from ui.curate.requests import Show, add_command, given
@@ -165,7 +165,7 @@ def _add_commands(app: FastAPI, commands: Commands, services: TestSetServices) -
             return {"go": SETS}
 
     def after_removal(_: Any, done: Any) -> Mapping[str, Any]:
-        back = {"name": PutBackInTestSet.name, "fields": {"removal": done["removal"]}}
+        back = {"name": "put-back-in-test-set", "fields": {"removal": done["removal"]}}
         return {"said": f"{count_of(done['removed'], 'image')} taken out.", "undo": back if done["removed"] else None}
 
     def after_part(parted: Parted) -> Mapping[str, Any]:
@@ -203,14 +203,14 @@ def _add_work(app: FastAPI, services: TestSetServices) -> None:
     def begin(data: dict[str, Any]) -> Mapping[str, Any]:
         kind = data.pop("kind", "")
         run: Callable[[OnCount], object]
-        if kind == SplitTestSet.name:
+        if kind == "split-test-set":
             split = SplitTestSet.of(_shares(data))
             about, run = services.set_of(split.test_set).id, partial(services.drafts.split, split)
-        elif kind == ReleaseTestSet.name:
+        elif kind == "release-test-set":
             release = ReleaseTestSet.of(_thresholds(data))
             about, run = services.set_of(release.test_set).id, partial(services.drafts.release, release)
         else:
-            kind, version = VerifyTestSet.name, services.version_of(VerifyTestSet.of(data).version)
+            kind, version = "verify-test-set", services.version_of(str(data.get("version", "")))
             about, run = (
                 version.test_set,
                 lambda on_count: (services.versions.verify(version, on_count), services.orphans()),
@@ -238,9 +238,9 @@ def _work_facts(view: WorkView) -> Mapping[str, Any]:
     known = facts(view, "state done total error field", work=view.id, left=left(view.seconds_left))
     if view.state != "done":
         return known
-    if view.kind == SplitTestSet.name:
+    if view.kind == "split-test-set":
         return {**known, "said": split_words(view.result)}
-    if view.kind == ReleaseTestSet.name:
+    if view.kind == "release-test-set":
         version = version_facts(view.result)
         return {**known, "go": set_address(version["test_set"], version=version["place"])}
     return {**known, "html": verified_part(*view.result)}

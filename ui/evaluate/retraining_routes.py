@@ -12,7 +12,7 @@ from core.errors import UserError
 from services.commands import Commands
 from services.curation.views import list_address
 from services.edit_conflicts import LARGEST_ID
-from services.evaluation.commands import BeginRetraining, CancelRetraining, OnModel, ShowRetraining
+from services.evaluation.commands import BeginRetraining, OnModel
 from services.evaluation.facts import SUFFIXES, json_text
 from services.evaluation.markdown import result_markdown
 from services.evaluation.retraining.jobs import Retrainings, retraining_question
@@ -85,16 +85,16 @@ def add_retraining_routes(
         return Response(result_markdown(found) + "\n", media_type="text/markdown; charset=utf-8", headers=headers)
 
     def begin(data: dict[str, Any]) -> dict[str, Any]:
-        sent = BeginRetraining.of(_known(data))
-        commands.do(sent)
-        return part_of(sent)
+        known = _known(data)
+        commands.send("begin-retraining", known)
+        return part_of(BeginRetraining.of(known))
 
     def cancel(data: dict[str, Any]) -> dict[str, Any]:
-        commands.do(CancelRetraining.of({"work": data.pop("work", None)}))
-        return part_of(ShowRetraining.of(_known(data)))
+        commands.send("cancel-retraining", {"work": data.pop("work", None)})
+        return part_of(OnModel.of(_known(data)))
 
-    add_posted(app, f"{API}{BeginRetraining.name}", begin)
-    add_posted(app, f"{API}{CancelRetraining.name}", cancel)
+    add_posted(app, API + "begin-retraining", begin)
+    add_posted(app, API + "cancel-retraining", cancel)
 
 
 def _known(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,23 +11,10 @@ from fastapi.responses import RedirectResponse, Response
 
 from core.errors import UserError
 from core.types import TaskKind
-from services.commands import Command, Commands, Missing
+from services.commands import Commands, Missing
 from services.curation.views import list_address
 from services.edit_conflicts import LARGEST_ID
-from services.evaluation.commands import (
-    BeginFocus,
-    BeginLikeness,
-    BeginPredictions,
-    CancelControlSet,
-    CancelFocus,
-    CancelLikeness,
-    CancelPredictions,
-    DraftEvaluationStudy,
-    MakeControlSet,
-    OnModel,
-    ShowEvaluation,
-    ShowFocus,
-)
+from services.evaluation.commands import OnModel, OnTwoModels
 from services.evaluation.facts import file_of
 from services.evaluation.focus import Focus
 from services.evaluation.likeness import Likeness
@@ -51,7 +38,6 @@ from ui.security.request_limits import MODEL_FILE
 
 API = f"{EVALUATE}api/"
 LIST = ("All test sets", EVALUATE)
-CONTROL = MakeControlSet.name
 _TYPES = {
     "html": "text/html; charset=utf-8",
     "markdown": "text/markdown; charset=utf-8",
@@ -96,7 +82,7 @@ class _Pages:
 
     def asked(self, place: Place) -> EvaluationQuestion:
         """Return the evaluation question that a page's address asks. Raises UserError if it is invalid."""
-        return self.evaluations.asked(ShowEvaluation.of(place.fields))
+        return self.evaluations.asked(OnModel.of(place.fields))
 
     def choices(self, place: Place) -> tuple[ModelChoice, ...]:
         return self.evaluations.models(OnModel.of(place.fields).subject)
@@ -186,7 +172,7 @@ class _Pages:
     def focus_figures(self, place: Place) -> tuple[FocusFigures | None, str]:
         """Return where the model looks, or why nothing can show it."""
         try:
-            return self.looking.figures(*self.looking.asked(ShowFocus.of(place.compared_fields))), ""
+            return self.looking.figures(*self.looking.asked(OnTwoModels.of(place.compared_fields))), ""
         except UserError as error:
             return None, str(error)
 
@@ -354,17 +340,17 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
 
     def begin(data: dict[str, Any]) -> Mapping[str, Any]:
         place = _sent_place(data)
-        commands.do(BeginPredictions.of(place.fields))
+        commands.send("begin-predictions", place.fields)
         return _state(pages, place)
 
-    def then_here(command: type[Command]) -> Callable[[dict[str, Any]], Mapping[str, Any]]:
+    def then_here(command: str) -> Callable[[dict[str, Any]], Mapping[str, Any]]:
         """Return an action that sends a command about the place or a piece of work, then reloads the page."""
 
         def act(data: dict[str, Any]) -> Mapping[str, Any]:
             work = data.pop("work", None)
             place = _sent_place(data)
-            fields = place.compared_fields if command is BeginFocus else place.fields
-            commands.do(command.of(fields if work is None else {"work": work}))
+            fields = place.compared_fields if command == "begin-focus" else place.fields
+            commands.send(command, fields if work is None else {"work": work})
             return {"go": place.to()}
 
         return act
@@ -372,7 +358,7 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
     def cancel(data: dict[str, Any]) -> Mapping[str, Any]:
         work = data.pop("work", None)
         place = _sent_place(data)
-        commands.do(CancelPredictions.of({"work": work}))
+        commands.send("cancel-predictions", {"work": work})
         return _state(pages, place)
 
     def look(data: dict[str, Any]) -> Mapping[str, Any]:
@@ -391,26 +377,25 @@ def _add_sent(app: FastAPI, commands: Commands, pages: _Pages) -> None:
     def control(data: dict[str, Any]) -> Mapping[str, Any]:
         place = _sent_place(data)
         fields = {name: value for name, value in place.fields.items() if name in ("version", "filter", "split", "key")}
-        commands.send(CONTROL, fields)
+        commands.send("make-control-set", fields)
         return {"go": place.to()}
 
     def study(data: dict[str, Any]) -> Mapping[str, Any]:
-        drafted = commands.do(DraftEvaluationStudy.of(_sent_place(data).fields))
+        drafted = commands.send("draft-evaluation-study", _sent_place(data).fields)
         return {"go": f"/study/{drafted['study']}"}
 
     acts: Mapping[str, Callable[[dict[str, Any]], Mapping[str, Any]]] = {
-        BeginPredictions.name: begin,
-        "check-masks": then_here(BeginPredictions),
-        DraftEvaluationStudy.name: study,
-        CancelPredictions.name: cancel,
+        "begin-predictions": begin,
+        "check-masks": then_here("begin-predictions"),
+        "draft-evaluation-study": study,
+        "cancel-predictions": cancel,
         "look": look,
         "keep-trained": keep_trained,
-        CONTROL: control,
-        CancelControlSet.name: then_here(CancelControlSet),
-        BeginLikeness.name: then_here(BeginLikeness),
-        CancelLikeness.name: then_here(CancelLikeness),
-        BeginFocus.name: then_here(BeginFocus),
-        CancelFocus.name: then_here(CancelFocus),
+        "make-control-set": control,
+        **{
+            name: then_here(name)
+            for name in ("cancel-control-set", "begin-likeness", "cancel-likeness", "begin-focus", "cancel-focus")
+        },
     }
     for name, act in acts.items():
         add_posted(app, f"{API}{name}", act)

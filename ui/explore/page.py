@@ -22,13 +22,13 @@ from core.errors import NoRun, UserError
 from core.stored_runs import EditedShare, RunSummary
 from core.types import GENERATION, stage_kinds
 from services.changes import Revisions
-from services.commands import LONGEST_TEXT, Command, Commands, RunCommand, UnknownCommand, refused
+from services.commands import LONGEST_TEXT, Command, Commands, RunCommand, UnknownCommand, parts_of, refused
 from services.example.service import ExampleView, ExampleWorkspace
 from services.jobs import JobQueue, JobView
 from services.runs.bulk_runs import MOST_TOGETHER, BulkRuns, DoneTogether, TogetherState
 from services.runs.estimates import Estimates
 from services.runs.exchange import Exchange
-from services.runs.life_cycle import DeleteRun, DeleteRuns, Listing, OpenedRun, RunService
+from services.runs.life_cycle import Listing, OpenedRun, RunService
 from services.runs.predictions import ModelComparison, PredictionService
 from services.runs.samples import Sample
 from services.runs.similarity import Similarities
@@ -228,8 +228,8 @@ class Explorer:
             return Performed(run_id, undone=result)
         if isinstance(result, DoneTogether) and result.refused:
             return Performed(run_id, self._refused(result), "start")
-        gone = command_type is DeleteRun and values["run"] == run_id
-        gone = gone or (command_type is DeleteRuns and run_id in DeleteRuns.of(values).runs)
+        gone = name == "delete-run" and values["run"] == run_id
+        gone = gone or (name == "delete-runs" and run_id in parts_of(values["runs"]))
         return Performed("" if gone else run_id)
 
     def _refused(self, done: DoneTogether) -> str:

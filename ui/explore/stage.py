@@ -15,7 +15,6 @@ from core.stored_runs import StoredValue
 from core.types import PromptSlot, StageName, stage_doing
 from services.edit_conflicts import clock
 from services.jobs import JobView
-from services.runs.execution import RunStage
 from services.runs.life_cycle import task_problem
 from services.runs.state import Problem, RunState
 from ui.explore.forms import settings_form
@@ -57,7 +56,7 @@ def stage_card(name: StageName, state: RunState, body: Html) -> Html:
         working=_working(job) if job is not None else "",
         share=job.progress.done / max(1, job.progress.total) if job is not None and job.progress is not None else None,
         problem_of=problem,
-        asks=problem is not None and isinstance(problem.insist, RunStage),
+        asks=problem is not None and problem.insist is not None and problem.insist.name == "run",
         insisted=_insisted(problem),
         history=history(versions, stage.summary, state.model_names, stored.id if stored is not None else 0)
         if len(versions) > (stored is not None)

@@ -40,10 +40,9 @@ from services.queries import Query, RunQuery, ShowJob, job_facts
 from services.runs.exchange import MOST_RUNS, Exchange
 from services.runs.life_cycle import OpenedRun, RunService
 from services.runs.state import StageNotes
-from services.studies.drafts import CopyRules, CreateStudy, DraftState, StudyCommand
+from services.studies.drafts import DraftState, StudyCommand
 from services.studies.exports import EXPORTS, OF_PERSONS
 from services.studies.services import StudyServices
-from services.test_sets.drafts import CreateTestSet, DraftTestSet, ReleaseTestSet
 from services.test_sets.exports import SetExports
 from services.tokens import ScriptTokens
 from ui.scripts.long_requests import DownloadTestSet, ImportImages, Waiter, brought_in, planned, zip_of
@@ -480,9 +479,9 @@ def _reply(sent: Command, result: Any, services: Services) -> Plain:
         return result
     if isinstance(result, OpenedRun):
         return {"run": result.run_id}
-    if isinstance(sent, CreateTestSet | DraftTestSet | ReleaseTestSet):
+    if sent.name in ("create-test-set", "draft-test-set", "release-test-set"):
         return dict(result)
-    if isinstance(sent, CreateStudy | CopyRules):
+    if sent.name in ("create-study", "copy-rules"):
         return {"study": result}
     if isinstance(sent, RunCommand):
         job = services.jobs.of_run(sent.run)

@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse, Response
 from core.errors import UserError
 from core.tokens import Token
 from services.commands import Command, Commands
-from services.tokens import MakeToken, NewToken, ScriptTokens, WithdrawToken
+from services.tokens import NewToken, ScriptTokens
 from ui.addresses import studio_address
 from ui.frame import page
 from ui.markup import Html
@@ -46,10 +46,10 @@ def add_scripts_page(app: FastAPI, commands: Commands, tokens: ScriptTokens, mcp
     @app.post(f"{PAGE}/{{name}}", include_in_schema=False)
     async def send(request: Request, name: str) -> Response:
         def act(data: dict[str, Any]) -> dict[str, Any]:
-            if name == MakeToken.name:
+            if name == "make-token":
                 new_token: NewToken = commands.send(name, data)
                 return {"parts": {"part-tokens": _tokens(tokens.all(), new_token)}}
-            if name == WithdrawToken.name:
+            if name == "withdraw-token":
                 commands.send(name, data)
                 return {"parts": {"part-tokens": _tokens(tokens.all())}}
             raise UserError("This page has no such action. Reload the page.")

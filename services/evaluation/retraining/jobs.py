@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+from pydantic import Field
 
 from core.errors import UserError
 from core.figures import Floats, Numbers
@@ -31,8 +32,9 @@ from evaluation.retraining.stored_training import NOT_TRAINED, Training, kept_st
 from evaluation.retraining.training import Arm, TrainingRecipe
 from evaluation.segmentation import IGNORED
 from services.changes import Changes
-from services.commands import Commands, does
-from services.evaluation.commands import BeginRetraining, CancelRetraining, ShowRetraining
+from services.commands import does
+from services.edit_conflicts import LARGEST_ID
+from services.evaluation.commands import BeginRetraining, OnModel
 from services.evaluation.model_files import found_here, keep_weights
 from services.evaluation.retraining import weights as weight_files
 from services.evaluation.retraining.expected_time import ExpectedTime, TrainingPace, expected_time, pace_of
@@ -115,12 +117,19 @@ class Retrainings:
         self.work = WorkQueue(changes, name="retraining")
         """Queue of trainings; `of(about(asked))` finds one. The result is a `RetrainingResult`."""
 
-    def register(self, commands: Commands) -> None:
-        commands.add(
-            BeginRetraining,
-            lambda sent: work_facts(self.begin(retraining_question(self._evaluations.asked(sent), sent))),
-        )
-        commands.add(CancelRetraining, lambda sent: cancelled(self.work, sent.work))
+    @does("begin-retraining", BeginRetraining)
+    def begin_retraining(self, sent: BeginRetraining) -> dict[str, Any]:
+        """Train a model further with images of a test set, arm by arm at equal updates, and measure the gain on sources
+        that it has not learnt from. Finished trainings are not repeated.
+        """
+        return work_facts(self.begin(retraining_question(self._evaluations.asked(sent), sent)))
+
+    @does("cancel-retraining")
+    def cancel_retraining(
+        self, work: Annotated[int, Field(ge=1, le=LARGEST_ID, description="As begin_retraining gives it")]
+    ) -> dict[str, Any]:
+        """Stop a retraining; it resumes there when begun again."""
+        return cancelled(self.work, work)
 
     def close(self) -> None:
         """Stop the training; it resumes there when begun again."""
@@ -374,8 +383,9 @@ class Retrainings:
                 on_step(words, done, total)
         return answers, trainings
 
-    @does
-    def show(self, sent: ShowRetraining) -> dict[str, Any]:
+    @does("show-retraining", OnModel, looks=True)
+    def show(self, sent: OnModel) -> dict[str, Any]:
+        """Show the progress of retraining a model with images of a test set, and the results of earlier retrainings."""
         question = self._evaluations.asked(sent)
         work = next(iter(self.work.of(about(question))), None)
         return {
