@@ -34,7 +34,7 @@ from core.types import EDIT_TYPES, Caption, Check, CounterfactualCaption, Edit, 
 from pipeline.methods.controlnet import CONTROL_IMAGE, ControlNetSettings
 from pipeline.recipes import RECONSTRUCTION
 from services.evaluation.scoring import score_images
-from services.studies.drafts import DescribeFilter, StudyDrafts
+from services.studies.drafts import DrawsItems, StudyDrafts
 from services.studies.item_filter import HOWS
 from services.studies.templates import TEMPLATES
 from storage.curation.case_columns import Outcome
@@ -214,7 +214,7 @@ def set_up(workspace: Workspace, size: int) -> list[Figure]:
     def describe(number: int) -> Callable[[], object]:
         standing = "model=:newly wrong&model=:wrong&" if number % 4 == 3 else ""
         filter_text = f"{standing}{('', 'review=accepted', '-review=rejected')[number % 3]}"
-        query = DescribeFilter.of({"study": study, "filter": filter_text, "how": HOWS[number % 3], "count": 100})
+        query = DrawsItems.of({"study": study, "filter": filter_text, "how": HOWS[number % 3], "count": 100})
         return lambda: drafts.describe_filter(query)
 
     return [timed(f"a change of a study's filter, {size:,} test cases", map(describe, range(24)), COUNT)]

@@ -26,7 +26,6 @@ from pipeline.request import Event, MemoryStore, Request, StageDone
 from pipeline.run_files import run_file
 from pipeline.run_files.embedded import require_run_in
 from pipeline.stages.caption import CAPTION
-from services.queries import ShowRun
 from services.studio import Studio
 from tests.support.own_recipe import (
     POSTCARD,
@@ -208,7 +207,7 @@ def test_a_further_prompt_of_a_stage_outdates_what_was_made_with_it_and_nothing_
     state = studio.states.of(run_id)
     assert state.run.values["greeting"].value.value == Greeting("Greetings, bird!") and not state.stale
     assert "There is no prompt for a farewell." in parts_of(studio, run_id)["greeting"]
-    told = studio.commands.do(ShowRun(run=run_id))["stages"]
+    told = studio.commands.send("show-run", {"run": run_id})["stages"]
     assert [stage["notes"] for stage in told] == [[], ["There is no prompt for a farewell."], []]
     copy = studio.workspace.runs.duplicate(run_id)
     assert studio.workspace.runs.get(copy).values["greeting"].value == state.run.values["greeting"].value

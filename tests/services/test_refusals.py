@@ -7,8 +7,9 @@ from pydantic import BaseModel, ValidationError
 
 from core.settings import GenerationSettings, Settings
 from core.validation_messages import reason
-from services.queries import ListRuns, ShowJob
+from services.queries import ShowJob
 from services.studio import Studio
+from services.test_sets.drafts import SplitTestSet
 from tests.support.explorer import draw, text_run
 from tests.support.scripted import perform
 
@@ -32,7 +33,7 @@ from tests.support.scripted import perform
         (Settings, {"conditioning": {"median": 4}}, "the median filter takes 0 (off) or an odd number of pixels"),
         (Settings, {"conditioning": {"stretch": "perhaps"}}, "it has to be yes or no"),
         (Settings, {"conditioning": 5}, "it has to be an object"),
-        (ListRuns, {"limit": "many"}, "it has to be a whole number from 1 to 200"),
+        (SplitTestSet, {"test_set": "x", "train": "many"}, "it has to be a number from 0 to 1"),
         (ShowJob, {}, "it is missing"),
     ],
 )

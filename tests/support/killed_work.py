@@ -36,7 +36,7 @@ from services.batches.plan_file import read_plan
 from services.batches.pools import HerePool
 from services.batches.service import BatchService
 from services.batches.work import Worker
-from services.curation.decisions import CurationDecisions, Decide, RelabelImages, TagImages, UndoDecision
+from services.curation.decisions import CurationDecisions, ImagesCommand
 from services.curation.import_source import bring_in
 from services.evaluation.retraining.jobs import Retrainings
 from services.evaluation.retraining.results import result_facts
@@ -220,14 +220,14 @@ class Decisions(KilledWork):
                 about = {"author": f"decision {number}", "key": f"key {number}"}
                 if number % 4 == 0:
                     verdict = "rejected" if number % 8 else "accepted"
-                    made = decisions.decide(Decide(entries=entries, verdict=verdict, **about))  # type: ignore[arg-type]
+                    made = decisions.decide(ImagesCommand(entries=entries, **about), verdict)  # type: ignore[arg-type]
                 elif number % 4 == 1:
-                    made = decisions.tag(TagImages(entries=entries, tag=f"tag {number}", **about))  # type: ignore[arg-type]
+                    made = decisions.tag(ImagesCommand(entries=entries, **about), f"tag {number}")
                 elif number % 4 == 2:
-                    made = decisions.relabel(RelabelImages(entries=entries, label=f"label {number}", **about))  # type: ignore[arg-type]
+                    made = decisions.relabel(ImagesCommand(entries=entries, **about), f"label {number}")
                 else:
                     before = done[f"decision {number - 1}"]
-                    made = decisions.undo(UndoDecision(decision=before, **about))  # type: ignore[arg-type]
+                    made = decisions.undo(decision=before, **about)  # type: ignore[arg-type]
                 done[about["author"]] = made.decision
                 tell((about["author"], str(made.decision)))
 

@@ -13,7 +13,7 @@ from core.lineage import Lineage
 from core.settings import UnderTestSettings
 from pipeline.methods.controlnet import ControlNetSettings
 from pipeline.recipes import RECONSTRUCTION
-from services.evaluation.commands import MakeControlSet, OnModel
+from services.evaluation.commands import OnModel, OnSubject
 from services.evaluation.control import READING
 from services.evaluation.service import about_control
 from services.evaluation.types import EvaluationQuestion, Subject
@@ -106,7 +106,7 @@ def test_the_model_reads_what_was_drawn_for_it_in_the_same_work(studio: Studio) 
     assert not any("no reconstructions" in note for note in found.notes)
 
     runs_of(studio, 1, first=1)
-    sent = studio.commands.send(MakeControlSet.name, {"filter": "", "key": model.key})
+    sent = studio.commands.send("make-control-set", {"filter": "", "key": model.key})
     assert studio.evaluations.controls is not None
     done = studio.evaluations.controls.work.wait(sent["work"], SECONDS)
     assert (done.state, done.doing, done.result.drawn, done.result.note) == ("done", READING, 1, "")
@@ -135,8 +135,8 @@ def test_it_is_cancelled_at_once_and_goes_on_where_it_was(tmp_path: Path) -> Non
         runs = runs_of(studio, 3)
         held = HeldGenerator()
         studio.driver.models.generator = held  # type: ignore[misc]
-        sent = studio.commands.send(MakeControlSet.name, {"filter": "kind=classification"})
-        subject = MakeControlSet(filter="kind=classification").subject
+        sent = studio.commands.send("make-control-set", {"filter": "kind=classification"})
+        subject = OnSubject(filter="kind=classification").subject
         assert studio.evaluations.make_control(subject).id == sent["work"], "one at a time"
         held.let_go()
         shown = {"work": sent["work"]}

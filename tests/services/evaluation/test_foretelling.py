@@ -13,7 +13,7 @@ from cli.evaluation import main
 from core.types import Caption, CounterfactualCaption, CounterfactualCaptions, Edit, EditType, StageValue, Task, Trace
 from evaluation.effectiveness import UNKNOWN, WRONG
 from services.evaluation.caption_ranking import BEFORE, caption_ranking_facts
-from services.evaluation.commands import ForetellFaults
+from services.evaluation.commands import OnModel
 from services.evaluation.ranking import kinds_of
 from services.evaluation.service import EvaluationService
 from storage.workspace import Workspace
@@ -115,8 +115,7 @@ def test_a_script_and_the_command_line_get_the_same(
 ) -> None:
     _, bad = best_and_worst(service)
     run = run_with(service._workspace, bad[2], [caption(bad, "a | b")])
-    sent = ForetellFaults(filter="kind=classification", runs=(run,))
-    facts = caption_ranking_facts(service.rank_captions(service.asked(sent), sent.runs))
+    facts = service.foretell_faults(OnModel(filter="kind=classification"), (run,))
     asked = ["foretell", "--filter", "kind=classification", "--workspace", str(folder), "--run", run]
     assert main([*asked, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(facts))

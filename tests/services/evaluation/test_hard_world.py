@@ -20,7 +20,7 @@ from cli.evaluation import main
 from core.figures import Figure
 from evaluation.effectiveness import UNKNOWN, WRONG
 from evaluation.report import with_interval
-from services.evaluation.commands import ShowEvaluation
+from services.evaluation.commands import OnModel
 from services.evaluation.facts import facts_of, file_of
 from services.evaluation.results import EvaluationResult
 from services.evaluation.service import EvaluationService
@@ -111,7 +111,7 @@ def test_page_report_files_command_and_scripts_say_the_same(
 ) -> None:
     evaluated = service.evaluate(BIRDS)
     facts = facts_of(evaluated)
-    assert service.evaluate(service.asked(ShowEvaluation(filter="kind=classification"))) == evaluated
+    assert service.evaluate(service.asked(OnModel(filter="kind=classification"))) == evaluated
     assert main(["effectiveness", *KIND, "--workspace", str(folder), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == facts == json.loads(file_of(evaluated, "json"))
 

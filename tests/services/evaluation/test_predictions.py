@@ -22,7 +22,6 @@ from core.settings import UnderTestSettings
 from evaluation.focus import GradCam
 from evaluation.models import ModelUnderTest
 from pipeline.profiles.profile import load_profile
-from services.evaluation.commands import BeginPredictions, ShowPredictions
 from services.evaluation.service import EvaluationService
 from services.evaluation.stored_predictions import _PixelCounts
 from services.evaluation.subjects import Images, read_cases
@@ -148,13 +147,13 @@ def test_cancel_by_command_stops_the_work(studio: Studio) -> None:
         return loaded[-1]
 
     studio.evaluations.predicting.load = held
-    sent = studio.commands.send(BeginPredictions.name, {})
+    sent = studio.commands.send("begin-predictions", {})
     assert begun.wait(60)
-    assert studio.commands.send(BeginPredictions.name, {})["work"] == sent["work"], "one at a time"
+    assert studio.commands.send("begin-predictions", {})["work"] == sent["work"], "one at a time"
     assert studio.commands.send("cancel-predictions", {"work": sent["work"]})["state"] == "stopping"
     let.set()
     assert studio.evaluations.work.wait(sent["work"], 60).state == "cancelled"
-    assert studio.commands.send(ShowPredictions.name, {"work": sent["work"]})["state"] == "cancelled"
+    assert studio.commands.send("show-predictions", {"work": sent["work"]})["state"] == "cancelled"
     (listed,) = studio.commands.send("list-models-under-test", {})["models"]
     assert 0 < listed["predicted"] < 48
 
@@ -173,19 +172,19 @@ def test_a_model_whose_loading_never_ends_is_cancelled_and_waited_for_again(
         return load(wanted)
 
     studio.evaluations.predicting.load = endless
-    sent = studio.commands.send(BeginPredictions.name, {})
+    sent = studio.commands.send("begin-predictions", {})
     assert begun.wait(60)
     studio.commands.send("cancel-predictions", {"work": sent["work"]})
     assert studio.evaluations.work.wait(sent["work"], 60).state == "cancelled"
     with monkeypatch.context() as impatient:
         impatient.setattr(model_loading, "LOAD_SECONDS", 0.0)
-        late = studio.evaluations.work.wait(studio.commands.send(BeginPredictions.name, {})["work"], 60)
+        late = studio.evaluations.work.wait(studio.commands.send("begin-predictions", {})["work"], 60)
     assert late.state == "failed" and late.error == (
         f"{CLASSIFIER.title} was not loaded within 0 minutes: the drive of its file may not answer. Copy the file to "
         "another drive, or take another model."
     )
     let.set()
-    again = studio.evaluations.work.wait(studio.commands.send(BeginPredictions.name, {})["work"], 60)
+    again = studio.evaluations.work.wait(studio.commands.send("begin-predictions", {})["work"], 60)
     assert again.state == "done" and len(loaded) == 1, "what was begun is used"
 
 
@@ -357,7 +356,7 @@ def test_images_go_to_no_server_that_the_profile_does_not_name(studio: Studio) -
         with pytest.raises(UserError, match="only where the profile names this address"):
             wanted = UnderTestSettings(source="http", address=server.url)
             studio.evaluations.predicting.read(wanted, studio.evaluations.cases(ALL), lambda done, total: None)
-        sent = studio.commands.send(BeginPredictions.name, {"source": "http", "model": server.url})
+        sent = studio.commands.send("begin-predictions", {"source": "http", "model": server.url})
         done = studio.evaluations.work.wait(sent["work"], 60)
         assert done.state == "failed" and "only where the profile names" in done.error
         assert not server.asked

@@ -14,7 +14,7 @@ from cli.evaluation import main
 from core.errors import UserError
 from core.types import Check
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
-from services.evaluation.commands import RankTestCases
+from services.evaluation.commands import OnModel
 from services.evaluation.ranking import Ranking, rank, ranking_facts
 from services.evaluation.results import EvaluationResult
 from services.evaluation.scoring import NOT_JUDGED, score_images
@@ -192,8 +192,7 @@ def test_the_share_of_checks_is_that_of_those_that_could_tell(tmp_path: Path) ->
 def test_by_script_and_from_the_command_line(
     folder: Path, service: EvaluationService, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wanted = RankTestCases(filter="kind=classification", most=5)
-    told = ranking_facts(service.rank(service.asked(wanted), wanted.most))
+    told = service.rank_test_cases(OnModel(filter="kind=classification"), 5)
     arguments = ["rank", "--filter", "kind=classification", "--workspace", str(folder), "--most", "5"]
     assert main([*arguments, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(told)) and len(told["first"]) == 5

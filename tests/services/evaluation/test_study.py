@@ -11,7 +11,7 @@ import pytest
 from core.errors import UserError
 from core.studies import Item
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG
-from services.evaluation.commands import DraftEvaluationStudy
+from services.evaluation.commands import OnModel
 from services.evaluation.facts import file_of
 from services.evaluation.service import EvaluationQuestion, EvaluationService
 from services.studies.drafts import QUIZ, StudyDrafts
@@ -116,8 +116,7 @@ def test_the_draft_has_the_sample_with_one_question_and_its_groups(
 
 def test_what_a_script_asks_is_a_draft_of_its_own(service: EvaluationService, workspace: Workspace) -> None:
     before = {study.id for study in workspace.studies.all()}
-    sent = DraftEvaluationStudy(filter="kind=classification", judged=10)
-    study = service.draft_study(service.asked(sent), sent.judged)
+    study = service.draft_evaluation_study(OnModel(filter="kind=classification"), 10)["study"]
     assert (
         study not in before
         and workspace.studies.get(study).name == "Validity of Images of a filter (kind: classification)"

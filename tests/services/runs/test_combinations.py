@@ -13,7 +13,6 @@ from core.errors import UserError
 from core.settings import CounterfactualSettings
 from core.types import Alternative, Alternatives, Caption, Edit, KeywordAlternatives
 from pipeline.stages.counterfactuals import BETWEEN, choose_edits
-from services.queries import ShowRun
 from services.runs.combinations import Grid, grid_of, pairs_of
 from services.studio import Studio
 from tests.support.scripted import SUNNY_BIRD, parts_of, studio_in
@@ -201,7 +200,7 @@ def test_a_profile_that_does_not_ask_says_so_before_and_after(studio: Studio) ->
     assert written(studio, run_id) == planned and len(planned) == len(spread)
     card = parts_of(studio, run_id)["counterfactuals"]
     assert "The edits were spread evenly: the language model was to choose them" in card
-    (note,) = studio.commands.do(ShowRun(run=run_id))["stages"][-1]["notes"]
+    (note,) = studio.commands.send("show-run", {"run": run_id})["stages"][-1]["notes"]
     assert "edits.toml is missing" in note
 
     # A run can have the prompt of its own.

@@ -20,7 +20,7 @@ from core.studies import ControlPolicy, Eligibility, Item, NewItem, Question, Ru
 from pipeline.recipes import RECONSTRUCTION
 from services.evaluation.model_outcomes import RunMasks, measure, verdict_of
 from services.studies.control_items import MADE, Disguises, for_more, keep_in_step
-from services.studies.drafts import AskModelUnderTest, DescribeFilter, StudyDrafts
+from services.studies.drafts import DrawsItems, StudyDrafts
 from services.studies.item_filter import ItemDraw, Pool, draw, items_of, model_name, note_of, pool_of
 from services.studies.templates import TEMPLATES
 from storage.curation.catalogue_check import catalogue_faults
@@ -203,7 +203,7 @@ def test_a_draft_measures_what_it_draws(workspace: Workspace) -> None:
     drafts, choice = StudyDrafts(workspace, lambda run, model: ""), ItemDraw(filter=WRONG, count=5)
     new, words = drafts.drawn(workspace.studies.get(study), choice)
     assert [item.test_case for item in new] == [cases[1].test_case] and "from 1 that fitted" in words
-    assert drafts.describe_filter(DescribeFilter(study=study, **vars(choice))).free == 1
+    assert drafts.describe_filter(DrawsItems(study=study, **vars(choice))).free == 1
     assert drafts.models() == (MODEL,)
 
 
@@ -220,7 +220,7 @@ def test_the_model_is_asked_where_it_has_read_the_source_alone(workspace: Worksp
 
     choice = ItemDraw(filter=ImageFilter.read(f"model={MODEL}:wrong"))
     study = workspace.studies.create("Roads", PRESERVATION)
-    assert StudyDrafts(workspace, ask).ask_model(AskModelUnderTest(study=study, **vars(choice))) == 1
+    assert StudyDrafts(workspace, ask).ask_model(DrawsItems(study=study, **vars(choice))) == 1
     assert asked_runs == [held.run_id]
 
 

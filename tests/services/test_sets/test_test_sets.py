@@ -26,23 +26,18 @@ from core.png import XMP_KEYWORD, read_texts
 from core.test_sets import SetEntry, SetVersion, Split, version_id
 from core.types import Task
 from pipeline.profiles.profile import PROFILES, load_profile
-from services.commands import Malformed, Missing
+from services.commands import Commands, Malformed, Missing
 from services.curation.import_source import bring_in
 from services.curation.views import View
 from services.test_sets.drafts import (
     NEAR_DUPLICATES,
     AddToTestSet,
-    PartTestSet,
-    PutBackInTestSet,
-    RelabelInTestSet,
     ReleaseTestSet,
-    RemoveFromTestSet,
-    SetSplitInTestSet,
     SplitTestSet,
     TestSetDrafts,
 )
 from services.test_sets.examples import VersionImages, export_version
-from services.test_sets.versions import ShowTestSet, Versions, difference, version_of
+from services.test_sets.versions import Versions, difference, version_of
 from storage.curation.decisions import Target
 from storage.test_sets import test_sets as storage_of_sets
 from storage.workspace import Workspace
@@ -212,7 +207,7 @@ def test_what_is_not_ready_is_not_released_and_said(workspace: Workspace) -> Non
     one, other, *others = (entry.image for entry in entries(workspace, draft(workspace, set_id)))
 
     def put(images: list[str], split: Split) -> None:
-        TestSetDrafts(workspace).set_split(SetSplitInTestSet.of({"test_set": set_id, "images": images, "split": split}))
+        TestSetDrafts(workspace).set_split(set_id, tuple(images), split)
 
     put([one], "train")
     with pytest.raises(UserError, match="3 images are in no split, and others are"):
@@ -289,11 +284,11 @@ def test_the_next_version_begins_with_the_last_one_and_differs(workspace: Worksp
     with pytest.raises(UserError, match="Nothing was changed since “Birds@1”"):
         release(workspace, set_id, note="Another note.")
     gone = entries(workspace, first)[0].image
-    TestSetDrafts(workspace).remove(RemoveFromTestSet.of({"test_set": "Birds", "images": gone}))
+    TestSetDrafts(workspace).remove("Birds", (gone,))
     assert release(workspace, set_id).parent == first.id
     assert [entry.image for entry in Versions(workspace).compare("Birds@1", "Birds@2").removed] == [gone]
     TestSetDrafts(workspace).begin("Birds@1")
-    TestSetDrafts(workspace).remove(RemoveFromTestSet.of({"test_set": "Birds", "images": [gone]}))
+    TestSetDrafts(workspace).remove("Birds", (gone,))
     with pytest.raises(UserError, match="This is version 2 of “Birds” already"):
         release(workspace, set_id)
     workspace.test_sets.delete_draft(draft(workspace, set_id).number)
@@ -375,20 +370,21 @@ def test_a_version_is_found_by_what_people_call_it(workspace: Workspace) -> None
 def test_what_no_command_takes_is_refused_and_changes_nothing(workspace: Workspace) -> None:
     cases = run_of(workspace, 1, [10])
     set_id = set_with(workspace, cases)
-    for command, fields in (
-        (AddToTestSet, {"cases": ["one"]}),
-        (RemoveFromTestSet, {"images": ["../x"]}),
-        (SetSplitInTestSet, {"images": ["0" * 64], "split": "dev"}),
-        (SplitTestSet, {"test": 2}),
-        (ReleaseTestSet, {"thresholds": {"score": "much"}}),
+    drafts, commands = TestSetDrafts(workspace), Commands()
+    commands.take_on(drafts)
+    for name, fields in (
+        ("add-to-test-set", {"cases": ["one"]}),
+        ("remove-from-test-set", {"images": ["../x"]}),
+        ("set-split-in-test-set", {"images": ["0" * 64], "split": "dev"}),
+        ("split-test-set", {"test": 2}),
+        ("release-test-set", {"thresholds": {"score": "much"}}),
     ):
         with pytest.raises(Malformed):
-            command.of({"test_set": set_id, **fields})  # type: ignore[attr-defined]
-    drafts = TestSetDrafts(workspace)
+            commands.send(name, {"test_set": set_id, **fields})
     for what, words in (
         (lambda: drafts.add(set_id, [*cases, 99]), "no test case 99"),
         (lambda: drafts.add_chosen(AddToTestSet(test_set=set_id)), "Name test cases"),
-        (lambda: drafts.relabel(RelabelInTestSet(test_set=set_id, images=("0" * 64,), label="x")), "has no image"),
+        (lambda: drafts.relabel(set_id, ("0" * 64,), "x"), "has no image"),
         (lambda: drafts.split(SplitTestSet(test_set=set_id)), "how large the splits are"),
         (lambda: drafts.add("Boats", cases), "no test set “Boats”"),
     ):
@@ -462,7 +458,7 @@ def test_images_are_listed_by_pages(workspace: Workspace) -> None:
     set_with(workspace, run_of(workspace, 1, range(10, 17)))
     pages, after = [], 0
     while True:
-        page = Versions(workspace).show(ShowTestSet(version="Birds", after=after, limit=3))
+        page = Versions(workspace).show(version="Birds", after=after, limit=3)
         pages.append([image["image"] for image in page["images"]])
         after = page["next"]
         if not after:
@@ -725,10 +721,10 @@ def test_images_that_were_taken_out_are_put_back_as_they_were(workspace: Workspa
     before = entries(workspace, draft(workspace, set_id))
 
     def remove(*images: str) -> dict[str, Any]:
-        return drafts.remove(RemoveFromTestSet(test_set=set_id, images=images))
+        return drafts.remove(set_id, images)
 
     def back(removal: str, test_set: str = set_id) -> int:
-        return drafts.put_back(PutBackInTestSet(test_set=test_set, removal=removal))["put_back"]
+        return drafts.put_back(test_set=test_set, removal=removal)["put_back"]
 
     one, two = remove(shas[0]), remove(shas[1], shas[3], "f" * 64)
     assert (one["removed"], two["removed"]) == (1, 2)
@@ -755,7 +751,7 @@ def test_a_draft_of_two_tasks_is_said_to_be_and_parted(workspace: Workspace) -> 
     drafts, set_id = TestSetDrafts(workspace), set_with(workspace, birds, sources=True)
     assert drafts.readiness(draft(workspace, set_id)).tasks == {}
     with pytest.raises(UserError, match="images of one task"):
-        drafts.part(PartTestSet(test_set=set_id))
+        drafts.part(test_set=set_id)
     drafts.add(set_id, [*street, *run_of(workspace, 3, [30])], sources=True)
     before = by_image(entries(workspace, draft(workspace, set_id)))
     readiness = drafts.readiness(draft(workspace, set_id))
@@ -766,7 +762,7 @@ def test_a_draft_of_two_tasks_is_said_to_be_and_parted(workspace: Workspace) -> 
     )
     drafts.begin(released.id)
     workspace.test_sets.create("birds (SEGMENTATION)")
-    done = drafts.part(PartTestSet(test_set=set_id))
+    done = drafts.part(test_set=set_id)
     assert (done.name, done.task, done.moved) == ("Birds (segmentation 2)", "segmentation", 4)
     here, there = (by_image(entries(workspace, draft(workspace, one))) for one in (set_id, done.test_set))
     assert [entry.test_case for entry in there.values() if entry.role == "generated"] == [*street]
