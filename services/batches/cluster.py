@@ -35,8 +35,9 @@ from services.batches.worker_process import (
     with_helpers,
 )
 
-ANSWERS_WITHIN = 120.0
-"""Seconds in which each node of the cluster must answer the first check."""
+ANSWERS_WITHIN = 600.0
+"""Seconds in which each node of the cluster must answer the first check. Ray itself notices a node that is gone; a busy
+one takes minutes to import what a worker needs."""
 _LOOPBACK = ("127.0.0.1", "localhost")
 _NO_CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """At 0, before Ray is imported, Ray listens on 127.0.0.1, as on Windows and macOS, where it has no clusters of several
