@@ -583,5 +583,5 @@ def test_the_runs_of_a_batch_are_one_line_in_the_list_of_runs_and_each_is_found_
     assert markup.count('class="card run-item') == 3 and "are shown" not in markup
     found = studio.runs.listing("birds of ours")
     assert len(found.runs) == 5 and all(run.batch is None for run in found.runs)
-    studio.runs.delete(*[run.id for run in found.runs])
+    studio.runs.delete_all(tuple(run.id for run in found.runs))
     assert [run.id for run in studio.runs.listing().runs] == [last, before]
