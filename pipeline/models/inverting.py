@@ -14,6 +14,7 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from PIL import Image
@@ -168,6 +169,7 @@ def ddim_of(scheduler: Any) -> Any:
     return DDIMScheduler.from_config(config, clip_sample=False, thresholding=False, **spacing)
 
 
+@lru_cache(maxsize=64)  # every image of a bank of backgrounds asks, and making a scheduler takes 15 ms
 def ddim_steps(scheduler: Any, count: int) -> tuple[Step, ...]:
     """Return the steps of `ddim_of(scheduler)` in the order of drawing. Raises its UserError, and another one if the
     model predicts something that cannot be inverted.
