@@ -36,9 +36,20 @@ from services.evaluation.service import LOOKING, EvaluationService, about, about
 from services.evaluation.study import StudyPlan
 from services.evaluation.types import Cell, CellKind, Evaluated, EvaluationQuestion, FocusFigures, ModelChoice, Pending
 from services.work_queue import WorkView
-from ui.evaluate.choosing import DOES, INPUT, LONGEST_MAPPING, Stand, models_part
 from ui.evaluate.comparing import comparison_part
-from ui.evaluate.page import FILES, evaluation_page, list_page, report_html, state_parts, subject_page
+from ui.evaluate.page import (
+    DOES,
+    FILES,
+    INPUT,
+    LONGEST_MAPPING,
+    Stand,
+    evaluation_page,
+    list_page,
+    models_part,
+    report_html,
+    state_parts,
+    subject_page,
+)
 from ui.evaluate.ranking import most_shown, ranking_part
 from ui.evaluate.render import render
 from ui.evaluate.result import result_part

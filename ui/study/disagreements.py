@@ -18,7 +18,7 @@ from services.studies.decisions import cases, chosen, disagreements, following, 
 from ui.diff import word_diff
 from ui.explore.parts import Size, differences, page_links
 from ui.markup import Html
-from ui.study.addresses import decide_address, study_address
+from ui.study.words import decide_address, study_address
 from ui.templating import render
 
 SHOWN = 12
@@ -96,7 +96,6 @@ class DisagreementFilter:
 def _tiles(
     report: StudyReport, found: Sequence[Disagreement], data: StudyData
 ) -> list[tuple[Disagreement, Item, Question]]:
-    """Return disagreements with their item and question."""
     items = {item.id: item for item in data.items}
     questions = {result.question.id: result.question for result in report.questions}
     return [(case, items[case.item], questions[case.question]) for case in found]
@@ -166,22 +165,9 @@ def adjudication_page(
         sizes=sizes,
         asked=current,
         words=wording(current, items[case.item]),
-        answers=[
-            (answer, _key(current, answer, n), _end(current, answer)) for n, answer in enumerate(current.answers())
-        ],
         place=place + 1,
         count=len(found),
         done=sum(other.adjudication is not None for other in found),
         ways=[decide_address(report.study.id, near) if near else "" for near in neighbours],
         ahead=items[found[after].item] if after is not None else None,
     )
-
-
-def _key(question: Question, answer: str, place: int) -> str:
-    """Return the key of an answer: y and n, else its number."""
-    return answer[0] if question.kind == "yes-no" else str(place + 1)
-
-
-def _end(question: Question, answer: str) -> str:
-    """Return the meaning of the end of a scale, or ""."""
-    return {"1": question.low, "5": question.high}.get(answer, "") if question.kind == "scale" else ""

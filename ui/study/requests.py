@@ -25,7 +25,6 @@ from ui.annotate.shown import shown_feedback, shown_item, shown_study
 from ui.markup import Html
 from ui.replies import add_posted, with_file
 from ui.security.request_limits import ITEM_FILES, RESTORED, VOTE_FILES, answered
-from ui.study.addresses import decide_address, study_address
 from ui.study.setup import (
     Assumptions,
     given_parts,
@@ -36,7 +35,7 @@ from ui.study.setup import (
     questions_card,
     read_assumptions,
 )
-from ui.study.words import image_url
+from ui.study.words import decide_address, image_url, study_address
 from ui.templating import render
 
 EVEN_SO, LOOK = "even-so", "look"

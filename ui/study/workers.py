@@ -9,8 +9,8 @@ from core.studies import WORK, Item, StudyData, Vote, right
 from core.study_report import StudyReport, WorkerFigures
 from ui.explore.parts import Tone, page_links
 from ui.markup import Html
-from ui.study.addresses import worker_address
 from ui.study.plots import worker_scatter
+from ui.study.words import worker_address
 from ui.templating import render
 
 SHOWN = 8
@@ -88,18 +88,8 @@ def control_items_box(report: StudyReport, data: StudyData) -> Html | None:
     found = _judged(data)
     if not found:
         return None
-    tiles = [(item, _votes(answers), _words(item, answers)) for item, answers in found[:SHOWN_CONTROLS]]
     good = sum(all(answers) for _, answers in found)
-    return render("study/controls.html", study=report.study, good=good, judged=len(found), tiles=tiles)
-
-
-def _votes(answers: Sequence[bool]) -> dict[str, int]:
-    return {"right": sum(answers), "wrong": len(answers) - sum(answers)}
-
-
-def _words(item: Item, answers: Sequence[bool]) -> str:
-    label = f"{item.label}: " if item.label else ""
-    return f"{sum(answers)} of {len(answers)} right · {label}{', '.join(item.expected.values())}"
+    return render("study/controls.html", study=report.study, good=good, judged=len(found), tiles=found[:SHOWN_CONTROLS])
 
 
 def _judged(data: StudyData) -> list[tuple[Item, Sequence[bool]]]:
