@@ -107,9 +107,7 @@ class NoLineBreaks(Extension):
 
 
 def _without_line_breaks(text: str, in_element: bool) -> tuple[str, bool]:
-    """Return a text without line breaks, and whether it ends inside "<" and ">". `in_element` tells if it begins
-    inside.
-    """
+    """Return a text without line breaks, and whether it ends inside "<" and ">"; `in_element` if it begins there."""
     pieces = []
     for piece in re.split(r"([<>])", text):
         if piece in ("<", ">"):

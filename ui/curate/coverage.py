@@ -258,9 +258,7 @@ def _level(figures: Figures, by: By, most: int) -> tuple[int, bool]:
 
 
 def _share(share: Proportion, words: str, nothing: str) -> str:
-    """Return a share as text: a count if there are few images, else a percentage, which is 0 or 100 only for none or
-    all.
-    """
+    """Return a share: a count if there are few images, else a percentage, which is 0 or 100 only for none or all."""
     if share.value is None:
         return nothing
     if share.n < FEW:

@@ -104,9 +104,7 @@ def subjects_part(subjects: Sequence[SubjectView], gallery: Mapping[TaskKind, in
 def models_part(
     choices: Sequence[ModelChoice], place: Place, trained: Sequence[TrainedModel], total: int | None = None
 ) -> Html:
-    """Return the known models, those trained here, and a form for another one. `total` is the number of images of the
-    subject, or None before one is chosen.
-    """
+    """Return the known and trained models, and a form for another; `total` images, None before some are chosen."""
     fields = model_fields(UnderTestSettings(source="torchvision"), with_refusals=True)
     return render("models", choices=choices, place=place, trained=trained, total=total, fields=fields)
 
@@ -123,9 +121,7 @@ def work_part(stand: Stand) -> Html:
 
 
 def _choices(row: MappingRow, place: Place) -> Iterator[tuple[str, str]]:
-    """Yield the model's classes that are similar to a label. Each comes with the address that maps the label to it, or
-    "" if an address cannot hold the longer mapping.
-    """
+    """Yield classes similar to a label, with the address that maps it to them, or "" if the mapping gets too long."""
     for name in row.suggestions:
         mapping, of_id = _with_line(place.mapping, row.label, name), words_of_id(name).split(", ")[0]
         yield f"{of_id} ({name})" if of_id else name, place.to(mapping=mapping) if mapping else ""

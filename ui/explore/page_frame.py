@@ -73,9 +73,7 @@ def _doing(job: JobView, waiting_for: str, run_id: str) -> str:
 def start_page(
     samples: tuple[Sample, ...], titles: Sequence[str], below: bool = False, example: Html | None = None
 ) -> Html:
-    """Return the start page: the `titles` of the stages, the `example` and the samples. The field for an upload comes
-    below it.
-    """
+    """Return the start page: the `titles` of the stages, the `example` and the samples, above the field of uploads."""
     stages = [(title, PLAIN.get(title, ""), EXPLAINED.get(title, "")) for title in titles]
     return render("explore/start.html", samples=samples, below=below, example=example, stages=stages)
 

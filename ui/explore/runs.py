@@ -34,9 +34,7 @@ SHOWN = 12
 
 
 def run_list(listed: Listing, run_id: str, edited: tuple[EditedShare, ...] | None = None) -> Html:
-    """Return the runs and the deleted ones. `run_id` is open; `edited` has the shares of changed values, or None while
-    they are closed.
-    """
+    """Return the runs and the deleted ones. `edited` has the shares of changed values; None while they are closed."""
     now = datetime.now().astimezone()
     by_profile = groupby(edited or (), lambda share: share.profile)
     return render(

@@ -53,7 +53,7 @@ def stage_card(name: StageName, state: RunState, body: Html) -> Html:
         state_pill=state_pill(word, tone, id=f"state-{name}"),
         tone=tone,
         edited=any(slot.name in state.run.prompts for slot in stage.prompt_slots),
-        made_by=_made_by(stored, state.model_names),
+        clock=clock,
         shut=state.active or task_problem(state.run.task) != "",
         running=job is not None,
         working=_working(job) if job is not None else "",
@@ -116,16 +116,6 @@ def _comes_later(stage: StageName, state: RunState, job: JobView) -> bool:
     if job.stage in cards and cards.index(stage) <= cards.index(job.stage):
         return False
     return len(job.stages) == 1 or stage not in state.run.values or stage in state.stale
-
-
-def _made_by(stored: StoredValue | None, names: Mapping[str, str]) -> str:
-    if stored is None:
-        return ""
-    trace = stored.value.trace
-    if trace.author == "person":
-        return f"you · {clock(stored.created)}"
-    tries = f" · {trace.attempts} tries" if trace.attempts > 1 else ""
-    return f"{short_model(trace.model, names)} · {seconds(trace.seconds)}{tries}"
 
 
 def _working(job: JobView) -> str:

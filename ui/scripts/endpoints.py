@@ -202,7 +202,9 @@ def has_call(page: gr.Blocks, event: str) -> bool:
 
 def answering(services: Services) -> Iterator[tuple[type[Command], Do]]:
     """Yield each endpoint and its function, except those of `awaited` and `WatchJob`, which streams."""
-    yield from _commands(services)
+    for name, command in services.commands.known().items():
+        if name not in OF_PAGES:
+            yield command, lambda sent: _reply(sent, services.commands.do(sent), services)
     yield from _files(services)
 
 
@@ -235,13 +237,6 @@ def offered(commands: Commands) -> tuple[type[Command], ...]:
 def endpoint_of(command: type[Command]) -> str:
     """Return the endpoint name of a command, such as "run_all" for "run-all"."""
     return command.name.replace("-", "_")
-
-
-def _commands(services: Services) -> Iterator[tuple[type[Command], Do]]:
-    commands = services.commands
-    for name, command in commands.known().items():
-        if name not in OF_PAGES:
-            yield command, lambda sent: _reply(sent, commands.do(sent), services)
 
 
 def _files(services: Services) -> Iterator[tuple[type[Command], Do]]:

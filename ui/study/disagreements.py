@@ -16,7 +16,7 @@ from core.study_report import Disagreement, StudyReport
 from core.words import count_of
 from services.studies.decisions import cases, chosen, disagreements, following, undecided
 from ui.diff import word_diff
-from ui.explore.parts import Size, differences, page_links
+from ui.explore.parts import Size, differences
 from ui.markup import Html
 from ui.study.words import decide_address, study_address
 from ui.templating import render
@@ -138,7 +138,9 @@ def all_disagreements(report: StudyReport, data: StudyData, shown: DisagreementF
         # A single question or status leaves nothing to choose.
         choices=[choice for choice in choices if len(choice[2]) > 2],
         tiles=_tiles(report, found[(page - 1) * PAGE : page * PAGE], data),
-        turn=page_links(pages, page, lambda number: replace(shown, page=number).address(study)),
+        pages=pages,
+        page=page,
+        address=lambda number: replace(shown, page=number).address(study),
     )
 
 

@@ -116,9 +116,7 @@ def add_requests(app: FastAPI, commands: Commands, services: StudyServices) -> N
 
     @app.post(f"{VOTE_FILES}{{study_id}}", include_in_schema=False)
     async def votes(request: Request, study_id: str, name: str = "") -> Response:
-        """Import the votes in a file. `name` "look" only describes the file; "even-so" leaves out rows that are no
-        votes.
-        """
+        """Import votes. `name` "look" only describes the file; "even-so" leaves out rows that are no votes."""
 
         def take(file: Path) -> Reply:
             if name == LOOK:

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from core.consensus import ItemOutcome, counted, outcomes_of
 from core.studies import WORK, Item, StudyData, Vote, right
 from core.study_report import StudyReport, WorkerFigures
-from ui.explore.parts import Tone, page_links
+from ui.explore.parts import Tone
 from ui.markup import Html
 from ui.study.plots import worker_scatter
-from ui.study.words import worker_address
 from ui.templating import render
 
 SHOWN = 8
@@ -49,12 +48,12 @@ def worker_page(report: StudyReport, data: StudyData, worker: WorkerFigures, pag
     shown = [vote for vote in votes[(page - 1) * PAGE : page * PAGE] if vote.item in items]
     outcomes = _outcomes(data, {vote.item for vote in shown})
     questions = report.study.rules.questions
-    address = worker_address(report.study.id, worker.worker)
     return render(
         "study/worker.html",
         report=report,
         worker=worker,
-        turn=page_links(pages, page, lambda number: f"{address}?page={number}"),
+        pages=pages,
+        page=page,
         counted=len(votes),
         trained=sum(vote.kind == "training" for vote in votes),
         votes=[(vote, items[vote.item], _found(vote, outcomes.get(vote.item, {}))) for vote in shown],
