@@ -1,4 +1,4 @@
-"""The frame of the pages of Curate, the studio's header with the tabs of Curate, and the commands that they send.
+"""The frame of the pages of Curate, the studio's header with the tabs of Curate, and their commands.
 
 The server renders them, like the pages of a study. The first screen of a gallery then appears a second earlier than
 with Gradio's script (measured: 0.15 s and 1.1 s on two cores), and their policy lets only our scripts run.
@@ -52,7 +52,9 @@ def given(command: Any, result: Any) -> Mapping[str, Any]:
 
 
 def add_command(app: FastAPI, commands: Commands, name: str, show: Show = given) -> None:
-    """Let the pages send one command. `show` makes the reply."""
+    """Let the pages send one command as JSON to /curate/api/NAME. `show` makes the reply, also JSON; an error is one
+    sentence and its field.
+    """
     if name not in commands.known():
         raise UnknownCommand(f"there is no command {name!r}")
 
