@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from cli.parsers import parser_of
 from core.errors import UserError
@@ -18,7 +17,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser_of(__file__).parse_args(arguments)
     try:
         if options.command == "check":
-            return _check(options.workspace)
+            faults = damage(options.workspace)
+            right = f"{options.workspace}: the database, the catalogue and all images are right"
+            print("\n".join(faults) if faults else right)
+            return 1 if faults else 0
         if options.command == "backup":
             manifest, place = backup(options.workspace, options.file), options.file
         else:
@@ -42,9 +44,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
         file=sys.stderr,
     )
     return 1
-
-
-def _check(workspace: Path) -> int:
-    faults = damage(workspace)
-    print("\n".join(faults) if faults else f"{workspace}: the database, the catalogue and all images are right")
-    return 1 if faults else 0

@@ -19,9 +19,7 @@ class Piece:
 
 
 def word_diff(before: str, after: str) -> tuple[Piece, ...]:
-    """Return the pieces of both texts in reading order. What was removed comes before what replaced it. If
-    `before` is empty, nothing is marked.
-    """
+    """Return the pieces of both texts in reading order, removed ones first. An empty `before` marks nothing."""
     if not before.strip():
         return (Piece("same", after),)
     old, new = _words(before), _words(after)

@@ -15,9 +15,7 @@ from unittest.mock import patch
 
 @contextmanager
 def no_stubs() -> Iterator[None]:
-    """Keep Gradio from writing stubs while it is imported in this context. It skips components whose file is unknown,
-    so none is known here.
-    """
+    """Keep Gradio from writing stubs in this context: it skips components whose file is unknown, as all are here."""
     plain = inspect.getfile
 
     def getfile(thing: Any) -> str:

@@ -71,9 +71,7 @@ def file_at(app: FastAPI, path: str) -> Callable[[Callable[..., Response]], None
 
 
 def shown(request: Request, back: tuple[str, str], make: Callable[[], str | Response]) -> Response:
-    """Reply with the page that `make` returns. On UserError reply with an error page that links `back`: words and
-    address.
-    """
+    """Reply with the page that `make` returns; on UserError with an error page that links `back`: words and address."""
     try:
         content = make()
     except DiskTrouble:

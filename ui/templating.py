@@ -22,7 +22,7 @@ from core.words import count_of
 from ui.addresses import in_browser
 from ui.explore import parts
 from ui.markup import Html, attributes, join
-from ui.study import addresses, plots, words
+from ui.study import plots, words
 
 _UI = Path(__file__).parent
 
@@ -30,7 +30,7 @@ _UI = Path(__file__).parent
 def render(name: str, /, **values: object) -> Html:
     """Fill in a template: "curate/sets.html" is `ui/curate/templates/sets.html`.
 
-    Templates may call the functions of `ui.explore.parts`, and of `addresses`, `plots` and `words` in `ui.study`, and
+    Templates may call the functions of `ui.explore.parts`, and of `plots` and `words` in `ui.study`, and
     the macros of `ui/templates/pieces.html` by name. Text is escaped, None is empty, and a list becomes its items one
     after another. An undefined name is an error.
     `href`, `src` and `action` that are not constant need `| at`, so that they work below the path of a proxy.
@@ -50,7 +50,7 @@ def _environment() -> Environment:
         auto_reload=False,
         cache_size=-1,
     )
-    for module in (parts, words, addresses, plots):
+    for module in (parts, words, plots):
         environment.globals |= functions(module)
     environment.globals |= {"attributes": attributes, "count_of": count_of, "percent": percent}
     environment.globals |= {"edit_types": EDIT_TYPES, "form_numbers": form_numbers}
@@ -107,9 +107,7 @@ class NoLineBreaks(Extension):
 
 
 def _without_line_breaks(text: str, in_element: bool) -> tuple[str, bool]:
-    """Return a text without line breaks, and whether it ends inside "<" and ">". `in_element` tells if it begins
-    inside.
-    """
+    """Return a text without line breaks, and whether it ends inside "<" and ">"; `in_element` if it begins there."""
     pieces = []
     for piece in re.split(r"([<>])", text):
         if piece in ("<", ">"):

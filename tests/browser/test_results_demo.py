@@ -16,7 +16,7 @@ from tests.browser.test_drawing_demo import pixels
 from tests.support.browser import settled
 from tests.support.demo_server import browsing_demo, images_held
 from tests.support.explorer import DEMO_SECONDS, choose_a_model_that_is_none, open_start, shows_every_check
-from ui.explore.keys import GROUPS
+from ui.explore.page_frame import GROUPS
 
 pytestmark = [pytest.mark.demo, pytest.mark.slow]
 SLOWEST = 180_000

@@ -68,6 +68,7 @@ def shown_study(study: Study, example: Callable[[int], str]) -> dict[str, Any]:
 def shown_item(rules: Rules, item: NewItem | Item, image: str, source: str | None, side: Side) -> dict[str, Any]:
     """Return an item without id and earlier answers. `image` and `source` are tokens or paths ("/...")."""
     caption, counterfactual = _captions(item) if rules.show_captions else (None, None)
+    names = "id kind low high required follows follows_answer"
     return {
         "image": image,
         "source": source if rules.show_source else None,
@@ -75,7 +76,10 @@ def shown_item(rules: Rules, item: NewItem | Item, image: str, source: str | Non
         "caption": caption,
         "counterfactual": counterfactual,
         "label": (item.label or None) if rules.show_captions else None,
-        "questions": [_question(question, item) for question in _may_be_asked(rules, item)],
+        "questions": [
+            facts(question, names, text=wording(question, item), options=list(question.answers()))
+            for question in _may_be_asked(rules, item)
+        ],
     }
 
 
@@ -86,11 +90,6 @@ def _may_be_asked(rules: Rules, item: NewItem) -> list[Question]:
         if asked([replace(question, follows="")], item, {}) and (not question.follows or question.follows in chosen):
             chosen[question.id] = question
     return list(chosen.values())
-
-
-def _question(question: Question, item: NewItem) -> dict[str, Any]:
-    names = "id kind low high required follows follows_answer"
-    return facts(question, names, text=wording(question, item), options=list(question.answers()))
 
 
 def _captions(item: NewItem) -> tuple[list[list[str]] | None, list[list[str]] | None]:

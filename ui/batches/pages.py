@@ -103,9 +103,7 @@ class Start:
 
 
 def starts(profile: str, shipped: Sequence[ShippedPlan], scenes: Mapping[TaskKind, str]) -> tuple[Start, ...]:
-    """Return the texts that a new plan can begin with; the first is the default. `profile` is that of the studio;
-    `scenes` are its plans of drawn scenes, by task.
-    """
+    """Return the texts that a plan can begin with, the default first; `scenes` are plans of drawn scenes, by task."""
     drawn = [Start(*DRAWN[kind], text) for kind, text in scenes.items()]
     plain = Start("A folder of pictures", "A few lines for pictures of your own.", STARTER.format(profile=profile))
     papers = (

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
 from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from core.errors import UserError
+from core.text_templates import TextTemplates
 from services.batches.drawn_scenes import KINDS
 from services.batches.running import BatchRuns
 from services.batches.shipped import layouts_in_words, shipped_plans
 from services.changes import Revisions
 from services.commands import Commands
 from services.work_queue import WorkView
-from ui.batches.metrics import CONTENT_TYPE, metrics_text
 from ui.batches.pages import batch_page, list_page, list_part, new_page, parts, planning_part, starts
 from ui.batches.words import BATCHES, batch_address
 from ui.frame import signed_in
 from ui.replies import FRESH, add_posted, fetched_at, page_at, watched
 
 API = f"{BATCHES}api/"
-METRICS = "/metrics"
 ALL_BATCHES = ("All batches", BATCHES)
 SENT = ("begin-batch", "pause-batch", "cancel-batch", "approve-batch", "retry-batch")
 """Commands that the page of a batch sends. Each reply holds the updated page."""
@@ -35,9 +35,10 @@ def add_batch_routes(app: FastAPI, commands: Commands, runs: BatchRuns, revision
     _add_fetched(app, runs, revisions)
     _add_sent(app, commands, runs)
 
-    @app.get(METRICS, include_in_schema=False)
+    @app.get("/metrics", include_in_schema=False)
     def metrics() -> Response:
-        return PlainTextResponse(metrics_text(runs.all()), media_type=CONTENT_TYPE, headers=FRESH)
+        text = _TEXTS.lines("metrics.txt", views=runs.all())
+        return PlainTextResponse(text, media_type="text/plain; version=0.0.4; charset=utf-8", headers=FRESH)
 
 
 def _add_pages(app: FastAPI, runs: BatchRuns, profile: str) -> None:
@@ -108,3 +109,11 @@ def _planning(view: WorkView) -> Mapping[str, Any]:
     if view.state == "done":
         return {"go": batch_address(view.result)}
     return {"work": view.id, "active": view.active, "parts": {"part-planning": planning_part(view)}}
+
+
+def _label(text: str) -> str:
+    """Escape the value of a label of the metrics."""
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+_TEXTS = TextTemplates(Path(__file__).with_name("texts"), label=_label)

@@ -34,8 +34,7 @@ from services.curation.coverage import (
 from services.curation.gallery import Gallery
 from services.curation.plans import MOST_SOURCES, BegunPlan, CellCommand, CellPlan
 from services.curation.views import View, gallery_address
-from ui.curate.frame import curate_page
-from ui.curate.requests import add_command
+from ui.curate.frame import add_command, curate_page
 from ui.explore.parts import pill, short_model
 from ui.frame import signed_in
 from ui.markup import Html
@@ -230,7 +229,8 @@ def _line(
 def _cell(
     look: Look, table: CoverageTable, line: Head, place: Head, figures: Figures | None, most: int, model: str
 ) -> _Cell:
-    plans = _can_be_planned(table, line, place)
+    by_edit_type = table.grid == GRIDS[0]
+    plans = bool(line.value) and place.value in EDIT_TYPES if by_edit_type else bool(line.value or place.value)
     if figures is None:
         return plans, None, 0, False, "", "", ()
     what = f"{name_of(line.value, table.facets[0])} × {name_of(place.value, table.facets[1])}"
@@ -238,13 +238,8 @@ def _cell(
     if model:
         shares.append(_share(figures.wrong, "newly wrong", "cannot tell" if figures.read else "not read"))
     images = _images_of(look, line.value, place.value)
-    return plans, figures, *_level(figures, look.by, most), images, _told(what, figures, model), shares
-
-
-def _can_be_planned(table: CoverageTable, line: Head, place: Head) -> bool:
-    if table.grid == GRIDS[0]:
-        return bool(line.value) and place.value in EDIT_TYPES
-    return bool(line.value or place.value)
+    words = _TEXTS.paragraph("cell.txt", what=what, figures=figures, model=short_model(model, {}) if model else "")
+    return plans, figures, *_level(figures, look.by, most), images, words, shares
 
 
 def _images_of(look: Look, line: str, place: str) -> str:
@@ -263,21 +258,13 @@ def _level(figures: Figures, by: By, most: int) -> tuple[int, bool]:
 
 
 def _share(share: Proportion, words: str, nothing: str) -> str:
-    """Return a share as text: a count if there are few images, else a percentage, which is 0 or 100 only for none or
-    all.
-    """
+    """Return a share: a count if there are few images, else a percentage, which is 0 or 100 only for none or all."""
     if share.value is None:
         return nothing
     if share.n < FEW:
         return f"{share.count} of {share.n} {words}"
     rounded = round(100 * share.value)
     return f"{min(max(rounded, share.count > 0), 100 - (share.count < share.n)):d} % {words}"
-
-
-def _told(what: str, figures: Figures, model: str) -> str:
-    """Return a description of a cell in sentences."""
-    name = short_model(model, {}) if model else ""
-    return _TEXTS.paragraph("cell.txt", what=what, figures=figures, model=name)
 
 
 def _counted_words(table: CoverageTable) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from core.check_words import words_of
 from core.image_filter import ImageFilter, Standing
 from core.stored_runs import StoredValue
-from core.types import Check, StageName
+from core.types import StageName
 from services.curation.gallery import Detail
 from services.curation.views import View, gallery_address
 from services.runs.words import artifacts_of, edit_words, recipe_title
@@ -48,7 +48,7 @@ def detail_panel(detail: Detail) -> Html:
         same_source=View(ImageFilter(source=entry.source_sha)),
         alike=View(near=entry.id),
         gallery_address=gallery_address,
-        checks=[_check(check) for check in entry.checks],
+        checks=[(check, *OUTCOMES[check.outcome], words_of(check).title, explained(check)) for check in entry.checks],
         votes=facts["votes"],
         models=[_model(name, standing, facts["predictions"]) for name, standing in entry.standings.items()],
         sets=[(set_address(version.test_set, version=version_key(version)), version.words) for version in detail.sets],
@@ -74,12 +74,6 @@ def _pictures(detail: Detail) -> list[tuple[str, str, str]]:
     if detail.mask_sha:
         pictures.append(("mask", "Mask", f"/masks/{detail.mask_sha}.png"))
     return pictures
-
-
-def _check(check: Check) -> tuple[Tone, str, str, str]:
-    """Return tone and icon of a check's outcome, its words, and what it means."""
-    figure = f" {check.value:.2f}" if check.value is not None else ""
-    return *OUTCOMES[check.outcome], f"{words_of(check).title}{figure}", explained(check)
 
 
 def _model(model: str, standing: Standing, predictions: Mapping[str, Any]) -> tuple[str, Tone, str]:

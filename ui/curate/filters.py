@@ -6,7 +6,7 @@ follows it without loading the page again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from urllib.parse import urlencode
 
@@ -50,7 +50,8 @@ def filter_column(view: View, totals: Totals) -> Html:
     names = _model_names(totals.models)
     models = [(model, names[model], _model_chips(view, model, counts)) for model, counts in totals.models.items()]
     checks = [_check(view, name, counts, totals.histograms.get(name)) for name, counts in totals.checks.items()]
-    runs = totals.score_runs
+    runs, kinds = totals.score_runs, totals.facets.get("kind", {})
+    scored = {run.task for run in runs}
     return render(
         "curate/filters.html",
         view=view,
@@ -59,14 +60,14 @@ def filter_column(view: View, totals: Totals) -> Html:
         slug=_slug,
         fewest=FEWEST,
         evaluate_address=evaluate_address(filter=view.filter.address),
-        used=list(_used_parts(view)),
+        used=[(words, view.toggled(*part)) for part in view.pairs if (words := _part_words(view, *part))],
         facets=[(TITLES[name], name, *_facet(view, name, totals.facets.get(name, {}))) for name in TITLES],
         models=[model for model in models if model[-1]],
         checks=[check for check in checks if check is not None],
         score=_score(view, totals.scores, runs) if totals.scores is not None and runs else None,
         score_runs=[(run, and_list([f"“{name}”" for name in run.studies.values()])) for run in runs],
         agreement_words=agreement_words,
-        not_scored=_not_scored(runs, totals.facets.get("kind", {})),
+        not_scored=[kind for kind, number in kinds.items() if number and None not in scored and kind not in scored],
     )
 
 
@@ -89,14 +90,6 @@ def order_choice(view: View, totals: Totals) -> Html:
     elif view.alike:
         options.insert(0, ("group by group", "", view.grouped))
     return render("curate/order.html", view=view, options=options)
-
-
-def _used_parts(view: View) -> Iterator[tuple[str, View]]:
-    """Yield each used part of the filter in words, with the view that lacks it."""
-    for name, value in view.pairs:
-        words = _part_words(view, name, value)
-        if words:
-            yield words, view.toggled(name, value)
 
 
 def _part_words(view: View, name: str, value: str) -> str:
@@ -214,12 +207,6 @@ def _score(view: View, counts: ScoreCounts, runs: Sequence[ScoreRun]) -> tuple[l
     highs = [HIGHEST if band.high is None else band.high for band in bands]
     ends = (min(lows), max(highs)) if bands else None  # with several bands, the range that spans all of them
     return chips, _histogram("Validity score", counts.bars, ends, data_score="1")
-
-
-def _not_scored(runs: Sequence[ScoreRun], kinds: Mapping[str, int]) -> list[str]:
-    """Return the tasks without scores."""
-    known = {run.task for run in runs}
-    return [kind for kind, number in kinds.items() if number and None not in known and kind not in known]
 
 
 def _band_words(band: ScoreBand | None, begin: str = "validity score ") -> str:

@@ -1,4 +1,4 @@
-"""The frame of the pages of Curate: the studio's header with the tabs of Curate.
+"""The frame of the pages of Curate, the studio's header with the tabs of Curate, and their commands.
 
 The server renders them, like the pages of a study. The first screen of a gallery then appears a second earlier than
 with Gradio's script (measured: 0.15 s and 1.1 s on two cores), and their policy lets only our scripts run.
@@ -6,11 +6,16 @@ with Gradio's script (measured: 0.15 s and 1.1 s on two cores), and their policy
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
+from fastapi import FastAPI
+
+from core.csv_tables import plain
+from services.commands import Commands, UnknownCommand
 from ui.frame import document, header
 from ui.markup import Child, el, join
+from ui.replies import add_posted
 from ui.templating import render
 from ui.theme import LEAD
 
@@ -35,3 +40,26 @@ def curate_page(
         scripts=(LEAD, *scripts),
         locked=signed_in,
     )
+
+
+Show = Callable[[Any, Any], Mapping[str, Any]]
+"""Makes the JSON of the reply from a command and its result."""
+
+
+def given(command: Any, result: Any) -> Mapping[str, Any]:
+    """Return the result of a command unchanged."""
+    return {"result": plain(result)}
+
+
+def add_command(app: FastAPI, commands: Commands, name: str, show: Show = given) -> None:
+    """Let the pages send one command as JSON to /curate/api/NAME. `show` makes the reply, also JSON; an error is one
+    sentence and its field.
+    """
+    if name not in commands.known():
+        raise UnknownCommand(f"there is no command {name!r}")
+
+    def act(data: dict[str, Any]) -> Mapping[str, Any]:
+        command = commands.parse(name, data)
+        return show(command, commands.do(command))
+
+    add_posted(app, f"/curate/api/{name}", act)

@@ -24,8 +24,7 @@ from services.curation.gallery import MOST_IN_PAGE, PAGE, Gallery
 from services.curation.views import View, gallery_address
 from ui.curate.detail import detail_panel, origin_part
 from ui.curate.filters import filter_column, order_choice
-from ui.curate.frame import curate_page
-from ui.curate.requests import add_command
+from ui.curate.frame import add_command, curate_page
 from ui.explore.parts import pill
 from ui.frame import signed_in
 from ui.markup import Html, join

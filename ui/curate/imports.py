@@ -23,8 +23,7 @@ from services.commands import Commands
 from services.curation.imports import ImportService, ImportState
 from services.curation.views import gallery_address
 from services.test_sets.exports import FORMAT_TITLES, file_stem
-from ui.curate.frame import curate_page
-from ui.curate.requests import add_command
+from ui.curate.frame import add_command, curate_page
 from ui.curate.sets_words import set_address
 from ui.frame import signed_in
 from ui.markup import Html

@@ -21,8 +21,7 @@ from services.curation.gallery import Gallery
 from services.curation.map import MAPS, ImageMap, MapPoints
 from services.curation.meaning import Meaning
 from services.curation.views import View
-from ui.curate.frame import curate_page
-from ui.curate.requests import add_command
+from ui.curate.frame import add_command, curate_page
 from ui.frame import signed_in
 from ui.markup import join
 from ui.replies import FRESH, fetched, fetched_at, page_at

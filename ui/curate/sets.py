@@ -22,8 +22,7 @@ from services.test_sets.drafts import Added, Parted, Readiness, ReleaseTestSet, 
 from services.test_sets.services import TestSetServices
 from services.test_sets.versions import DRAFT, version_facts
 from services.work_queue import WorkView
-from ui.curate.frame import curate_page
-from ui.curate.requests import Show, add_command, given
+from ui.curate.frame import Show, add_command, curate_page, given
 from ui.curate.sets_page import (
     SCRIPTS,
     SHEETS,

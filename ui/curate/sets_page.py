@@ -25,7 +25,6 @@ from ui.curate.sets_words import (
     pages,
     reference,
     set_address,
-    splits_in_words,
     version_key,
 )
 from ui.evaluate.words import evaluate_address
@@ -183,7 +182,7 @@ def split_words(found: SplitResult, asked: SplitTestSet | None = None) -> str:
 
 def list_page(sets: Sequence[TestSet], labels: Mapping[str, int], signed_in: bool) -> str:
     """Return all test sets, latest first; `labels` is the number of labels of each shown version, by the set's id."""
-    shown = render("curate/sets.html", sets=[_line(one, labels.get(one.id, 0)) for one in sets])
+    shown = render("curate/sets.html", words=sets_words, sets=sets, labels=labels, shown_version=shown_version)
     return curate_page("Test sets", "sets", shown, signed_in=signed_in, sheets=SHEETS, scripts=SCRIPTS)
 
 
@@ -192,16 +191,6 @@ def shown_version(test_set: TestSet) -> SetVersion:
     version = test_set.draft or test_set.latest
     assert version is not None  # a set goes with its last version
     return version
-
-
-def _line(test_set: TestSet, labels: int) -> tuple[TestSet, str, SetVersion, list[SetVersion], str]:
-    """Return one line of the list: the set, its address, the version shown first, released versions (latest first), and
-    facts.
-    """
-    version = shown_version(test_set)
-    facts = [count_of(version.entries, "image"), count_of(labels, "label") if labels else "", splits_in_words(version)]
-    released = [released_version for released_version in reversed(test_set.versions) if not released_version.is_draft]
-    return test_set, set_address(test_set.id), version, released, " · ".join(filter(None, facts))
 
 
 def difference_page(

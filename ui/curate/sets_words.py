@@ -109,9 +109,7 @@ class ShownVersion:
         return f"{set_address(self.held.id)}?{query}"
 
     def choice(self, meant: ImageFilter) -> tuple[str, bool]:
-        """Return the address that shows a filter's images, and False. If they are shown already, return that of all,
-        and True.
-        """
+        """Return the address of a filter's images and False; of all images and True if the filter is shown already."""
         on = meant != ImageFilter() and self.place.filter == meant
         return self.address(None if on else meant), on
 

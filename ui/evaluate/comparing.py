@@ -8,17 +8,19 @@ from typing import Literal
 from core.data_files import DataTable
 from core.figures import Figure
 from services.evaluation.types import EDIT_TABLES, EditTable, Evaluated, ModelComparison
-from ui.evaluate.plots import change_axis, change_plot
+from ui.evaluate.plots import change_axis
 from ui.evaluate.render import render
 from ui.evaluate.result import SHOWN_ROWS, change_of
 from ui.evaluate.words import Place, ends_of, per_cent, points, signed
 from ui.markup import Html, el
+from ui.study.plots import Axis
 
 Pair = tuple[Evaluated, Evaluated]
 Unit = Literal["share", "points", "times"]
 _ROWS = {kind: DataTable(__file__, tuple[str, Unit], kind) for kind in ("effectiveness", "segmentation")}
-Dots = tuple[str, list[tuple[int, tuple[str, Html, list[tuple[str, str]]]]]]
-"""The title of a table and its rows: test cases, and a name with its plot and each model's figure and reason."""
+Dots = tuple[str, list[tuple[int, tuple[str, tuple[Figure, ...], Axis, list[tuple[str, str]]]]]]
+"""The title of a table and its rows: test cases, and a name with its figures, the axis of its plot, and each model's
+figure and reason."""
 
 
 def comparison_part(pair: Pair, places: tuple[Place, Place], compared: ModelComparison | None = None) -> Html:
@@ -31,7 +33,8 @@ def comparison_part(pair: Pair, places: tuple[Place, Place], compared: ModelComp
     sizes = [evaluated.effectiveness or evaluated.segmentation for evaluated in pair]
     return render(
         "comparison",
-        names=_names(pair),
+        # One model on two versions is told apart by the versions.
+        names=[one.model if first.model != second.model else one.subject.title for one in pair],
         alone=[place.to(beside="", other=None) for place in places],
         compared=compared,
         by_error=first.effectiveness is not None,
@@ -43,13 +46,6 @@ def comparison_part(pair: Pair, places: tuple[Place, Place], compared: ModelComp
         tables=[table for table in (*tables, _classes(pair)) if table is not None],
         SHOWN_ROWS=SHOWN_ROWS,
     )
-
-
-def _names(pair: Pair) -> tuple[str, str]:
-    first, second = pair
-    if first.model != second.model:
-        return first.model, second.model
-    return first.subject.title, second.subject.title
 
 
 def _figures(pair: Pair) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -128,6 +124,6 @@ def _dots(
     """Return a row for each name with a dot for each model; `cases` are its test cases."""
     axis = change_axis([one for figures in both.values() for one in figures])
     return title, [
-        (cases[name], (name, change_plot(figures, axis), [(say(one.value), one.why) for one in figures]))
+        (cases[name], (name, figures, axis, [(say(one.value), one.why) for one in figures]))
         for name, figures in both.items()
     ]

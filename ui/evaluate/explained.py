@@ -44,9 +44,7 @@ _NUMBER = re.compile(r"\d[\d,]*")
 
 
 def explained(words: str, of: str = "") -> list[Child]:
-    """Return a figure's name with the mark that opens its explanation; without one the name stands alone. `of` is the
-    name to look up if `words` differ from it.
-    """
+    """Return a figure's name with the mark to open its explanation, if any; `of` is looked up instead of `words`."""
     term = TERMS.get(_NUMBER.sub("N", of or words).removesuffix(_CONTROLLED).lower())
     if term is None:
         return [words]

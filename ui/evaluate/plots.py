@@ -10,8 +10,6 @@ import numpy as np
 from core.evaluation_results import Order
 from core.figures import Figure, Floats
 from services.evaluation.types import Cell, CellKind
-from ui.evaluate.words import signed
-from ui.markup import Child, Html, el
 from ui.study.plots import Axis
 
 FOUND_STEPS = 60
@@ -24,25 +22,6 @@ def change_axis(figures: Iterable[Figure]) -> Axis:
     low, high = min([0.0, *ends]), max([0.0, *ends])
     room = 0.04 * ((high - low) or 1.0)
     return Axis(low - room, high + room, (), "")
-
-
-def change_plot(figures: Sequence[Figure], axis: Axis) -> Html:
-    """Return each figure as a dot on its interval, one below the other, with a dashed line at 0."""
-    height = 6 + 14 * len(figures)
-    zero = axis.place(0.0)
-    drawn: list[Child] = [el("line", x1=zero, x2=zero, y1=0, y2=height, class_="zero")]
-    values = []
-    for number, one in enumerate(figures):
-        y, look = 10 + 14 * number, "second" if number else "first"
-        if one.value is None:
-            continue
-        if one.low is not None and one.high is not None:
-            drawn.append(el("line", x1=axis.place(one.low), x2=axis.place(one.high), y1=y, y2=y, class_=f"span {look}"))
-        drawn.append(el("circle", cx=axis.place(one.value), cy=y, r=4.5, class_=look))
-        values.append(signed(one.value))
-    words = f"{', '.join(values)} around zero" if values else "no figure"
-    title = el("title", words)
-    return el("svg", title, drawn, height=height, class_="eval-plot change", role="img", aria_label=words)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from core.evaluation_results import (
 from core.figures import Figure, Floats
 from core.words import count_of
 from services.evaluation.types import EditTable, Evaluated
-from ui.evaluate.plots import change_axis, change_plot, confusion
+from ui.evaluate.plots import change_axis, confusion
 from ui.evaluate.render import render
 from ui.evaluate.words import Links, clipped
 from ui.markup import Html
@@ -70,7 +70,7 @@ def _of_classifier(found: Evaluated, effect: Effectiveness, links: Links) -> dic
     axis = change_axis([row.difference for row in rows])
     together = effect.together
     return {
-        "classes": [(row.cases, (row, change_plot([row.difference], axis))) for row in rows],
+        "classes": [(row.cases, (row, axis)) for row in rows],
         "worst_classes": worst_few("wrong", [(row.label, row.wrong_cases, row.cases) for row in rows]),
         "confusions": _confusions(after.labels, (before.shares, after.shares), present),
         "sources": together.all_wrong + together.some_wrong + together.none_wrong,
@@ -98,7 +98,7 @@ def _of_segmenter(found: Evaluated, effect: SegmentationEffect, losses: LossEffe
     for one in ordered:
         change, its_loss = changes[one.name], lost.get(one.name)
         cases = effect.cases if its_loss is None else its_loss.cases
-        rows.append((cases, (one, change, change_plot([change], axis), its_loss)))
+        rows.append((cases, (one, change, axis, its_loss)))
     # Classes that are protected by one name for several classes of the masks.
     rows += [(one.cases, (None, None, None, one)) for one in lost.values() if one.name not in changes]
     most_lost = sorted(losses.classes, key=lambda one: -one.lost)
@@ -164,9 +164,7 @@ def rows_standing(sizes: Iterable[int]) -> int:
 
 
 def first_table(found: Evaluated) -> EditTable | None:
-    """Return the table to show first: the first one with figures, else the one whose rows have most test cases. None
-    without an edit.
-    """
+    """Return the first table with figures, else that whose rows have most test cases; None without an edit."""
     present = [table for table in _TABS if found.edits.get(table)]
     with_figures = [table for table in present if any(one.row.change.value is not None for one in found.edits[table])]
     largest = sorted(present, key=lambda table: -max(one.row.n for one in found.edits[table]))
@@ -190,7 +188,7 @@ def edit_tables(found: Evaluated) -> list[dict[str, object]]:
                 "table": table,
                 "tab": _TABS[table],
                 "first": table == first_table(found),
-                "rows": [(one.row.n, (one, change_plot([one.row.change], axis))) for one in rows],
+                "rows": [(one.row.n, (one, axis)) for one in rows],
                 "worst": worst_few(newly_wrong(found), counts),
                 "further": len(found.edits[table]) - len(rows),
             }

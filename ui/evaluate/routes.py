@@ -23,13 +23,24 @@ from services.evaluation.service import LOOKING, EvaluationService, about, about
 from services.evaluation.study import StudyPlan
 from services.evaluation.types import Cell, CellKind, Evaluated, EvaluationQuestion, FocusFigures, ModelChoice, Pending
 from services.work_queue import WorkView
-from ui.evaluate.choosing import DOES, INPUT, LONGEST_MAPPING, Stand, models_part
 from ui.evaluate.comparing import comparison_part
-from ui.evaluate.page import FILES, evaluation_page, list_page, report_html, state_parts, subject_page
+from ui.evaluate.page import (
+    DOES,
+    FILES,
+    INPUT,
+    LONGEST_MAPPING,
+    Stand,
+    evaluation_page,
+    list_page,
+    models_part,
+    report_html,
+    state_parts,
+    subject_page,
+)
 from ui.evaluate.ranking import most_shown, ranking_part
 from ui.evaluate.render import render
 from ui.evaluate.result import result_part
-from ui.evaluate.words import EVALUATE, Links, Place, figures_links
+from ui.evaluate.words import EVALUATE, Links, Place
 from ui.explore.parts import thumb_url
 from ui.frame import signed_in
 from ui.markup import Html, el
@@ -124,9 +135,7 @@ class _Pages:
         return Stand(place, subject, title, mapping, service.pending(question), work, control=control)
 
     def parts(self, stand: Stand) -> dict[str, Html]:
-        """Return the parts of the evaluation page. Figures wait while the model reads: each batch would change them
-        all.
-        """
+        """Return the parts of the evaluation page. Figures wait while the model reads: each batch would change them."""
         if stand.at_work or not stand.ready:
             return state_parts(stand, None, None)
         evaluated = self.evaluations.evaluate(self.asked(stand.place))
@@ -142,7 +151,7 @@ class _Pages:
             thumb_url,
             lambda entry, cell: place.images(cell, entry),
             render("control", work=stand.control, can_make=can_make),
-            figures_links(place, found.kind == "classification" and bool(found.mapping.left_over)),
+            render("figures_links", place=place, can_choose=found.kind == "classification" and found.mapping.left_over),
             self._study(stand, found),
             can_check=True,
         )

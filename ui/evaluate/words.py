@@ -12,8 +12,7 @@ from urllib.parse import urlencode
 from core.figures import Figure
 from services.evaluation.study import StudyPlan
 from services.evaluation.types import Cell
-from ui.explore.parts import small
-from ui.markup import Attribute, Child, Html, el
+from ui.markup import Attribute, Child, el
 
 EVALUATE = "/evaluate/"
 CANNOT_TELL = "cannot tell"
@@ -72,18 +71,6 @@ class Place:
         cell_fields = {name: value for name, value in asdict(cell).items() if value}
         place_fields = asdict(replace(self, beside="", other=None))
         return evaluate_address("images", **place_fields, **cell_fields, **({"image": image} if image else {}))
-
-
-def figures_links(place: Place, can_choose: bool) -> Html:
-    """Return links to the same figures with the other weighting, and among other classes if the model `can_choose`."""
-    other = "source" if place.weighing == "case" else "case"
-    words = f"Let each {'test case' if other == 'case' else 'source'} weigh the same"
-    links: list[Child] = [el("a", words, href=place.to(weighing="case" if other == "case" else ""))]
-    if can_choose:
-        among = "all classes" if place.among_labels else "the classes of these labels only"
-        to = place.to(among_labels="" if place.among_labels else "1")
-        links += [" · ", el("a", f"Let the model choose among {among}", href=to, id="among")]
-    return small(*links, id="weighing")
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from core.stored_runs import StoredTestCase
 from core.types import Check, Outcome
 from services.runs.predictions import ModelComparison
 from services.runs.state import RunState
-from ui.explore.model_form import model_fields
+from ui.explore.forms import model_fields
 from ui.explore.parts import Tone, icon, pill
 from ui.markup import Html, el
 from ui.templating import render

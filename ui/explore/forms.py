@@ -1,4 +1,6 @@
-"""Forms made from the typed settings: their bounds and descriptions are the only source."""
+"""Forms made from the typed settings, whose bounds and descriptions are the only source, and the fields that name
+another model under test, the same in Explore and on the page Evaluate.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,10 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from core.data_files import DataTable
+from core.settings import UnderTestSettings
+from services.evaluation.model_choice import LONGEST_CLASSES, LONGEST_NAME, LONGEST_PATH
+from services.evaluation.model_files import SOURCES as MODEL_FILES
 from ui.markup import Html, el
 from ui.templating import render
 
@@ -50,3 +56,23 @@ def setting_input(section: str, name: str, settings: BaseModel, field_id: str, /
 
 def _bound(field: FieldInfo, name: str) -> Any:
     return next((getattr(rule, name) for rule in field.metadata if getattr(rule, name, None) is not None), None)
+
+
+SOURCES: Mapping[str, str] = DataTable(__file__, str, "sources")
+"""Sources of another model."""
+PROFILE = {"profile": "the profile's own"}
+LAYOUTS = ("channels first", "channels last")
+"""Order of the axes in the input of an ONNX file."""
+
+
+def model_fields(settings: UnderTestSettings, with_profile: bool = False, with_refusals: bool = False) -> Html:
+    """Return all fields, filled from `settings`. Flags add the profile's own model, and places for error messages."""
+    return render(
+        "explore/model_form.html",
+        given=settings,
+        refusals=with_refusals,
+        sources={**(PROFILE if with_profile else {}), **SOURCES},
+        files=",".join(MODEL_FILES),
+        layouts=[(name, name) for name in LAYOUTS],
+        longest={"model": LONGEST_NAME, "file": LONGEST_PATH, "classes": LONGEST_CLASSES},
+    )

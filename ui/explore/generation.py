@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from core.data_files import DataTable
-from core.settings import SEED_MODES, STARTS, ConditioningSettings, ControlKind, GenerationSettings, SeedMode, Start
+from core.settings import SEED_MODES, STARTS, ControlKind, GenerationSettings, SeedMode, Start
 from core.types import StageName, stage_title
 from services.jobs import JobView
 from services.runs.gate import EARLIER_MASK, EARLIER_SOURCE_CAPTION, EARLIER_TASK
@@ -17,8 +17,7 @@ from ui.diff import shortened, word_diff
 from ui.explore.forms import setting_input, settings_form
 from ui.explore.large import image_url
 from ui.explore.parts import Tone, left
-from ui.explore.stage import running_stage, state_pill, title
-from ui.explore.words import FIRST_TIME
+from ui.explore.stage import FIRST_TIME, running_stage, state_pill, title
 from ui.markup import Html
 from ui.templating import render
 
@@ -50,13 +49,15 @@ def generation_card(state: RunState, profile: ProfileOptions) -> Html:
     method_settings = {name: getattr(state.settings, name) for name in method.sections if name not in OPEN_SECTIONS}
     steps = method.settings_of(state.settings).steps or (drawing.steps if diffuses else None)
     how = f"{method.title} · {steps} steps" if steps is not None else method.title
+    control = state.settings.conditioning
+    control_words = f"Canny {control.low} / {control.high}" if control.kind == "canny" else NAMES[control.kind]
     progress = state.job.progress if state.job is not None else None
     return render(
         "explore/generation.html",
         state=state,
         title=title(stage_title(STAGE)),
         state_pill=state_pill(word, tone, id="state-generation"),
-        how=f"{what_it_is(state.settings.conditioning)} · {how}" if conditioned else how,
+        how=f"{control_words} · {how}" if conditioned else how,
         conditioning=conditioning_panel(state, profile) if conditioned else None,
         settings=settings_form(method_settings) if method_settings else None,
         running=running,
@@ -78,7 +79,6 @@ def generation_card(state: RunState, profile: ProfileOptions) -> Html:
         setting_input=setting_input,
         again=sum(image.failed is not None for image in state.gate.plan.images) if state.gate.plan is not None else 0,
         equal=method.equal_images(method.settings_of(state.settings)) if drawing.images_per_caption > 1 else "",
-        short=_short,
         doubts_named=DOUBTS_NAMED,
         planned=[
             (image, shortened(word_diff(state.caption, image.counterfactual.text)))
@@ -140,10 +140,6 @@ def preset_chips(
     return render("explore/presets.html", chips=chips, do=do, own=custom, data=data) if presets else None
 
 
-def _short(text: str, most: int = 80) -> str:
-    return text if len(text) <= most else f"{text[:most].rsplit(' ', 1)[0]} …"
-
-
 def _doing(state: RunState) -> str:
     progress = state.job.progress if state.job is not None else None
     if progress is not None:
@@ -171,18 +167,14 @@ def conditioning_panel(state: RunState, profile: ProfileOptions) -> Html:
     )
 
 
-def what_it_is(settings: ConditioningSettings) -> str:
-    """Return the control image's settings in a few words, for the head of the card."""
-    if settings.kind == "canny":
-        return f"Canny {settings.low} / {settings.high}"
-    return NAMES[settings.kind]
-
-
 def control_url(state: RunState) -> str:
     """Return the address of the control image for the current settings."""
     settings = state.settings.conditioning
-    fields = {name: _plain(getattr(settings, name)) for name in settings.own_fields()}
-    query: dict[str, Any] = {"kind": settings.kind, **fields, "short_side": state.settings.generation.short_side}
+    query: dict[str, Any] = {"kind": settings.kind}
+    for name in settings.own_fields():
+        value = getattr(settings, name)
+        query[name] = str(value).lower() if isinstance(value, bool) else value
+    query["short_side"] = state.settings.generation.short_side
     if settings.kind == "segmentation":
         query["v"] = (state.run.mask_sha or "")[:12]
     return f"control/{state.run.id}.png?{urlencode(query)}"
@@ -196,7 +188,3 @@ def _being_drawn(job: JobView | None) -> str:
         return "It waits for its turn."
     # Whole seconds: the markup changes no more often than a person can read.
     return f"It is being drawn · {int(time.monotonic() - job.since)} s"
-
-
-def _plain(value: object) -> str:
-    return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from core.data_files import DataTable
 from core.lineage import Artifact
 from core.masks import colour
-from core.predictions import Prediction, coloured_map
+from core.predictions import coloured_map
 from core.stored_runs import StoredTestCase
 from services.runs.predictions import ModelComparison
 from services.runs.state import RunState
@@ -178,16 +178,11 @@ def _maps(state: RunState, case: StoredTestCase, comparison: ModelComparison) ->
     left = _coloured(before.class_map, "The source image as the model under test sees it")
     right = _coloured(after.class_map, "The generated image as the model under test sees it")
     captions = (f"{edit_words(case)}, as the model sees it",)
-    classes = _classes_in(before, after)
+    # A legend can name no more than a few dozen classes.
+    classes = dict(enumerate(before.classes)) if len(before.classes) <= 24 else {}
     return beside_source(state, "seen", (right,), captions, classes, (left,), "source, as the model sees it")
 
 
 def _coloured(class_map: bytes, words: str) -> Html:
     src = f"data:image/png;base64,{b64encode(coloured_map(class_map)).decode()}"
     return el("img", src=src, alt=words, class_="pixels")
-
-
-def _classes_in(*predictions: Prediction) -> dict[int, str]:
-    """The classes that a map may hold; only as many as a legend can name."""
-    names = dict(enumerate(predictions[0].classes))
-    return names if len(names) <= 24 else {}

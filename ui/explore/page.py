@@ -35,11 +35,9 @@ from services.runs.similarity import Similarities
 from services.runs.state import CanBeInsistedOn, ProfileOptions, RunState, RunStates, StageNotes, profile_options
 from services.runs.undoing import Undone
 from ui import templating
-from ui.explore.bulk_runs import together_part
 from ui.explore.generation import generation_card
-from ui.explore.keys import keys_window
-from ui.explore.page_frame import example_card, header, source_card, start_page
-from ui.explore.runs import queue_part, run_list
+from ui.explore.page_frame import example_card, header, keys_window, source_card, start_page
+from ui.explore.runs import queue_part, run_list, together_part
 from ui.explore.stage_cards import card_of
 from ui.explore.strip import View, picture_column, strip_of
 from ui.markup import Html, fingerprint, stamped
@@ -249,19 +247,7 @@ class Explorer:
         self.states.refused(run_id, stage, error)
         return stage
 
-    def take_picture(self, path: str, name: str, label: str = "") -> Reply:
-        """Open the run that an uploaded picture carries, or begin a new run with the picture and a label."""
-        return self._take(path, lambda data: vars(self.exchange.take_picture(data, name, label)))
-
-    def take_run(self, path: str) -> Reply:
-        """Open the run that an uploaded file carries."""
-        return self._take(path, lambda data: vars(self.exchange.take_run(data)))
-
-    def give_mask(self, run_id: str, path: str, classes: str) -> Reply:
-        """Give a run the mask in an uploaded file."""
-        return self._take(path, lambda data: {"said": self.runs.give_mask(run_id, data, classes)})
-
-    def _take(self, path: str, take: Callable[[bytes], Reply]) -> Reply:
+    def take(self, path: str, take: Callable[[bytes], Reply]) -> Reply:
         """Return the reply to a file. "problem" says why it was refused; "offer" is "new" if it can begin a run."""
         try:
             return {"problem": "", **take(uploaded(path).read_bytes())}
@@ -313,6 +299,7 @@ class Explorer:
             done = Performed("", str(error), "start")
             values = self.read("", batch.view, find, batch.picked)
         parts, state = render(values), values.state
+        in_strip = strip_of(state, values.comparison, batch.view.only).cases if state is not None else ()
         return {
             "start": self.revisions.start,
             "revision": revision,
@@ -324,7 +311,7 @@ class Explorer:
             "state": state.run.state if state is not None else 0,
             "predicting": values.comparison.waiting,
             "cases": [case.id for case in state.run.test_cases] if state is not None else [],
-            "strip": _strip(values),
+            "strip": [case.id for case in in_strip],  # the arrow keys step through them
         }
 
 
@@ -338,14 +325,17 @@ def page_functions(explorer: Explorer) -> list[Callable[..., Reply]]:
 
     def take_picture(sent: Any, request: gr.Request) -> Reply:
         picture = _sent(GivenPicture, sent, request)
-        return explorer.take_picture(picture.path, picture.name, picture.label)
+        # A picture that carries a run opens it.
+        take = explorer.exchange.take_picture
+        return explorer.take(picture.path, lambda data: vars(take(data, picture.name, picture.label)))
 
     def take_run(sent: Any, request: gr.Request) -> Reply:
-        return explorer.take_run(_sent(GivenFile, sent, request).path)
+        return explorer.take(_sent(GivenFile, sent, request).path, lambda data: vars(explorer.exchange.take_run(data)))
 
     def give_mask(sent: Any, request: gr.Request) -> Reply:
         mask = _sent(GivenMask, sent, request)
-        return explorer.give_mask(mask.run, mask.path, mask.classes)
+        give = explorer.runs.give_mask
+        return explorer.take(mask.path, lambda data: {"said": give(mask.run, data, mask.classes)})
 
     return [answer, take_picture, take_run, give_mask]
 
@@ -415,22 +405,10 @@ def render(values: PageValues) -> dict[str, str]:
         parts["pictures"] = picture_column(state, values.view, values.comparison)
         names = {run.id: run.name for run in values.latest}
         parts["queue"] = queue_part(jobs, names, run_id, values.waiting_for)
-    parts["keys"] = keys_window(_thresholds(values))
-    return {name: stamped(markup) for name, markup in parts.items()}
-
-
-def _thresholds(values: PageValues) -> dict[str, float]:
-    """Return the thresholds of the checks of the run's images, by name."""
-    cases = values.state.run.test_cases if values.state is not None else ()
+    cases = state.run.test_cases if state is not None else ()
     checks = (check for case in cases for check in values.comparison.checks(case))
-    return {check.name: check.threshold for check in checks if check.threshold is not None}
-
-
-def _strip(values: PageValues) -> list[int]:
-    """Return the ids of the test cases in the strip, in order. The arrow keys step through them."""
-    if values.state is None:
-        return []
-    return [case.id for case in strip_of(values.state, values.comparison, values.view.only).cases]
+    parts["keys"] = keys_window({one.name: one.threshold for one in checks if one.threshold is not None})
+    return {name: stamped(markup) for name, markup in parts.items()}
 
 
 def _stamp(part: str) -> str:

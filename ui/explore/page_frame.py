@@ -1,10 +1,15 @@
-"""The header, the start page with the example, the note below the upload, and the card of the source."""
+"""The header, the start page with the example, the card of the source, and the help window.
+
+`assets/keys.js` and `assets/help.js` handle the keys that the help window lists.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from core.check_words import CAPTION_WORDS, WORDS
+from core.data_files import DataTable
 from core.masks import classes_text, colour
 from core.run_steps import RunSteps
 from core.types import stage_doing
@@ -16,15 +21,17 @@ from services.runs.life_cycle import task_problem
 from services.runs.samples import Sample, known_classes, sample_of
 from services.runs.state import ProfileOptions, RunState
 from services.runs.undoing import words_of
+from services.runs.words import DEFAULT_ARTIFACTS
 from ui import frame
 from ui.batches.words import BATCHES
 from ui.curate.sets_words import SETS
 from ui.evaluate.words import evaluate_address
-from ui.explore.large import image_url, overlay_url
-from ui.explore.parts import CONTROL, button, icon, left
-from ui.explore.words import COUNTERFACTUAL_TESTING, EXPLAINED, PLAIN
+from ui.explore.large import image_url, modes, overlay_url
+from ui.explore.parts import CONTROL, button, help_window, icon, left
+from ui.explore.stage import EXPLAINED, PLAIN
+from ui.explore.stage_cards import FAILED
 from ui.markup import Html
-from ui.study.addresses import study_address
+from ui.study.words import study_address
 from ui.templating import render
 
 
@@ -66,12 +73,9 @@ def _doing(job: JobView, waiting_for: str, run_id: str) -> str:
 def start_page(
     samples: tuple[Sample, ...], titles: Sequence[str], below: bool = False, example: Html | None = None
 ) -> Html:
-    """Return the start page: the `titles` of the stages, the `example` and the samples. The field for an upload comes
-    below it.
-    """
+    """Return the start page: the `titles` of the stages, the `example` and the samples, above the field of uploads."""
     stages = [(title, PLAIN.get(title, ""), EXPLAINED.get(title, "")) for title in titles]
-    lead = " ".join(COUNTERFACTUAL_TESTING)
-    return render("explore/start.html", samples=samples, below=below, example=example, stages=stages, lead=lead)
+    return render("explore/start.html", samples=samples, below=below, example=example, stages=stages)
 
 
 def source_card(state: RunState, profile: ProfileOptions, samples: tuple[Sample, ...] = ()) -> Html:
@@ -119,3 +123,27 @@ def example_card(view: ExampleView, offered: bool) -> Html | None:
     links += [(f"Evaluation: {one.title}", evaluate_address(version=one.version, key=one.model)) for one in view.sets]
     links += [("Study", study_address(view.study))] if view.study else []
     return render("explore/example.html", view=view, offered=offered, links=links)
+
+
+Keys = tuple[str, ...]
+_LOOKS = "Ways to look"
+_DIGITS = tuple(((str(number),), mode.words) for number, mode in enumerate(modes(DEFAULT_ARTIFACTS).values(), 1))
+GROUPS = {
+    name: (*_DIGITS, *rows) if name == _LOOKS else rows
+    for name, rows in DataTable(__file__, tuple[tuple[Keys, str], ...]).items()
+}
+"""Name of each group, and its keys with their meaning. Keys that belong together are pressed together."""
+
+
+def keys_window(thresholds: Mapping[str, float] | None = None) -> Html:
+    """Return the closed window. `thresholds` are those of the image checks by name, where known."""
+    parts = (("help-keys", "Keys"), ("help-stages", "The stages"), ("help-checks", "The checks"))
+    shown = render(
+        "explore/help.html",
+        groups=GROUPS,
+        stages=EXPLAINED.items(),
+        checks=WORDS,
+        thresholds=thresholds or {},
+        findings=[(words, CAPTION_WORDS.get(name)) for name, words in FAILED.items()],
+    )
+    return help_window("Keys, stages and checks", parts, shown)

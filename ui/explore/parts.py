@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from core.data_files import DataTable
@@ -38,12 +38,6 @@ def picture(src: str, size: Size, **attributes: Attribute) -> Html:
 def thumb_url(sha: str) -> str:
     """Return the address of the thumbnail of an image of the workspace: WebP, 256 pixels on the longer side."""
     return f"/thumbs/{sha}.webp"
-
-
-def page_links(pages: int, here: int, address: Callable[[int], str]) -> Html | None:
-    """Return links to all pages of a list, or None for a single page. `address` returns that of a page, from 1."""
-    links = [el("a", str(n), href=address(n), class_="btn s p" if n == here else "btn s") for n in range(1, pages + 1)]
-    return el("nav", links, class_="turn", aria_label="Pages") if pages > 1 else None
 
 
 def pill(text: Child, tone: Tone = "", **attributes: str | bool | None) -> Html:

@@ -1,22 +1,29 @@
 """The list of runs: picture, task, progress and date of each, and what can be done with it.
 
-Beside it the queue: what the worker thread does and what waits, in every run.
+Beside it the queue: what the worker thread does and what waits, in every run. On the start page the table of several
+runs: the progress of each, and the settings, stages and images of all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
+from typing import Any, Literal, get_args, get_origin
 
 from core.stored_runs import EditedShare, RunSummary
-from core.types import stage_doing, stage_title
+from core.types import GENERATION, stage_doing, stage_title
 from core.words import count_of
 from services.jobs import JobView
-from services.runs.life_cycle import Listing
-from services.runs.words import text_progress
+from services.runs.bulk_runs import SHARED, TogetherState
+from services.runs.exchange import accepted_of
+from services.runs.life_cycle import Listing, task_problem
+from services.runs.state import ProfileOptions, RunState
+from services.runs.words import section_title, text_progress
+from ui.explore.forms import setting_input
+from ui.explore.generation import preset_chips
 from ui.explore.large import image_url
-from ui.explore.parts import CONTROL, left
+from ui.explore.parts import CONTROL, UNKNOWN_PICTURE, Tone, left
 from ui.markup import Html
 from ui.templating import render
 
@@ -26,13 +33,9 @@ SHOWN = 12
 """Number of waiting images of a job that are listed; the others are counted."""
 
 
-def run_list(
-    listed: Listing, run_id: str, today: datetime | None = None, edited: tuple[EditedShare, ...] | None = None
-) -> Html:
-    """Return the runs and the deleted ones. `run_id` is open; `edited` has the shares of changed values, or None while
-    they are closed.
-    """
-    now = today or datetime.now().astimezone()
+def run_list(listed: Listing, run_id: str, edited: tuple[EditedShare, ...] | None = None) -> Html:
+    """Return the runs and the deleted ones. `edited` has the shares of changed values; None while they are closed."""
+    now = datetime.now().astimezone()
     by_profile = groupby(edited or (), lambda share: share.profile)
     return render(
         "explore/runs.html",
@@ -113,3 +116,162 @@ def _doing(job: JobView, waits_for: str) -> str:
     else:
         work = stage_title(job.stages[0]).lower() if len(job.stages) == 1 else "the stages of text"
     return f"{work}, waits for {waits_for}" if job.state == "waiting" else work
+
+
+# Several runs together
+
+TASKS = ("classification", "segmentation")
+Far = tuple[str, Tone, str, str, tuple[float | None, ...]]
+"""Progress of a run: words with their tone and a hint, a sentence below, and the share of the progress bar, if any."""
+NAMES = {
+    "counterfactuals.captions": "captions",
+    "generation.images_per_caption": "images of each",
+    "generation.steps": "steps",
+}
+ONE_BY_ONE = ("counterfactuals.chosen",)
+"""Settings that make sense for one picture only."""
+DIFFERS = "differs"
+
+
+def together_part(together: TogetherState, profile: ProfileOptions) -> Html:
+    """Return the table with its head; nothing if no run is selected."""
+    if not together.runs:
+        return Html("")
+    runs, states = ",".join(together.ids), together.runs
+    return render(
+        "explore/together.html",
+        runs=runs,
+        rows=[(state, state.run, _far(state), _results(state)) for state in states],
+        together=together,
+        unknown=sum(bool(state.unknown_picture) for state in states),
+        kind=states[0].run.task.kind,
+        of_kind={kind: all(state.run.task.kind == kind for state in states) for kind in TASKS},
+        label=common(states, lambda state: state.run.task.label),
+        protected=common(states, lambda state: ", ".join(state.run.task.protected)),
+        profile=profile,
+        settings=settings_of_all(states, profile, runs),
+        start=sum(not task_problem(state.run.task) for state in together.ready()),
+        active=any(state.active for state in states),
+        writing=any(state.active and GENERATION not in (state.job.stages if state.job else ()) for state in states),
+        drawn=all(_drawn(state) for state in states),
+        accepted=sum(len(accepted_of(state.run)) for state in states),
+        lacking=sum(bool(task_problem(state.run.task)) for state in states),
+        image_url=image_url,
+        unknown_picture=UNKNOWN_PICTURE,
+    )
+
+
+def _far(state: RunState) -> Far:
+    """Return the progress of a run, or why it cannot go on."""
+    job = state.job
+    if job is not None and job.active:
+        if job.state == "waiting" or job.stage is None:
+            return "in the queue", "", "", "", ()
+        progress = job.progress
+        share = progress.done / progress.total if progress is not None and progress.total > 1 else None
+        rest = left(progress.seconds_left) if progress is not None else ""
+        return f"{stage_doing(job.stage)}{rest}", "acc", "", "", (share,)
+    if missing := task_problem(state.run.task):
+        words = "needs a label" if state.run.task.kind == "classification" else "needs protected classes"
+        return words, "warn", missing, "", ()
+    if state.problems:
+        stage, problem = next(iter(state.problems.items()))
+        return f"{stage_title(stage).lower()}: failed", "bad", "", problem.text, ()
+    if _drawn(state):
+        return "drawn", "ok", "", "", ()
+    if state.gate.plan is not None:
+        return f"{count_of(len(state.gate.plan.images), 'image')} to draw", "acc", "", "", ()
+    done = sum(name in state.run.values and name not in state.stale for name in state.recipe.names)
+    return f"{done} of {len(state.recipe.names)} stages" if done else "not begun", "", "", "", ()
+
+
+def _results(state: RunState) -> str:
+    number, accepted = len(state.run.test_cases), len(accepted_of(state.run))
+    words = count_of(number, "result") if number else ""
+    return f"{words}, {accepted} accepted" if accepted else words
+
+
+def _drawn(state: RunState) -> bool:
+    """Return True if a run has images that fit its captions; approving again draws further ones."""
+    return len(state.outdated) < len(state.run.test_cases)
+
+
+def settings_of_all(states: Sequence[RunState], profile: ProfileOptions, runs: str) -> Html:
+    """Return the settings form of several runs. `runs` are their ids, with commas; differing values are left empty."""
+    sections = _sections(states)
+    presets = None
+    if _read_by_all(states, "generation.steps"):
+        drawings = [state.settings.generation for state in states]
+        presets = preset_chips(drawings, profile.presets, "together-preset", data_runs=runs)
+    offered = (name for name in SHARED if name.partition(".")[0] in sections and _read_by_all(states, name))
+    titles = {name: "Control image" if name == "conditioning" else section_title(name) for name in sections}
+    return render(
+        "explore/settings_of_all.html",
+        runs=runs,
+        recipes=states[0].recipes,
+        recipe=common(states, lambda state: state.recipe.name),
+        presets=presets,
+        often=[(*name.split("."), NAMES[name]) for name in offered],
+        sections=[(name, titles[name], _names(states, profile, name)) for name in sections],
+        fields={name: type(getattr(states[0].settings, name)).model_fields for name in sections},
+        choices=lambda section, name: _choices(states, profile, section, name),
+        agreed=lambda section, name: common(states, lambda state: getattr(getattr(state.settings, section), name)),
+        input_of=lambda section, name, field_id: _input(states, section, name, field_id, runs),
+    )
+
+
+def common(states: Sequence[RunState], of: Callable[[RunState], Any]) -> Any:
+    """Return the value that all states share, or None if it differs."""
+    values = {of(state) for state in states}
+    return values.pop() if len(values) == 1 else None
+
+
+def _read_by_all(states: Sequence[RunState], setting: str) -> bool:
+    """Return True if all of the runs read a setting."""
+    return all(state.recipe.reads(setting) for state in states)
+
+
+def _sections(states: Sequence[RunState]) -> tuple[str, ...]:
+    """Return the sections that the stages or method of any run read, in the order of the cards."""
+    sections: dict[str, None] = {}
+    for state in states:
+        sections |= dict.fromkeys(stage.settings for stage in state.recipe.stages if stage.settings)
+    for state in states:
+        sections |= dict.fromkeys((*state.recipe.drawing_method.sections, "generation"))
+    return tuple(name for name in sections if all(hasattr(state.settings, name) for state in states))
+
+
+def _names(states: Sequence[RunState], profile: ProfileOptions, section: str) -> list[str]:
+    """Return the settings of a section that all runs read, without the common ones."""
+    section_settings = getattr(states[0].settings, section)
+    own_fields = getattr(section_settings, "own_fields", None)  # for a control image, the fields of its kind
+    names = [
+        name
+        for name in type(section_settings).model_fields
+        if f"{section}.{name}" not in (*SHARED, *ONE_BY_ONE)
+        and (own_fields is None or name == "kind" or name in own_fields())
+        and _read_by_all(states, f"{section}.{name}")
+    ]
+    if section == "conditioning" and len(profile.control_kinds) == 1 and "kind" in names:
+        names.remove("kind")
+    return names
+
+
+def _choices(states: Sequence[RunState], profile: ProfileOptions, section: str, name: str) -> list[Any]:
+    """Return the values that a setting offers; none if it is typed or ticked."""
+    annotation = type(getattr(states[0].settings, section)).model_fields[name].annotation
+    if get_origin(annotation) is not Literal:
+        return []
+    if name == "kind":
+        return list(profile.control_kinds)
+    return [value for value in get_args(annotation) if value != "chosen"]
+
+
+def _input(states: Sequence[RunState], section: str, name: str, field_id: str, runs: str) -> Html:
+    """Return the field of one setting of all runs; empty if it differs."""
+    settings = getattr(states[0].settings, section)
+    more: dict[str, Any] = {}
+    if common(states, lambda state: getattr(getattr(state.settings, section), name)) is None:
+        nothing = {"checked": False, "title": DIFFERS}
+        more = nothing if isinstance(getattr(settings, name), bool) else {"value": "", "placeholder": DIFFERS}
+    return setting_input(section, name, settings, field_id, data_do="together-setting", data_runs=runs, **more)

@@ -19,16 +19,17 @@ from services.runs.life_cycle import task_problem
 from services.runs.state import Problem, RunState
 from ui.explore.forms import settings_form
 from ui.explore.parts import Tone, icon, left, pill, seconds, short_model
-from ui.explore.words import FIRST_TIME, PLAIN
 from ui.markup import Html, el
 from ui.templating import render
 
+PLAIN: Mapping[str, str] = DataTable(__file__, str, "plain")
+"""Words after the title of a stage, for people who do not know its name; a stage of a recipe of one's own has none."""
+EXPLAINED: Mapping[str, str] = DataTable(__file__, str, "explained")
+"""One or two sentences on each stage by its title, for a first reading."""
+FIRST_TIME = " · the first time, the models are loaded too"
+"""Text after the seconds of work whose progress is still unknown."""
 ICONS = DataTable(__file__, str, "icons")
 """Icon before the word of a state, so that neither depends on the other nor on a colour."""
-Summary = Callable[[Any], str]
-"""Function that returns a value in one line."""
-Exchange = tuple[str, str, str]
-"""Description of a try, its prompt and its reply."""
 
 
 def stage_card(name: StageName, state: RunState, body: Html) -> Html:
@@ -38,6 +39,7 @@ def stage_card(name: StageName, state: RunState, body: Html) -> Html:
     word, tone = state_word(name, state)
     job = state.job if running_stage(state.job) == name else None
     problem = state.problems.get(name)
+    prompted = any(version.value.trace.prompt for version in versions)
     return render(
         "explore/stage.html",
         name=name,
@@ -50,7 +52,7 @@ def stage_card(name: StageName, state: RunState, body: Html) -> Html:
         state_pill=state_pill(word, tone, id=f"state-{name}"),
         tone=tone,
         edited=any(slot.name in state.run.prompts for slot in stage.prompt_slots),
-        made_by=_made_by(stored, state.model_names),
+        clock=clock,
         shut=state.active or task_problem(state.run.task) != "",
         running=job is not None,
         working=_working(job) if job is not None else "",
@@ -61,7 +63,7 @@ def stage_card(name: StageName, state: RunState, body: Html) -> Html:
         history=history(versions, stage.summary, state.model_names, stored.id if stored is not None else 0)
         if len(versions) > (stored is not None)
         else None,
-        prompt=prompt_panel(name, state) if has_prompt(name, state) else None,
+        prompt=prompt_panel(name, state) if prompted or stage.prompt_slots else None,
         settings=settings_form({stage.settings: getattr(state.settings, stage.settings)}) if stage.settings else None,
         missing=next((state.recipe.stage(read) for read in stage.reads if read not in state.run.values), None),
         several=state.recipe.asked_ahead(name, state.settings, state.prompts),
@@ -115,16 +117,6 @@ def _comes_later(stage: StageName, state: RunState, job: JobView) -> bool:
     return len(job.stages) == 1 or stage not in state.run.values or stage in state.stale
 
 
-def _made_by(stored: StoredValue | None, names: Mapping[str, str]) -> str:
-    if stored is None:
-        return ""
-    trace = stored.value.trace
-    if trace.author == "person":
-        return f"you · {clock(stored.created)}"
-    tries = f" · {trace.attempts} tries" if trace.attempts > 1 else ""
-    return f"{short_model(trace.model, names)} · {seconds(trace.seconds)}{tries}"
-
-
 def _working(job: JobView) -> str:
     progress = job.progress
     if progress is not None:
@@ -151,17 +143,11 @@ def prompt_panel(stage: StageName, state: RunState) -> Html:
         for slot in recipe_stage.prompt_slots
         if not (further := slot in recipe_stage.other_prompts) or slot.name in sent or slot.name in state.run.prompts
     ]
-    exchange = _said(stage, state)
-    return render("explore/prompt.html", stage=stage, state=state, slots=slots, said=exchange, moment=_when)
+    return render("explore/prompt.html", stage=stage, state=state, slots=slots, said=_said(stage, state), moment=_when)
 
 
-def has_prompt(stage: StageName, state: RunState) -> bool:
-    """Return True if the stage has a prompt to show: one that was sent, or a template for the next try."""
-    was_prompted = any(version.value.trace.prompt for version in state.histories.get(stage, ()))
-    return was_prompted or bool(state.recipe.stage(stage).prompt_slots)
-
-
-def _said(stage: StageName, state: RunState) -> Exchange | None:
+def _said(stage: StageName, state: RunState) -> tuple[str, str, str] | None:
+    """Return the description of the last try, its prompt and its reply, or None without one."""
     problem = state.problems.get(stage)
     if problem is not None and problem.prompt:
         return "The last try, which could not be read", problem.prompt, problem.raw_reply
@@ -183,18 +169,12 @@ def _earlier(slot: PromptSlot, state: RunState) -> list[tuple[int, str, datetime
     return rows[::-1]
 
 
-def history(versions: tuple[StoredValue, ...], summary: Summary, names: Mapping[str, str], current: int) -> Html:
+def history(
+    versions: tuple[StoredValue, ...], summary: Callable[[Any], str], names: Mapping[str, str], current: int
+) -> Html:
     """Return all versions, newest first, each with a way to restore it. `current` is the current one's id, or 0."""
-    rows = [
-        (version, _when(version.created), _who(version, names), summary(version.value.value))
-        for version in reversed(versions)
-    ]
-    return render("explore/history.html", rows=rows, held=current)
-
-
-def _who(version: StoredValue, names: Mapping[str, str]) -> str:
-    who = "you" if version.author == "person" else short_model(version.value.trace.model, names)
-    return who + (" · brought back" if version.brought_back is not None else "")
+    rows = [(version, _when(version.created), summary(version.value.value)) for version in reversed(versions)]
+    return render("explore/history.html", rows=rows, names=names, held=current)
 
 
 def _when(moment: datetime) -> str:

@@ -10,19 +10,20 @@ from dataclasses import dataclass
 from core.data_files import DataTable
 from core.stored_runs import Review, Run, StoredTestCase
 from core.types import Task, failed
+from services.jobs import JobView
 from services.runs.exchange import accepted_of
 from services.runs.predictions import ModelComparison
 from services.runs.state import RunState
 from services.runs.words import edit_words
 from ui.diff import shortened, word_diff
 from ui.explore.checks import findings, under_test_card
-from ui.explore.drawing import MODE as DRAWING
-from ui.explore.drawing import drawing_figure, drawing_thumb
-from ui.explore.large import View, image_url, large_picture, mode_bar, source_picture, usable_mode
-from ui.explore.parts import seconds, short_model
-from ui.markup import Html
+from ui.explore.large import View, beside_source, image_url, large_picture, mode_bar, source_picture, usable_mode
+from ui.explore.stage import running_stage
+from ui.markup import Html, el
 from ui.templating import render
 
+MODE = "drawing"
+"""The view mode that follows the drawing."""
 REASONS = DataTable(__file__, tuple[str, ...], "reasons")
 """The usual reasons for a rejection, by kind of task. Keys 1 to 4 choose them while they are shown."""
 WORDS = DataTable(__file__, tuple[str, str], "filters")
@@ -33,6 +34,49 @@ FILTERS: Mapping[str, Callable[[StoredTestCase, ModelComparison], bool]] = {
     "model-fails": lambda case, comparison: case.id in comparison.newly_misclassified,
 }
 """Filters of the results by the name in a page's request."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """The images that are being drawn for a run."""
+
+    job: JobView
+    name: str
+    step: int
+    """Current denoising step."""
+    steps: int
+    picture: Html
+    """The latest preview, or the source while there is none."""
+
+
+def drawing_of(state: RunState) -> Drawing | None:
+    """Return the images that are being drawn, or None while nothing is."""
+    job = state.job
+    if job is None or running_stage(job) != "generation" or job.progress is None:
+        return None
+    steps = state.recipe.drawing_method.settings_of(state.settings).steps or state.settings.generation.steps
+    name = job.at_part.name if job.at_part is not None else "drawing"
+    if len(job.at_parts) > 1:
+        name = f"{len(job.at_parts)} images"
+    picture = el("img", src=image_url(state.run.source_sha), alt="Not begun to show")
+    if job.preview:
+        picture = el("img", src=f"previews/{job.preview}.png", alt="What it looks like so far")
+    return Drawing(job, name, job.progress.step, steps, picture)
+
+
+def drawing_thumb(state: RunState, followed: bool = False) -> Html | None:
+    """Return a thumbnail with the progress; a press shows it large. None while nothing is drawn."""
+    drawing = drawing_of(state)
+    return render("explore/drawing.html", drawing=drawing, followed=followed) if drawing is not None else None
+
+
+def drawing_figure(state: RunState) -> Html | None:
+    """Return the latest preview, large. None while nothing is drawn."""
+    drawing = drawing_of(state)
+    if drawing is None:
+        return None
+    captions = (drawing.name, f"step {drawing.step} of {drawing.steps}")
+    return beside_source(state, MODE, (drawing.picture,), captions, looks="seen" if drawing.job.preview else "")
 
 
 @dataclass(frozen=True)
@@ -100,9 +144,9 @@ def picture_column(state: RunState, view: View, comparison: ModelComparison) -> 
             under_test=under_test_card(state, None, comparison),
         )
     mode = usable_mode(view.mode, state, case, comparison)
-    drawn = drawing_figure(state) if view.follow or view.mode == DRAWING else None
+    drawn = drawing_figure(state) if view.follow or view.mode == MODE else None
     # An unfinished image can be neither checked nor reviewed.
-    viewer = [mode_bar(state, case, comparison, DRAWING), drawn]
+    viewer = [mode_bar(state, case, comparison, MODE), drawn]
     if drawn is None:
         viewer = [
             mode_bar(state, case, comparison, mode),
@@ -119,16 +163,8 @@ def picture_column(state: RunState, view: View, comparison: ModelComparison) -> 
         under_test=under_test_card(state, case, comparison),
         pieces=shortened(word_diff(state.caption, case.lineage.counterfactual.text)),
         notes=[check.note for check in failed(comparison.checks(case)) if check.note],
-        made=_made_by(state, case),
+        model_names=state.model_names,
     )
-
-
-def _made_by(state: RunState, case: StoredTestCase) -> str:
-    """Return model, steps, seed and seconds of an image."""
-    lineage, steps = case.lineage, case.lineage.settings.steps
-    pace = "" if steps is None else f"{steps} steps · "
-    model = short_model(lineage.model, state.model_names)
-    return f"{model} · {pace}seed {lineage.seed} · {seconds(lineage.seconds)}"
 
 
 def review_bar(run: Run, case: StoredTestCase, following: StoredTestCase | None = None) -> Html:

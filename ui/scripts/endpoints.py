@@ -25,12 +25,14 @@ from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
 from gradio.context import Context, LocalContext
 from gradio.data_classes import FileData
+from gradio.queueing import Queue
 from gradio.utils import get_upload_folder
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
 from core.csv_tables import plain
 from core.errors import UserError
+from core.tokens import Token
 from services.batches.running import BatchRuns, PlanByScript
 from services.commands import Command, Commands, Missing, RunCommand, RunIds
 from services.curation.imports import ImportService
@@ -46,9 +48,34 @@ from services.studies.services import StudyServices
 from services.test_sets.exports import SetExports
 from services.tokens import ScriptTokens
 from ui.scripts.long_requests import DownloadTestSet, ImportImages, Waiter, brought_in, planned, zip_of
-from ui.scripts.sleepy_queue import SleepyQueue
 from ui.scripts.uploads import keep_to_uploads, uploaded
-from ui.security.guard import TokenOf
+
+AWAKE_SECONDS = 10.0
+"""Seconds of frequent polling after a call, since more calls are likely."""
+AWAKE, ASLEEP = 0.001, 0.1
+"""Seconds between two looks. The first caller waits half of the latter on average."""
+
+
+class SleepyQueue(Queue):
+    """Polls seldom while nobody calls. It converts an existing queue, since Gradio makes its own."""
+
+    _called = -AWAKE_SECONDS
+
+    @classmethod
+    def made_of(cls, queue: Queue) -> None:
+        """Convert a queue into a `SleepyQueue`."""
+        del queue.sleep_when_free
+        queue.progress_update_sleep_when_free = ASLEEP  # nothing here reports progress to Gradio
+        queue.__class__ = cls
+
+    @property
+    def sleep_when_free(self) -> float:  # type: ignore[override]
+        return AWAKE if time.monotonic() < self._called + AWAKE_SECONDS else ASLEEP
+
+    async def push(self, *arguments: Any, **named: Any) -> Any:
+        self._called = time.monotonic()
+        return await super().push(*arguments, **named)
+
 
 PATH = "/endpoints"
 """Path of the page that the endpoints belong to."""
@@ -174,7 +201,9 @@ def has_call(page: gr.Blocks, event: str) -> bool:
 
 def answering(services: Services) -> Iterator[tuple[type[Command], Do]]:
     """Yield each endpoint and its function, except those of `awaited` and `WatchJob`, which streams."""
-    yield from _commands(services)
+    for name, command in services.commands.known().items():
+        if name not in OF_PAGES:
+            yield command, lambda sent: _reply(sent, services.commands.do(sent), services)
     yield from _files(services)
 
 
@@ -207,13 +236,6 @@ def offered(commands: Commands) -> tuple[type[Command], ...]:
 def endpoint_of(command: type[Command]) -> str:
     """Return the endpoint name of a command, such as "run_all" for "run-all"."""
     return command.name.replace("-", "_")
-
-
-def _commands(services: Services) -> Iterator[tuple[type[Command], Do]]:
-    commands = services.commands
-    for name, command in commands.known().items():
-        if name not in OF_PAGES:
-            yield command, lambda sent: _reply(sent, commands.do(sent), services)
 
 
 def _files(services: Services) -> Iterator[tuple[type[Command], Do]]:
@@ -397,9 +419,9 @@ def _step(view: JobView) -> tuple[object, ...]:
     return view.state, view.stage, view.stopping, view.message, view.parts
 
 
-def token_of(request: gr.Request | Request) -> TokenOf | None:
+def token_of(request: gr.Request | Request) -> Token | None:
     """Return the token of a call, which the guard has checked; None for a lead's browser, or without a password."""
-    token: TokenOf | None = _state(request)["token"]
+    token: Token | None = _state(request)["token"]
     return token
 
 
@@ -409,7 +431,7 @@ def _state(request: gr.Request | Request) -> MutableMapping[str, Any]:
     return state
 
 
-def let_in(command: type[Command], request: gr.Request | Request) -> TokenOf | None:
+def let_in(command: type[Command], request: gr.Request | Request) -> Token | None:
     """Return the token of a request. Raises NotAllowed if it only reads and the command changes something."""
     token = token_of(request)
     if token is not None and token.reads_only and not command.looks:

@@ -34,9 +34,7 @@ print(studio.predict(run=run, api_name="/show_run")["gate"])"""
 
 
 def add_scripts_page(app: FastAPI, commands: Commands, tokens: ScriptTokens, mcp: bool = False) -> None:
-    """Add the page Scripts and its actions. The guard admits a lead only; a token opens neither. `mcp` is True if
-    agents may call.
-    """
+    """Add the page Scripts and its actions, for a lead only: a token opens neither. `mcp`: agents may call."""
 
     @app.get(PAGE, include_in_schema=False)
     def show(request: Request) -> Response:
@@ -58,9 +56,7 @@ def add_scripts_page(app: FastAPI, commands: Commands, tokens: ScriptTokens, mcp
 
 
 def scripts_page(commands: Commands, tokens: Sequence[Token], here: str, locked: bool, mcp: bool = False) -> str:
-    """Return the page Scripts. `here` is the studio's address; `locked` is True with a password, `mcp` if agents may
-    call.
-    """
+    """Return the page Scripts. `here` is the studio's address, `locked` True with a password, `mcp` if agents call."""
     shown = ', headers={"Authorization": "Bearer TOKEN"}' if locked else ""
     content = render(
         "scripts/scripts.html",

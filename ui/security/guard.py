@@ -16,7 +16,7 @@ import re
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from hashlib import sha256
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 from fastapi.concurrency import run_in_threadpool
@@ -24,7 +24,8 @@ from fastapi.requests import HTTPConnection
 from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
 from core.errors import DiskTrouble
-from core.tokens import MARK
+from core.stored_studies import Session
+from core.tokens import MARK, Token
 from services.security_log import Refusals
 
 # What ASGI passes around (https://asgi.readthedocs.io/en/latest/specs/main.html).
@@ -76,29 +77,6 @@ _HEADERS = (
 """Headers that are added to every reply without its own."""
 
 
-class SessionOf(Protocol):
-    """The part of a session that the guard reads."""
-
-    @property
-    def role(self) -> str: ...
-
-    @property
-    def worker(self) -> str: ...
-
-
-class TokenOf(Protocol):
-    """The part of a token that the guard reads."""
-
-    @property
-    def id(self) -> int: ...
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def reads_only(self) -> bool: ...
-
-
 class Guard:
     """ASGI middleware around the whole application.
 
@@ -110,8 +88,8 @@ class Guard:
     def __init__(
         self,
         app: Application,
-        session: Callable[[str], SessionOf | None],
-        script: Callable[[str], TokenOf | None],
+        session: Callable[[str], Session | None],
+        script: Callable[[str], Token | None],
         refusals: Refusals,
         locked: bool,
         assets: Collection[str] = (),
@@ -154,7 +132,7 @@ class Guard:
             return
         await response(scope, receive, self._with_headers(scope, send))
 
-    def _refusal(self, connection: HTTPConnection, lead: bool, token: TokenOf | None) -> Response | None:
+    def _refusal(self, connection: HTTPConnection, lead: bool, token: Token | None) -> Response | None:
         """Return the response that refuses a request, or None if it may pass."""
         scope, headers = connection.scope, connection.headers
         path, method = scope["path"], scope.get("method", "GET")

@@ -16,9 +16,9 @@ from core.study_report import Disagreement, StudyReport
 from core.words import count_of
 from services.studies.decisions import cases, chosen, disagreements, following, undecided
 from ui.diff import word_diff
-from ui.explore.parts import Size, differences, page_links
+from ui.explore.parts import Size, differences
 from ui.markup import Html
-from ui.study.addresses import decide_address, study_address
+from ui.study.words import decide_address, study_address
 from ui.templating import render
 
 SHOWN = 12
@@ -96,7 +96,6 @@ class DisagreementFilter:
 def _tiles(
     report: StudyReport, found: Sequence[Disagreement], data: StudyData
 ) -> list[tuple[Disagreement, Item, Question]]:
-    """Return disagreements with their item and question."""
     items = {item.id: item for item in data.items}
     questions = {result.question.id: result.question for result in report.questions}
     return [(case, items[case.item], questions[case.question]) for case in found]
@@ -139,7 +138,9 @@ def all_disagreements(report: StudyReport, data: StudyData, shown: DisagreementF
         # A single question or status leaves nothing to choose.
         choices=[choice for choice in choices if len(choice[2]) > 2],
         tiles=_tiles(report, found[(page - 1) * PAGE : page * PAGE], data),
-        turn=page_links(pages, page, lambda number: replace(shown, page=number).address(study)),
+        pages=pages,
+        page=page,
+        address=lambda number: replace(shown, page=number).address(study),
     )
 
 
@@ -166,22 +167,9 @@ def adjudication_page(
         sizes=sizes,
         asked=current,
         words=wording(current, items[case.item]),
-        answers=[
-            (answer, _key(current, answer, n), _end(current, answer)) for n, answer in enumerate(current.answers())
-        ],
         place=place + 1,
         count=len(found),
         done=sum(other.adjudication is not None for other in found),
         ways=[decide_address(report.study.id, near) if near else "" for near in neighbours],
         ahead=items[found[after].item] if after is not None else None,
     )
-
-
-def _key(question: Question, answer: str, place: int) -> str:
-    """Return the key of an answer: y and n, else its number."""
-    return answer[0] if question.kind == "yes-no" else str(place + 1)
-
-
-def _end(question: Question, answer: str) -> str:
-    """Return the meaning of the end of a scale, or ""."""
-    return {"1": question.low, "5": question.high}.get(answer, "") if question.kind == "scale" else ""

@@ -25,7 +25,6 @@ from ui.annotate.shown import shown_feedback, shown_item, shown_study
 from ui.markup import Html
 from ui.replies import add_posted, with_file
 from ui.security.request_limits import ITEM_FILES, RESTORED, VOTE_FILES, answered
-from ui.study.addresses import decide_address, study_address
 from ui.study.setup import (
     Assumptions,
     given_parts,
@@ -36,7 +35,7 @@ from ui.study.setup import (
     questions_card,
     read_assumptions,
 )
-from ui.study.words import image_url
+from ui.study.words import decide_address, image_url, study_address
 from ui.templating import render
 
 EVEN_SO, LOOK = "even-so", "look"
@@ -117,9 +116,7 @@ def add_requests(app: FastAPI, commands: Commands, services: StudyServices) -> N
 
     @app.post(f"{VOTE_FILES}{{study_id}}", include_in_schema=False)
     async def votes(request: Request, study_id: str, name: str = "") -> Response:
-        """Import the votes in a file. `name` "look" only describes the file; "even-so" leaves out rows that are no
-        votes.
-        """
+        """Import votes. `name` "look" only describes the file; "even-so" leaves out rows that are no votes."""
 
         def take(file: Path) -> Reply:
             if name == LOOK:

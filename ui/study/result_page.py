@@ -27,14 +27,14 @@ def parts(report: StudyReport, data: StudyData, paragraph: str) -> Mapping[str, 
     items = {item.id: item for item in data.items}
     known = sum(1 for worker in report.workers if worker.votes or worker.exclusion or worker.controls.n)
     return {
-        "progress": progress(report),
+        "progress": render("study/progress.html", report=report),
         "notes": render("study/notes.html", notes=report.notes) if report.notes else None,
         "tiles": render("study/tiles.html", report=report, known=known),
         "questions": by_question(report),
         "divided": disagreements_box(report, data),
         "slices": slices(report),
         "details": questions_in_detail(report, data),
-        "agreement": agreement_box(report),
+        "agreement": render("study/agreement.html", axis=AGREEMENT, found=report.agreement),
         "timeline": timeline(report, sorted(times)),
         "workers": workers_box(report),
         "comments": render("study/comments.html", report=report, items=items) if report.comments else None,
@@ -65,17 +65,6 @@ def sent(found: Mapping[str, Html | None]) -> Mapping[str, Mapping[str, str]]:
     return {name: {"stamp": fingerprint(part or Html("")), "html": part or ""} for name, part in found.items()}
 
 
-def progress(report: StudyReport) -> Html:
-    """Return the part that shows how many votes are in."""
-    needed = report.items * report.study.rules.votes
-    return render(
-        "study/progress.html",
-        report=report,
-        needed=needed,
-        share=report.votes_counted / needed if needed else 0.0,
-    )
-
-
 def by_question(report: StudyReport) -> Html:
     """Return every question in one row, with its interval plot."""
     telling = [result for result in report.questions if result.question.valid]
@@ -94,7 +83,6 @@ def by_question(report: StudyReport) -> Html:
 
 
 def _votes(result: QuestionResult) -> dict[str, int]:
-    """Count the votes for each answer."""
     return {answer.answer: answer.votes for answer in result.answers}
 
 
@@ -116,11 +104,6 @@ def _named(parts: Slices) -> Iterable[tuple[str, NamedSlices]]:
     ):
         none = "not asked of the model" if words == "model" else f"no {words}"
         yield words, [(none if part.name == NONE else part.name, part) for part in found]
-
-
-def agreement_box(report: StudyReport) -> Html:
-    """Return all measures of agreement on one scale, and what they mean."""
-    return render("study/agreement.html", axis=AGREEMENT, found=report.agreement)
 
 
 def timeline(report: StudyReport, times: Sequence[datetime]) -> Html | None:

@@ -24,21 +24,23 @@ from ui.explore.parts import Size
 from ui.frame import page, signed_in
 from ui.markup import Child, Html, el
 from ui.replies import FRESH, attached, fetched_at, file_at, page_at, page_number, watched
-from ui.study.addresses import study_address
 from ui.study.disagreements import DisagreementFilter, adjudication_page, all_disagreements, image_page
-from ui.study.frame import STATE_WORDS, study_head
 from ui.study.requests import add_requests
 from ui.study.result_page import layout, parts, sent
-from ui.study.run_page import progress_part, run_page
 from ui.study.setup import (
+    STATE_WORDS,
     Assumptions,
     item_window,
     plain,
     plan_figures,
+    progress_part,
     read_assumptions,
+    run_page,
     setup_page,
+    study_head,
     thumbs,
 )
+from ui.study.words import study_address
 from ui.study.workers import all_workers, control_items_box, worker_page
 from ui.templating import render
 
@@ -240,7 +242,6 @@ def _add_fetched(app: FastAPI, services: StudyServices) -> None:
 
 
 def _sizes(services: StudyServices, items: Iterable[Item]) -> Mapping[str, Size]:
-    """Return the sizes of the pictures of these items."""
     return services.picture_sizes(sha for item in items for sha in (item.image_sha, item.source_sha))
 
 

@@ -1,27 +1,65 @@
-"""The page that turns a draft into a study: one form, with the plan and what is missing beside it."""
+"""The page that turns a draft into a study, one form with the plan and what is missing beside it, and the page to run
+a started study: progress, invitations, pause, extend, close, votes, rules.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from core.errors import UserError
 from core.form_numbers import FormNumber, form_numbers
 from core.image_filter import LONGEST_ADDRESS
-from core.studies import LONGEST_WHY, Finding, Item, Question, QuestionKind, RuleProblem, Rules, Study, asked, wording
+from core.panel import Panel, written_questions
+from core.studies import (
+    LONGEST_WHY,
+    Finding,
+    Item,
+    Question,
+    QuestionKind,
+    RuleProblem,
+    Rules,
+    Study,
+    StudyState,
+    Worker,
+    asked,
+    wording,
+)
+from core.study_report import further_people_words
 from services.studies.control_items import MADE
 from services.studies.draft_form import LONGEST_NAME, short_name
 from services.studies.drafts import DraftState, power_of
 from services.studies.item_filter import model_name
 from services.studies.templates import TEMPLATES, task_of
-from ui.explore.parts import Size, button, pill
+from ui.explore.parts import Size, Tone, button, pill
 from ui.frame import page
-from ui.markup import Html, el
-from ui.study.frame import study_head
+from ui.markup import Child, Html, el
 from ui.templating import render
+
+TABS = (
+    ("results", "Results", ""),
+    ("workers", "Workers", "workers"),
+    ("adjudication", "Adjudication", "adjudication"),
+    ("run", "Invite and run", "run"),
+    ("log", "Log", "log"),
+)
+"""The tabs of a study that has started: name, words, the end of the address."""
+STATE_WORDS: dict[StudyState, tuple[str, Tone]] = {
+    "draft": ("draft", ""),
+    "running": ("running", "ok"),
+    "paused": ("paused", "warn"),
+    "closed": ("closed", "acc"),
+}
+
+
+def study_head(study: Study, tab: str = "", *actions: Child) -> Html:
+    """Return the head line of a study with name, state, rules and `actions`; below it the tabs, once it has started."""
+    return render("study/head.html", study=study, state=STATE_WORDS[study.state], tab=tab, tabs=TABS, actions=actions)
+
 
 Problems = Mapping[str, str]
 """Error messages by the name of their field."""
@@ -118,17 +156,7 @@ def plan_figures(rules: Rules, items: int, assumed: Assumptions) -> Html:
     except ValueError as error:
         return render("study/plan.html", problem=str(error))
     needed = f"An interval of {100 * assumed.width:g} points takes {images:,} images."
-    each = _minutes(planned.minutes_each) if planned is not None else ""
-    return render("study/plan.html", problem="", needed=needed, planned=planned, each=each, x=_x)
-
-
-def _minutes(minutes: float) -> str:
-    return f"{minutes:.0f} min" if minutes >= 1 else f"{60 * minutes:.0f} s"
-
-
-def _x(percent: float) -> str:
-    """Return the x coordinate of a share, on a line from 0 to 100 %."""
-    return f"{8 + 3.84 * percent:.1f}"
+    return render("study/plan.html", problem="", needed=needed, planned=planned)
 
 
 def missing_part(study: Study, troubles: Sequence[RuleProblem], found: Sequence[Finding]) -> Html:
@@ -252,3 +280,58 @@ _MADE_OF = {
     "wrong label": "source image with a wrong label",
     "another scene": "source image beside another scene",
 }
+
+
+# A started study
+
+MOST_KNOWN = 60
+"""Maximum number of workers of earlier studies that are listed."""
+SCRIPT = "study-votes.js"
+
+
+def run_page(
+    study: Study,
+    here: int,
+    others: Sequence[Worker],
+    history: Sequence[tuple[Rules, datetime]],
+    models: Sequence[str],
+    recipes: Recipes,
+    signed_in: bool,
+    panel: Panel,
+    further_people: int,
+    lost: int,
+) -> str:
+    """Return the page to run a study, as a document. `here` is the number of workers in the study, `others` are workers
+    of other studies, best first. At least `further_people` more must join before every image can get all its votes;
+    `lost` images are set aside.
+    """
+    content = render(
+        "study/run.html",
+        study=study,
+        here=here,
+        panel=panel,
+        progress=progress_part(study, further_people, lost),
+        # Prolific's placeholder; other sites use other signs.
+        named=f"?{panel.parameter}={{{{%{panel.parameter}%}}}}" if panel.parameter else "",
+        known=others[:MOST_KNOWN],
+        more_known=len(others) - MOST_KNOWN,
+        panel_questions=written_questions(panel),
+        draw=draw_form(models, recipes, task_of(study.rules.template), "Add them …"),
+        files=render("study/files.html", started=True),
+        kinds=KINDS,
+        history=history,
+    )
+    return page(
+        f"{study.name}: invite and run",
+        study_head(study, "run", render("study/state_buttons.html", study=study, away=True)),
+        content,
+        signed_in=signed_in,
+        scripts=("study-acts.js", SCRIPT),
+    )
+
+
+def progress_part(study: Study, further_people: int, lost: int) -> Html:
+    """Return the votes that are in, the people still needed, and the number of images that have `lost` a picture and
+    are set aside."""
+    people = further_people_words(further_people) if further_people and study.state != "closed" else ""
+    return render("study/run_progress.html", study=study, people=people, lost=lost)

@@ -1,13 +1,14 @@
-"""Text of the figures on the pages of a study. Pure."""
+"""Addresses of the pages of a study, and the text of their figures. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from urllib.parse import quote
 
 from core.figures import percent
-from core.studies import Question
-from core.study_report import Slice
+from core.studies import Item, Question
+from core.study_report import Disagreement, Slice
 
 
 def image_url(sha: str) -> str:
@@ -58,3 +59,23 @@ def share(part: Slice) -> str:
 def figure(words: str) -> str:
     """Return a figure, or the single word "undefined"."""
     return "undefined" if words.startswith("undefined") else words
+
+
+def study_address(study_id: str, end: str = "") -> str:
+    """Return the address of a page of a study."""
+    return f"/study/{study_id}/{end}"
+
+
+def worker_address(study_id: str, worker: str) -> str:
+    """Return the address of the page with one worker's votes."""
+    return study_address(study_id, f"workers/{quote(worker, safe='')}")
+
+
+def item_address(study_id: str, item: Item) -> str:
+    """Return the address of the page of one image."""
+    return study_address(study_id, f"items/{quote(item.public, safe='')}")
+
+
+def decide_address(study_id: str, case: Disagreement) -> str:
+    """Return the address of the page where a person decides one question of one image."""
+    return study_address(study_id, f"adjudication?item={case.item}&question={case.question}")

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from core.consensus import ItemOutcome, counted, outcomes_of
 from core.studies import WORK, Item, StudyData, Vote, right
 from core.study_report import StudyReport, WorkerFigures
-from ui.explore.parts import Tone, page_links
+from ui.explore.parts import Tone
 from ui.markup import Html
-from ui.study.addresses import worker_address
 from ui.study.plots import worker_scatter
 from ui.templating import render
 
@@ -49,12 +48,12 @@ def worker_page(report: StudyReport, data: StudyData, worker: WorkerFigures, pag
     shown = [vote for vote in votes[(page - 1) * PAGE : page * PAGE] if vote.item in items]
     outcomes = _outcomes(data, {vote.item for vote in shown})
     questions = report.study.rules.questions
-    address = worker_address(report.study.id, worker.worker)
     return render(
         "study/worker.html",
         report=report,
         worker=worker,
-        turn=page_links(pages, page, lambda number: f"{address}?page={number}"),
+        pages=pages,
+        page=page,
         counted=len(votes),
         trained=sum(vote.kind == "training" for vote in votes),
         votes=[(vote, items[vote.item], _found(vote, outcomes.get(vote.item, {}))) for vote in shown],
@@ -88,18 +87,8 @@ def control_items_box(report: StudyReport, data: StudyData) -> Html | None:
     found = _judged(data)
     if not found:
         return None
-    tiles = [(item, _votes(answers), _words(item, answers)) for item, answers in found[:SHOWN_CONTROLS]]
     good = sum(all(answers) for _, answers in found)
-    return render("study/controls.html", study=report.study, good=good, judged=len(found), tiles=tiles)
-
-
-def _votes(answers: Sequence[bool]) -> dict[str, int]:
-    return {"right": sum(answers), "wrong": len(answers) - sum(answers)}
-
-
-def _words(item: Item, answers: Sequence[bool]) -> str:
-    label = f"{item.label}: " if item.label else ""
-    return f"{sum(answers)} of {len(answers)} right · {label}{', '.join(item.expected.values())}"
+    return render("study/controls.html", study=report.study, good=good, judged=len(found), tiles=found[:SHOWN_CONTROLS])
 
 
 def _judged(data: StudyData) -> list[tuple[Item, Sequence[bool]]]:

@@ -18,7 +18,7 @@ from services.studio import Studio
 from tests.support.explorer import encoded
 from tests.support.scripted import parts_of, perform, studio_in
 from tests.support.serving import until
-from ui.explore.bulk_runs import together_part
+from ui.explore.runs import together_part
 
 COLOURS = ("red", "green", "blue")
 

@@ -13,9 +13,8 @@ from tests.services.evaluation.test_results import BIRDS, read_all, service_of
 from tests.support.evaluation_cases import fill, scenes_that_are_read
 from tests.support.made_once import MadeOnce
 from tests.support.workspaces import workspace_in
-from ui.evaluate.choosing import subjects_part
 from ui.evaluate.comparing import comparison_part
-from ui.evaluate.page import report_html
+from ui.evaluate.page import report_html, subjects_part
 from ui.evaluate.result import MOST_ROWS, result_part
 from ui.evaluate.words import Links, Place, evaluate_address
 

@@ -11,7 +11,7 @@ from core.class_tables import IMAGENET, class_table
 from core.model_identity import ModelIdentity, Preprocessing
 from evaluation.class_mapping import map_classes, read_mapping, report_of
 from services.evaluation.types import ClassMapping, Pending, Subject, SubjectView
-from ui.evaluate.choosing import LONGEST_MAPPING, Stand, work_part
+from ui.evaluate.page import LONGEST_MAPPING, Stand, work_part
 from ui.evaluate.words import Place
 
 CLASSES = tuple(one.name for one in class_table(IMAGENET).classes)

@@ -24,12 +24,12 @@ from services.runs.predictions import ModelComparison
 from services.runs.state import RunState
 from services.runs.words import artifacts_of
 from tests.support.cases import LINEAGE
-from ui.explore.counterfactuals import FAILED
-from ui.explore.keys import GROUPS, keys_window
 from ui.explore.large import View, large_picture, modes, usable_mode
+from ui.explore.page_frame import GROUPS, keys_window
 from ui.explore.parts import icon
+from ui.explore.stage import EXPLAINED
+from ui.explore.stage_cards import FAILED
 from ui.explore.strip import picture_column, review_bar
-from ui.explore.words import EXPLAINED
 from ui.theme import ASSETS
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
