@@ -21,7 +21,6 @@ from functools import cached_property, lru_cache
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from core.class_tables import (
     FEWEST_LABELS,
@@ -45,6 +44,7 @@ from core.class_tables import (
 )
 from core.errors import UserError
 from core.evaluation_results import MappingReport, MappingRow
+from core.figures import Flags, Numbers
 from core.types import TaskKind
 from core.words import count_of, few_names, singular
 
@@ -138,7 +138,7 @@ class ClassMap:
         return tuple(number for number in range(len(self.classes)) if number not in taken)
 
     @cached_property
-    def members(self) -> NDArray[np.bool_]:
+    def members(self) -> Flags:
         """(labels, classes): True if a class of the model is right for a label."""
         matrix = np.zeros((len(self.labels), len(self.classes)), bool)
         for row, one in enumerate(self.labels):
@@ -146,7 +146,7 @@ class ClassMap:
         return matrix
 
     @cached_property
-    def label_of_class(self) -> NDArray[np.int64]:
+    def label_of_class(self) -> Numbers:
         """The label of each class, by number; -1 for none. Of several, the one with fewest classes, else the first."""
         sizes = np.where(self.members, self.members.sum(axis=1, keepdims=True), len(self.classes) + 1)
         if not len(self.labels):

@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
-from core.figures import Figure, Floats
+from core.figures import Figure, Floats, Numbers
 from core.progress import OnCount
 from evaluation import coverage_of_score, coverage_of_training, coverage_of_votes
 from evaluation.by_source import LEAST, MeansOfSources, means_of_groups, ratio_of
@@ -57,7 +56,7 @@ class World:
         grid = np.linspace(0, 1, 4001)
         return np.interp(rank, grid, stats.beta.ppf(grid, error * worth, (1 - error) * worth))
 
-    def sizes(self, chance: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.int64]:
+    def sizes(self, chance: np.random.Generator, shape: tuple[int, int]) -> Numbers:
         """Draw the number of test cases of each source."""
         return chance.choice(np.array(SIZES[self.cases]), size=shape)
 
@@ -188,7 +187,7 @@ def settled(figure: str, world: World, repetitions: int) -> Covered:
 
 def _drawn(
     world: World, chance: np.random.Generator, repetitions: int, error: float, rank: Floats | None = None
-) -> tuple[Floats, NDArray[np.int64]]:
+) -> tuple[Floats, Numbers]:
     """Return the share of wrong test cases of each source, (sources, repetitions), and their numbers."""
     rank = chance.random((world.sources, repetitions)) if rank is None else rank
     sizes = world.sizes(chance, rank.shape)

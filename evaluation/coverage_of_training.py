@@ -7,9 +7,8 @@ from functools import partial
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from core.figures import Figure
+from core.figures import Figure, Floats, Numbers
 from evaluation.covered import Covered, Measurement, covered
 from evaluation.retraining.arm_statistics import Arms, Measured
 
@@ -78,7 +77,7 @@ def measured(
 def _figures(
     seeds: int,
     accuracies: tuple[float, float],
-    source: NDArray[np.int64],
+    source: Numbers,
     spread: Spread,
     fate: np.random.Generator,
     with_loss: bool,
@@ -87,7 +86,7 @@ def _figures(
     alike = fate.normal(size=sources)[source], fate.normal(size=images)
     of_seeds = [fate.normal(size=seeds) for _ in accuracies]
 
-    def right(accuracy: float, of_seed: NDArray[np.float64]) -> Measured:
+    def right(accuracy: float, of_seed: Floats) -> Measured:
         from scipy import stats
 
         shift = stats.norm.ppf(accuracy)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
+from core.figures import Flags
 from core.masks import LARGE_PIECE, MASK_KEPT, UNLABELLED, numbers_of
 from core.predictions import DROPPED, ClassFigures
 from core.thresholds import Band
@@ -149,7 +149,7 @@ def hold(
     mask_classes: Mapping[int, str],
     protected: Sequence[str],
     bands: Mapping[str, Band],
-) -> NDArray[np.bool_]:
+) -> Flags:
     """Return True for each image whose mask check passes, (images,). Like `kept_checks` of `kept_in_mask`, but from
     counts of pixels: `sources` and `images` are `evaluation.answers.pairs_of_images` of each image's source and of the
     image. All masks number their classes alike.
@@ -171,7 +171,7 @@ def hold(
             )
             holds &= ~large | ((before >= SEEN) & (after >= line.passed_from))
         looked |= large
-    found: NDArray[np.bool_] = looked & holds
+    found: Flags = looked & holds
     return found
 
 

@@ -11,10 +11,9 @@ from bisect import bisect_right
 from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from core.evaluation_results import BUDGETS, Order
-from core.figures import Floats
+from core.figures import Floats, Numbers
 
 PRIOR = 4.0
 """Weight of the general estimate against the data of one kind of edit on one class, in images."""
@@ -31,12 +30,12 @@ def entropy(probabilities: Floats) -> Floats:
     return -(probabilities * np.log(safe)).sum(axis=-1)
 
 
-def by_score(score: Floats) -> NDArray[np.int64]:
+def by_score(score: Floats) -> Numbers:
     """Return the order with the largest score first; equal ones keep theirs."""
     return np.argsort(-score, kind="stable")
 
 
-def by_new_faults(wrong: Floats, valid: Floats, cell: Sequence[Hashable]) -> NDArray[np.int64]:
+def by_new_faults(wrong: Floats, valid: Floats, cell: Sequence[Hashable]) -> Numbers:
     """Return our order: by the chance that an image shows a valid fault that none before it has shown. `wrong` and
     `valid` are the chances, 0 to 1, that the model is wrong on it and that people find it valid. Images of one `cell`,
     such as a class, an alternative and a predicted class, are likely to show the same fault.
@@ -98,9 +97,7 @@ def combined(one: Floats, other: Floats, share: float) -> Floats:
     return both / (1 + both)
 
 
-def judge(
-    name: str, order: NDArray[np.int64], fault: Sequence[Hashable | None], budgets: Sequence[float] = BUDGETS
-) -> Order:
+def judge(name: str, order: Numbers, fault: Sequence[Hashable | None], budgets: Sequence[float] = BUDGETS) -> Order:
     """Judge an order of all images. `fault` is the valid fault that each image shows, or None."""
     seen: dict[Hashable, int] = {}
     for rank, place in enumerate(order, 1):

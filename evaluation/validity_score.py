@@ -7,9 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from core.figures import Figure, Floats
+from core.figures import Figure, Flags, Floats, Numbers
 from core.types import TaskKind
 from core.validity_score import FEWEST, Agreement, ValidityScore
 from evaluation.by_source import CONFIDENCE
@@ -20,9 +19,7 @@ FEWEST_SOURCES = 10
 """Number of sources with a valid image, and with an invalid one, that an interval needs at least."""
 
 
-def learn(
-    names: Sequence[str], checks: Floats, valid: NDArray[np.bool_], task: TaskKind | None = None
-) -> ValidityScore:
+def learn(names: Sequence[str], checks: Floats, valid: Flags, task: TaskKind | None = None) -> ValidityScore:
     """Fit a score to votes; `checks` is (images, checks). Raises ValueError below `FEWEST` images of either kind."""
     from sklearn.linear_model import LogisticRegression
 
@@ -43,9 +40,7 @@ def learn(
     )
 
 
-def cross_fitted(
-    names: Sequence[str], checks: Floats, valid: NDArray[np.bool_], source: NDArray[np.int64], folds: int = FOLDS
-) -> Floats:
+def cross_fitted(names: Sequence[str], checks: Floats, valid: Flags, source: Numbers, folds: int = FOLDS) -> Floats:
     """Score each image by the votes on other sources. Raises ValueError as `learn`, also for too small a fold."""
     from sklearn.model_selection import StratifiedGroupKFold
 
@@ -56,7 +51,7 @@ def cross_fitted(
     return scores
 
 
-def agreement(score: Floats, valid: NDArray[np.bool_], source: NDArray[np.int64], threshold: float = 0.5) -> Agreement:
+def agreement(score: Floats, valid: Flags, source: Numbers, threshold: float = 0.5) -> Agreement:
     """Return how well a score agrees with votes."""
     chosen = score >= threshold
     hits = int((chosen & valid).sum())
@@ -77,7 +72,7 @@ def agreement(score: Floats, valid: NDArray[np.bool_], source: NDArray[np.int64]
     )
 
 
-def _auc(score: Floats, valid: NDArray[np.bool_], source: NDArray[np.int64]) -> Figure:
+def _auc(score: Floats, valid: Flags, source: Numbers) -> Figure:
     """Return the area under the curve with an interval that counts the images of a source as one. Its log odds are
     computed without each source in turn (the jackknife, Miller 1974, Biometrika 61; for single images it is the method
     of DeLong et al. 1988, as Hanley and Hajian-Tilaki 1997 show), with Student's t of the sources of the rarer kind.

@@ -18,10 +18,9 @@ from functools import cached_property, lru_cache
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
 from core.evaluation_results import AUGMENTED, CONTROL, FEWEST_SEEDS, ON_GENERATED, ORIGINAL, ArmRow
-from core.figures import Figure, Floats
+from core.figures import Figure, Flags, Floats, Numbers
 from evaluation.by_source import CONFIDENCE
 
 GENERATED, BY_VOTES, RANKED = "+ generated, all", "+ generated, valid", "+ generated, best ranked half"
@@ -42,9 +41,9 @@ FARTHEST = 1000.0
 class Measured:
     """The images of one set on which the models of one arm are right, one model for each seed."""
 
-    source: NDArray[np.int64]
+    source: Numbers
     """The number of each image's source."""
-    right: NDArray[np.bool_] | Floats
+    right: Flags | Floats
     """(seeds, images); for a segmenter the share of right pixels of each image, 0 to 1."""
     trained: bool = True
     """False for one model without seeds, such as the model before all trainings."""

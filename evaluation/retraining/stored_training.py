@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from core.errors import UserError
-from core.figures import Floats
+from core.figures import Floats, Numbers
 from core.locks import take_lock
 from core.settings import UnderTestSettings
 from core.types import TaskKind
@@ -243,7 +242,7 @@ def said_of(net: Any, network: Network, examples: Sequence[Example], groups: Seq
     return np.stack(counts) if counts else np.zeros(0)
 
 
-def _numbers(classes: int, groups: Sequence[Sequence[int]]) -> NDArray[np.int64]:
+def _numbers(classes: int, groups: Sequence[Sequence[int]]) -> Numbers:
     """Return the mask number of each class of a model, and as last element the number of mask numbers."""
     if not groups:
         return np.arange(classes + 1)
@@ -253,7 +252,7 @@ def _numbers(classes: int, groups: Sequence[Sequence[int]]) -> NDArray[np.int64]
     return numbers
 
 
-def _said(example: Example, logits: Any, numbers: NDArray[np.int64]) -> Floats:
+def _said(example: Example, logits: Any, numbers: Numbers) -> Floats:
     """Return the answer on one image from its logits, (classes,) or (classes, h, w)."""
     if not isinstance(example.target, Path):
         right = example.target if isinstance(example.target, tuple) else (example.target,)
