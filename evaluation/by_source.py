@@ -64,9 +64,7 @@ class MeansOfSources:
     """
 
     def __init__(self, shares: Floats, weights: Floats | None = None, unseen: Unseen | None = None) -> None:
-        """`shares` are (sources, k), each 0 to 1, or in the range of `unseen`. `weights` are (sources,); None weighs
-        all the same.
-        """
+        """`shares` are (sources, k), in the range of `unseen`, or 0 to 1; `weights` (sources,), or all alike."""
         columns = np.arange(shares.shape[1])
         self._unseen = unseen or Unseen(np.zeros(len(columns)), np.ones(len(columns)), columns)
         self._sources = len(shares)
@@ -76,9 +74,7 @@ class MeansOfSources:
         self._drawn: Floats | None = None
 
     def figure(self, statistic: Statistic, n: int, counted: int | None = None) -> Figure:
-        """Return a figure with its interval. `n` is the number of images, and `counted` the number of sources that
-        contribute to the figure; both are only reported.
-        """
+        """Return a figure with its interval. `n` images and `counted` sources, by default all, are reported."""
         sources = self._sources if counted is None else counted
         if not sources:
             return Figure(None, why="there is nothing to count")
@@ -244,9 +240,7 @@ def clustering(wrong: Floats, source: Numbers) -> Clustering:
 
 
 def adjusted(p_values: Floats) -> Floats:
-    """Return p-values adjusted for several simultaneous tests, which limits the chance of any false finding (Holm 1979,
-    Scandinavian Journal of Statistics 6). NaN values remain, and do not count as tests.
-    """
+    """Return p-values adjusted for several tests (Holm 1979, Scandinavian Journal of Statistics 6); NaN is no test."""
     adjusted_values, is_test = np.full(len(p_values), np.nan), np.isfinite(p_values)
     known = p_values[is_test]
     order = np.argsort(known)

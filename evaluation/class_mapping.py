@@ -394,9 +394,7 @@ class _Model:
         self._singulars = singulars
 
     def find(self, label: str, stated: SetMeaning | None = None) -> MappedLabel:
-        """Return the classes of a label by all rules but those of a file and of scenes. `stated` is its meaning in its
-        data set.
-        """
+        """Return the classes of a label by all rules but a file's. `stated` is its meaning in its data set."""
         if is_wordnet_id(label):
             return self._by_wordnet_id(label)
         if stated and self.known_as == IMAGENET:
@@ -495,9 +493,7 @@ class _Model:
         return self._below(label, below[:1], str(meaning_of(below[0]))) if below else None
 
     def _by_meaning(self, label: str, word: str) -> MappedLabel | None:
-        """Return the classes of a word with several meanings: those of the meaning that texts nearly always use, else
-        ambiguous.
-        """
+        """Return the classes of the meaning of a word that texts nearly always use; without one it is ambiguous."""
         known = word_meanings().get(word, ()) if self.known_as == IMAGENET else ()
         if not any(self._with_ids(one.wordnet) for one in known):
             return None
@@ -529,9 +525,7 @@ class _Model:
         return replace(found, rule="data set", note=f"{note}; {found.note}" if found.doubtful else note)
 
     def _below(self, label: str, ids: Sequence[str], named: str) -> MappedLabel:
-        """Return the classes with these ids or below. It is marked as doubtful if WordNet has many kinds that the model
-        lacks.
-        """
+        """Return the classes with these ids or below; doubtful if WordNet has many kinds that the model lacks."""
         found = self._with_ids(ids)
         if any(row and row.wordnet in ids for row in self._rows):
             levels = [rule for rule, level in self._levels if found <= level.get(plain(label), set())]

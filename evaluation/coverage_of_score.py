@@ -29,9 +29,7 @@ def measurements(repetitions: int, seed: int = 0) -> list[Measurement]:
 
 
 def measured(sources: int, area: float, valid: float, correlation: float, repetitions: int, seed: int) -> list[Covered]:
-    """Measure one world: `area` is the true area under the curve, `valid` the share of valid images, and `correlation`
-    that of the images of a source, in score and in validity.
-    """
+    """Measure one world. `correlation` is that of the images of a source, in score and in validity."""
     drawn = _worlds(sources, area, valid, correlation, np.random.default_rng(seed))
     world = {"sources": str(sources), "valid": f"{valid:.0%}", "correlation": f"{correlation:g}"}
     figures = [agreement(*next(drawn)).auc for _ in range(repetitions)]
@@ -41,9 +39,7 @@ def measured(sources: int, area: float, valid: float, correlation: float, repeti
 def _worlds(
     sources: int, area: float, valid: float, correlation: float, fate: np.random.Generator
 ) -> Iterator[tuple[Floats, np.ndarray, np.ndarray]]:
-    """Yield scores, validity and source of images. Scores are normal, and higher for valid images. A score needs at
-    least `FEWEST` images of either kind to learn from: worlds with fewer are drawn again.
-    """
+    """Yield scores, validity and source of images, with at least `FEWEST` of either kind, which a score needs."""
     from scipy import stats
 
     source = np.repeat(np.arange(sources), IMAGES // sources)

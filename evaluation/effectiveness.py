@@ -241,10 +241,7 @@ def paired_difference(
     second: NDArray[np.int8],
     weighing: Weighing = "source",
 ) -> PairedDifference:
-    """Compare two models on test cases: the source of each, and `RIGHT`, `WRONG` or `UNKNOWN` of either model.
-
-    Only test cases that can be compared with both count. `weighing` is the unit of equal weight.
-    """
+    """Compare two models on the test cases that can be compared with both, each with its source."""
     known = (first != UNKNOWN) & (second != UNKNOWN)
     wrong = np.stack([first[known] == WRONG, second[known] == WRONG]).astype(np.float64)
     _, place = np.unique(source[known], return_inverse=True)

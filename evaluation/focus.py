@@ -241,9 +241,7 @@ def _saliency() -> Any:
 
 
 def purity(features: Floats, label: Numbers, source: Numbers) -> Floats:
-    """Return each image's share of the `NEIGHBOURS` nearest images of other sources that have its label; NaN with fewer
-    images.
-    """
+    """Return each image's share of its `NEIGHBOURS` nearest of other sources with its label; NaN with fewer images."""
     squares = (features**2).sum(axis=1)
     distance = squares[:, None] + squares[None, :] - 2 * features @ features.T
     distance[source[:, None] == source[None, :]] = np.inf

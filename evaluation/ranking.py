@@ -84,9 +84,7 @@ def chance_wrong(
 
 
 def combined(one: Floats, other: Floats, share: float) -> Floats:
-    """Return the combination of two independent probabilities of the same event: the product of their odds, divided by
-    the odds of the `share` of all images for which it holds (Bayes).
-    """
+    """Combine two independent probabilities of an event that holds for a `share` of all images (Bayes), by odds."""
 
     def odds(chance: Floats) -> Floats:
         safe = np.clip(chance, 1e-6, 1 - 1e-6)

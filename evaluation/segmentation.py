@@ -328,9 +328,7 @@ def loss_effect(
     splits: Sequence[str],
     weighing: Weighing = "source",
 ) -> LossEffect:
-    """Return all figures on the classes that a segmenter loses, as in `evaluation.effectiveness`. Classes of one name
-    are counted together.
-    """
+    """Return all figures on the classes that a segmenter loses. Classes of one name are counted together."""
     nothing = np.zeros(len(splits), np.int64)
     control = reconstructed.answers if reconstructed is not None else None
     whole = effectiveness(original.answers, generated.answers, control, nothing, ("",), splits, weighing)

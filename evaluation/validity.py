@@ -168,9 +168,7 @@ def validity_effect(
     resamples: int = SAMPLES,
     weighing: Weighing = "source",
 ) -> ValidityEffect:
-    """Return all figures on errors and on their share in valid images. `strata` are the names of the strata, and
-    `weighing` is the unit of equal weight.
-    """
+    """Return all figures on errors and their share in valid images. `strata` are the names of the strata."""
     voted = judged.asked
     rows = tuple(_row(name, judged.stratum == number, judged) for number, name in enumerate(strata))
     missing = tuple(
@@ -312,9 +310,7 @@ class _Table:
 
     @cached_property
     def masses(self) -> Floats:
-        """Masses by source: of each pool, of unknown wrong and right images, of the scores of each pool, and the
-        source's weight.
-        """
+        """By source: masses of pools, and of unknown wrong and right images, scores of pools, and its weight."""
         column = np.where(self.pool[self.cell] >= 0, self.pool[self.cell], self.pools + np.where(self.held.wrong, 0, 1))
         width = self.pools + 2
 

@@ -1,6 +1,4 @@
-"""Predicts from an image's checks how likely people find it valid: learnt from votes, and tested on unseen votes. Pure
-except scikit-learn, which fits it.
-"""
+"""Predicts from an image's checks how likely people find it valid: learnt from votes, tested on unseen ones."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The methods paragraph: protocol, every exclusion and the results, ready to paste into a paper.
-
-It reports changes of a study's rules after its start: the values before and since, the time, and the effect.
-"""
+"""The methods paragraph: protocol, exclusions, changes of the rules and results, ready to paste into a paper."""
 
 from __future__ import annotations
 

@@ -158,15 +158,8 @@ def read_time(text: str) -> datetime:
     if found := _TIME.fullmatch(text):
         month, day, hour, minute, second, zone, year = found.groups()
         if month in MONTHS and zone in _ZONES:
-            return datetime(
-                int(year),
-                MONTHS.index(month) + 1,
-                int(day),
-                int(hour),
-                int(minute),
-                int(second),
-                tzinfo=timezone(timedelta(hours=_ZONES[zone])),
-            ).astimezone(UTC)
+            date, clock = (int(year), MONTHS.index(month) + 1, int(day)), (int(hour), int(minute), int(second))
+            return datetime(*date, *clock, tzinfo=timezone(timedelta(hours=_ZONES[zone]))).astimezone(UTC)
     time = datetime.fromisoformat(text)
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
 
@@ -250,9 +243,7 @@ def _named(items: Sequence[Item]) -> dict[str, Item]:
 
 
 def _keys(name: str) -> tuple[str, ...]:
-    """Return the keys of a file or address, case-folded and composed: with and without folders, with and without
-    ending.
-    """
+    """Return the folded, composed keys of a file or address: with and without folders, with and without ending."""
     plain = composed(unquote(urlsplit(name).path if "://" in name else name))
     path = PurePosixPath(plain.replace("\\", "/").strip("/"))
     if not path.name:
@@ -323,14 +314,10 @@ def _asked_by(name: str, questions: Mapping[str, Question]) -> tuple[Question | 
         return question, ""
     before, _, option = name.rpartition(".")
     question = questions.get(_plain_name(before))
-    if question is None or (option not in question.answers() and _holds_answer(question, option)):
-        return question, ""
-    return question, option
-
-
-def _holds_answer(question: Question, name: str) -> bool:
-    """Return True if the column QUESTION.NAME holds the answer itself, and NAME is not one of its options."""
-    return name in _CHOSEN or (name == _TICKED and question.kind == "yes-no")
+    if question is None or option in question.answers():
+        return question, option if question else ""
+    # The column QUESTION.label or QUESTION.on holds the answer itself.
+    return question, "" if option in _CHOSEN or (option == _TICKED and question.kind == "yes-no") else option
 
 
 def _plain_name(name: str) -> str:
@@ -356,9 +343,7 @@ def _from_json(cell: str) -> dict[str, str]:
 
 
 def _text(value: Any) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value or "" if isinstance(value, str | None) else json.dumps(value, ensure_ascii=False)
 
 
 def _only(text: str) -> str:

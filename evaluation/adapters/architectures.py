@@ -236,10 +236,7 @@ def _misfit(net: Any, state: Mapping[str, Any]) -> str:
 def _chosen_library(
     named: str, prepared_by: str, state: Mapping[str, Any], classes: int
 ) -> tuple[str, tuple[str, ...]]:
-    """Return an architecture's name, with “timm:” if torchvision has it too, and a sentence on the choice.
-
-    If no library is named, the weights decide; those that fit both are taken for torchvision's.
-    """
+    """Return an architecture's name, with “timm:” if torchvision has it too, and a sentence on the choice."""
     library, _, plain = named.partition(":")
     if library not in _LIBRARIES:
         library, plain = prepared_by, named
@@ -274,9 +271,7 @@ def _fits(name: str, state: Mapping[str, Any], classes: int) -> bool:
 def _prepared(
     name: str, net: Any, kind: Kind, header: Mapping[str, str], settings: UnderTestSettings, called: str
 ) -> tuple[Preprocessing, Callable[[Any], Any]]:
-    """Return the preparation of images for a file's model: as given, else that of the library in its header, else
-    squeezed into its size.
-    """
+    """Return a file model's preparation of images: its header's library's, else as given, else squeezed."""
     library = header.get(PREPARED_BY, "")
     typed = [one for one in ("size", "mean", "std") if getattr(settings, one)]
     plain = name.partition(":")[2] or name
@@ -313,10 +308,8 @@ def _only_side(net: Any) -> int:
 
 
 def header_of(identity: ModelIdentity, source: str) -> dict[str, str]:
-    """Return the header of a weights file for a retrained model from `source`, so that the file is a model under test.
-    The file of a transformers model needs none: it belongs in the model's folder.
-    """
-    if source == "transformers":
+    """Return the header that makes the weights of a model retrained from `source` a file that can be under test."""
+    if source == "transformers":  # its file belongs in the model's folder, which says the rest
         return {"format": "pt"}
     header = {"format": "pt", "architecture": identity.name, "classes": json.dumps(identity.classes)}
     shown = identity.preprocessing

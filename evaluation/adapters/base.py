@@ -84,13 +84,11 @@ class TorchAdapter:
         return output_of(self.kind, self.identity.classes, prepared, sizes, self._asked)
 
     def _try(self, size: tuple[int, int]) -> None:
-        """Test the model on a black picture. Raises UserError for an answer that does not fit. Lack of memory is
-        ignored here and reported with the images.
-        """
+        """Ask about a black picture. Raises UserError for an answer that does not fit."""
         try:
             output = self._asked([self.prepare(Image.new("RGB", size))])
         except Exception as error:
-            if not out_of_memory(error):
+            if not out_of_memory(error):  # this is reported with the images
                 raise
         else:
             _check(output, self.kind, self.identity.classes, 1)

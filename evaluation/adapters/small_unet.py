@@ -1,7 +1,4 @@
-"""A small segmentation network, which a checkpoint file names as its architecture `small-unet`.
-
-torchvision and timm have no segmenter below a megabyte. The demo's model under test is one of these.
-"""
+"""A small segmentation network, `small-unet` in checkpoint files: no library has one below a megabyte."""
 
 from __future__ import annotations
 

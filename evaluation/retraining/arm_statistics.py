@@ -210,9 +210,7 @@ def _won_back(arm: _Mean, after: _Mean, before: _Mean) -> Figure:
     ids, sources = np.union1d(after.ids, before.ids), min(after.sources, before.sources)
 
     def spread_out(one: _Mean) -> Floats:
-        """Return deviations from the mean in the rows of all sources, scaled to the variance of the mean over its own
-        sources.
-        """
+        """Return deviations from the mean, (seeds, all sources), scaled to the variance over its own sources."""
         found = np.zeros((one.seeds, len(ids)))
         found[:, np.searchsorted(ids, one.ids)] = (one.table - one.value) * len(ids) / one.sources
         return found
@@ -221,9 +219,7 @@ def _won_back(arm: _Mean, after: _Mean, before: _Mean) -> Figure:
     low, none, high = (_variances(top - share * bottom) for share in (-1.0, 0.0, 1.0))
 
     def reach(share: float) -> float:
-        """Return the half-width of the interval of gain - share x lost. Its variance is a quadratic function of the
-        share.
-        """
+        """Return the half-width of the interval of gain - share x lost; its variance is quadratic in the share."""
         return _reach(none + share * (high - low) / 2 + share**2 * ((high + low) / 2 - none), arm.seeds, sources)
 
     def beyond(share: float) -> float:

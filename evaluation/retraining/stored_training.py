@@ -1,6 +1,4 @@
-"""One further training of a model under test, and its predictions on each set of images afterwards. Kept in a folder,
-so that it is done once; a stopped training in the folder is resumed.
-"""
+"""A further training of a model under test and its predictions afterwards, kept in a folder and resumed there."""
 
 from __future__ import annotations
 
