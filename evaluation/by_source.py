@@ -119,8 +119,7 @@ def in_groups(sums: Floats, fate: np.random.Generator) -> Floats:
     if len(sums) <= GROUPS:
         return sums
     begins = np.arange(GROUPS) * len(sums) // GROUPS
-    groups: Floats = np.add.reduceat(sums[fate.permutation(len(sums))], begins, axis=0)
-    return groups
+    return np.add.reduceat(sums[fate.permutation(len(sums))], begins, axis=0)
 
 
 @lru_cache(maxsize=1)

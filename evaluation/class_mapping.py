@@ -15,6 +15,7 @@ import difflib
 import io
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -26,7 +27,6 @@ from core.class_tables import (
     FEWEST_LABELS,
     IMAGENET,
     SetMeaning,
-    WordMeaning,
     above,
     all_above,
     is_wordnet_id,
@@ -230,9 +230,7 @@ def report_of(mapping: ClassMap) -> MappingReport:
     left = tuple(mapping.classes[number] for number in mapping.left_over)
     shared = [name for name, group in zip(mapping.group_names, mapping.groups, strict=True) if len(group) > 1]
     together = tuple(shared) if mapping.kind == "segmentation" else ()
-    rules: dict[str, int] = {}
-    for one in rows:
-        rules[one.rule] = rules.get(one.rule, 0) + 1
+    rules = Counter(one.rule for one in rows)
     by_rule = ", ".join(f"{number} by {_RULE_WORDS.get(rule, rule)}" for rule, number in rules.items())
     words = [f"{len(rows)} of {len(mapping.labels)} labels are mapped{': ' if by_rule else ''}{by_rule}."]
     doubtful = [one.label for one in mapped if one.doubtful]
@@ -451,15 +449,13 @@ class _Model:
         """Map a label that is a kind of one class of the model to that class; return any other as it is."""
         name_of_label = one_name_of(one.label)
         whole = [
-            number for number, name in enumerate(self.classes) if name_of_label in self._kinds_of_class(number, name)
+            number
+            for number, (name, row) in enumerate(zip(self.classes, self._rows, strict=True))
+            if any(name_of_label in kinds_of(part) for part in (*name.split(","), *(row.names if row else ())))
         ]
         if len(whole) != 1:
             return one
         return MappedLabel(one.label, tuple(whole), "part of a class", f"a part of “{self.classes[whole[0]]}”")
-
-    def _kinds_of_class(self, number: int, name: str) -> set[str]:
-        row = self._rows[number]
-        return {kind for part in {*name.split(","), *(row.names if row else ())} for kind in kinds_of(part)}
 
     def _by_wordnet_id(self, label: str) -> MappedLabel:
         """Return the classes with an id or below it; for a model without ids, the one class with a name of the id."""
@@ -500,7 +496,8 @@ class _Model:
         top = max(known, key=lambda one: one.tagged)
         clear = len(known) == 1 or 0 < CLEAR * sum(one.tagged for one in known) <= top.tagged
         if not clear or not self._with_ids(top.wordnet):
-            meanings = "; ".join(f"{one.told} ({self._named_few(one.wordnet)})" for one in self._known_first(known))
+            classes_first = sorted(known, key=lambda one: not self._with_ids(one.wordnet))
+            meanings = "; ".join(f"{one.told} ({self._named_few(one.wordnet)})" for one in classes_first)
             picks = [pick for one in known if (pick := self._pick(one.wordnet))]
             return MappedLabel(label, (), None, f"{_CAN_MEAN} {meanings}", picks=tuple(dict.fromkeys(picks)))
         found = self._below(label, top.wordnet, top.told)
@@ -543,9 +540,6 @@ class _Model:
 
     def _with_ids(self, ids: Iterable[str]) -> set[int]:
         return {number for one in ids for number in self._by_id.get(one, ())}
-
-    def _known_first(self, known: Sequence[WordMeaning]) -> list[WordMeaning]:
-        return sorted(known, key=lambda one: not self._with_ids(one.wordnet))
 
     def _named_few(self, ids: Sequence[str]) -> str:
         return few_names([self.classes[number] for number in sorted(self._with_ids(ids))]) or "no class"

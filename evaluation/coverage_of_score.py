@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import product
 
 import numpy as np
 
@@ -17,14 +18,11 @@ IMAGES = 100
 """Number of judged images of a world, the same number for each source."""
 
 
-def measurements(repetitions: int, seed: int = 0) -> list[Measurement]:
+def measurements(repetitions: int) -> list[Measurement]:
     """Measure each world once, with `repetitions` repetitions."""
     return [
-        partial(measured, sources, area, valid, correlation, repetitions, seed)
-        for sources in SOURCES
-        for valid in VALID
-        for correlation in CORRELATIONS
-        for area in AREAS
+        partial(measured, sources, area, valid, correlation, repetitions, seed=0)
+        for sources, valid, correlation, area in product(SOURCES, VALID, CORRELATIONS, AREAS)
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Literal
 
 import numpy as np
@@ -41,14 +42,11 @@ SPREADS = (
 )
 
 
-def measurements(repetitions: int, seed: int = 0) -> list[Measurement]:
+def measurements(repetitions: int) -> list[Measurement]:
     """Measure each world once, with `repetitions` repetitions."""
     return [
-        partial(measured, seeds, accuracy, layout, spread, repetitions, seed)
-        for seeds in SEEDS
-        for layout in LAYOUTS
-        for spread in SPREADS
-        for accuracy in ACCURACIES
+        partial(measured, seeds, accuracy, layout, spread, repetitions, seed=0)
+        for seeds, layout, spread, accuracy in product(SEEDS, LAYOUTS, SPREADS, ACCURACIES)
     ]
 
 
@@ -66,8 +64,7 @@ def measured(
     studies = [
         _figures(seeds, (accuracy, other), source, spread, fate, "won back" in truth) for _ in range(repetitions)
     ]
-    world = {"trainings": seeds, "sources": layout[0], "images of each": layout[1], "": spread.name}
-    labels = {name: str(value) for name, value in world.items()}
+    labels = {"trainings": str(seeds), "sources": str(layout[0]), "images of each": str(layout[1]), "": spread.name}
     return [
         covered(f"retraining: {name}", labels, f"{accuracy:.0%}", [one[name] for one in studies], value)
         for name, value in truth.items()

@@ -7,7 +7,7 @@ HDBSCAN determines their number, and a permutation test shows which of them may 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -54,7 +54,7 @@ def edit_clusters(
         clusters += _of_class(one, cases, directions, change[cases], source[cases], fate, exchanges)
     p_adjusted = adjusted(np.array([np.nan if each.p_value is None else each.p_value for each in clusters]))
     with_all = [
-        EditCluster(each.label, each.cases, each.change, each.p_value, None if np.isnan(p) else float(p))
+        replace(each, p_adjusted=None if np.isnan(p) else float(p))
         for each, p in zip(clusters, p_adjusted, strict=True)
     ]
     return tuple(sorted(with_all, key=lambda each: (each.change.value or 0.0, each.label, each.cases)))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -164,17 +164,14 @@ class GradCam:
 
         last = ""
 
-        def noting(name: str) -> Callable[[Any, Any, Any], None]:
-            def note(_module: Any, _inputs: Any, output: Any) -> None:
-                nonlocal last
-                if isinstance(output, torch.Tensor) and output.ndim == 4 and min(output.shape[2:]) > 1:
-                    last = name
-                elif isinstance(output, torch.Tensor) and output.ndim == 3 and output.shape[1] > 1:
-                    last = ""  # tokens: what lay on a grid before says little of the answer
+        def note(name: str, _module: Any, _inputs: Any, output: Any) -> None:
+            nonlocal last
+            if isinstance(output, torch.Tensor) and output.ndim == 4 and min(output.shape[2:]) > 1:
+                last = name
+            elif isinstance(output, torch.Tensor) and output.ndim == 3 and output.shape[1] > 1:
+                last = ""  # tokens: what lay on a grid before says little of the answer
 
-            return note
-
-        hooks = [each.register_forward_hook(noting(name)) for name, each in self._net.named_modules() if name]
+        hooks = [each.register_forward_hook(partial(note, name)) for name, each in self._net.named_modules() if name]
         try:
             with torch.no_grad():
                 self._net(image)
@@ -259,8 +256,7 @@ def plane(features: Floats) -> Floats:
     axes = np.resize(axes, (2, features.shape[1])) if len(axes) < 2 else axes[:2]
     places = centred @ (axes * np.sign(axes[[0, 1], np.abs(axes).argmax(axis=1)])[:, None]).T
     spans = np.ptp(places, axis=0)
-    found: Floats = (places - places.min(axis=0)) / np.where(spans > 0, spans, 1.0)
-    return found
+    return (places - places.min(axis=0)) / np.where(spans > 0, spans, 1.0)
 
 
 def focus_figures(values: Floats, source: Numbers) -> tuple[Figure, ...]:

@@ -28,11 +28,7 @@ SEEN = 0.5
 """Minimum share of a class or thing that a segmenter must find in the source to judge it in a result."""
 SMALLEST_THING = 0.0012
 """Minimum share of the image that a piece of the mask must cover to be checked: 20 pixels of 128 x 128."""
-MASK_BANDS: Mapping[str, Band] = {
-    MASK_KEPT: Band(failed_below=0.25, passed_from=0.5),
-    THINGS_KEPT: Band(failed_below=0.25, passed_from=0.5),
-    SURROUNDINGS_KEPT: Band(failed_below=0.25, passed_from=0.5),
-}
+MASK_BANDS: Mapping[str, Band] = dict.fromkeys(MASK_CHECKS, Band(failed_below=0.25, passed_from=0.5))
 """Bands of a segmenter whose profile sets none of its own: a thing counts as found if half of it is."""
 
 
@@ -171,8 +167,7 @@ def hold(
             )
             holds &= ~large | ((before >= SEEN) & (after >= line.passed_from))
         looked |= large
-    found: Flags = looked & holds
-    return found
+    return looked & holds
 
 
 def _pieces(where: np.ndarray, smallest: float) -> Iterator[np.ndarray]:

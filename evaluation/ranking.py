@@ -88,8 +88,7 @@ def combined(one: Floats, other: Floats, share: float) -> Floats:
 
     def odds(chance: Floats) -> Floats:
         safe = np.clip(chance, 1e-6, 1 - 1e-6)
-        ratio: Floats = safe / (1 - safe)
-        return ratio
+        return safe / (1 - safe)
 
     both = odds(one) * odds(other) / odds(np.array(share))
     return both / (1 + both)

@@ -44,7 +44,6 @@ class Row:
     part: str
     """Name of the table, such as "classes"."""
     name: str
-    """Name of the row, such as a class."""
     figure: str
     value: float | None
     low: float | None
@@ -248,18 +247,15 @@ def _change(figure: Figure) -> str:
 def latex(model: str, found: Effectiveness) -> str:
     """Return the paper's Table I, with intervals and the excess over reconstructions."""
     cells = _cell(found.error_original), _cell(found.error_generated), _cell(found.excess, sign=True)
-    return _tabular((r"Original (\%)", r"Generated (\%)", "Excess (points)"), model, cells)
+    heads = r"Original (\%)", r"Generated (\%)", "Excess (points)"
+    return TEMPLATES.lines("table.tex", heads=heads, model=model, figures=cells)
 
 
 def segmentation_latex(model: str, found: SegmentationEffect, losses: LossEffect) -> str:
     """Return the same table for a segmenter: mIoU, and how often a class is lost on generated images."""
     figures = (found.miou_original, found.miou_generated, found.miou_reconstructed, losses.generated)
-    head = (r"Original (mIoU, \%)", r"Generated (mIoU, \%)", r"Reconstructed (mIoU, \%)", r"Loses a class (\%)")
-    return _tabular(head, model, [_cell(one) for one in figures])
-
-
-def _tabular(heads: Sequence[str], model: str, figures: Sequence[str]) -> str:
-    return TEMPLATES.lines("table.tex", heads=heads, model=model, figures=figures)
+    heads = r"Original (mIoU, \%)", r"Generated (mIoU, \%)", r"Reconstructed (mIoU, \%)", r"Loses a class (\%)"
+    return TEMPLATES.lines("table.tex", heads=heads, model=model, figures=[_cell(one) for one in figures])
 
 
 def _cell(figure: Figure, sign: bool = False) -> str:

@@ -108,5 +108,4 @@ def _auc(score: Floats, valid: Flags, source: Numbers) -> Figure:
 
 def _below(score: Floats, ordered: Floats) -> Floats:
     """Return how many of the ordered scores each score exceeds; equal ones count half."""
-    below: Floats = (np.searchsorted(ordered, score, "left") + np.searchsorted(ordered, score, "right")) / 2
-    return below
+    return (np.searchsorted(ordered, score, "left") + np.searchsorted(ordered, score, "right")) / 2

@@ -1,4 +1,4 @@
-"""The answers that simulated annotators take for true, found by the pixels shown, as they know no item's identity."""
+"""The answers that simulated annotators take for true: known ones by the picture shown, guesses for all others."""
 
 from __future__ import annotations
 

@@ -175,7 +175,11 @@ def turk_votes(table: Table, rules: Rules, items: Sequence[Item]) -> TurkVotes:
 
     Raises ValueError with a sentence if the file is none of these.
     """
-    _check_columns(table)
+    missing = [name for name in ("WorkerId", "SubmitTime") if name not in table.columns]
+    if missing:
+        raise ValueError(f"The file has no column {' and no column '.join(missing)}: it is no result of Turk.")
+    if not any(name.startswith("Answer.") for name in table.columns):
+        raise ValueError("The file has no column that begins with “Answer.”: there are no votes in it.")
     known = _named(items)
     column = _image_column(table, known)
     ours = "Answer._excluded" in table.columns
@@ -220,14 +224,6 @@ def turk_votes(table: Table, rules: Rules, items: Sequence[Item]) -> TurkVotes:
     more = len(problems) - SHOWN_PROBLEMS
     shown = [*problems[:SHOWN_PROBLEMS], f"{count_of(more, 'more row')} like these."] if more > 0 else problems
     return TurkVotes(tuple(votes), excluded, tuple(notes), tuple(shown))
-
-
-def _check_columns(table: Table) -> None:
-    missing = [name for name in ("WorkerId", "SubmitTime") if name not in table.columns]
-    if missing:
-        raise ValueError(f"The file has no column {' and no column '.join(missing)}: it is no result of Turk.")
-    if not any(name.startswith("Answer.") for name in table.columns):
-        raise ValueError("The file has no column that begins with “Answer.”: there are no votes in it.")
 
 
 def _named(items: Sequence[Item]) -> dict[str, Item]:

@@ -27,6 +27,7 @@ from evaluation.adapters.network import (
     checkpoint_path,
     classes_given,
     listed,
+    named_classes,
     not_fetched,
     numbers_given,
     own_names_told,
@@ -85,7 +86,7 @@ def _from_torchvision(settings: UnderTestSettings) -> Network:
     except Exception as error:  # a download may fail in as many ways as there are networks
         raise not_fetched(name, "torchvision", error) from error
     shown, prepare = _of_torchvision(weights)
-    classes, origin = _named(settings, tuple(weights.meta["categories"]), "torchvision")
+    classes, origin = named_classes(name, settings, weights.meta["categories"], "torchvision")
     return Network(net, ModelIdentity(name, str(weights), kinds[name], _told(shown, origin, classes), classes), prepare)
 
 
@@ -106,7 +107,7 @@ def _from_timm(settings: UnderTestSettings) -> Network:
     shown, prepare = _of_timm(net)
     weights = str(config.get("hf_hub_id") or config.get("url") or config.get("tag") or "timm's own")
     label_origin = "ImageNet as timm has it" if known else "their numbers, since timm does not say them"
-    classes, origin = _named(settings, tuple(label.split(",")[0] for label in labels), label_origin)
+    classes, origin = named_classes(name, settings, [label.split(",")[0] for label in labels], label_origin)
     require_classes(name, "classification", classes)
     identity = ModelIdentity(name, weights, "classification", _told(shown, origin, classes), classes)
     return Network(net, identity, prepare)
@@ -129,17 +130,6 @@ def timm_weights(name: str) -> Any:
     if config is None or not config.has_weights:
         raise UserError(f"timm has no weights for {name}: name one of timm.list_pretrained().", field="model")
     return config
-
-
-def _named(settings: UnderTestSettings, own: tuple[str, ...], origin: str) -> tuple[tuple[str, ...], str]:
-    names = classes_given(settings)
-    if names and len(names) != len(own):
-        raise UserError(
-            f"{settings.name} has {len(own)} classes and not the {len(names)} that are given: correct the list, or "
-            "leave it empty to take the model's own.",
-            field="classes",
-        )
-    return (names, GIVEN) if names else (own, origin)
 
 
 def _told(shown: Preprocessing, origin: str, classes: Sequence[str], *remarks: str) -> Preprocessing:
@@ -251,10 +241,8 @@ def _chosen_library(
         return (timms if library == "timm" else plain), ()
     fits = [name for name in (plain, timms) if _fits(name, state, classes)]
     both = f"torchvision and timm both have an architecture {plain}"
-    if fits == [timms]:
-        return timms, (f"{both}; these weights fit timm's alone.",)
-    if fits == [plain]:
-        return plain, (f"{both}; these weights fit torchvision's alone.",)
+    if len(fits) == 1:
+        return fits[0], (f"{both}; these weights fit {'timm' if fits == [timms] else 'torchvision'}'s alone.",)
     which = "these weights fit both" if fits else "these weights fit neither"
     return plain, (f"{both}; {which}, and torchvision's was taken. Name {timms} for the other.",)
 

@@ -26,18 +26,7 @@ MOST_CLASSES = 255
 """Maximum number of classes of a segmenter: class maps are stored with one byte a pixel."""
 LEAST_SPAN, MOST_SPAN = 0.1, 300.0
 """Limits of the difference between a white and a black pixel in a model's input. Usual are 1, 2, 4.6 and 255."""
-READS: Mapping[str, frozenset[str]] = {
-    "profile": frozenset(),
-    "torchvision": frozenset(("name", "classes")),
-    "timm": frozenset(("name", "classes")),
-    "transformers": frozenset(("name", "file", "classes")),
-    "file": frozenset(("name", "file", "classes", "size", "mean", "std")),
-    "onnx": frozenset(("name", "file", "classes", "size", "mean", "std", "layout")),
-    "http": frozenset(("address", "classes")),
-}
-"""Settings that each source of models reads."""
-_CALLED = {"name": "a name", "file": "a file", "classes": "class names", "size": "a size", "mean": "a mean"}
-_CALLED |= {"std": "a std", "layout": "a layout", "address": "an address"}
+_READS, _CALLED = DataTable(__file__, frozenset[str], "reads"), DataTable(__file__, str, "called")
 _INSTEAD = DataTable(__file__, str, "preparations")
 
 
@@ -76,7 +65,7 @@ def require_read(settings: UnderTestSettings) -> None:
     """Raise UserError, naming the field, for a setting that the model's source does not read."""
     plain = UnderTestSettings(source=settings.source)
     for name, called in _CALLED.items():
-        if getattr(settings, name) != getattr(plain, name) and name not in READS[settings.source]:
+        if getattr(settings, name) != getattr(plain, name) and name not in _READS[settings.source]:
             if settings.source == "profile":
                 raise UserError(
                     f"The profile's own model does not take {called}: leave it out, or say by “source” where the model "
@@ -104,6 +93,22 @@ def classes_given(settings: UnderTestSettings) -> tuple[str, ...]:
             field="classes",
         )
     return names
+
+
+def named_classes(
+    called: str, settings: UnderTestSettings, own: Sequence[str], origin: str
+) -> tuple[tuple[str, ...], str]:
+    """Return a model's class names and their origin: those that a person gave, else its `own`, of `origin`. Raises
+    UserError for another number.
+    """
+    names = classes_given(settings)
+    if names and len(names) != len(own):
+        raise UserError(
+            f"{called} has {len(own)} classes and not the {len(names)} that are given: correct the list, or leave it "
+            "empty to take the model's own.",
+            field="classes",
+        )
+    return (names, GIVEN) if names else (tuple(own), origin)
 
 
 def twice_in(names: Sequence[str]) -> tuple[str, ...]:

@@ -34,8 +34,7 @@ class SmallUNet(nn.Module):
         for step, skip in zip(self.up, reversed(levels[:-1]), strict=True):
             x = step(torch.cat([nn.functional.interpolate(x, scale_factor=2.0), skip], 1))
         x = nn.functional.interpolate(x, scale_factor=2.0)
-        logits: torch.Tensor = self.head(self.fine(torch.cat([x, images], 1)))
-        return logits
+        return self.head(self.fine(torch.cat([x, images], 1)))
 
 
 def _block(inward: int, outward: int, stride: int = 1) -> nn.Sequential:

@@ -21,7 +21,7 @@ from evaluation.adapters.network import (
     Kind,
     Network,
     checkpoint_path,
-    classes_given,
+    named_classes,
     not_fetched,
     own_names_told,
     require_classes,
@@ -47,14 +47,8 @@ def from_transformers(settings: UnderTestSettings) -> Network:
     net = _load(folder, called, kind, own_code=bool(config.get("auto_map")))
     labels = net.config.id2label
     _require_one_of_all(net.config, called)
-    named = classes_given(settings)
-    classes = named or tuple(str(labels[number]) for number in sorted(labels))
-    if len(classes) != len(labels):
-        raise UserError(
-            f"{called} has {len(labels)} classes and not the {len(classes)} that are given: correct the list, or leave "
-            "it empty to take the model's own.",
-            field="classes",
-        )
+    own = [str(labels[number]) for number in sorted(labels)]
+    classes, origin = named_classes(called, settings, own, "config.json")
     require_classes(called, kind, classes)
     processor = _processor(folder, called)
 
@@ -72,8 +66,8 @@ def from_transformers(settings: UnderTestSettings) -> Network:
             ) from error
 
     options = processor.to_dict()
-    origin = GIVEN if named else "config.json"
-    assumed = Assumptions(_scaling(options), (), "logits", origin, () if named else own_names_told(classes))
+    remarks = () if origin == GIVEN else own_names_told(classes)
+    assumed = Assumptions(_scaling(options), (), "logits", origin, remarks)
     shown = replace(_shown(options), assumed=assumed)
     name = type(net).__name__ if settings.file else called  # the name of a folder says nothing
     return Network(net, ModelIdentity(name, weights, kind, shown, classes), prepare)

@@ -22,6 +22,7 @@ import numpy as np
 from core.evaluation_results import AUGMENTED, CONTROL, FEWEST_SEEDS, ON_GENERATED, ORIGINAL, ArmRow
 from core.figures import Figure, Flags, Floats, Numbers
 from evaluation.by_source import CONFIDENCE
+from study.intervals import wilson_ends
 
 GENERATED, BY_VOTES, RANKED = "+ generated, all", "+ generated, valid", "+ generated, best ranked half"
 ARMS = (ORIGINAL, AUGMENTED, CONTROL, GENERATED, BY_VOTES, RANKED)
@@ -133,9 +134,7 @@ class _Mean:
         worth = share * (1 - share) * (normal / reach) ** 2 if reach > 0 else float(self.sources)
         if min((of_sources < 1).sum(), (of_sources > 0).sum()) < RARE:
             worth = min(worth, float(self.sources))
-        middle = (share + normal**2 / (2 * worth)) / (1 + normal**2 / worth)
-        away = normal / (1 + normal**2 / worth) * np.sqrt(share * (1 - share) / worth + (normal / (2 * worth)) ** 2)
-        return float(middle - away), float(middle + away)
+        return wilson_ends(share, worth)
 
     def figure(self, value: float, ends: tuple[float, float], other: _Mean | None = None) -> Figure:
         why = _too_few(self) or (_too_few(other) if other is not None else "")

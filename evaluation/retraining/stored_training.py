@@ -61,7 +61,6 @@ class Training:
     """Images that select the best state."""
     sets: Mapping[str, tuple[Example, ...]]
     folder: Path
-    """The folder of this training alone."""
     scratch: bool = False
     """True to start from random weights instead of the model's."""
     groups: tuple[tuple[int, ...], ...] = ()
@@ -79,7 +78,6 @@ class KeptState:
     batch: int
     """Number of images in an update."""
     done: bool
-    """True if all updates are done."""
     best: int
     """The update with the best score on the tuning images: its weights are kept."""
     score: float
@@ -97,14 +95,13 @@ def kept_state(folder: Path) -> KeptState | None:
         training, (best, score) = about["training"], about["best"]
         recipe = training["recipe"]
         done, (seconds, timed) = about["update"] >= recipe["updates"], about.get("timed", (0.0, 0))
-        state = KeptState(training["arm"], training["seed"], about["update"], recipe["batch"], done, best, float(score))
-        return replace(
-            state, update_seconds=seconds / timed if timed else None, other_seconds=about.get("other_seconds")
+        return KeptState(
+            *(training["arm"], training["seed"], about["update"], recipe["batch"], done, best, float(score)),
+            update_seconds=seconds / timed if timed else None,
+            other_seconds=about.get("other_seconds"),
         )
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (KeyError, TypeError, ValueError):  # of another version, or truncated
-        return None
+    except (FileNotFoundError, NotADirectoryError, KeyError, TypeError, ValueError):
+        return None  # absent, of another version, or truncated
 
 
 def weights_in(folder: Path) -> Path | None:
@@ -195,14 +192,10 @@ def _measured(training: Training, on_update: Callable[[int, float], None]) -> di
     network.net.eval()
     sets = {name: said_of(network.net, network, examples, training.groups) for name, examples in training.sets.items()}
     if is_new:
-        _note_other_seconds(training.folder, time.monotonic() - began)
+        about = json.loads((training.folder / ABOUT).read_text(encoding="utf-8"))
+        about["other_seconds"] = time.monotonic() - began - about["timed"][0]
+        replace_file(training.folder / ABOUT, partial(Path.write_text, data=json.dumps(about)))
     return sets
-
-
-def _note_other_seconds(folder: Path, whole: float) -> None:
-    file = folder / ABOUT
-    about = json.loads(file.read_text(encoding="utf-8"))
-    replace_file(file, partial(Path.write_text, data=json.dumps(about | {"other_seconds": whole - about["timed"][0]})))
 
 
 def said_before(
@@ -220,8 +213,7 @@ def right_of(kind: TaskKind, answers: Floats) -> Floats:
     """Return the right share of each image, 0 to 1: all or nothing for a classifier, pixels for a segmenter."""
     if kind == "classification":
         return answers
-    right: Floats = np.diagonal(answers, axis1=1, axis2=2).sum(axis=1) / answers.sum(axis=(1, 2))
-    return right
+    return np.diagonal(answers, axis1=1, axis2=2).sum(axis=1) / answers.sum(axis=(1, 2))
 
 
 def said_of(net: Any, network: Network, examples: Sequence[Example], groups: Sequence[Sequence[int]] = ()) -> Floats:
