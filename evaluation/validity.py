@@ -96,19 +96,6 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class StratumRow:
-    """One stratum: its size, and how much of it is valid."""
-
-    name: str
-    images: int
-    judged: int
-    """Number of images with a consensus."""
-    valid: int
-    share_valid: float | None
-    """Share of valid images among judged ones, or None if none was judged."""
-
-
-@dataclass(frozen=True)
 class ValidityEffect:
     """An error rate, and the part of it on valid images. All shares, 0 to 1.
 
@@ -141,7 +128,6 @@ class ValidityEffect:
     """Number of answers to control items, which show the errors of workers; None without single votes."""
     not_judged_in: tuple[str, ...]
     """Strata without a judged image."""
-    rows: tuple[StratumRow, ...]
     chosen: str = ""
     """Choice of the judged images in words, if they are no random sample within the strata; else ""."""
 
@@ -168,10 +154,8 @@ def validity_effect(
 ) -> ValidityEffect:
     """Return all figures on errors and their share in valid images. `strata` are the names of the strata."""
     voted = judged.asked
-    rows = tuple(_row(name, judged.stratum == number, judged) for number, name in enumerate(strata))
-    missing = tuple(
-        row.name for place, row in enumerate(rows) if row.images and not voted[judged.stratum == place].any()
-    )
+    own = [judged.stratum == number for number in range(len(strata))]
+    missing = tuple(name for name, of in zip(strata, own, strict=True) if of.any() and not voted[of].any())
     table = _Table(judged, len(strata), weighing)
     drawn = _Draws(table, seed, resamples)
     against = contradiction_of(judged)
@@ -209,7 +193,6 @@ def validity_effect(
         discarded=discarded,
         control_answers=None if judged.ballots is None else judged.ballots.controls,
         not_judged_in=missing,
-        rows=rows,
     )
 
 
@@ -236,11 +219,6 @@ def _listed(names: Sequence[str], most: int = 3) -> str:
     if len(names) > most:
         shown.append(f"{len(names) - most} other groups" if len(names) > most + 1 else "another group")
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} or {shown[-1]}"
-
-
-def _row(name: str, own: Flags, columns: Judged) -> StratumRow:
-    judged, good = int((own & columns.decided).sum()), int((own & columns.valid).sum())
-    return StratumRow(name, int(own.sum()), judged, good, good / judged if judged else None)
 
 
 class _Table:
