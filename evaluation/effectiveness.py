@@ -31,7 +31,6 @@ from evaluation.by_source import (
     MeansOfSources,
     adjusted,
     clustering,
-    distinct_rows,
     matched,
     means_of_groups,
     one_split,
@@ -100,6 +99,7 @@ def effectiveness(
     control = control.where(np.isin(control.source, both)) if control is not None else None
 
     size, wrong = _counts(both, cases)
+    all_wrong, none_wrong = int((size == wrong).sum()), int((wrong == 0).sum())
     originals, wrong_originals = _counts(both, first)
     shares = np.column_stack([ratio(wrong_originals, originals), ratio(wrong, size)])
     weights = size if weighing == "case" else np.ones(len(both))
@@ -138,7 +138,7 @@ def effectiveness(
         error_reconstructed=of_control(2, images=0 if control is None else len(control)),
         excess=of_control(1, less=2),
         flips=_flips(both, first, cases),
-        together=_together(size, wrong),
+        together=Together(all_wrong, len(both) - all_wrong - none_wrong, none_wrong),
         clustering=clustering((cases.right == WRONG).astype(np.float64), cases.source),
         classes=_classes(shares, size, weights, label[both], labels),
         confusion=(_confusion(first, label, labels), _confusion(cases, label, labels)),
@@ -174,13 +174,6 @@ def _flips(both: Numbers, first: Answers, cases: Answers) -> Flips:
     one_a_source = len(cases) > 0 and len(cases) == len(both)
     p_value = float(stats.binomtest(lost, lost + gained).pvalue) if one_a_source and lost + gained else None
     return Flips(lost, gained, len(cases), p_value)
-
-
-def _together(size: Floats, wrong: Floats) -> Together:
-    pairs, number = distinct_rows(np.column_stack([size, wrong]))
-    by_number = tuple((int(m), int(k), int(of)) for (m, k), of in zip(pairs, number, strict=True))
-    every, none = int((size == wrong).sum()), int((wrong == 0).sum())
-    return Together(every, len(size) - every - none, none, by_number)
 
 
 def _classes(

@@ -58,12 +58,10 @@ def by_new_faults(wrong: Floats, valid: Floats, cell: Sequence[Hashable]) -> Num
     return np.array(order, dtype=np.int64)
 
 
-def chance_wrong(
-    known: Mapping[tuple[str, ...], tuple[int, int]], features: Sequence[tuple[str, ...]], prior: float = PRIOR
-) -> Floats:
+def chance_wrong(known: Mapping[tuple[str, ...], tuple[int, int]], features: Sequence[tuple[str, ...]]) -> Floats:
     """Return the probability that the model is wrong on images that are not made yet, from the outcomes of others:
     `known` maps the features of past images to (wrong, all). Features go from general to particular, such as (edit
-    type, alternative, class). Each level's estimate weighs as `prior` images in the next one (an empirical Bayes
+    type, alternative, class). Each level's estimate weighs as `PRIOR` images in the next one (an empirical Bayes
     estimate level by level).
     """
     levels: dict[tuple[str, ...], tuple[int, int]] = {}
@@ -77,7 +75,7 @@ def chance_wrong(
         if feature not in estimates:
             wrong, of = levels.get(feature, (0, 0))
             general = estimate(feature[:-1]) if feature else 0.5
-            estimates[feature] = (wrong + prior * general) / (of + prior)
+            estimates[feature] = (wrong + PRIOR * general) / (of + PRIOR)
         return estimates[feature]
 
     return np.array([estimate(feature) for feature in features], dtype=np.float64)

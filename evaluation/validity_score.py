@@ -38,12 +38,12 @@ def learn(names: Sequence[str], checks: Floats, valid: Flags, task: TaskKind | N
     )
 
 
-def cross_fitted(names: Sequence[str], checks: Floats, valid: Flags, source: Numbers, folds: int = FOLDS) -> Floats:
+def cross_fitted(names: Sequence[str], checks: Floats, valid: Flags, source: Numbers) -> Floats:
     """Score each image by the votes on other sources. Raises ValueError as `learn`, also for too small a fold."""
     from sklearn.model_selection import StratifiedGroupKFold
 
     scores = np.full(len(valid), np.nan)
-    parts = StratifiedGroupKFold(min(folds, len(np.unique(source))), shuffle=True, random_state=0)
+    parts = StratifiedGroupKFold(min(FOLDS, len(np.unique(source))), shuffle=True, random_state=0)
     for others, own in parts.split(checks, valid, source):
         scores[own] = learn(names, checks[others], valid[others])(checks[own])
     return scores

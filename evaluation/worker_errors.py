@@ -70,13 +70,13 @@ class Ballots:
         return self.controls > 0 or self.votes_of_an_image >= VOTES_THAT_SHOW_HARD
 
 
-def drawn_states(ballots: Ballots, images: Numbers, group: Numbers, fixed: Numbers, seed: int = 0) -> NDArray[np.int8]:
+def drawn_states(ballots: Ballots, images: Numbers, group: Numbers, fixed: Numbers) -> NDArray[np.int8]:
     """Return draws of the state of each of `images`, (draws, images), from their distribution given all votes.
 
     `images` are indices as in `Ballots.image`, ascending; `group` is the group of each, such as its stratum: the shares
     of the states differ by group. `fixed` is the state of an image that is known without votes, else -1.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     control = ballots.known >= 0
     own = ~control & np.isin(ballots.image, images)
     workers = int(ballots.worker.max(initial=0)) + 1

@@ -11,9 +11,9 @@ from torch import nn
 class SmallUNet(nn.Module):
     """A U-Net of four levels for pictures whose sides are multiples of 16."""
 
-    def __init__(self, classes: int, width: int = 16) -> None:
+    def __init__(self, classes: int) -> None:
         super().__init__()
-        widths = (width, width * 2, width * 3, width * 4)
+        widths = (16, 32, 48, 64)
         self.stem = _block(3, widths[0], stride=2)
         self.down = nn.ModuleList(
             nn.Sequential(_block(a, b, stride=2), _block(b, b)) for a, b in itertools.pairwise(widths)
