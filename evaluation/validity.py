@@ -131,19 +131,6 @@ class ValidityEffect:
     chosen: str = ""
     """Choice of the judged images in words, if they are no random sample within the strata; else ""."""
 
-    def figures(self, wrong: str = "wrong") -> list[tuple[str, Figure]]:
-        """Return all figures by name; `wrong` describes the model's mistake on a test case."""
-        return [
-            ("as measured", self.as_measured),
-            ("times the share judged valid", self.times_valid),
-            (f"{wrong} and valid, by strata", self.by_strata),
-            (f"{wrong} and valid, at least", self.at_least),
-            (f"{wrong} and valid, at most", self.at_most),
-            (f"{wrong} and valid, with the score", self.with_score),
-            (f"{'error' if wrong == 'wrong' else wrong} among valid images", self.among_valid),
-            ("judged images without a consensus", self.undecided),
-        ]
-
 
 def validity_effect(
     judged: Judged,

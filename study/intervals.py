@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from core.figures import Bounds, Mean, Proportion, percent
 from core.words import count_of
-
-if TYPE_CHECKING:
-    import numpy as np
 
 CONFIDENCE = 0.95
 SAMPLES = 4000
@@ -72,8 +69,7 @@ def bootstrap(images: Sequence[tuple[int, int]], seed: int = 0) -> Proportion:
     if len({good / votes for good, votes in seen}) == 1:
         why = "because all images have the same share"
         return Proportion(count, n, value, None, None, f"{sentence}; no interval, {why}")
-    totals = _drawn(seen, seed)
-    low, high = _middle(totals[:, 0] / totals[:, 1])
+    low, high = _percentiles(seen, seed, lambda totals: totals[:, 0] / totals[:, 1])
     words = f"{sentence} ({100 * CONFIDENCE:.4g} % bootstrap interval over images {_ends(low, high)} %)"
     return Proportion(count, n, value, low, high, words)
 
@@ -91,26 +87,20 @@ def bootstrap_mean(values: Sequence[float], seed: int = 0) -> Mean:
     if len(set(values)) == 1:
         why = "because there is one image only" if n == 1 else "because all images have the same mean"
         return Mean(value, None, None, n, f"{value:.2f} on {count_of(n, 'image')}; no interval, {why}")
-    low, high = _middle(_drawn(values, seed) / n)
+    low, high = _percentiles(values, seed, lambda totals: totals / n)
     words = f"{value:.2f} on {n} images ({100 * CONFIDENCE:.4g} % bootstrap interval {low:.2f} to {high:.2f})"
     return Mean(value, low, high, n, words)
 
 
-def _drawn(images: Sequence[float] | Sequence[tuple[int, int]], seed: int) -> np.ndarray:
-    """Return sums over `SAMPLES` samples of the images with replacement. Equal images are drawn together."""
+def _percentiles(images: Sequence[Any], seed: int, statistic: Callable[[Any], Any]) -> tuple[float, float]:
+    """Return the bootstrap percentile interval of a statistic, which takes the sums over each sample of images."""
     import numpy as np
 
-    kinds: Counter[Any] = Counter(images)
+    kinds = Counter(images)  # equal images are drawn together
     shares = np.array(list(kinds.values())) / len(images)
     drawn = np.random.default_rng(abs(seed)).multinomial(len(images), shares, size=SAMPLES)
-    return drawn @ np.array(list(kinds), dtype=float)
-
-
-def _middle(drawn: np.ndarray) -> tuple[float, float]:
-    """Return the ends of the middle `CONFIDENCE` of draws."""
-    import numpy as np
-
-    low, high = np.quantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    ends = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
+    low, high = np.quantile(statistic(drawn @ np.array(list(kinds), dtype=float)), ends)
     return float(low), float(high)
 
 

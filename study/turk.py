@@ -105,7 +105,14 @@ def turk_rows(data: StudyData) -> list[Row]:
             "Answer._counted": vote.assignment in inside,
             "Answer._excluded": excluded.get(vote.worker, ""),
         }
-        row |= {f"Input.{name}": value for name, value in _inputs(vote, item).items()}
+        inputs: Row = {
+            "image": f"{item.public}.png",
+            "source": f"{item.public}.source.png" if item.source_sha else "",
+            "kind": vote.kind,
+            **about_item(item),
+            **cells(item, "caption counterfactual"),
+        }
+        row |= {f"Input.{name}": value for name, value in inputs.items()}
         row |= {f"Answer.{question.id}": vote.answers.get(question.id, "") for question in rules.questions}
         rows.append(row)
     return rows
@@ -113,16 +120,6 @@ def turk_rows(data: StudyData) -> list[Row]:
 
 def _decided(vote: Vote, verdict: ApprovalVerdict) -> str:
     return turk_time(vote.decided) if vote.decided and vote.verdict == verdict else ""
-
-
-def _inputs(vote: Vote, item: Item) -> Row:
-    return {
-        "image": f"{item.public}.png",
-        "source": f"{item.public}.source.png" if item.source_sha else "",
-        "kind": vote.kind,
-        **about_item(item),
-        **cells(item, "caption counterfactual"),
-    }
 
 
 def _rate(worker: Worker | None) -> str:

@@ -17,12 +17,12 @@ from typing import Any
 from core.errors import UserError
 from core.model_identity import Assumptions, ModelIdentity, Preprocessing, files_hash
 from core.settings import UnderTestSettings
+from core.types import TaskKind
 from core.words import count_of
 from evaluation.adapters.network import (
     GIVEN,
     IMAGENET_MEAN,
     IMAGENET_STD,
-    Kind,
     Network,
     checkpoint_path,
     classes_given,
@@ -257,7 +257,7 @@ def _fits(name: str, state: Mapping[str, Any], classes: int) -> bool:
 
 
 def _prepared(
-    name: str, net: Any, kind: Kind, header: Mapping[str, str], settings: UnderTestSettings, called: str
+    name: str, net: Any, kind: TaskKind, header: Mapping[str, str], settings: UnderTestSettings, called: str
 ) -> tuple[Preprocessing, Callable[[Any], Any]]:
     """Return a file model's preparation of images: its header's library's, else as given, else squeezed."""
     library = header.get(PREPARED_BY, "")
@@ -346,7 +346,7 @@ def _read(file: Path) -> tuple[dict[str, Any], Mapping[str, str]]:
     return {str(key).removeprefix("module."): value for key, value in content.items()}, {}
 
 
-def _empty(name: str, classes: int, auxiliary: bool) -> tuple[Any, Kind]:
+def _empty(name: str, classes: int, auxiliary: bool) -> tuple[Any, TaskKind]:
     """Return an architecture without weights: of the library in the name, else of torchvision, then of timm."""
     if name == SMALL_UNET:
         from evaluation.adapters.small_unet import SmallUNet
@@ -371,11 +371,11 @@ def _empty(name: str, classes: int, auxiliary: bool) -> tuple[Any, Kind]:
     raise unknown(plain, library or "torchvision or timm", known)
 
 
-def torchvision_names() -> dict[str, Kind]:
+def torchvision_names() -> dict[str, TaskKind]:
     """Return the classification and segmentation models of torchvision."""
     from torchvision import models
 
-    names: dict[str, Kind] = dict.fromkeys(models.list_models(module=models), "classification")
+    names: dict[str, TaskKind] = dict.fromkeys(models.list_models(module=models), "classification")
     return names | dict.fromkeys(models.list_models(module=models.segmentation), "segmentation")
 
 

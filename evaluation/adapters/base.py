@@ -69,7 +69,7 @@ class TorchAdapter:
         """Raises UserError if the network does not take images of its prepared size."""
         import torch
 
-        self.kind, self.prepare = network.kind, network.prepare
+        self.kind, self.prepare = network.identity.kind, network.prepare
         prepared = network.identity.preprocessing
         values = values_of(network.identity.name, self.prepare, prepared.mean)
         known = replace(prepared, assumed=replace(prepared.assumed, values=values))

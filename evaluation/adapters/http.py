@@ -27,8 +27,9 @@ from core.model_identity import Output as Numbers
 from core.predictions import map_size
 from core.progress import stop_if, stop_signal
 from core.settings import UnderTestSettings
+from core.types import TaskKind
 from evaluation.adapters.base import Output
-from evaluation.adapters.network import GIVEN, Kind, classes_given, require_classes
+from evaluation.adapters.network import GIVEN, classes_given, require_classes
 
 IMAGES = 8
 """Maximum number of images in one request."""
@@ -95,8 +96,8 @@ class HttpAdapter:
         (answer,) = asyncio.run(self._exchange([("GET", None)]))
         description = answer.json() if answer.status == 200 else None
         card: Mapping[str, Any] = description if isinstance(description, dict) else {}
-        self.kind: Kind = card.get("kind", "classification")
-        if self.kind not in get_args(Kind):
+        self.kind: TaskKind = card.get("kind", "classification")
+        if self.kind not in get_args(TaskKind):
             raise UserError(
                 f"The server at {self._address} calls itself a model for {str(self.kind)[:60]!r}: classification and "
                 "segmentation are what is taken here."

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -17,8 +17,8 @@ from core.data_files import DataTable
 from core.errors import UserError
 from core.model_identity import ModelIdentity
 from core.settings import UnderTestSettings
+from core.types import TaskKind
 
-Kind = Literal["classification", "segmentation"]
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 GIVEN = "the list that was given"
 """Origin of class names that a person gave."""
@@ -39,11 +39,6 @@ class Network:
     identity: ModelIdentity
     prepare: Callable[[Any], Any]
     """Turns an RGB image into the network's input, (3, h, w)."""
-
-    @property
-    def kind(self) -> Kind:
-        """Return the task of the network."""
-        return self.identity.kind
 
 
 def checkpoint_path(named: str) -> Path:
@@ -125,7 +120,7 @@ def own_names_told(names: Sequence[str]) -> tuple[str, ...]:
     return (f"The model itself calls several of its classes “{twice[0]}”{more}: map labels to them by their numbers.",)
 
 
-def require_classes(called: str, kind: Kind, classes: Sequence[str]) -> None:
+def require_classes(called: str, kind: TaskKind, classes: Sequence[str]) -> None:
     """Raise UserError for a single class, and for a segmenter with more classes than a class map can number."""
     if len(classes) < 2:
         raise UserError(

@@ -17,10 +17,10 @@ from core.errors import UserError, out_of_memory
 from core.model_identity import Assumptions, ModelIdentity, Preprocessing, files_hash
 from core.model_identity import Output as Numbers
 from core.settings import UnderTestSettings
+from core.types import TaskKind
 from evaluation.adapters.base import NO_NUMBER, Output, images_at_once, output_of
 from evaluation.adapters.network import (
     GIVEN,
-    Kind,
     checkpoint_path,
     classes_given,
     listed,
@@ -104,7 +104,7 @@ class OnnxAdapter:
                 f"There is not enough memory to ask {file.name} about a picture of {size[0]} × {size[1]} pixels: free "
                 "some, or take a smaller one."
             ) from error
-        self.kind: Kind = output.kind
+        self.kind: TaskKind = output.kind
         self._found = output
         require_classes(file.name, self.kind, classes)
         remarks = (*output.remarks, *(() if named else own_names_told(classes)))
@@ -254,7 +254,7 @@ class OnnxAdapter:
 
 @dataclass(frozen=True)
 class _Answers:
-    kind: Kind
+    kind: TaskKind
     last: bool
     """True if the classes of a segmenter are the last axis of its output."""
     name: str = ""

@@ -16,9 +16,9 @@ from core.errors import UserError, out_of_memory
 from core.loading import LOADING
 from core.model_identity import Assumptions, ModelIdentity, Preprocessing, files_hash
 from core.settings import UnderTestSettings
+from core.types import TaskKind
 from evaluation.adapters.network import (
     GIVEN,
-    Kind,
     Network,
     checkpoint_path,
     named_classes,
@@ -29,7 +29,7 @@ from evaluation.adapters.network import (
 
 FILES = ("*.json", "*.safetensors")
 """Files fetched from a repository: weights and the preparation of images, neither code nor pickles."""
-CLASSES: dict[str, Kind] = {"ForImageClassification": "classification", "ForSemanticSegmentation": "segmentation"}
+CLASSES: dict[str, TaskKind] = {"ForImageClassification": "classification", "ForSemanticSegmentation": "segmentation"}
 """Supported endings of the names of model classes."""
 _LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
@@ -107,7 +107,7 @@ def _config(folder: Path, called: str) -> Mapping[str, Any]:
     return config
 
 
-def _kind(config: Mapping[str, Any], called: str) -> Kind:
+def _kind(config: Mapping[str, Any], called: str) -> TaskKind:
     named = [str(name) for name in config.get("architectures") or ()]
     kinds = {kind for name in named for ending, kind in CLASSES.items() if name.endswith(ending)}
     if len(kinds) != 1:
@@ -134,7 +134,7 @@ def _require_one_of_all(config: Any, called: str) -> None:
         )
 
 
-def _load(folder: Path, called: str, kind: Kind, own_code: bool) -> Any:
+def _load(folder: Path, called: str, kind: TaskKind, own_code: bool) -> Any:
     from transformers import AutoModelForImageClassification, AutoModelForSemanticSegmentation
 
     loader = AutoModelForImageClassification if kind == "classification" else AutoModelForSemanticSegmentation

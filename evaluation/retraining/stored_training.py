@@ -175,7 +175,7 @@ def _measured(training: Training, on_update: Callable[[int, float], None]) -> di
     network = find_network(training.model)
     if training.scratch:
         network = replace(network, net=untrained(network, training.model))
-    kind = network.kind
+    kind = network.identity.kind
 
     def score(net: Any) -> float:
         answers = said_of(net, network, training.tune, training.groups)
