@@ -1,8 +1,4 @@
-"""Answers of a model under test in the labels of the data set: right, wrong or not comparable.
-
-Takes predictions and a class map, and returns the input of `evaluation.effectiveness` and `evaluation.segmentation`.
-Pure; knows no models and no files.
-"""
+"""Answers of a model under test in the labels of the data set: right, wrong or not comparable. Pure."""
 
 from __future__ import annotations
 

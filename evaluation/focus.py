@@ -74,9 +74,8 @@ class GradCam:
         self._device, self._layer = next(net.parameters()).device, ""
 
     def look(self, image: Image.Image, classes: Sequence[int], mask: Image.Image | None = None) -> Look:
-        """Return the map of an image for the classes of its label. `mask` is white on the subject.
-
-        Raises UserError for a network without features on a grid.
+        """Return the map of an image for its label's classes. `mask` is white on the subject. Raises UserError for a
+        network without features on a grid.
         """
         pixels, inside = self._pixels(image), None
         found, features = self._map(pixels, classes)

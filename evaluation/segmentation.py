@@ -30,15 +30,13 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Pixels:
-    """Confusion matrices, one for each image."""
+    """Confusion matrices, one for each image; `source` and `way` are as in `Answers`."""
 
     source: Numbers
-    """The number of each image's source, from 0."""
     counts: Floats
     """(images, classes, classes + 1): pixels of a class by predicted class; the last column counts pixels of no
     class."""
     way: Numbers | None = None
-    """The number of each image's control set, as in `Answers.way`."""
 
     def __len__(self) -> int:
         return len(self.source)
@@ -67,10 +65,9 @@ class Pixels:
 
 @dataclass(frozen=True)
 class Losses:
-    """Protected classes that a segmenter does not find, image by image; all columns have one length."""
+    """Protected classes that a segmenter does not find, image by image; `source` and `way` are as in `Answers`."""
 
     source: Numbers
-    """The number of each image's source, from 0."""
     right: NDArray[np.int8]
     """`WRONG` if it loses a class, `RIGHT` if it loses none, `UNKNOWN` if it has none to lose."""
     lost: Flags
@@ -80,7 +77,6 @@ class Losses:
     most: Numbers
     """The index of the class that it loses most of; -1 if it loses none."""
     way: Numbers | None = None
-    """The number of each image's control set, as in `Answers.way`."""
 
     @property
     def answers(self) -> Answers:
@@ -130,9 +126,8 @@ def segmentation_effect(
     splits: Sequence[str],
     weighing: Weighing = "source",
 ) -> SegmentationEffect:
-    """Return all figures on the quality of a segmenter. `original` has one image per source, `mask_holds` is True for
-    generated images whose mask demonstrably holds, `weighing` is the unit of equal weight. Raises ValueError for
-    sources of several splits.
+    """Return all figures on the quality of a segmenter. `original` has one image per source; `mask_holds` is True for
+    generated images whose mask demonstrably holds. Raises ValueError for sources of several splits.
     """
     split = one_split(splits)
     both = np.intersect1d(original.source, generated.source)
@@ -282,9 +277,8 @@ def iou_in_masks(pixels: Pixels, classes: Sequence[Sequence[int]]) -> Floats:
 
 
 def missed_by(originals: Pixels, protected: Flags, classes: Sequence[Sequence[int]]) -> Losses:
-    """Return the protected classes that a segmenter misses on originals. `protected`, (originals, classes), marks the
-    classes that it must find. An IoU of `DROPPED` or more finds a class, and the answer is right if all classes of the
-    mask are found.
+    """Return the protected classes that a segmenter misses on originals: those with an IoU below `DROPPED`.
+    `protected`, (originals, classes), marks the classes that it must find. The answer is right if it misses none.
     """
     ious = iou_in_masks(originals, classes)
     present = protected & np.isfinite(ious)

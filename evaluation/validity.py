@@ -97,9 +97,8 @@ class Judged:
 
 @dataclass(frozen=True)
 class ValidityEffect:
-    """An error rate, and the part of it on valid images. All shares, 0 to 1.
-
-    A figure without a value but with `low` and `high` is bounds: `why` says what is unknown.
+    """An error rate, and the part of it on valid images: shares, 0 to 1. A figure without a value but with `low` and
+    `high` is bounds: `why` says what is unknown.
     """
 
     as_measured: Figure

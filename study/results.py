@@ -308,9 +308,8 @@ def slice_of(name: str, outcomes: Iterable[ItemOutcome], telling: bool = True) -
 
 
 def slices_of(items: Sequence[Item], outcomes: Mapping[int, ItemOutcome]) -> Slices:
-    """Return the shares by class, edit type, sample and model under test, each in alphabetical order.
-
-    Images without a value come last, as `NONE`: the parts together contain every image that was asked.
+    """Return the shares by class, edit type, sample and model under test, each in alphabetical order. Images without a
+    value come last, as `NONE`: the parts together contain every image that was asked.
     """
 
     def by(names: Callable[[Item], Iterable[str]]) -> tuple[Slice, ...]:

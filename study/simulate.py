@@ -1,8 +1,4 @@
-"""Simulated annotators: they sign in, load the pictures and vote over the HTTP interface that people use.
-
-They test a plan before people spend time on it, and they test the system. They know nothing that a person would not:
-true answers are looked up by the pixels received (`truth`).
-"""
+"""Simulated annotators: they sign in, load the pictures and vote over the HTTP interface that people use."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The interface to every model under test: images in, probabilities or class maps out.
-
-An adapter prepares images for its model itself. To all callers, those of torch, of ONNX files and of servers look
-alike.
-"""
+"""The interface to every model under test, whatever runs it: images in, probabilities or class maps out."""
 
 from __future__ import annotations
 
