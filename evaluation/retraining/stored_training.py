@@ -73,15 +73,11 @@ class KeptState:
 
     arm: str
     seed: int
-    updates: int
-    """Number of updates done so far."""
     batch: int
     """Number of images in an update."""
     done: bool
-    best: int
-    """The update with the best score on the tuning images: its weights are kept."""
     score: float
-    """The share of right tuning images, or of their right pixels."""
+    """The best share of right tuning images, or of their right pixels: these weights are kept."""
     update_seconds: float | None = None
     """Mean seconds of an update, or None if none was measured."""
     other_seconds: float | None = None
@@ -92,11 +88,11 @@ def kept_state(folder: Path) -> KeptState | None:
     """Return the state of a training's folder, or None before the first score on the tuning images."""
     try:
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-        training, (best, score) = about["training"], about["best"]
+        training, (_, score) = about["training"], about["best"]
         recipe = training["recipe"]
-        done, (seconds, timed) = about["update"] >= recipe["updates"], about.get("timed", (0.0, 0))
+        seconds, timed = about.get("timed", (0.0, 0))
         return KeptState(
-            *(training["arm"], training["seed"], about["update"], recipe["batch"], done, best, float(score)),
+            *(training["arm"], training["seed"], recipe["batch"], about["update"] >= recipe["updates"], float(score)),
             update_seconds=seconds / timed if timed else None,
             other_seconds=about.get("other_seconds"),
         )
