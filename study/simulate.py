@@ -44,7 +44,6 @@ class WorkerRun:
     """The result of one simulated worker."""
 
     worker: str = ""
-    code: str = ""
     votes: list[Acknowledged] = field(default_factory=list)
     end: str = ""
     """Last status: "done", "excluded", ...; "time over"; "failed"."""
@@ -143,11 +142,9 @@ class _Annotator:
 
     async def _sign_in(self) -> list[dict[str, Any]]:
         if self.plan.codes:
-            self.run.code = self.plan.codes[self.number]
-            state = await self._post("sign-in", {"code": self.run.code})
+            state = await self._post("sign-in", {"code": self.plan.codes[self.number]})
         else:
             state = await self._post("join", {"link": self.plan.link.rpartition("#join=")[2]})
-            self.run.code = str(state["code"])
         self.run.worker = str(state["worker"])
         return list(state["studies"])
 

@@ -77,7 +77,7 @@ class Arms:
 
     def __init__(self, measured: Mapping[str, Mapping[str, Measured]], baseline: str) -> None:
         """`measured` is by arm and set. Raises ValueError for an arm with other images or seeds than the `baseline`."""
-        self._measured, self._baseline = measured, baseline
+        self._baseline = baseline
         base = measured[baseline]
         self.seeds = len(next(iter(base.values())).right)
         for arm, sets in measured.items():

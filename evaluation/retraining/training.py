@@ -181,7 +181,7 @@ class _Examples:
     def __init__(self, arm: Arm, kind: TaskKind, prepare: Callable[[Image.Image], Any], seed: int) -> None:
         from torchvision.transforms import v2
 
-        self._arm, self._kind, self._prepare, self._seed = arm, kind, prepare, seed
+        self._arm, self._prepare, self._seed = arm, prepare, seed
         self._several = max((len(one.target) for one in arm.examples if isinstance(one.target, tuple)), default=0)
         """Maximum number of right classes of an image; 0 if each image has exactly one."""
         if arm.augmentation and kind == "segmentation":
