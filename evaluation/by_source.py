@@ -64,7 +64,9 @@ class MeansOfSources:
     """
 
     def __init__(self, shares: Floats, weights: Floats | None = None, unseen: Unseen | None = None) -> None:
-        """`shares` are (sources, k), in the range of `unseen`, or 0 to 1; `weights` (sources,), or all alike."""
+        """`shares` are (sources, k), in the range of `unseen`, by default 0 to 1. `weights` are (sources,), by default
+        alike.
+        """
         columns = np.arange(shares.shape[1])
         self._unseen = unseen or Unseen(np.zeros(len(columns)), np.ones(len(columns)), columns)
         self._sources = len(shares)
@@ -74,7 +76,7 @@ class MeansOfSources:
         self._drawn: Floats | None = None
 
     def figure(self, statistic: Statistic, n: int, counted: int | None = None) -> Figure:
-        """Return a figure with its interval. `n` images and `counted` sources, by default all, are reported."""
+        """Return a figure with its interval. `n` images and `counted` sources, by default all, are only reported."""
         sources = self._sources if counted is None else counted
         if not sources:
             return Figure(None, why="there is nothing to count")

@@ -336,7 +336,9 @@ def _from_json(cell: str) -> dict[str, str]:
 
 
 def _text(value: Any) -> str:
-    return value or "" if isinstance(value, str | None) else json.dumps(value, ensure_ascii=False)
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _only(text: str) -> str:

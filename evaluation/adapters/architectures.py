@@ -259,7 +259,7 @@ def _fits(name: str, state: Mapping[str, Any], classes: int) -> bool:
 def _prepared(
     name: str, net: Any, kind: TaskKind, header: Mapping[str, str], settings: UnderTestSettings, called: str
 ) -> tuple[Preprocessing, Callable[[Any], Any]]:
-    """Return a file model's preparation of images: its header's library's, else as given, else squeezed."""
+    """Return a file's preparation of images: that of the library in its header, else as given, else squeezed."""
     library = header.get(PREPARED_BY, "")
     typed = [one for one in ("size", "mean", "std") if getattr(settings, one)]
     plain = name.partition(":")[2] or name

@@ -26,7 +26,8 @@ MOST_CLASSES = 255
 """Maximum number of classes of a segmenter: class maps are stored with one byte a pixel."""
 LEAST_SPAN, MOST_SPAN = 0.1, 300.0
 """Limits of the difference between a white and a black pixel in a model's input. Usual are 1, 2, 4.6 and 255."""
-_READS, _CALLED = DataTable(__file__, frozenset[str], "reads"), DataTable(__file__, str, "called")
+_READS = DataTable(__file__, frozenset[str], "reads")
+_CALLED = DataTable(__file__, str, "called")
 _INSTEAD = DataTable(__file__, str, "preparations")
 
 

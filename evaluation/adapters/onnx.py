@@ -316,8 +316,8 @@ def _made_by(graph: Any, output: str) -> str:
 
 
 def _checked(content: bytes, who: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Return a model's metadata, and `_made_by` of each output. Raises UserError if it is invalid, or needs other files
-    or libraries.
+    """Return metadata and `_made_by` of outputs. Raises UserError for an invalid model, or one that loads files or
+    code.
     """
     import onnx
 
