@@ -64,9 +64,7 @@ class MeansOfSources:
     """
 
     def __init__(self, shares: Floats, weights: Floats | None = None, unseen: Unseen | None = None) -> None:
-        """`shares` are (sources, k), in the range of `unseen`, by default 0 to 1. `weights` are (sources,), by default
-        alike.
-        """
+        """`shares` are (sources, k), in the range of `unseen`, else 0 to 1. `weights` are (sources,), else alike."""
         columns = np.arange(shares.shape[1])
         self._unseen = unseen or Unseen(np.zeros(len(columns)), np.ones(len(columns)), columns)
         self._sources = len(shares)

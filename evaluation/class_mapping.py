@@ -545,11 +545,7 @@ class _Model:
         return few_names([self.classes[number] for number in sorted(self._with_ids(ids))]) or "no class"
 
     def _pick(self, ids: Sequence[str]) -> str:
-        """Return the word by which a user's file can name exactly the classes of some ids: a name if possible, else an
-        id.
-
-        "" if the model has none of them, or no single word covers all.
-        """
+        """Return the name, else the id, by which a user's file names exactly these ids' classes; "" if none does."""
         found = self._with_ids(ids)
         if not found:
             return ""

@@ -94,9 +94,7 @@ def classes_given(settings: UnderTestSettings) -> tuple[str, ...]:
 def named_classes(
     called: str, settings: UnderTestSettings, own: Sequence[str], origin: str
 ) -> tuple[tuple[str, ...], str]:
-    """Return a model's class names and their origin: those that a person gave, else its `own`, of `origin`. Raises
-    UserError for another number.
-    """
+    """Return class names and their origin: those given, else a model's `own`. Raises UserError for another number."""
     names = classes_given(settings)
     if names and len(names) != len(own):
         raise UserError(

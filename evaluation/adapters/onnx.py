@@ -316,9 +316,7 @@ def _made_by(graph: Any, output: str) -> str:
 
 
 def _checked(content: bytes, who: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Return metadata and `_made_by` of outputs. Raises UserError for an invalid model, or one that loads files or
-    code.
-    """
+    """Return metadata and `_made_by` of outputs. Raises UserError if the model is invalid, or loads files or code."""
     import onnx
 
     try:
