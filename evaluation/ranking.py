@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_right
 from collections.abc import Hashable, Mapping, Sequence
+from functools import cache
 
 import numpy as np
 
@@ -69,14 +70,12 @@ def chance_wrong(known: Mapping[tuple[str, ...], tuple[int, int]], features: Seq
         for length in range(len(feature) + 1):
             before = levels.get(feature[:length], (0, 0))
             levels[feature[:length]] = (before[0] + wrong, before[1] + of)
-    estimates: dict[tuple[str, ...], float] = {}
 
+    @cache
     def estimate(feature: tuple[str, ...]) -> float:
-        if feature not in estimates:
-            wrong, of = levels.get(feature, (0, 0))
-            general = estimate(feature[:-1]) if feature else 0.5
-            estimates[feature] = (wrong + PRIOR * general) / (of + PRIOR)
-        return estimates[feature]
+        wrong, of = levels.get(feature, (0, 0))
+        general = estimate(feature[:-1]) if feature else 0.5
+        return (wrong + PRIOR * general) / (of + PRIOR)
 
     return np.array([estimate(feature) for feature in features], dtype=np.float64)
 
