@@ -1,8 +1,4 @@
-"""Answers of a model under test in the labels of the data set: right, wrong or not comparable.
-
-Takes predictions and a class map, and returns the input of `evaluation.effectiveness` and `evaluation.segmentation`.
-Pure; knows no models and no files.
-"""
+"""Answers of a model under test in the labels of the data set: right, wrong or not comparable. Pure."""
 
 from __future__ import annotations
 
@@ -117,9 +113,7 @@ def pairs_of_pixels(mask: Image.Image, prediction: Prediction) -> tuple[Numbers,
 def pairs_of_images(
     masks: NDArray[Any], models: NDArray[Any], pixels: NDArray[Any], sizes: Sequence[int]
 ) -> sparse.csr_array:
-    """Return a sparse matrix (images, `PAIRS`) of pixel counts. The arguments list the pairs of image after image;
-    `sizes` has the number of pairs of each.
-    """
+    """Return pixel counts (images, `PAIRS`) of pairs listed image after image, `sizes` of each."""
     from scipy import sparse
 
     ends, columns = np.cumsum([0, *sizes]), masks.astype(np.int32) * 256 + models

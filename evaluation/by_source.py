@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from core.evaluation_results import Clustering
-from core.figures import Figure, Floats, ratio
+from core.figures import Figure, Flags, Floats, Numbers, ratio
 
 CONFIDENCE = 0.95
 LEAST, MOST = 0.93, 0.98
@@ -50,7 +49,7 @@ class Unseen:
 
     worst: Floats
     best: Floats
-    together: NDArray[np.int64]
+    together: Numbers
     """Columns with the same number, from 0, are worst or best together."""
 
 
@@ -65,9 +64,7 @@ class MeansOfSources:
     """
 
     def __init__(self, shares: Floats, weights: Floats | None = None, unseen: Unseen | None = None) -> None:
-        """`shares` are (sources, k), each 0 to 1, or in the range of `unseen`. `weights` are (sources,); None weighs
-        all the same.
-        """
+        """`shares` are (sources, k), in the range of `unseen`, else 0 to 1. `weights` are (sources,), else alike."""
         columns = np.arange(shares.shape[1])
         self._unseen = unseen or Unseen(np.zeros(len(columns)), np.ones(len(columns)), columns)
         self._sources = len(shares)
@@ -77,9 +74,7 @@ class MeansOfSources:
         self._drawn: Floats | None = None
 
     def figure(self, statistic: Statistic, n: int, counted: int | None = None) -> Figure:
-        """Return a figure with its interval. `n` is the number of images, and `counted` the number of sources that
-        contribute to the figure; both are only reported.
-        """
+        """Return a figure with its interval. `n` images and `counted` sources, by default all, are only reported."""
         sources = self._sources if counted is None else counted
         if not sources:
             return Figure(None, why="there is nothing to count")
@@ -124,8 +119,7 @@ def in_groups(sums: Floats, fate: np.random.Generator) -> Floats:
     if len(sums) <= GROUPS:
         return sums
     begins = np.arange(GROUPS) * len(sums) // GROUPS
-    groups: Floats = np.add.reduceat(sums[fate.permutation(len(sums))], begins, axis=0)
-    return groups
+    return np.add.reduceat(sums[fate.permutation(len(sums))], begins, axis=0)
 
 
 @lru_cache(maxsize=1)
@@ -136,9 +130,7 @@ def chance_weights() -> Floats:
     return weights
 
 
-def matched(
-    source: NDArray[np.int64], way: NDArray[np.int64], control_source: NDArray[np.int64], control_way: NDArray[np.int64]
-) -> tuple[NDArray[np.bool_], Floats]:
+def matched(source: Numbers, way: Numbers, control_source: Numbers, control_way: Numbers) -> tuple[Flags, Floats]:
     """Return which test cases have a control of the same source and way, and a weight for each control. The controls of
     a source and way together weigh as much as its test cases of that way.
     """
@@ -167,19 +159,12 @@ def ratio_of(means: MeansOfSources, above: int, below: int, n: int, zero: str) -
     return replace(found, low=low, why=f"{zero}; at least {low:.1f} times")
 
 
-def distinct_rows(rows: Floats) -> tuple[Floats, NDArray[np.int64]]:
-    """Return the distinct rows of (n, k), ascending, and their counts, 10 times as fast as `numpy.unique`. No NaN."""
-    ordered = rows[np.lexsort(rows.T[::-1])]
-    first = np.flatnonzero(np.append(len(rows) > 0, (ordered[1:] != ordered[:-1]).any(axis=1)))
-    return ordered[first], np.diff(first, append=len(rows))
-
-
 def means_of_groups(
     values: Floats,
     weights: Floats,
-    group: NDArray[np.int64],
+    group: Numbers,
     groups: int,
-    n: NDArray[np.int64],
+    n: Numbers,
     lowest: float = 0.0,
 ) -> tuple[list[Figure], Floats]:
     """Return the mean of one value per source, `lowest` to 1, in each of many groups, such as classes, with an
@@ -223,7 +208,7 @@ def means_of_groups(
     return means, p_values
 
 
-def clustering(wrong: Floats, source: NDArray[np.int64]) -> Clustering:
+def clustering(wrong: Floats, source: Numbers) -> Clustering:
     """Return the intra-class correlation of one value per image, by the analysis of variance with unequal groups
     (Donner 1986, International Statistical Review 54), the design effect 1 + (m - 1) x correlation of Kish (1965),
     where m is the mean number of images of an image's source, and the effective number of images. A correlation below 0
@@ -247,9 +232,7 @@ def clustering(wrong: Floats, source: NDArray[np.int64]) -> Clustering:
 
 
 def adjusted(p_values: Floats) -> Floats:
-    """Return p-values adjusted for several simultaneous tests, which limits the chance of any false finding (Holm 1979,
-    Scandinavian Journal of Statistics 6). NaN values remain, and do not count as tests.
-    """
+    """Return p-values adjusted for several tests (Holm 1979, Scandinavian Journal of Statistics 6); NaN is no test."""
     adjusted_values, is_test = np.full(len(p_values), np.nan), np.isfinite(p_values)
     known = p_values[is_test]
     order = np.argsort(known)

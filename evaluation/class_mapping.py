@@ -15,19 +15,18 @@ import difflib
 import io
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from core.class_tables import (
     FEWEST_LABELS,
     IMAGENET,
     SetMeaning,
-    WordMeaning,
     above,
     all_above,
     is_wordnet_id,
@@ -45,6 +44,7 @@ from core.class_tables import (
 )
 from core.errors import UserError
 from core.evaluation_results import MappingReport, MappingRow
+from core.figures import Flags, Numbers
 from core.types import TaskKind
 from core.words import count_of, few_names, singular
 
@@ -138,7 +138,7 @@ class ClassMap:
         return tuple(number for number in range(len(self.classes)) if number not in taken)
 
     @cached_property
-    def members(self) -> NDArray[np.bool_]:
+    def members(self) -> Flags:
         """(labels, classes): True if a class of the model is right for a label."""
         matrix = np.zeros((len(self.labels), len(self.classes)), bool)
         for row, one in enumerate(self.labels):
@@ -146,7 +146,7 @@ class ClassMap:
         return matrix
 
     @cached_property
-    def label_of_class(self) -> NDArray[np.int64]:
+    def label_of_class(self) -> Numbers:
         """The label of each class, by number; -1 for none. Of several, the one with fewest classes, else the first."""
         sizes = np.where(self.members, self.members.sum(axis=1, keepdims=True), len(self.classes) + 1)
         if not len(self.labels):
@@ -230,9 +230,7 @@ def report_of(mapping: ClassMap) -> MappingReport:
     left = tuple(mapping.classes[number] for number in mapping.left_over)
     shared = [name for name, group in zip(mapping.group_names, mapping.groups, strict=True) if len(group) > 1]
     together = tuple(shared) if mapping.kind == "segmentation" else ()
-    rules: dict[str, int] = {}
-    for one in rows:
-        rules[one.rule] = rules.get(one.rule, 0) + 1
+    rules = Counter(one.rule for one in rows)
     by_rule = ", ".join(f"{number} by {_RULE_WORDS.get(rule, rule)}" for rule, number in rules.items())
     words = [f"{len(rows)} of {len(mapping.labels)} labels are mapped{': ' if by_rule else ''}{by_rule}."]
     doubtful = [one.label for one in mapped if one.doubtful]
@@ -394,9 +392,7 @@ class _Model:
         self._singulars = singulars
 
     def find(self, label: str, stated: SetMeaning | None = None) -> MappedLabel:
-        """Return the classes of a label by all rules but those of a file and of scenes. `stated` is its meaning in its
-        data set.
-        """
+        """Return the classes of a label by all rules but a file's. `stated` is its meaning in its data set."""
         if is_wordnet_id(label):
             return self._by_wordnet_id(label)
         if stated and self.known_as == IMAGENET:
@@ -453,15 +449,13 @@ class _Model:
         """Map a label that is a kind of one class of the model to that class; return any other as it is."""
         name_of_label = one_name_of(one.label)
         whole = [
-            number for number, name in enumerate(self.classes) if name_of_label in self._kinds_of_class(number, name)
+            number
+            for number, (name, row) in enumerate(zip(self.classes, self._rows, strict=True))
+            if any(name_of_label in kinds_of(part) for part in (*name.split(","), *(row.names if row else ())))
         ]
         if len(whole) != 1:
             return one
         return MappedLabel(one.label, tuple(whole), "part of a class", f"a part of “{self.classes[whole[0]]}”")
-
-    def _kinds_of_class(self, number: int, name: str) -> set[str]:
-        row = self._rows[number]
-        return {kind for part in {*name.split(","), *(row.names if row else ())} for kind in kinds_of(part)}
 
     def _by_wordnet_id(self, label: str) -> MappedLabel:
         """Return the classes with an id or below it; for a model without ids, the one class with a name of the id."""
@@ -495,16 +489,15 @@ class _Model:
         return self._below(label, below[:1], str(meaning_of(below[0]))) if below else None
 
     def _by_meaning(self, label: str, word: str) -> MappedLabel | None:
-        """Return the classes of a word with several meanings: those of the meaning that texts nearly always use, else
-        ambiguous.
-        """
+        """Return the classes of the meaning of a word that texts nearly always use; without one it is ambiguous."""
         known = word_meanings().get(word, ()) if self.known_as == IMAGENET else ()
         if not any(self._with_ids(one.wordnet) for one in known):
             return None
         top = max(known, key=lambda one: one.tagged)
         clear = len(known) == 1 or 0 < CLEAR * sum(one.tagged for one in known) <= top.tagged
         if not clear or not self._with_ids(top.wordnet):
-            meanings = "; ".join(f"{one.told} ({self._named_few(one.wordnet)})" for one in self._known_first(known))
+            classes_first = sorted(known, key=lambda one: not self._with_ids(one.wordnet))
+            meanings = "; ".join(f"{one.told} ({self._named_few(one.wordnet)})" for one in classes_first)
             picks = [pick for one in known if (pick := self._pick(one.wordnet))]
             return MappedLabel(label, (), None, f"{_CAN_MEAN} {meanings}", picks=tuple(dict.fromkeys(picks)))
         found = self._below(label, top.wordnet, top.told)
@@ -529,9 +522,7 @@ class _Model:
         return replace(found, rule="data set", note=f"{note}; {found.note}" if found.doubtful else note)
 
     def _below(self, label: str, ids: Sequence[str], named: str) -> MappedLabel:
-        """Return the classes with these ids or below. It is marked as doubtful if WordNet has many kinds that the model
-        lacks.
-        """
+        """Return the classes with these ids or below; doubtful if WordNet has many kinds that the model lacks."""
         found = self._with_ids(ids)
         if any(row and row.wordnet in ids for row in self._rows):
             levels = [rule for rule, level in self._levels if found <= level.get(plain(label), set())]
@@ -550,18 +541,11 @@ class _Model:
     def _with_ids(self, ids: Iterable[str]) -> set[int]:
         return {number for one in ids for number in self._by_id.get(one, ())}
 
-    def _known_first(self, known: Sequence[WordMeaning]) -> list[WordMeaning]:
-        return sorted(known, key=lambda one: not self._with_ids(one.wordnet))
-
     def _named_few(self, ids: Sequence[str]) -> str:
         return few_names([self.classes[number] for number in sorted(self._with_ids(ids))]) or "no class"
 
     def _pick(self, ids: Sequence[str]) -> str:
-        """Return the word by which a user's file can name exactly the classes of some ids: a name if possible, else an
-        id.
-
-        "" if the model has none of them, or no single word covers all.
-        """
+        """Return the name, else the id, by which a user's file names exactly these ids' classes; "" if none does."""
         found = self._with_ids(ids)
         if not found:
             return ""

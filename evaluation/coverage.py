@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
-from core.figures import Figure, Floats
+from core.figures import Figure, Floats, Numbers
 from core.progress import OnCount
 from evaluation import coverage_of_score, coverage_of_training, coverage_of_votes
 from evaluation.by_source import LEAST, MeansOfSources, means_of_groups, ratio_of
@@ -57,7 +57,7 @@ class World:
         grid = np.linspace(0, 1, 4001)
         return np.interp(rank, grid, stats.beta.ppf(grid, error * worth, (1 - error) * worth))
 
-    def sizes(self, chance: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.int64]:
+    def sizes(self, chance: np.random.Generator, shape: tuple[int, int]) -> Numbers:
         """Draw the number of test cases of each source."""
         return chance.choice(np.array(SIZES[self.cases]), size=shape)
 
@@ -80,26 +80,18 @@ def _error_of_class(world: World, chance: np.random.Generator, repetitions: int)
 
 def _excess(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
     """Measure the excess of generated over reconstructed, one per source, in a world where edits do nothing."""
-    rank = chance.random((world.sources, repetitions))
-    generated, _ = _drawn(world, chance, repetitions, world.error, rank)
-    control = chance.binomial(1, world.latent(world.error, rank)).astype(np.float64)
-    return _figures(generated, control), 0.0
+    return _figures(*_pair(world, chance, repetitions, world.error)), 0.0
 
 
 def _difference(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
     """Measure generated minus original, where edits make half of the right answers wrong."""
-    rank = chance.random((world.sources, repetitions))
     after = (1 + world.error) / 2
-    generated, _ = _drawn(world, chance, repetitions, after, rank)
-    original = chance.binomial(1, world.latent(world.error, rank)).astype(np.float64)
-    return _figures(generated, original), after - world.error
+    return _figures(*_pair(world, chance, repetitions, after)), after - world.error
 
 
 def _factor(world: World, chance: np.random.Generator, repetitions: int) -> tuple[list[Figure], float]:
-    rank = chance.random((world.sources, repetitions))
     after = (1 + world.error) / 2
-    generated, _ = _drawn(world, chance, repetitions, after, rank)
-    original = chance.binomial(1, world.latent(world.error, rank)).astype(np.float64)
+    generated, original = _pair(world, chance, repetitions, after)
     means = MeansOfSources(np.concatenate([original, generated], axis=1))
     figures = [ratio_of(means, repetitions + at, at, 0, "none is wrong") for at in range(repetitions)]
     return figures, after / world.error if world.error else np.inf
@@ -145,11 +137,8 @@ FIGURES: Mapping[str, Measured] = {
 
 def worlds() -> Iterator[World]:
     """Yield all worlds of the table."""
-    for cases in SIZES:
-        for correlation in CORRELATIONS:
-            for sources in SOURCES:
-                for error in ERRORS:
-                    yield World(sources, cases, error, correlation)
+    for cases, correlation, sources, error in product(SIZES, CORRELATIONS, SOURCES, ERRORS):
+        yield World(sources, cases, error, correlation)
 
 
 def measured(figure: str, world: World, repetitions: int, seed: int = 0) -> Covered:
@@ -188,11 +177,18 @@ def settled(figure: str, world: World, repetitions: int) -> Covered:
 
 def _drawn(
     world: World, chance: np.random.Generator, repetitions: int, error: float, rank: Floats | None = None
-) -> tuple[Floats, NDArray[np.int64]]:
+) -> tuple[Floats, Numbers]:
     """Return the share of wrong test cases of each source, (sources, repetitions), and their numbers."""
     rank = chance.random((world.sources, repetitions)) if rank is None else rank
     sizes = world.sizes(chance, rank.shape)
     return chance.binomial(sizes, world.latent(error, rank)) / sizes, sizes
+
+
+def _pair(world: World, chance: np.random.Generator, repetitions: int, error: float) -> tuple[Floats, Floats]:
+    """Return shares of wrong test cases by `error`, and of one other image of each source by the world's error."""
+    rank = chance.random((world.sources, repetitions))
+    generated, _ = _drawn(world, chance, repetitions, error, rank)
+    return generated, chance.binomial(1, world.latent(world.error, rank)).astype(np.float64)
 
 
 def _figures(shares: Floats, less: Floats | None = None) -> list[Figure]:
@@ -210,8 +206,5 @@ def _figures(shares: Floats, less: Floats | None = None) -> list[Figure]:
 def _groups(values: Floats, lowest: float) -> list[Figure]:
     """Return the mean of each row, (repetitions, sources), by the closed form that tables use."""
     groups, sources = values.shape
-    group = np.repeat(np.arange(groups), sources)
-    figures, _ = means_of_groups(
-        values.ravel(), np.ones(group.shape), group, groups, np.zeros(groups, np.int64), lowest
-    )
-    return figures
+    group, n = np.repeat(np.arange(groups), sources), np.zeros(groups, np.int64)
+    return means_of_groups(values.ravel(), np.ones(group.shape), group, groups, n, lowest)[0]

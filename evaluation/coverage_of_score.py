@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import product
 
 import numpy as np
 
@@ -17,21 +18,16 @@ IMAGES = 100
 """Number of judged images of a world, the same number for each source."""
 
 
-def measurements(repetitions: int, seed: int = 0) -> list[Measurement]:
+def measurements(repetitions: int) -> list[Measurement]:
     """Measure each world once, with `repetitions` repetitions."""
     return [
-        partial(measured, sources, area, valid, correlation, repetitions, seed)
-        for sources in SOURCES
-        for valid in VALID
-        for correlation in CORRELATIONS
-        for area in AREAS
+        partial(measured, sources, area, valid, correlation, repetitions, seed=0)
+        for sources, valid, correlation, area in product(SOURCES, VALID, CORRELATIONS, AREAS)
     ]
 
 
 def measured(sources: int, area: float, valid: float, correlation: float, repetitions: int, seed: int) -> list[Covered]:
-    """Measure one world: `area` is the true area under the curve, `valid` the share of valid images, and `correlation`
-    that of the images of a source, in score and in validity.
-    """
+    """Measure one world. `correlation` is that of the images of a source, in score and in validity."""
     drawn = _worlds(sources, area, valid, correlation, np.random.default_rng(seed))
     world = {"sources": str(sources), "valid": f"{valid:.0%}", "correlation": f"{correlation:g}"}
     figures = [agreement(*next(drawn)).auc for _ in range(repetitions)]
@@ -41,9 +37,7 @@ def measured(sources: int, area: float, valid: float, correlation: float, repeti
 def _worlds(
     sources: int, area: float, valid: float, correlation: float, fate: np.random.Generator
 ) -> Iterator[tuple[Floats, np.ndarray, np.ndarray]]:
-    """Yield scores, validity and source of images. Scores are normal, and higher for valid images. A score needs at
-    least `FEWEST` images of either kind to learn from: worlds with fewer are drawn again.
-    """
+    """Yield scores, validity and source of images, with at least `FEWEST` of either kind, which a score needs."""
     from scipy import stats
 
     source = np.repeat(np.arange(sources), IMAGES // sources)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from core.figures import Figure
+from core.figures import Figure, Floats, Numbers
 from evaluation.covered import Covered, Measurement, covered
 from evaluation.retraining.arm_statistics import Arms, Measured
 
@@ -42,14 +42,11 @@ SPREADS = (
 )
 
 
-def measurements(repetitions: int, seed: int = 0) -> list[Measurement]:
+def measurements(repetitions: int) -> list[Measurement]:
     """Measure each world once, with `repetitions` repetitions."""
     return [
-        partial(measured, seeds, accuracy, layout, spread, repetitions, seed)
-        for seeds in SEEDS
-        for layout in LAYOUTS
-        for spread in SPREADS
-        for accuracy in ACCURACIES
+        partial(measured, seeds, accuracy, layout, spread, repetitions, seed=0)
+        for seeds, layout, spread, accuracy in product(SEEDS, LAYOUTS, SPREADS, ACCURACIES)
     ]
 
 
@@ -67,8 +64,7 @@ def measured(
     studies = [
         _figures(seeds, (accuracy, other), source, spread, fate, "won back" in truth) for _ in range(repetitions)
     ]
-    world = {"trainings": seeds, "sources": layout[0], "images of each": layout[1], "": spread.name}
-    labels = {name: str(value) for name, value in world.items()}
+    labels = {"trainings": str(seeds), "sources": str(layout[0]), "images of each": str(layout[1]), "": spread.name}
     return [
         covered(f"retraining: {name}", labels, f"{accuracy:.0%}", [one[name] for one in studies], value)
         for name, value in truth.items()
@@ -78,7 +74,7 @@ def measured(
 def _figures(
     seeds: int,
     accuracies: tuple[float, float],
-    source: NDArray[np.int64],
+    source: Numbers,
     spread: Spread,
     fate: np.random.Generator,
     with_loss: bool,
@@ -87,7 +83,7 @@ def _figures(
     alike = fate.normal(size=sources)[source], fate.normal(size=images)
     of_seeds = [fate.normal(size=seeds) for _ in accuracies]
 
-    def right(accuracy: float, of_seed: NDArray[np.float64]) -> Measured:
+    def right(accuracy: float, of_seed: Floats) -> Measured:
         from scipy import stats
 
         shift = stats.norm.ppf(accuracy)

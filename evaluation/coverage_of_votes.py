@@ -11,7 +11,6 @@ outcomes, each with its interval.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -21,7 +20,7 @@ import numpy as np
 from core.figures import Floats
 from evaluation.covered import Covered, Measurement, covered
 from evaluation.samples import Flags, Numbers, sample_sizes
-from evaluation.validity import Judged, ValidityEffect, validity_effect
+from evaluation.validity import Judged, validity_effect
 from evaluation.worker_errors import Ballots
 
 CORRELATION = 0.3
@@ -69,14 +68,9 @@ class World:
     """The judges, or None for people who are always right."""
     figures: tuple[str, ...] = ("by_strata",)
 
-    @property
-    def wrong_and_valid(self) -> float:
-        """True share of test cases that are wrong and valid."""
-        return self.wrong * float(np.dot(OF_TYPES, VALID_OF_TYPE))
-
     def truth(self, figure: str) -> float:
         """Return the true value of a figure."""
-        both = self.wrong_and_valid
+        both = self.wrong * float(np.dot(OF_TYPES, VALID_OF_TYPE))
         return both / (both + (1 - self.wrong) * VALID_OF_RIGHT) if figure == "among_valid" else both
 
 
@@ -102,24 +96,21 @@ WORLDS: tuple[World, ...] = (
 )
 
 
-def measurements(repetitions: int, seed: int = 0, worlds: Sequence[World] = WORLDS) -> list[Measurement]:
+def measurements(repetitions: int) -> list[Measurement]:
     """Measure each world once, with `repetitions` repetitions."""
-    return [partial(measured, world, number, repetitions, seed) for number, world in enumerate(worlds)]
+    return [partial(measured, world, number, repetitions, seed=0) for number, world in enumerate(WORLDS)]
 
 
 def measured(world: World, number: int, repetitions: int, seed: int) -> list[Covered]:
     """Measure the figures of one world."""
-    studies = [one_study(world, np.random.default_rng((seed, number, one)), one) for one in range(repetitions)]
+    studies = [
+        validity_effect(*a_world(world, np.random.default_rng((seed, number, one))), one, DRAWS)
+        for one in range(repetitions)
+    ]
     return [
         covered("votes of studies", {"study": world.name}, words, [getattr(one, name) for one in studies], truth)
         for name, words, truth in ((one, FIGURES[one], world.truth(one)) for one in world.figures)
     ]
-
-
-def one_study(world: World, rng: np.random.Generator, seed: int) -> ValidityEffect:
-    """Return the result of one study in a world."""
-    judged_images, names = a_world(world, rng)
-    return validity_effect(judged_images, names, seed, DRAWS)
 
 
 def a_world(world: World, rng: np.random.Generator) -> tuple[Judged, tuple[str, ...]]:
@@ -147,13 +138,7 @@ def a_world(world: World, rng: np.random.Generator) -> tuple[Judged, tuple[str, 
     return _voted(judged_images, world.crew, rng, in_study, valid), names
 
 
-def _sample(
-    world: World,
-    rng: np.random.Generator,
-    stratum: Numbers,
-    wrong: Flags,
-    accepted: Flags,
-) -> Numbers:
+def _sample(world: World, rng: np.random.Generator, stratum: Numbers, wrong: Flags, accepted: Flags) -> Numbers:
     if world.design == "stratified":
         images = np.bincount(stratum, minlength=2 * len(TYPES)).tolist()
         sizes = sample_sizes(images, world.judged, wrong=[bool(one % 2) for one in range(len(images))])

@@ -29,7 +29,6 @@ class Covered:
     claims: float
     """The share of repetitions whose interval is above 0: false claims if the figure is 0."""
     mean: float | None
-    """The mean of the values, or None without any."""
     again: int = 0
     """The number of repetitions of a second measurement, made if the first was below `LEAST`; else 0."""
 

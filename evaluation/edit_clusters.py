@@ -7,7 +7,7 @@ HDBSCAN determines their number, and a permutation test shows which of them may 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -37,9 +37,7 @@ class EditCluster:
     """P-value adjusted for all groups of all classes by Holm's method."""
 
 
-def edit_clusters(
-    differences: Floats, change: Floats, source: Numbers, label: Numbers, seed: int = 0
-) -> tuple[EditCluster, ...]:
+def edit_clusters(differences: Floats, change: Floats, source: Numbers, label: Numbers) -> tuple[EditCluster, ...]:
     """Return the groups of all classes, what hurts most first. A row of `differences` (test cases, dimensions) is the
     vector of the new words of an edit minus that of the old ones; only its direction counts. `change` is NaN where it
     is not known. Test cases without it, or whose words are alike, or that are like no others, are in no group.
@@ -49,12 +47,12 @@ def edit_clusters(
     clusters, classes = list[EditCluster](), np.unique(label[usable]).tolist()
     exchanges = PERMUTATIONS * min(5, 1 + len(classes) // 5)
     for one in classes:
-        cases, fate = np.flatnonzero(usable & (label == one)), np.random.default_rng((seed, one))
+        cases, fate = np.flatnonzero(usable & (label == one)), np.random.default_rng((0, one))
         directions = differences[cases] / length[cases, None]
         clusters += _of_class(one, cases, directions, change[cases], source[cases], fate, exchanges)
     p_adjusted = adjusted(np.array([np.nan if each.p_value is None else each.p_value for each in clusters]))
     with_all = [
-        EditCluster(each.label, each.cases, each.change, each.p_value, None if np.isnan(p) else float(p))
+        replace(each, p_adjusted=None if np.isnan(p) else float(p))
         for each, p in zip(clusters, p_adjusted, strict=True)
     ]
     return tuple(sorted(with_all, key=lambda each: (each.change.value or 0.0, each.label, each.cases)))

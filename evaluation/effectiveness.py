@@ -26,12 +26,11 @@ from core.evaluation_results import (
     Together,
     Weighing,
 )
-from core.figures import Figure, Floats, ratio
+from core.figures import Figure, Flags, Floats, Numbers, ratio
 from evaluation.by_source import (
     MeansOfSources,
     adjusted,
     clustering,
-    distinct_rows,
     matched,
     means_of_groups,
     one_split,
@@ -48,22 +47,22 @@ BINS = 15
 class Answers:
     """A model's answers to images, column by column; all columns have one length."""
 
-    source: NDArray[np.int64]
+    source: Numbers
     """The number of each image's source, from 0."""
     right: NDArray[np.int8]
     """`RIGHT`, `WRONG`, or `UNKNOWN` if it cannot be compared."""
-    said: NDArray[np.int64]
+    said: Numbers
     """The number of the predicted class, from 0; -1 for one without a label."""
     confidence: Floats
     """The probability of that class, 0 to 1."""
-    way: NDArray[np.int64] | None = None
+    way: Numbers | None = None
     """The number of each image's control set, -1 for none: a test case is compared with its own. None if all have the
     same."""
 
     def __len__(self) -> int:
         return len(self.source)
 
-    def where(self, selected: NDArray[np.bool_]) -> Answers:
+    def where(self, selected: Flags) -> Answers:
         """Return the answers that a mask selects."""
         way = None if self.way is None else self.way[selected]
         return Answers(self.source[selected], self.right[selected], self.said[selected], self.confidence[selected], way)
@@ -78,7 +77,7 @@ def effectiveness(
     original: Answers,
     generated: Answers,
     reconstructed: Answers | None,
-    label: NDArray[np.int64],
+    label: Numbers,
     labels: Sequence[str],
     splits: Sequence[str],
     weighing: Weighing = "source",
@@ -100,6 +99,7 @@ def effectiveness(
     control = control.where(np.isin(control.source, both)) if control is not None else None
 
     size, wrong = _counts(both, cases)
+    all_wrong, none_wrong = int((size == wrong).sum()), int((wrong == 0).sum())
     originals, wrong_originals = _counts(both, first)
     shares = np.column_stack([ratio(wrong_originals, originals), ratio(wrong, size)])
     weights = size if weighing == "case" else np.ones(len(both))
@@ -138,7 +138,7 @@ def effectiveness(
         error_reconstructed=of_control(2, images=0 if control is None else len(control)),
         excess=of_control(1, less=2),
         flips=_flips(both, first, cases),
-        together=_together(size, wrong),
+        together=Together(all_wrong, len(both) - all_wrong - none_wrong, none_wrong),
         clustering=clustering((cases.right == WRONG).astype(np.float64), cases.source),
         classes=_classes(shares, size, weights, label[both], labels),
         confusion=(_confusion(first, label, labels), _confusion(cases, label, labels)),
@@ -153,17 +153,17 @@ def no_control_words(read: int | None) -> str:
     return "no reconstruction of these sources can be compared" if read else "no reconstruction is read yet"
 
 
-def _counts(sources: NDArray[np.int64], answers: Answers, weight: Floats | None = None) -> tuple[Floats, Floats]:
+def _counts(sources: Numbers, answers: Answers, weight: Floats | None = None) -> tuple[Floats, Floats]:
     place = np.searchsorted(sources, answers.source)
     each = np.ones(len(place)) if weight is None else weight
     return _counted(place, each, len(sources)), _counted(place, each * (answers.right == WRONG), len(sources))
 
 
-def _counted(place: NDArray[np.int64], weights: NDArray[np.generic], length: int) -> Floats:
+def _counted(place: Numbers, weights: NDArray[np.generic], length: int) -> Floats:
     return np.bincount(place, weights=weights, minlength=length).astype(np.float64)
 
 
-def _flips(both: NDArray[np.int64], first: Answers, cases: Answers) -> Flips:
+def _flips(both: Numbers, first: Answers, cases: Answers) -> Flips:
     from scipy import stats
 
     before = np.full(len(both), UNKNOWN)
@@ -176,15 +176,8 @@ def _flips(both: NDArray[np.int64], first: Answers, cases: Answers) -> Flips:
     return Flips(lost, gained, len(cases), p_value)
 
 
-def _together(size: Floats, wrong: Floats) -> Together:
-    pairs, number = distinct_rows(np.column_stack([size, wrong]))
-    by_number = tuple((int(m), int(k), int(of)) for (m, k), of in zip(pairs, number, strict=True))
-    every, none = int((size == wrong).sum()), int((wrong == 0).sum())
-    return Together(every, len(size) - every - none, none, by_number)
-
-
 def _classes(
-    shares: Floats, size: Floats, weights: Floats, label: NDArray[np.int64], labels: Sequence[str]
+    shares: Floats, size: Floats, weights: Floats, label: Numbers, labels: Sequence[str]
 ) -> tuple[ClassRow, ...]:
     """Return a row for each label with a source; `shares` are the wrong originals and test cases of each source."""
     groups = len(labels)
@@ -213,7 +206,7 @@ def _classes(
     return tuple(rows)
 
 
-def _confusion(answers: Answers, label: NDArray[np.int64], labels: Sequence[str]) -> Confusion:
+def _confusion(answers: Answers, label: Numbers, labels: Sequence[str]) -> Confusion:
     rows, other = label[answers.source], len(labels)
     answer = np.where(answers.said < 0, other, answers.said)
     counts = np.zeros((len(labels), len(labels) + 1))
@@ -236,15 +229,12 @@ def calibration(answers: Answers, bins: int = BINS) -> Calibration:
 
 
 def paired_difference(
-    source: NDArray[np.int64],
+    source: Numbers,
     first: NDArray[np.int8],
     second: NDArray[np.int8],
     weighing: Weighing = "source",
 ) -> PairedDifference:
-    """Compare two models on test cases: the source of each, and `RIGHT`, `WRONG` or `UNKNOWN` of either model.
-
-    Only test cases that can be compared with both count. `weighing` is the unit of equal weight.
-    """
+    """Compare two models on the test cases that can be compared with both, each with its source."""
     known = (first != UNKNOWN) & (second != UNKNOWN)
     wrong = np.stack([first[known] == WRONG, second[known] == WRONG]).astype(np.float64)
     _, place = np.unique(source[known], return_inverse=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -74,9 +74,8 @@ class GradCam:
         self._device, self._layer = next(net.parameters()).device, ""
 
     def look(self, image: Image.Image, classes: Sequence[int], mask: Image.Image | None = None) -> Look:
-        """Return the map of an image for the classes of its label. `mask` is white on the subject.
-
-        Raises UserError for a network without features on a grid.
+        """Return the map of an image for its label's classes. `mask` is white on the subject. Raises UserError for a
+        network without features on a grid.
         """
         pixels, inside = self._pixels(image), None
         found, features = self._map(pixels, classes)
@@ -164,17 +163,14 @@ class GradCam:
 
         last = ""
 
-        def noting(name: str) -> Callable[[Any, Any, Any], None]:
-            def note(_module: Any, _inputs: Any, output: Any) -> None:
-                nonlocal last
-                if isinstance(output, torch.Tensor) and output.ndim == 4 and min(output.shape[2:]) > 1:
-                    last = name
-                elif isinstance(output, torch.Tensor) and output.ndim == 3 and output.shape[1] > 1:
-                    last = ""  # tokens: what lay on a grid before says little of the answer
+        def note(name: str, _module: Any, _inputs: Any, output: Any) -> None:
+            nonlocal last
+            if isinstance(output, torch.Tensor) and output.ndim == 4 and min(output.shape[2:]) > 1:
+                last = name
+            elif isinstance(output, torch.Tensor) and output.ndim == 3 and output.shape[1] > 1:
+                last = ""  # tokens: what lay on a grid before says little of the answer
 
-            return note
-
-        hooks = [each.register_forward_hook(noting(name)) for name, each in self._net.named_modules() if name]
+        hooks = [each.register_forward_hook(partial(note, name)) for name, each in self._net.named_modules() if name]
         try:
             with torch.no_grad():
                 self._net(image)
@@ -241,9 +237,7 @@ def _saliency() -> Any:
 
 
 def purity(features: Floats, label: Numbers, source: Numbers) -> Floats:
-    """Return each image's share of the `NEIGHBOURS` nearest images of other sources that have its label; NaN with fewer
-    images.
-    """
+    """Return each image's share of its `NEIGHBOURS` nearest of other sources with its label; NaN with fewer images."""
     squares = (features**2).sum(axis=1)
     distance = squares[:, None] + squares[None, :] - 2 * features @ features.T
     distance[source[:, None] == source[None, :]] = np.inf
@@ -261,8 +255,7 @@ def plane(features: Floats) -> Floats:
     axes = np.resize(axes, (2, features.shape[1])) if len(axes) < 2 else axes[:2]
     places = centred @ (axes * np.sign(axes[[0, 1], np.abs(axes).argmax(axis=1)])[:, None]).T
     spans = np.ptp(places, axis=0)
-    found: Floats = (places - places.min(axis=0)) / np.where(spans > 0, spans, 1.0)
-    return found
+    return (places - places.min(axis=0)) / np.where(spans > 0, spans, 1.0)
 
 
 def focus_figures(values: Floats, source: Numbers) -> tuple[Figure, ...]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
+from core.figures import Flags
 from core.masks import LARGE_PIECE, MASK_KEPT, UNLABELLED, numbers_of
 from core.predictions import DROPPED, ClassFigures
 from core.thresholds import Band
@@ -28,11 +28,7 @@ SEEN = 0.5
 """Minimum share of a class or thing that a segmenter must find in the source to judge it in a result."""
 SMALLEST_THING = 0.0012
 """Minimum share of the image that a piece of the mask must cover to be checked: 20 pixels of 128 x 128."""
-MASK_BANDS: Mapping[str, Band] = {
-    MASK_KEPT: Band(failed_below=0.25, passed_from=0.5),
-    THINGS_KEPT: Band(failed_below=0.25, passed_from=0.5),
-    SURROUNDINGS_KEPT: Band(failed_below=0.25, passed_from=0.5),
-}
+MASK_BANDS: Mapping[str, Band] = dict.fromkeys(MASK_CHECKS, Band(failed_below=0.25, passed_from=0.5))
 """Bands of a segmenter whose profile sets none of its own: a thing counts as found if half of it is."""
 
 
@@ -149,7 +145,7 @@ def hold(
     mask_classes: Mapping[int, str],
     protected: Sequence[str],
     bands: Mapping[str, Band],
-) -> NDArray[np.bool_]:
+) -> Flags:
     """Return True for each image whose mask check passes, (images,). Like `kept_checks` of `kept_in_mask`, but from
     counts of pixels: `sources` and `images` are `evaluation.answers.pairs_of_images` of each image's source and of the
     image. All masks number their classes alike.
@@ -171,8 +167,7 @@ def hold(
             )
             holds &= ~large | ((before >= SEEN) & (after >= line.passed_from))
         looked |= large
-    found: NDArray[np.bool_] = looked & holds
-    return found
+    return looked & holds
 
 
 def _pieces(where: np.ndarray, smallest: float) -> Iterator[np.ndarray]:

@@ -46,9 +46,7 @@ def outcome_of(
     masked: bool,
     classes: tuple[str, ...] = (),
 ) -> ModelOutcome:
-    """Judge an image made for `task`. `figures` are a segmenter's, against a mask if `masked`; `classes` are all
-    classes of a classifier, or () if unknown.
-    """
+    """Judge an image made for `task`. `figures` are a segmenter's; `classes` all of a classifier, () if unknown."""
     if figures is not None:
         return _of_classes(figures, masked)
     if not source.top or not found.top:
@@ -63,9 +61,7 @@ def mapped_label(label: str, classes: tuple[str, ...]) -> MappedLabel:
 
 
 def is_right(guess: str, label: str, classes: tuple[str, ...]) -> bool | None:
-    """Return whether a class is right for a label, or None if the model has no right class. Without `classes`, which
-    are unknown for predictions without a model, the words alone decide.
-    """
+    """Return whether a class is right for a label; None if no class is. Without `classes` the words decide."""
     if not classes:
         return names_label(guess, label)
     right = mapped_label(label, classes).classes

@@ -9,12 +9,12 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_right
 from collections.abc import Hashable, Mapping, Sequence
+from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from core.evaluation_results import BUDGETS, Order
-from core.figures import Floats
+from core.figures import Floats, Numbers
 
 PRIOR = 4.0
 """Weight of the general estimate against the data of one kind of edit on one class, in images."""
@@ -31,12 +31,12 @@ def entropy(probabilities: Floats) -> Floats:
     return -(probabilities * np.log(safe)).sum(axis=-1)
 
 
-def by_score(score: Floats) -> NDArray[np.int64]:
+def by_score(score: Floats) -> Numbers:
     """Return the order with the largest score first; equal ones keep theirs."""
     return np.argsort(-score, kind="stable")
 
 
-def by_new_faults(wrong: Floats, valid: Floats, cell: Sequence[Hashable]) -> NDArray[np.int64]:
+def by_new_faults(wrong: Floats, valid: Floats, cell: Sequence[Hashable]) -> Numbers:
     """Return our order: by the chance that an image shows a valid fault that none before it has shown. `wrong` and
     `valid` are the chances, 0 to 1, that the model is wrong on it and that people find it valid. Images of one `cell`,
     such as a class, an alternative and a predicted class, are likely to show the same fault.
@@ -59,12 +59,10 @@ def by_new_faults(wrong: Floats, valid: Floats, cell: Sequence[Hashable]) -> NDA
     return np.array(order, dtype=np.int64)
 
 
-def chance_wrong(
-    known: Mapping[tuple[str, ...], tuple[int, int]], features: Sequence[tuple[str, ...]], prior: float = PRIOR
-) -> Floats:
+def chance_wrong(known: Mapping[tuple[str, ...], tuple[int, int]], features: Sequence[tuple[str, ...]]) -> Floats:
     """Return the probability that the model is wrong on images that are not made yet, from the outcomes of others:
     `known` maps the features of past images to (wrong, all). Features go from general to particular, such as (edit
-    type, alternative, class). Each level's estimate weighs as `prior` images in the next one (an empirical Bayes
+    type, alternative, class). Each level's estimate weighs as `PRIOR` images in the next one (an empirical Bayes
     estimate level by level).
     """
     levels: dict[tuple[str, ...], tuple[int, int]] = {}
@@ -72,35 +70,28 @@ def chance_wrong(
         for length in range(len(feature) + 1):
             before = levels.get(feature[:length], (0, 0))
             levels[feature[:length]] = (before[0] + wrong, before[1] + of)
-    estimates: dict[tuple[str, ...], float] = {}
 
+    @cache
     def estimate(feature: tuple[str, ...]) -> float:
-        if feature not in estimates:
-            wrong, of = levels.get(feature, (0, 0))
-            general = estimate(feature[:-1]) if feature else 0.5
-            estimates[feature] = (wrong + prior * general) / (of + prior)
-        return estimates[feature]
+        wrong, of = levels.get(feature, (0, 0))
+        general = estimate(feature[:-1]) if feature else 0.5
+        return (wrong + PRIOR * general) / (of + PRIOR)
 
     return np.array([estimate(feature) for feature in features], dtype=np.float64)
 
 
 def combined(one: Floats, other: Floats, share: float) -> Floats:
-    """Return the combination of two independent probabilities of the same event: the product of their odds, divided by
-    the odds of the `share` of all images for which it holds (Bayes).
-    """
+    """Combine two independent probabilities of an event that holds for a `share` of all images (Bayes), by odds."""
 
     def odds(chance: Floats) -> Floats:
         safe = np.clip(chance, 1e-6, 1 - 1e-6)
-        ratio: Floats = safe / (1 - safe)
-        return ratio
+        return safe / (1 - safe)
 
     both = odds(one) * odds(other) / odds(np.array(share))
     return both / (1 + both)
 
 
-def judge(
-    name: str, order: NDArray[np.int64], fault: Sequence[Hashable | None], budgets: Sequence[float] = BUDGETS
-) -> Order:
+def judge(name: str, order: Numbers, fault: Sequence[Hashable | None], budgets: Sequence[float] = BUDGETS) -> Order:
     """Judge an order of all images. `fault` is the valid fault that each image shows, or None."""
     seen: dict[Hashable, int] = {}
     for rank, place in enumerate(order, 1):

@@ -44,7 +44,6 @@ class Row:
     part: str
     """Name of the table, such as "classes"."""
     name: str
-    """Name of the row, such as a class."""
     figure: str
     value: float | None
     low: float | None
@@ -137,7 +136,7 @@ def segmentation_rows(
             few = "" if row.newly_wrong is not None else row.change.why
             yield Row(title, row.name, LOSES, row.newly_wrong, None, None, row.n, row.sources, few)
     if validity is not None:
-        yield from (_row("validity", "", *one) for one in validity.figures(LOSES))
+        yield from (_row("validity", "", *one) for one in _validity_figures(validity, LOSES))
 
 
 def _rows_of_all(found: Effectiveness | LossEffect) -> Iterator[Row]:
@@ -154,6 +153,12 @@ def _figures(found: object, table: str = "") -> list[tuple[str, Any]]:
     """Return the figures of a table in `report.toml`, by default that of the class, with their words."""
     words = _WORDS[table or type(found).__name__]
     return [(name, attrgetter(attribute)(found)) for attribute, name in words.items()]
+
+
+def _validity_figures(found: ValidityEffect, wrong: str = "wrong") -> list[tuple[str, Figure]]:
+    """Return the figures with their words; `wrong` describes the model's mistake on a test case."""
+    error = "error" if wrong == "wrong" else wrong
+    return [(name.format(wrong=wrong, error=error), figure) for name, figure in _figures(found)]
 
 
 def segmentation_markdown(
@@ -184,7 +189,7 @@ def rows(
         for one in table:
             yield _row(title, one.name, f"change of {OF_TRUE_CLASS}", one.change)
     if validity is not None:
-        yield from (_row("validity", "", *one) for one in validity.figures())
+        yield from (_row("validity", "", *one) for one in _validity_figures(validity))
 
 
 def _row(part: str, name: str, what: str, figure: Figure) -> Row:
@@ -248,18 +253,15 @@ def _change(figure: Figure) -> str:
 def latex(model: str, found: Effectiveness) -> str:
     """Return the paper's Table I, with intervals and the excess over reconstructions."""
     cells = _cell(found.error_original), _cell(found.error_generated), _cell(found.excess, sign=True)
-    return _tabular((r"Original (\%)", r"Generated (\%)", "Excess (points)"), model, cells)
+    heads = r"Original (\%)", r"Generated (\%)", "Excess (points)"
+    return TEMPLATES.lines("table.tex", heads=heads, model=model, figures=cells)
 
 
 def segmentation_latex(model: str, found: SegmentationEffect, losses: LossEffect) -> str:
     """Return the same table for a segmenter: mIoU, and how often a class is lost on generated images."""
     figures = (found.miou_original, found.miou_generated, found.miou_reconstructed, losses.generated)
-    head = (r"Original (mIoU, \%)", r"Generated (mIoU, \%)", r"Reconstructed (mIoU, \%)", r"Loses a class (\%)")
-    return _tabular(head, model, [_cell(one) for one in figures])
-
-
-def _tabular(heads: Sequence[str], model: str, figures: Sequence[str]) -> str:
-    return TEMPLATES.lines("table.tex", heads=heads, model=model, figures=figures)
+    heads = r"Original (mIoU, \%)", r"Generated (mIoU, \%)", r"Reconstructed (mIoU, \%)", r"Loses a class (\%)"
+    return TEMPLATES.lines("table.tex", heads=heads, model=model, figures=[_cell(one) for one in figures])
 
 
 def _cell(figure: Figure, sign: bool = False) -> str:
@@ -287,5 +289,6 @@ TEMPLATES = TextTemplates(
     in_latex=lambda text: text.translate(_LATEX),
     per_cent=per_cent,
     plain=_plain,
+    validity_figures=_validity_figures,
     with_interval=with_interval,
 )

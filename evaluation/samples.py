@@ -58,16 +58,14 @@ def expected_width(
     return float(2 * reach * variance**0.5) + sum(share for share, size in pairs if not size)
 
 
-def sample_sizes(
-    images: Sequence[int], judged: int, least: int = FEWEST_OF_STRATUM, wrong: Sequence[bool] | None = None
-) -> tuple[int, ...]:
-    """Return how many images of each stratum to judge, at most `judged` in all: first `least` of each, the rest in
-    proportion to the strata. If that is too many, `wrong` strata come first, the largest first.
+def sample_sizes(images: Sequence[int], judged: int, wrong: Sequence[bool] | None = None) -> tuple[int, ...]:
+    """Return how many images of each stratum to judge, at most `judged` in all: first `FEWEST_OF_STRATUM` of each, the
+    rest in proportion to the strata. If that is too many, `wrong` strata come first, the largest first.
     """
     important = wrong or [True] * len(images)
     sizes, left = [0] * len(images), judged
     for place in sorted(range(len(images)), key=lambda one: (not important[one], -images[one])):
-        sizes[place] = min(images[place], least, left)
+        sizes[place] = min(images[place], FEWEST_OF_STRATUM, left)
         left -= sizes[place]
     while left > 0:
         open_ones = [place for place, number in enumerate(images) if sizes[place] < number]

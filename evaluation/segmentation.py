@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.evaluation_results import LossEffect, LostClass, SegmentationEffect, SegmentedClass, Weighing
-from core.figures import Figure, Floats, ratio
+from core.figures import Figure, Flags, Floats, Numbers, ratio
 from core.predictions import DROPPED
 from evaluation.by_source import MeansOfSources, Unseen, matched, one_split
 from evaluation.effectiveness import RIGHT, UNKNOWN, WRONG, Answers, effectiveness, no_control_words
@@ -30,15 +30,13 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Pixels:
-    """Confusion matrices, one for each image."""
+    """Confusion matrices, one for each image; `source` and `way` are as in `Answers`."""
 
-    source: NDArray[np.int64]
-    """The number of each image's source, from 0."""
+    source: Numbers
     counts: Floats
     """(images, classes, classes + 1): pixels of a class by predicted class; the last column counts pixels of no
     class."""
-    way: NDArray[np.int64] | None = None
-    """The number of each image's control set, as in `Answers.way`."""
+    way: Numbers | None = None
 
     def __len__(self) -> int:
         return len(self.source)
@@ -46,21 +44,19 @@ class Pixels:
     @cached_property
     def true(self) -> Floats:
         """The pixels of each class, (images, classes)."""
-        counts: Floats = np.einsum("ijk->ij", self.counts)  # four times as fast as `sum`
-        return counts
+        return np.einsum("ijk->ij", self.counts)  # four times as fast as `sum`
 
     @cached_property
     def said(self) -> Floats:
         """The pixels predicted as each class, and as none, (images, classes + 1)."""
-        counts: Floats = np.einsum("ijk->ik", self.counts)
-        return counts
+        return np.einsum("ijk->ik", self.counts)
 
     @property
     def right(self) -> Floats:
         """The right pixels of each class, (images, classes)."""
         return np.diagonal(self.counts, axis1=-2, axis2=-1)
 
-    def where(self, selected: NDArray[np.bool_]) -> Pixels:
+    def where(self, selected: Flags) -> Pixels:
         """Return the images selected by a mask."""
         if selected.all():
             return self
@@ -69,20 +65,18 @@ class Pixels:
 
 @dataclass(frozen=True)
 class Losses:
-    """Protected classes that a segmenter does not find, image by image; all columns have one length."""
+    """Protected classes that a segmenter does not find, image by image; `source` and `way` are as in `Answers`."""
 
-    source: NDArray[np.int64]
-    """The number of each image's source, from 0."""
+    source: Numbers
     right: NDArray[np.int8]
     """`WRONG` if it loses a class, `RIGHT` if it loses none, `UNKNOWN` if it has none to lose."""
-    lost: NDArray[np.bool_]
+    lost: Flags
     """(images, classes): True if it loses a class; for an original, if it misses it."""
-    could: NDArray[np.bool_]
+    could: Flags
     """(images, classes): True if it could lose the class; for an original, if its mask has it."""
-    most: NDArray[np.int64]
+    most: Numbers
     """The index of the class that it loses most of; -1 if it loses none."""
-    way: NDArray[np.int64] | None = None
-    """The number of each image's control set, as in `Answers.way`."""
+    way: Numbers | None = None
 
     @property
     def answers(self) -> Answers:
@@ -127,14 +121,13 @@ def segmentation_effect(
     original: Pixels,
     generated: Pixels,
     reconstructed: Pixels | None,
-    mask_holds: NDArray[np.bool_],
+    mask_holds: Flags,
     names: Sequence[str],
     splits: Sequence[str],
     weighing: Weighing = "source",
 ) -> SegmentationEffect:
-    """Return all figures on the quality of a segmenter. `original` has one image per source, `mask_holds` is True for
-    generated images whose mask demonstrably holds, `weighing` is the unit of equal weight. Raises ValueError for
-    sources of several splits.
+    """Return all figures on the quality of a segmenter. `original` has one image per source; `mask_holds` is True for
+    generated images whose mask demonstrably holds. Raises ValueError for sources of several splits.
     """
     split = one_split(splits)
     both = np.intersect1d(original.source, generated.source)
@@ -243,13 +236,12 @@ def _overlaps(pixels: Pixels) -> Floats:
     return np.concatenate([pixels.right, pixels.true + pixels.said[:, :-1] - pixels.right], axis=1)
 
 
-def _by_source(source: NDArray[np.int64], values: Floats, weights: Floats, sources: NDArray[np.int64]) -> Floats:
+def _by_source(source: Numbers, values: Floats, weights: Floats, sources: Numbers) -> Floats:
     from scipy import sparse
 
     place = np.searchsorted(sources, source)
     of_source = sparse.csr_array((weights, (place, np.arange(len(place)))), (len(sources), len(place)))
-    sums: Floats = of_source @ values
-    return sums
+    return of_source @ values
 
 
 def _classes(names: Sequence[str], before: Floats, after: Floats, drawn: Floats | None) -> tuple[SegmentedClass, ...]:
@@ -284,10 +276,9 @@ def iou_in_masks(pixels: Pixels, classes: Sequence[Sequence[int]]) -> Floats:
     return np.divide(hit, here + predicted - hit, out=np.full(here.shape, np.nan), where=here > 0)
 
 
-def missed_by(originals: Pixels, protected: NDArray[np.bool_], classes: Sequence[Sequence[int]]) -> Losses:
-    """Return the protected classes that a segmenter misses on originals. `protected`, (originals, classes), marks the
-    classes that it must find. An IoU of `DROPPED` or more finds a class, and the answer is right if all classes of the
-    mask are found.
+def missed_by(originals: Pixels, protected: Flags, classes: Sequence[Sequence[int]]) -> Losses:
+    """Return the protected classes that a segmenter misses on originals: those with an IoU below `DROPPED`.
+    `protected`, (originals, classes), marks the classes that it must find. The answer is right if it misses none.
     """
     ious = iou_in_masks(originals, classes)
     present = protected & np.isfinite(ious)
@@ -295,9 +286,7 @@ def missed_by(originals: Pixels, protected: NDArray[np.bool_], classes: Sequence
     return _losses(originals.source, present, missed, 1.0 - ious)
 
 
-def lost_by(
-    originals: Pixels, images: Pixels, protected: NDArray[np.bool_], classes: Sequence[Sequence[int]]
-) -> Losses:
+def lost_by(originals: Pixels, images: Pixels, protected: Flags, classes: Sequence[Sequence[int]]) -> Losses:
     """Return the classes that a segmenter loses on images. It loses a class that it finds on the original of the
     image's source if the IoU falls by `DROPPED` or more. Only `protected` classes, (images, classes), count; `classes`
     are the groups of each class. An image without an original has nothing to lose.
@@ -313,7 +302,7 @@ def lost_by(
         return _losses(images.source, lost, lost & (fall >= DROPPED), fall)
 
 
-def _losses(source: NDArray[np.int64], could: NDArray[np.bool_], lost: NDArray[np.bool_], much: Floats) -> Losses:
+def _losses(source: Numbers, could: Flags, lost: Flags, much: Floats) -> Losses:
     any_lost = lost.any(axis=1)
     right = np.where(could.any(axis=1), np.where(any_lost, WRONG, RIGHT), UNKNOWN).astype(np.int8)
     most = np.full(len(source), -1)
@@ -330,9 +319,7 @@ def loss_effect(
     splits: Sequence[str],
     weighing: Weighing = "source",
 ) -> LossEffect:
-    """Return all figures on the classes that a segmenter loses, as in `evaluation.effectiveness`. Classes of one name
-    are counted together.
-    """
+    """Return all figures on the classes that a segmenter loses. Classes of one name are counted together."""
     nothing = np.zeros(len(splits), np.int64)
     control = reconstructed.answers if reconstructed is not None else None
     whole = effectiveness(original.answers, generated.answers, control, nothing, ("",), splits, weighing)
@@ -362,11 +349,11 @@ def loss_effect(
     )
 
 
-def at_least(part: Floats, shares: Floats, whole: Floats) -> NDArray[np.bool_]:
+def at_least(part: Floats, shares: Floats, whole: Floats) -> Flags:
     """Return flags (images, classes, answers): True if an image gives this answer for at least the share of a class
     that the whole set has. `part` has pixel counts of that shape, `shares` those of the set, (classes, answers), and
     `whole` all pixels of each class, (images, classes). A share above 0 in the set is reached by some image.
     """
     with np.errstate(invalid="ignore"):
-        found: NDArray[np.bool_] = (part > 0) & (part >= shares * whole[..., None] * (1 - ROUNDING))
+        found: Flags = (part > 0) & (part >= shares * whole[..., None] * (1 - ROUNDING))
     return found

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from core.evaluation_results import FEWEST_CASES, Weighing
-from core.figures import Figure, Floats
+from core.figures import Figure, Flags, Floats, Numbers
 from evaluation.by_source import adjusted, means_of_groups
 
 
@@ -19,13 +18,13 @@ from evaluation.by_source import adjusted, means_of_groups
 class Changes:
     """The probability of the true class on test cases, column by column; all columns have one length."""
 
-    source: NDArray[np.int64]
+    source: Numbers
     """The number of each test case's source."""
     after: Floats
     """Probability on the test case, 0 to 1; NaN if unknown."""
     before: Floats
     """Probability on the reconstruction of its source, or on the source itself; NaN if unknown."""
-    newly_wrong: NDArray[np.bool_]
+    newly_wrong: Flags
     """True if the model is wrong on the test case only."""
 
 
@@ -56,8 +55,8 @@ class SensitivityRow:
 
 def sensitivity(
     changes: Changes,
-    case: NDArray[np.int64],
-    group: NDArray[np.int64],
+    case: Numbers,
+    group: Numbers,
     names: Sequence[str],
     weighing: Weighing = "source",
 ) -> tuple[SensitivityRow, ...]:

@@ -20,7 +20,7 @@ for the upper one (Manski 1989, Journal of Human Resources 24).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -96,23 +96,9 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class StratumRow:
-    """One stratum: its size, and how much of it is valid."""
-
-    name: str
-    images: int
-    judged: int
-    """Number of images with a consensus."""
-    valid: int
-    share_valid: float | None
-    """Share of valid images among judged ones, or None if none was judged."""
-
-
-@dataclass(frozen=True)
 class ValidityEffect:
-    """An error rate, and the part of it on valid images. All shares, 0 to 1.
-
-    A figure without a value but with `low` and `high` is bounds: `why` says what is unknown.
+    """An error rate, and the part of it on valid images: shares, 0 to 1. A figure without a value but with `low` and
+    `high` is bounds: `why` says what is unknown.
     """
 
     as_measured: Figure
@@ -141,24 +127,8 @@ class ValidityEffect:
     """Number of answers to control items, which show the errors of workers; None without single votes."""
     not_judged_in: tuple[str, ...]
     """Strata without a judged image."""
-    rows: tuple[StratumRow, ...]
     chosen: str = ""
     """Choice of the judged images in words, if they are no random sample within the strata; else ""."""
-    contradiction: str = ""
-    """A sentence that says why the figures of two studies cannot both be true."""
-
-    def figures(self, wrong: str = "wrong") -> list[tuple[str, Figure]]:
-        """Return all figures by name; `wrong` describes the model's mistake on a test case."""
-        return [
-            ("as measured", self.as_measured),
-            ("times the share judged valid", self.times_valid),
-            (f"{wrong} and valid, by strata", self.by_strata),
-            (f"{wrong} and valid, at least", self.at_least),
-            (f"{wrong} and valid, at most", self.at_most),
-            (f"{wrong} and valid, with the score", self.with_score),
-            (f"{'error' if wrong == 'wrong' else wrong} among valid images", self.among_valid),
-            ("judged images without a consensus", self.undecided),
-        ]
 
 
 def validity_effect(
@@ -168,14 +138,10 @@ def validity_effect(
     resamples: int = SAMPLES,
     weighing: Weighing = "source",
 ) -> ValidityEffect:
-    """Return all figures on errors and on their share in valid images. `strata` are the names of the strata, and
-    `weighing` is the unit of equal weight.
-    """
+    """Return all figures on errors and their share in valid images. `strata` are the names of the strata."""
     voted = judged.asked
-    rows = tuple(_row(name, judged.stratum == number, judged) for number, name in enumerate(strata))
-    missing = tuple(
-        row.name for place, row in enumerate(rows) if row.images and not voted[judged.stratum == place].any()
-    )
+    own = [judged.stratum == number for number in range(len(strata))]
+    missing = tuple(name for name, of in zip(strata, own, strict=True) if of.any() and not voted[of].any())
     table = _Table(judged, len(strata), weighing)
     drawn = _Draws(table, seed, resamples)
     against = contradiction_of(judged)
@@ -184,65 +150,46 @@ def validity_effect(
         why = "no wrong image was judged" if voted.any() else "nobody judged an image yet"
     sources, n = len(table.sources), len(judged)
     measured = _figure(table.wrong_share, drawn.wrong, drawn.wrong, n, sources)
-    none = Figure(None, n=n, why=why)
-    least, most = (Figure(one, n=n, sources=sources, why=_BOUND) for one in table.bounds)
+    least, most = (
+        Figure(one, n=n, sources=sources, why="a bound on the value, without an interval") for one in table.bounds
+    )
     discarded = int(judged.without_consensus.sum())
-    share = discarded / int(voted.sum()) if voted.any() else None
-    undecided = Figure(share, n=int(voted.sum()), why=_OF_JUDGED if voted.any() else "nobody judged an image yet")
-    effect = ValidityEffect(
-        *(measured, none, none, none, none, least, most, undecided, None),
-        *(int(judged.decided.sum()), discarded, None if judged.ballots is None else judged.ballots.controls),
-        *(missing, rows),
-        contradiction=against,
-    )
-    if why:
-        if against or not voted.any():
-            return effect
-        return replace(effect, by_strata=_bounds(drawn.low, drawn.high, n, sources, why))
-    wrong_unknown, right_unknown = (_not_known(table, strata, wrong) for wrong in (1, 0))
-    by_strata = (
-        _bounds(drawn.low, drawn.high, n, sources, wrong_unknown)
-        if wrong_unknown
-        else _figure(table.value, drawn.low, drawn.high, n, sources)
-    )
-    among_why = wrong_unknown or right_unknown
-    among = drawn.among_valid
-    among_valid = (
-        _bounds(*among, n, sources, among_why) if among_why else _figure(table.among_valid, *among, n, sources)
-    )
-    return replace(
-        effect,
-        times_valid=_figure(table.times_valid, drawn.times_valid, drawn.times_valid, n, sources),
-        by_strata=by_strata,
-        with_score=_with_score(table, drawn, wrong_unknown),
-        among_valid=among_valid,
-        score_weight=table.score_weight,
+    undecided = Figure(None, why="nobody judged an image yet")
+    if asked := int(voted.sum()):
+        undecided = Figure(discarded / asked, n=asked, why="of the judged images alone, without an interval")
+
+    times_valid = by_strata = with_score = among_valid = Figure(None, n=n, why=why)
+    if not why:
+        wrong_unknown, right_unknown = (_not_known(table, strata, wrong) for wrong in (1, 0))
+        times_valid = _figure(table.times_valid, drawn.times_valid, drawn.times_valid, n, sources)
+        by_strata = _figure(table.value, drawn.low, drawn.high, n, sources, wrong_unknown)
+        among_valid = _figure(table.among_valid, *drawn.among_valid, n, sources, wrong_unknown or right_unknown)
+        without = "the images have no score" if judged.score is None else wrong_unknown
+        if not without and table.score_weight is None:
+            without = f"fewer than {FEWEST_FOR_SCORE} wrong images were judged"
+        with_score = Figure(None, n=n, why=without)
+        if not without:
+            with_score = _figure(table.mended, drawn.mended_low, drawn.mended_high, n, sources)
+    elif voted.any() and not against:
+        by_strata = _figure(table.value, drawn.low, drawn.high, n, sources, why)
+    return ValidityEffect(
+        *(measured, times_valid, by_strata, with_score, among_valid, least, most, undecided),
+        score_weight=None if why else table.score_weight,
+        judged=int(judged.decided.sum()),
+        discarded=discarded,
+        control_answers=None if judged.ballots is None else judged.ballots.controls,
+        not_judged_in=missing,
     )
 
 
-_BOUND = "a bound on the value, without an interval"
-_OF_JUDGED = "of the judged images alone, without an interval"
-
-
-def _with_score(table: _Table, drawn: _Draws, not_known: str) -> Figure:
-    n, sources = len(table.held), len(table.sources)
-    if table.held.score is None:
-        return Figure(None, n=n, why="the images have no score")
-    if not_known:
-        return Figure(None, n=n, why=not_known)
-    if table.score_weight is None:
-        return Figure(None, n=n, why=f"fewer than {FEWEST_FOR_SCORE} wrong images were judged")
-    return _figure(table.mended, drawn.mended_low, drawn.mended_high, n, sources)
-
-
-def _figure(value: float, low: Floats, high: Floats, n: int, sources: int) -> Figure:
-    """Return a figure with its interval: the lower end from draws of its lower bound, the upper from the upper one."""
+def _figure(value: float, low: Floats, high: Floats, n: int, sources: int, unknown: str = "") -> Figure:
+    """Return a figure with its interval: the lower end from draws of its lower bound, the upper from the upper one. If
+    something is `unknown`, in words, only these bounds.
+    """
+    value = float(np.nanmedian(low)) if unknown else value
     ends = float(np.nanquantile(low, (1 - CONFIDENCE) / 2)), float(np.nanquantile(high, (1 + CONFIDENCE) / 2))
-    return Figure(value, min(ends[0], value), max(ends[1], value), n, sources)
-
-
-def _bounds(low: Floats, high: Floats, n: int, sources: int, why: str) -> Figure:
-    return replace(_figure(float(np.nanmedian(low)), low, high, n, sources), value=None, why=why)
+    ends = min(ends[0], value), max(ends[1], value)
+    return Figure(None if unknown else value, *ends, n, sources, unknown)
 
 
 def _not_known(table: _Table, strata: Sequence[str], wrong: int) -> str:
@@ -258,11 +205,6 @@ def _listed(names: Sequence[str], most: int = 3) -> str:
     if len(names) > most:
         shown.append(f"{len(names) - most} other groups" if len(names) > most + 1 else "another group")
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} or {shown[-1]}"
-
-
-def _row(name: str, own: Flags, columns: Judged) -> StratumRow:
-    judged, good = int((own & columns.decided).sum()), int((own & columns.valid).sum())
-    return StratumRow(name, int(own.sum()), judged, good, good / judged if judged else None)
 
 
 class _Table:
@@ -312,9 +254,7 @@ class _Table:
 
     @cached_property
     def masses(self) -> Floats:
-        """Masses by source: of each pool, of unknown wrong and right images, of the scores of each pool, and the
-        source's weight.
-        """
+        """By source: masses of pools, and of unknown wrong and right images, scores of pools, and its weight."""
         column = np.where(self.pool[self.cell] >= 0, self.pool[self.cell], self.pools + np.where(self.held.wrong, 0, 1))
         width = self.pools + 2
 
@@ -327,8 +267,7 @@ class _Table:
 
     @cached_property
     def mass(self) -> Floats:
-        whole: Floats = self.masses.sum(axis=0) / len(self.sources)
-        return whole
+        return self.masses.sum(axis=0) / len(self.sources)
 
     @cached_property
     def states(self) -> NDArray[np.int8]:
@@ -348,12 +287,10 @@ class _Table:
         """
         valid, hard = (self.states == VALID).mean(axis=0), (self.states == HARD).mean(axis=0)
         if len(self.states) > 1:
-            half: Floats = valid + hard / 2
-            return half
+            return valid + hard / 2
         known = self._by_pool((1 - hard) * self.asked_weight)
         share = np.where(known > 0, self._by_pool(valid * self.asked_weight) / np.maximum(known, 1e-300), 0.5)
-        chance: Floats = valid + hard * share[self.asked_pool]
-        return chance
+        return valid + hard * share[self.asked_pool]
 
     def _by_pool(self, values: Floats) -> Floats:
         return np.bincount(self.asked_pool, values, self.pools).astype(np.float64)
@@ -448,17 +385,9 @@ def _pools(images: Numbers, judged: Numbers) -> tuple[Numbers, Floats]:
 
 
 class _Draws:
-    """Draws of all figures, (draws,) each, with random weights of sources."""
-
-    wrong: Floats
-    low: Floats
-    """Share of wrong and valid images if nothing unknown is valid."""
-    high: Floats
-    """Share of wrong and valid images if everything unknown is valid."""
-    mended_low: Floats
-    mended_high: Floats
-    times_valid: Floats
-    among_valid: tuple[Floats, Floats]
+    """Draws of all figures, (draws,) each, with random weights of sources: those called `low` if nothing unknown is
+    valid, and those called `high` if everything unknown is.
+    """
 
     def __init__(self, table: _Table, seed: int, draws: int) -> None:
         self._table, self._rng = table, np.random.default_rng(seed)
@@ -476,11 +405,9 @@ class _Draws:
         self._plain = len(wrong_ones) / max(len(np.unique(wrong_ones)), 1)
         """The number of judged wrong images of one additional source."""
         begins = range(0, draws, TOGETHER)
-        parts = [self._some(begin, min(TOGETHER, draws - begin)) for begin in begins]
-        names = ("wrong", "low", "high", "mended_low", "mended_high", "times_valid", "among_low", "among_high")
-        columns = dict(zip(names, np.concatenate(parts, axis=1), strict=True))
-        self.among_valid = columns.pop("among_low"), columns.pop("among_high")
-        vars(self).update(columns)
+        figures = np.concatenate([self._some(begin, min(TOGETHER, draws - begin)) for begin in begins], axis=1)
+        self.wrong, self.low, self.high, self.mended_low, self.mended_high, self.times_valid = figures[:6]
+        self.among_valid = figures[6], figures[7]
 
     def _some(self, begin: int, draws: int) -> Floats:
         """Draw all figures, (figures, draws)."""
@@ -587,16 +514,16 @@ def contradiction_of(judged: Judged) -> str:
     return ""
 
 
-def contradiction(error: float, valid_of_wrong: float, valid: int, judged: int, least: float = LIKELY) -> str:
+def contradiction(error: float, valid_of_wrong: float, valid: int, judged: int) -> str:
     """Return why two figures cannot both be true, in a sentence; "" if they can. If `error` of all images fool the
     model and at most `valid_of_wrong` of those are valid, at most 1 - error x (1 - valid_of_wrong) of all images are
-    valid. The figures contradict if `valid` or more of `judged` images then have a probability below `least`.
+    valid. The figures contradict if `valid` or more of `judged` images then have a probability below `LIKELY`.
     """
     from scipy import stats
 
     most = 1 - error * (1 - valid_of_wrong)
     chance = float(stats.binom.sf(valid - 1, judged, most)) if judged else 1.0
-    if chance >= least:
+    if chance >= LIKELY:
         return ""
     return (
         f"These figures cannot both be true: if the model is wrong on {100 * error:.1f} % of the images, and at most "

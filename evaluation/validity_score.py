@@ -1,15 +1,12 @@
-"""Predicts from an image's checks how likely people find it valid: learnt from votes, and tested on unseen votes. Pure
-except scikit-learn, which fits it.
-"""
+"""Predicts from an image's checks how likely people find it valid: learnt from votes, tested on unseen ones."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from core.figures import Figure, Floats
+from core.figures import Figure, Flags, Floats, Numbers
 from core.types import TaskKind
 from core.validity_score import FEWEST, Agreement, ValidityScore
 from evaluation.by_source import CONFIDENCE
@@ -20,9 +17,7 @@ FEWEST_SOURCES = 10
 """Number of sources with a valid image, and with an invalid one, that an interval needs at least."""
 
 
-def learn(
-    names: Sequence[str], checks: Floats, valid: NDArray[np.bool_], task: TaskKind | None = None
-) -> ValidityScore:
+def learn(names: Sequence[str], checks: Floats, valid: Flags, task: TaskKind | None = None) -> ValidityScore:
     """Fit a score to votes; `checks` is (images, checks). Raises ValueError below `FEWEST` images of either kind."""
     from sklearn.linear_model import LogisticRegression
 
@@ -43,20 +38,18 @@ def learn(
     )
 
 
-def cross_fitted(
-    names: Sequence[str], checks: Floats, valid: NDArray[np.bool_], source: NDArray[np.int64], folds: int = FOLDS
-) -> Floats:
+def cross_fitted(names: Sequence[str], checks: Floats, valid: Flags, source: Numbers) -> Floats:
     """Score each image by the votes on other sources. Raises ValueError as `learn`, also for too small a fold."""
     from sklearn.model_selection import StratifiedGroupKFold
 
     scores = np.full(len(valid), np.nan)
-    parts = StratifiedGroupKFold(min(folds, len(np.unique(source))), shuffle=True, random_state=0)
+    parts = StratifiedGroupKFold(min(FOLDS, len(np.unique(source))), shuffle=True, random_state=0)
     for others, own in parts.split(checks, valid, source):
         scores[own] = learn(names, checks[others], valid[others])(checks[own])
     return scores
 
 
-def agreement(score: Floats, valid: NDArray[np.bool_], source: NDArray[np.int64], threshold: float = 0.5) -> Agreement:
+def agreement(score: Floats, valid: Flags, source: Numbers, threshold: float = 0.5) -> Agreement:
     """Return how well a score agrees with votes."""
     chosen = score >= threshold
     hits = int((chosen & valid).sum())
@@ -77,7 +70,7 @@ def agreement(score: Floats, valid: NDArray[np.bool_], source: NDArray[np.int64]
     )
 
 
-def _auc(score: Floats, valid: NDArray[np.bool_], source: NDArray[np.int64]) -> Figure:
+def _auc(score: Floats, valid: Flags, source: Numbers) -> Figure:
     """Return the area under the curve with an interval that counts the images of a source as one. Its log odds are
     computed without each source in turn (the jackknife, Miller 1974, Biometrika 61; for single images it is the method
     of DeLong et al. 1988, as Hanley and Hajian-Tilaki 1997 show), with Student's t of the sources of the rarer kind.
@@ -115,5 +108,4 @@ def _auc(score: Floats, valid: NDArray[np.bool_], source: NDArray[np.int64]) -> 
 
 def _below(score: Floats, ordered: Floats) -> Floats:
     """Return how many of the ordered scores each score exceeds; equal ones count half."""
-    below: Floats = (np.searchsorted(ordered, score, "left") + np.searchsorted(ordered, score, "right")) / 2
-    return below
+    return (np.searchsorted(ordered, score, "left") + np.searchsorted(ordered, score, "right")) / 2

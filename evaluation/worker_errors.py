@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from core.figures import Floats
+from core.figures import Flags, Floats, Numbers
 
 INVALID, VALID, HARD = 0, 1, 2
 """States of a judged image; a hard one cannot be decided."""
@@ -41,13 +41,13 @@ _LEAST = 1e-3
 class Ballots:
     """Single votes, column by column; all columns have one length."""
 
-    image: NDArray[np.int64]
+    image: Numbers
     """The index of the image; -1 for a control item."""
-    worker: NDArray[np.int64]
+    worker: Numbers
     """The number of the worker, from 0."""
-    valid: NDArray[np.bool_]
+    valid: Flags
     """True if the worker called the image valid."""
-    known: NDArray[np.int64]
+    known: Numbers
     """For a control item 1 if it is valid, 0 if not; -1 for an image to be judged."""
 
     def __len__(self) -> int:
@@ -70,15 +70,13 @@ class Ballots:
         return self.controls > 0 or self.votes_of_an_image >= VOTES_THAT_SHOW_HARD
 
 
-def drawn_states(
-    ballots: Ballots, images: NDArray[np.int64], group: NDArray[np.int64], fixed: NDArray[np.int64], seed: int = 0
-) -> NDArray[np.int8]:
+def drawn_states(ballots: Ballots, images: Numbers, group: Numbers, fixed: Numbers) -> NDArray[np.int8]:
     """Return draws of the state of each of `images`, (draws, images), from their distribution given all votes.
 
     `images` are indices as in `Ballots.image`, ascending; `group` is the group of each, such as its stratum: the shares
     of the states differ by group. `fixed` is the state of an image that is known without votes, else -1.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     control = ballots.known >= 0
     own = ~control & np.isin(ballots.image, images)
     workers = int(ballots.worker.max(initial=0)) + 1

@@ -18,12 +18,6 @@ class DawidSkene:
     """The likeliest true answer of every task. Among equally likely ones, the first in the alphabet."""
     probabilities: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Probability of each true answer by task; sums to 1."""
-    priors: Mapping[str, float] = field(default_factory=dict)
-    """Frequency of each true answer, 0 to 1."""
-    errors: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
-    """Probability of each given answer by worker and true answer; sums to 1."""
-    rounds: int = 0
-    converged: bool = False
     words: str = ""
 
 
@@ -93,15 +87,5 @@ def dawid_skene(votes: Sequence[tuple[str, str, str]], rounds: int = 100, tolera
     return DawidSkene(
         {task: answers[int(best[i])] for i, task in enumerate(tasks)},
         {task: dict(zip(answers, map(float, truth[i]), strict=True)) for i, task in enumerate(tasks)},
-        dict(zip(answers, map(float, truth.mean(axis=0)), strict=True)),
-        {
-            worker: {
-                true: {answer: float(errors[w, g, t]) for g, answer in enumerate(answers)}
-                for t, true in enumerate(answers)
-            }
-            for w, worker in enumerate(workers)
-        },
-        done,
-        converged,
         f"settled after {done} rounds" if converged else f"not settled after {done} rounds: take it with care",
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 
 from core.figures import percent
@@ -47,15 +48,13 @@ def alpha(ratings: Ratings, order: Sequence[str] = ()) -> Measure:
         if order and not set(margins) <= set(order):
             raise ValueError("Every answer has to be in the order of the scale.")
         answers = [answer for answer in order if answer in margins] if order else list(margins)
-        distance = _ordinal(answers, margins) if order else _nominal(answers)
+        distance = _ordinal(answers, margins) if order else dict.fromkeys(permutations(answers, 2), 1.0)
         observed = sum(
             counts[c] * counts[k] * distance[c, k] / (counts.total() - 1)
             for counts in paired
-            for c in counts
-            for k in counts
-            if c != k
+            for c, k in permutations(counts, 2)
         )
-        expected = sum(margins[c] * margins[k] * distance[c, k] for c in answers for k in answers if c != k)
+        expected = sum(margins[c] * margins[k] * apart for (c, k), apart in distance.items())
         return 1.0 - (margins.total() - 1) * observed / expected
 
     return _measure(ratings, figure)
@@ -99,27 +98,18 @@ def fleiss(ratings: Ratings) -> Measure:
     return _measure(ratings, figure)
 
 
-def prevalence(ratings: Ratings) -> tuple[str, float] | None:
-    """Return the most frequent answer and its share of all votes (0 to 1), the first of equals; None without a vote."""
-    counts = Counter(answer for item in ratings for answer in item)
-    if not counts:
-        return None
-    answer, votes = counts.most_common(1)[0]
-    return answer, votes / counts.total()
-
-
 def agreement(ratings: Ratings, answers: Sequence[str] = (), ordered: bool = False) -> Agreement:
     """Return all measures of one question, with words. `answers`: all possible ones, in order if `ordered`."""
     figures = raw(ratings), alpha(ratings), ac1(ratings, answers), fleiss(ratings)
     ordinal = alpha(ratings, answers) if ordered and answers else None
-    frequent = prevalence(ratings)
-    result = Agreement(*figures, ordinal, frequent[1] if frequent else None, frequent[0] if frequent else "", "")
+    counts = Counter(answer for item in ratings for answer in item)
+    frequent, votes = counts.most_common(1)[0] if counts else ("", 0)
+    result = Agreement(*figures, ordinal, votes / counts.total() if counts else None, frequent, "")
     return replace(result, words=_TEMPLATES.paragraph("agreement.txt", found=result))
 
 
 def level(value: float) -> str:
-    """Return a word for an agreement beyond chance (Landis and Koch 1977, Biometrics 33): from "worse than chance" to
-    "nearly perfect"."""
+    """Return a word for an agreement beyond chance (Landis and Koch 1977, Biometrics 33)."""
     if value < 0:
         return "worse than chance"
     for limit, word in ((0.2, "slight"), (0.4, "fair"), (0.6, "moderate"), (0.8, "substantial")):
@@ -155,18 +145,12 @@ def _margins(ratings: Ratings) -> dict[str, float]:
     return shares
 
 
-def _nominal(answers: Sequence[str]) -> dict[tuple[str, str], float]:
-    """Return δ² of answers without an order."""
-    return {(c, k): float(c != k) for c in answers for k in answers}
-
-
 def _ordinal(answers: Sequence[str], margins: Counter[str]) -> dict[tuple[str, str], float]:
     """Return δ² of ordered answers: the squared number of votes between two, with half of those at both ends."""
     distances = {}
-    for i, c in enumerate(answers):
-        for j, k in enumerate(answers):
-            between = sum(margins[g] for g in answers[min(i, j) : max(i, j) + 1])
-            distances[c, k] = float((between - (margins[c] + margins[k]) / 2) ** 2) if i != j else 0.0
+    for (i, c), (j, k) in permutations(enumerate(answers), 2):
+        between = sum(margins[g] for g in answers[min(i, j) : max(i, j) + 1])
+        distances[c, k] = float((between - (margins[c] + margins[k]) / 2) ** 2)
     return distances
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from core.studies import Question
@@ -30,7 +30,6 @@ class Behaviour:
     """Probability, 0 to 1, of answering an item without looking, always the same and at once."""
 
     def __post_init__(self) -> None:
-        """Raise ValueError with a sentence for a parameter out of range."""
         for name, low, high in (("accuracy", 0, 1), ("bias", -1, 1), ("seconds", 0, 600), ("lazy", 0, 1)):
             value = getattr(self, name)
             if not (math.isfinite(value) and low <= value <= high):
@@ -103,5 +102,4 @@ def read_crew(text: str, usual: Behaviour) -> tuple[int, Behaviour]:
         ) from error
     if not 1 <= count <= 1000:
         raise ValueError("A crew has 1 to 1,000 workers.")
-    defaults = {name: getattr(usual, name) for name in known}
-    return count, Behaviour(**{**defaults, **changed})
+    return count, replace(usual, **changed)

@@ -98,6 +98,5 @@ def _why(enrolment: Enrolment, exclusion: Exclusion, rules: Rules) -> str:
 
 
 def _sentence(text: str) -> str:
-    """Return the text with a capital letter and a full stop; "" stays ""."""
     text = text.strip()
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) or not text else ".")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from core.csv_tables import Row, cells, columns_of
-from core.figures import Mean, Proportion
-from core.study_report import Agreement, QuestionResult, RulesChange, Slice, Slices, StudyReport
+from core.study_report import Agreement, QuestionResult, Slice, Slices, StudyReport
 
 FIGURE_COLUMNS = columns_of(
     "figure question votes_used part name value:number low:number high:number count:whole n:whole unit "
@@ -17,25 +16,32 @@ adjudications, or by the rules at the start. `part` and `name` are all, or the i
 verdict of the model under test, or one answer."""
 
 
+_SHARE = "value low high count n words"
+
+
 def figure_rows(report: StudyReport) -> list[Row]:
     """Return all figures of a report, those of images as a whole first."""
     rows = [
-        _slice("valid", "", "after exclusions", "all", report.images),
-        _slice("valid", "", "before exclusions", "all", report.images_before),
+        _slice("", "after exclusions", "all", report.images),
+        _slice("", "before exclusions", "all", report.images_before),
     ]
     if report.images_adjudicated is not None:
-        rows.append(_slice("valid", "", "with adjudications", "all", report.images_adjudicated))
+        rows.append(_slice("", "with adjudications", "all", report.images_adjudicated))
     if report.as_announced is not None:
-        rows.append(_slice("valid", "", "by the first rules", "all", report.as_announced))
+        rows.append(_slice("", "by the first rules", "all", report.as_announced))
     rows += _parts("", report.image_slices)
     rows += _agreement("", "after exclusions", report.agreement)
-    rows.append(_proportion("control items right", "", "all votes", "all", "", report.controls, "answers"))
+    rows.append(_row("control items right", "", "all votes", unit="answers") | cells(report.controls, _SHARE))
     for question in report.questions:
         rows += _question(question)
-    rows += [_change(change) for change in report.changes]
     rows += [
-        _count(name, number)
-        for name, number in (
+        _row("change of rules", name=f"version {change.version}", unit="votes in by then")
+        | {"count": change.votes_in, "words": change.words}
+        for change in report.changes
+    ]
+    rows += [
+        _row(figure) | {"count": number}
+        for figure, number in (
             ("images", report.items),
             ("images with all votes", report.complete),
             ("votes cast", report.votes_cast),
@@ -56,36 +62,28 @@ def figure_rows(report: StudyReport) -> list[Row]:
 def _question(result: QuestionResult) -> Iterator[Row]:
     name = result.question.id
     if result.question.valid:
-        yield _slice("valid", name, "after exclusions", "all", result.after)
-        yield _slice("valid", name, "before exclusions", "all", result.before)
+        yield _slice(name, "after exclusions", "all", result.after)
+        yield _slice(name, "before exclusions", "all", result.before)
         if result.adjudicated is not None:
-            yield _slice("valid", name, "with adjudications", "all", result.adjudicated)
-        yield _proportion("valid votes", name, "after exclusions", "all", "", result.votes, "votes")
-        yield _proportion("valid by majority", name, "after exclusions", "all", "", result.second.majority, "images")
-        model = result.second.dawid_skene
-        yield _proportion("valid by Dawid and Skene", name, "after exclusions", "all", "", model, "images")
+            yield _slice(name, "with adjudications", "all", result.adjudicated)
+        for figure, share, unit in (
+            ("valid votes", result.votes, "votes"),
+            ("valid by majority", result.second.majority, "images"),
+            ("valid by Dawid and Skene", result.second.dawid_skene, "images"),
+        ):
+            yield _row(figure, name, "after exclusions", unit=unit) | cells(share, _SHARE)
         yield from _parts(name, result.slices)
     if result.question.kind == "text":
         return
     for answer in result.answers:
-        yield _proportion("consensus", name, "after exclusions", "answer", answer.answer, answer.share, "images")
-        yield _count("votes", answer.votes, name, "answer", answer.answer)
+        consensus = _row("consensus", name, "after exclusions", "answer", answer.answer, "images")
+        yield consensus | cells(answer.share, _SHARE)
+        yield _row("votes", name, "", "answer", answer.answer) | {"count": answer.votes}
     if result.mean is not None:
-        yield _mean(name, result.mean)
+        mean = _row("mean rating", name, "after exclusions", unit="images")
+        yield mean | cells(result.mean, "value low high n words")
     yield from _agreement(name, "after exclusions", result.agreement)
     yield from _agreement(name, "before exclusions", result.agreement_before)
-
-
-def _change(change: RulesChange) -> Row:
-    return {
-        "figure": "change of rules",
-        "question": "",
-        "part": "all",
-        "name": f"version {change.version}",
-        "count": change.votes_in,
-        "unit": "votes in by then",
-        "words": change.words,
-    }
 
 
 def _parts(question: str, slices: Slices) -> Iterator[Row]:
@@ -96,41 +94,18 @@ def _parts(question: str, slices: Slices) -> Iterator[Row]:
         ("model under test", slices.by_model),
     ):
         for each in part_slices:
-            yield _slice("valid", question, "after exclusions", part, each)
+            yield _slice(question, "after exclusions", part, each)
 
 
-def _slice(figure: str, question: str, used: str, part: str, value: Slice) -> Row:
+def _slice(question: str, used: str, part: str, value: Slice) -> Row:
     return {
-        **_proportion(figure, question, used, part, value.name, value.rate, "images"),
+        **_row("valid", question, used, part, value.name, "images"),
+        **cells(value.rate, _SHARE),
         "asked": value.items,
         "discarded": value.discarded,
         "too_few": value.short,
         "waiting": value.waiting,
-        "worst": value.bounds.worst,
-        "best": value.bounds.best,
-    }
-
-
-def _proportion(figure: str, question: str, used: str, part: str, name: str, value: Proportion, unit: str) -> Row:
-    return {
-        "figure": figure,
-        "question": question,
-        "votes_used": used,
-        "part": part,
-        "name": name,
-        "unit": unit,
-        **cells(value, "value low high count n words"),
-    }
-
-
-def _mean(question: str, value: Mean) -> Row:
-    return {
-        "figure": "mean rating",
-        "question": question,
-        "votes_used": "after exclusions",
-        "part": "all",
-        "unit": "images",
-        **cells(value, "value low high n words"),
+        **cells(value.bounds, "worst best"),
     }
 
 
@@ -144,27 +119,12 @@ def _agreement(question: str, used: str, value: Agreement) -> Iterator[Row]:
     }
     for figure, measure in measures.items():
         if measure is not None:
-            yield {
-                "figure": figure,
-                "question": question,
-                "votes_used": used,
-                "part": "all",
-                "n": measure.n_items,
-                "unit": "images",
-                **cells(measure, "value words"),
-            }
+            found = {"n": measure.n_items, **cells(measure, "value words")}
+            yield _row(figure, question, used, unit="images") | found
     if value.prevalence is not None:
-        yield {
-            "figure": "most frequent answer",
-            "question": question,
-            "votes_used": used,
-            "part": "answer",
-            "name": value.frequent,
-            "value": value.prevalence,
-            "unit": "votes",
-        }
+        frequent = _row("most frequent answer", question, used, "answer", value.frequent, "votes")
+        yield frequent | {"value": value.prevalence}
 
 
-def _count(figure: str, number: int, question: str = "", part: str = "all", name: str = "") -> Row:
-    row: Row = {"figure": figure, "question": question, "part": part, "name": name, "count": number}
-    return row
+def _row(figure: str, question: str = "", used: str = "", part: str = "all", name: str = "", unit: str = "") -> Row:
+    return {"figure": figure, "question": question, "votes_used": used, "part": part, "name": name, "unit": unit}

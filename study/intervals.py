@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import NormalDist
+from typing import Any
 
 from core.figures import Bounds, Mean, Proportion, percent
 from core.words import count_of
 
 CONFIDENCE = 0.95
+SAMPLES = 4000
+"""Number of samples of images of a bootstrap interval."""
 
 
-def wilson(count: int, n: int, confidence: float = CONFIDENCE, nothing: str = "nothing was counted yet") -> Proportion:
+def wilson(count: int, n: int, nothing: str = "nothing was counted yet") -> Proportion:
     """Return count / n with its Wilson score interval (`wilson_ends`).
 
     The n things have to be independent: count images, not the votes on them. `nothing` is the reason for a missing
@@ -24,38 +27,36 @@ def wilson(count: int, n: int, confidence: float = CONFIDENCE, nothing: str = "n
     if n == 0:
         return Proportion(0, 0, None, None, None, f"undefined: {nothing}")
     value = count / n
-    low, high = wilson_ends(value, n, confidence)
+    low, high = wilson_ends(value, n)
     words = (
-        f"{percent(value)} ({count} of {n}; {100 * confidence:.4g} % Wilson interval {_ends(low, high)} %)"
+        f"{percent(value)} ({count} of {n}; {100 * CONFIDENCE:.4g} % Wilson interval {_ends(low, high)} %)"
         if n > 1
         else f"{count} of 1: one image says next to nothing"
     )
     return Proportion(count, n, value, low, high, words)
 
 
-def wilson_ends(share: float, n: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
+def wilson_ends(share: float, n: float) -> tuple[float, float]:
     """Return the ends of the Wilson score interval of a share of n things; n need not be whole.
 
     (p + z²/2n ± z √(p(1-p)/n + z²/4n²)) / (1 + z²/n), z the normal quantile of the confidence (Wilson 1927, Journal of
     the American Statistical Association 22; `scipy.stats.binomtest(...).proportion_ci(method="wilson")`).
     """
     # Computed directly, as a page may show thousands: `binomtest` takes 0.4 ms, since it also runs a test.
-    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
     scale = 1 + z * z / n
     middle = (share + z * z / (2 * n)) / scale
     half = z * math.sqrt(share * (1 - share) / n + (z / (2 * n)) ** 2) / scale
     return 0.0 if share == 0 else max(0.0, middle - half), 1.0 if share == 1 else min(1.0, middle + half)
 
 
-def bootstrap(
-    images: Sequence[tuple[int, int]], seed: int = 0, samples: int = 4000, confidence: float = CONFIDENCE
-) -> Proportion:
+def bootstrap(images: Sequence[tuple[int, int]], seed: int = 0) -> Proportion:
     """Return the share of votes over images given as (votes for, all votes), with a bootstrap percentile interval.
 
     value = Σ for / Σ all. The votes on one image are not independent, so whole images are drawn with replacement, as
-    many as there are, `samples` times; the interval spans the quantiles of the shares (Efron 1979, Annals of Statistics
-    7; clusters: Davison and Hinkley 1997, section 3.8). Images with equal counts are drawn together. Images without a
-    vote are left out. Undefined, with words, without a vote; no interval if all images are alike.
+    many as there are, `SAMPLES` times; the interval spans the quantiles of the shares (Efron 1979, Annals of Statistics
+    7; clusters: Davison and Hinkley 1997, section 3.8). Images without a vote are left out. Undefined, with words,
+    without a vote; no interval if all images are alike.
     """
     seen = [(good, votes) for good, votes in images if votes > 0]
     if any(not 0 <= good <= votes for good, votes in seen):
@@ -66,22 +67,14 @@ def bootstrap(
     value = count / n
     sentence = f"{percent(value)} of {n} votes on {count_of(len(seen), 'image')}"
     if len({good / votes for good, votes in seen}) == 1:
-        return Proportion(
-            count, n, value, None, None, f"{sentence}; no interval, because all images have the same share"
-        )
-    import numpy as np
-
-    kinds = Counter(seen)
-    drawn = np.random.default_rng(abs(seed)).multinomial(
-        len(seen), np.array(list(kinds.values())) / len(seen), size=samples
-    )
-    totals = drawn @ np.array(list(kinds), dtype=float)
-    low, high = np.quantile(totals[:, 0] / totals[:, 1], [(1 - confidence) / 2, (1 + confidence) / 2])
-    words = f"{sentence} ({100 * confidence:.4g} % bootstrap interval over images {_ends(float(low), float(high))} %)"
-    return Proportion(count, n, value, float(low), float(high), words)
+        why = "because all images have the same share"
+        return Proportion(count, n, value, None, None, f"{sentence}; no interval, {why}")
+    low, high = _percentiles(seen, seed, lambda totals: totals[:, 0] / totals[:, 1])
+    words = f"{sentence} ({100 * CONFIDENCE:.4g} % bootstrap interval over images {_ends(low, high)} %)"
+    return Proportion(count, n, value, low, high, words)
 
 
-def bootstrap_mean(values: Sequence[float], seed: int = 0, samples: int = 4000, confidence: float = CONFIDENCE) -> Mean:
+def bootstrap_mean(values: Sequence[float], seed: int = 0) -> Mean:
     """Return the mean of one value per image (such as its mean rating), with a bootstrap percentile interval.
 
     As in `bootstrap`, images are drawn with replacement (Efron 1979). Undefined without an image; no interval with one,
@@ -94,13 +87,21 @@ def bootstrap_mean(values: Sequence[float], seed: int = 0, samples: int = 4000, 
     if len(set(values)) == 1:
         why = "because there is one image only" if n == 1 else "because all images have the same mean"
         return Mean(value, None, None, n, f"{value:.2f} on {count_of(n, 'image')}; no interval, {why}")
+    low, high = _percentiles(values, seed, lambda totals: totals / n)
+    words = f"{value:.2f} on {n} images ({100 * CONFIDENCE:.4g} % bootstrap interval {low:.2f} to {high:.2f})"
+    return Mean(value, low, high, n, words)
+
+
+def _percentiles(images: Sequence[Any], seed: int, statistic: Callable[[Any], Any]) -> tuple[float, float]:
+    """Return the bootstrap percentile interval of a statistic, which takes the sums over each sample of images."""
     import numpy as np
 
-    kinds = Counter(values)
-    drawn = np.random.default_rng(abs(seed)).multinomial(n, np.array(list(kinds.values())) / n, size=samples)
-    low, high = np.quantile(drawn @ np.array(list(kinds)) / n, [(1 - confidence) / 2, (1 + confidence) / 2])
-    words = f"{value:.2f} on {n} images ({100 * confidence:.4g} % bootstrap interval {low:.2f} to {high:.2f})"
-    return Mean(value, float(low), float(high), n, words)
+    kinds = Counter(images)  # equal images are drawn together
+    shares = np.array(list(kinds.values())) / len(images)
+    drawn = np.random.default_rng(abs(seed)).multinomial(len(images), shares, size=SAMPLES)
+    ends = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
+    low, high = np.quantile(statistic(drawn @ np.array(list(kinds), dtype=float)), ends)
+    return float(low), float(high)
 
 
 def bounds(valid: int, decided: int, missing: int) -> Bounds:

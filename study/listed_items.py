@@ -19,7 +19,7 @@ _OURS = frozenset({"item", "removed", "test_case", "image_sha", "source_sha"})
 """Columns of an export that are ignored here without a note."""
 _KINDS: Mapping[str, ItemKind] = {"": "item", **{kind: kind for kind in ITEM_KINDS}}
 _TRUTH = {"": None, "true": True, "yes": True, "1": True, "right": True}
-_FALSE = {"false": False, "no": False, "0": False, "wrong": False}
+_TRUTH |= {"false": False, "no": False, "0": False, "wrong": False}
 LONGEST = {"label": 200, "group": 60, "model": 400, "caption": 4000, "counterfactual": 4000, "why": LONGEST_WHY}
 MAX_PARTS, LONGEST_PART, LONGEST_ORIGIN = 50, 100, 20_000
 DEEPEST_ORIGIN = 50
@@ -53,7 +53,7 @@ def listed_items(table: Table, rules: Rules) -> tuple[tuple[ListedItem, ...], tu
     ]
     listed = []
     for number, row in enumerate(table.rows, start=1):
-        cells = {name: as_written(row.get(names[name], "")) for name in COLUMNS if name in names}
+        cells = {name: as_written(row.get(names[name], "")) if name in names else "" for name in COLUMNS}
         try:
             answers = {question: as_written(row[name]) for name, question in expected.items() if row.get(name)}
             listed.append(_listed(row.get(column, ""), cells, answers, questions, number))
@@ -69,35 +69,34 @@ def _listed(
     if not image:
         raise ValueError("it names no image")
     for name, longest in LONGEST.items():
-        if len(cells.get(name, "")) > longest:
+        if len(cells[name]) > longest:
             raise ValueError(f"its {name} has {len(cells[name])} characters; at most {longest} fit")
-    kind = _KINDS.get(cells.get("kind", "").casefold())
+    kind = _KINDS.get(cells["kind"].casefold())
     if kind is None:
         raise ValueError(f"“{cells['kind'][:60]}” is no kind: item, control, quiz and training are")
-    typed = cells.get("model_right", "").casefold()
-    if typed not in _TRUTH | _FALSE:
+    typed = cells["model_right"].casefold()
+    if typed not in _TRUTH:
         raise ValueError(f"model_right is “{typed[:60]}”; it has to be true, false or empty")
     item = NewItem(
         image_sha="",
         kind=kind,
         expected=_expected(expected, questions),
-        why=cells.get("why", ""),
-        label=cells.get("label", ""),
-        classes=_parts(cells.get("classes", ""), "classes"),
-        edit_types=_parts(cells.get("edit_types", ""), "edit types"),
-        caption=cells.get("caption", ""),
-        counterfactual=cells.get("counterfactual", ""),
-        model=cells.get("model", ""),
-        model_right=(_TRUTH | _FALSE)[typed],
-        group=cells.get("group", ""),
-        origin={**_origin(cells.get("origin", "")), "file": image},
+        why=cells["why"],
+        label=cells["label"],
+        classes=_parts(cells["classes"], "classes"),
+        edit_types=_parts(cells["edit_types"], "edit types"),
+        caption=cells["caption"],
+        counterfactual=cells["counterfactual"],
+        model=cells["model"],
+        model_right=_TRUTH[typed],
+        group=cells["group"],
+        origin={**_origin(cells["origin"]), "file": image},
     )
-    if kind != "item" and not [
-        q for q in asked(tuple(questions.values()), item, item.expected) if q.id in item.expected
-    ]:
+    answered = asked(tuple(questions.values()), item, item.expected)
+    if kind != "item" and not any(question.id in item.expected for question in answered):
         first = next(iter(questions), "QUESTION")
         raise ValueError(f"a {kind} item needs a right answer to a question that it gets, in a column expected.{first}")
-    return ListedItem(image, cells.get("source", ""), item, number)
+    return ListedItem(image, cells["source"], item, number)
 
 
 def _expected(answers: Answers, questions: Mapping[str, Question]) -> Answers:

@@ -1,7 +1,4 @@
-"""The methods paragraph: protocol, every exclusion and the results, ready to paste into a paper.
-
-It reports changes of a study's rules after its start: the values before and since, the time, and the effect.
-"""
+"""The methods paragraph: protocol, exclusions, changes of the rules and results, ready to paste into a paper."""
 
 from __future__ import annotations
 
@@ -52,8 +49,9 @@ def rules_changes(history: History, submitted: Sequence[datetime]) -> tuple[Rule
     for (before, _), (after, since) in pairwise(history):
         votes, consensus = (before.votes, after.votes), (before.consensus, after.consensus)
         known = sum(time < since for time in submitted)
+        moment = since.astimezone(UTC)
         words = (
-            f"Version {after.version} of {_moment(since)}, with {count_of(known, 'vote')} in: "
+            f"Version {after.version} of {moment.day} {moment:%B %Y, %H:%M} UTC, with {count_of(known, 'vote')} in: "
             f"{change_words(votes, consensus)}."
         )
         changes.append(RulesChange(after.version, since, votes, consensus, known, words))
@@ -88,12 +86,6 @@ def as_announced_words(found: Slice, first: Rules) -> str:
         f"By the rules as first announced ({first.consensus} of {first.votes}): {valid} {found.rate.words}"
         f"{'; ' + ', '.join(lost) if lost else ''}."
     )
-
-
-def _moment(time: datetime) -> str:
-    """Return a time such as "3 November 2026, 14:05 UTC"."""
-    time = time.astimezone(UTC)
-    return f"{time.day} {time:%B %Y, %H:%M} UTC"
 
 
 _TEMPLATES = TextTemplates(

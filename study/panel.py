@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import get_args
 
 from core.csv_tables import Row
 from core.panel import Panel
@@ -30,13 +31,12 @@ def payment_rows(data: StudyData, participants: Mapping[str, str]) -> list[Row]:
             "excluded": worker.id in excluded,
         }
         decided = [vote.verdict for vote in votes if vote.kind in WORK]
-        row |= {verdict: decided.count(verdict) for verdict in _VERDICTS}
+        row |= {verdict: decided.count(verdict) for verdict in get_args(ApprovalVerdict)}
         rows.append(row)
     return rows
 
 
 _COUNTED: Mapping[str, ItemKind] = {"items": "item", "controls": "control", "quiz": "quiz", "training": "training"}
-_VERDICTS: tuple[ApprovalVerdict, ...] = ("approved", "rejected", "pending")
 
 
 def people_columns(panel: Panel, answers: Mapping[str, Mapping[str, str]]) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from core.figures import chosen_percent, percent
 from core.studies import Rules
@@ -16,32 +15,19 @@ LOST = 0.05
 """Share of votes lost to failed control items: 120 of 2,500 in the paper."""
 
 
-@dataclass(frozen=True)
-class Survival:
-    """Effect of a consensus rule on items with the same probability of a "yes"."""
+def survival(p_yes: float, votes: int, consensus: int) -> tuple[float, float]:
+    """Return the shares of items with a consensus on yes, and on no, if every vote is "yes" with probability `p_yes`.
 
-    share: float
-    """Share of items with a consensus, 0 to 1."""
-    yes: float
-    """Share of these with a consensus on yes, 0 to 1."""
-
-
-def survival(p_yes: float, votes: int = 5, consensus: int = 4) -> Survival:
-    """Return the share of items with a consensus, and of those on yes, if every vote is "yes" with probability `p_yes`.
-
-    share = P(X >= c) + P(X <= K - c), yes = P(X >= c) / share, X ~ Binomial(K, p_yes), c > K / 2. At p = 0.7 and 4 of
-    5, 56 % have a consensus and 94 % of those say yes: discarding inflates. Raises ValueError for a consensus that is
-    no majority.
+    P(X >= c) and P(X <= K - c), X ~ Binomial(K, p_yes), c > K / 2. At p = 0.7 and 4 of 5, 56 % have a consensus and
+    94 % of those say yes: discarding inflates. Raises ValueError for a consensus that is no majority.
     """
     if not votes < 2 * consensus <= 2 * votes:
         raise ValueError("There is no plan without a consensus of more than half of the votes and at most all of them.")
-    if not 0 <= p_yes <= 1:
-        raise ValueError("A chance lies between 0 and 1.")
     yes, no = (
         sum(math.comb(votes, k) * p**k * (1 - p) ** (votes - k) for k in range(consensus, votes + 1))
         for p in (p_yes, 1 - p_yes)
     )
-    return Survival(yes + no, yes / (yes + no))
+    return yes, no
 
 
 def plan(
@@ -51,10 +37,10 @@ def plan(
 
     Assumes a share `valid` of valid images, that every vote is true with probability `accuracy`, independently (real
     workers err together on hard images: more will be discarded), that a share `lost` of the votes is replaced because
-    of control items, and that an annotator gives `minutes`. The item figures are a mixture of `survival(accuracy)` and
-    `survival(1 - accuracy)`; the interval is the Wilson interval at the expected count of the expected number of
-    survivors; time = votes * seconds, control items added as share / (1 - share); a training item takes the time of two
-    votes, as its feedback is read. All shares are 0 to 1.
+    of control items, and that an annotator gives `minutes`. The item figures are those of `survival(accuracy)`; the
+    interval is the Wilson interval at the expected count of the expected number of survivors; time = votes * seconds,
+    control items added as share / (1 - share); a training item takes the time of two votes, as its feedback is read.
+    All shares are 0 to 1.
 
     Raises ValueError with a sentence for impossible figures.
     """
@@ -64,9 +50,10 @@ def plan(
         raise ValueError("The share of valid images lies between 0 and 100 %, the accuracy between 50 and 100 %.")
     if minutes <= 0 or not 0 <= lost < 1:
         raise ValueError("An annotator gives more than 0 minutes, and less than all votes are lost.")
-    share = survival(accuracy, rules.votes, rules.consensus).share
-    said_valid = valid * _agrees(accuracy, rules) + (1 - valid) * _agrees(1 - accuracy, rules)
-    rate = said_valid / share
+    # A valid image gets a right "yes" as often as an invalid one a right "no".
+    right, wrong = survival(accuracy, rules.votes, rules.consensus)
+    share = right + wrong
+    rate = (valid * right + (1 - valid) * wrong) / share
     low, high = wilson_ends(rate, items * share)
     votes = items * rules.votes
     shown = votes / (1 - lost) / (1 - rules.controls.share)
@@ -86,12 +73,13 @@ def plan(
     items_each = math.ceil(shown / annotators - 1e-9) + quiz + training
     each, hours = (items_each + training) * seconds / 60, (shown + annotators * first) * seconds / 3600
     left = round(items * share)
+    time = f"about {count_of(round(each), 'minute')}" if each >= 1 else "less than a minute"
     words = (
         f"Of {count_of(items, 'image')}, about {left} should find a consensus of {rules.consensus} in "
         f"{rules.votes}. If {chosen_percent(valid)} of the images are valid and a vote is right in "
         f"{chosen_percent(accuracy)} of cases, the result will be about {percent(rate)}, with a 95 % interval of "
         f"{100 * low:.1f} to {100 * high:.1f} % ({100 * (high - low):.1f} points wide). It takes {annotators} "
-        f"annotator{'s' if annotators > 1 else ''} with {_minutes(each)} each, {items_each} images a person"
+        f"annotator{'s' if annotators > 1 else ''} with {time} each, {items_each} images a person"
         + (f", {chosen_percent(lost)} of the votes being replaced after failed control items." if lost else ".")
     )
     if annotators == rules.votes:
@@ -110,15 +98,3 @@ def items_for(width: float, rules: Rules, valid: float = 0.95, accuracy: float =
         middle = (low + high) // 2
         low, high = (low, middle) if plan(middle, rules, valid, accuracy).width <= width else (middle, high)
     return high
-
-
-def _agrees(p_yes: float, rules: Rules) -> float:
-    surviving = survival(p_yes, rules.votes, rules.consensus)
-    return surviving.share * surviving.yes
-
-
-def _minutes(minutes: float) -> str:
-    if minutes < 1:
-        return "less than a minute"
-    whole = round(minutes)
-    return f"about {count_of(whole, 'minute')}"

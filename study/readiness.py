@@ -30,7 +30,9 @@ def findings(rules: Rules, items: Sequence[NewItem], workers: Sequence[Worker] =
         all_findings += _of_training(rules, training, controls, quiz)
         if rules.controls.share:
             all_findings += _of_telling(rules, plain, controls, quiz)
-    all_findings += _of_limit(rules, len(plain))
+    if rules.most_items and rules.most_items < len(plain):
+        people = math.ceil(len(plain) * rules.votes / rules.most_items)
+        all_findings.append(_finding("limited", each=count_of(rules.most_items, "image"), people=people))
     all_findings += _of_workers(rules, workers)
     return tuple(sorted(all_findings, key=lambda finding: not finding.stops))
 
@@ -127,12 +129,6 @@ def _without_answer(rules: Rules, items: Sequence[NewItem], field: str, name: st
     )
     if wrong:
         yield replace(_finding("unanswered", items=count_of(wrong, name, "has")), field=field)
-
-
-def _of_limit(rules: Rules, items: int) -> Iterator[Finding]:
-    if rules.most_items and rules.most_items < items:
-        people = math.ceil(items * rules.votes / rules.most_items)
-        yield _finding("limited", each=count_of(rules.most_items, "image"), people=people)
 
 
 def _of_workers(rules: Rules, workers: Sequence[Worker]) -> Iterator[Finding]:

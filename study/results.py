@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from core.consensus import ItemOutcome, Outcomes, adjudicated, counted, of_images, outcomes_of
-from core.figures import Proportion
 from core.stored_studies import Enrolment
 from core.studies import Item, Question, StudyData, Vote, asked, right
 from core.study_report import (
@@ -35,6 +34,7 @@ from study.methods import as_announced_words, rules_changes
 from study.workers import controls_right, worker_figures
 
 Counted = Mapping[int, Sequence[Vote]]
+_NOT_ASKED = "it is not asked whether the image is valid"
 
 
 def analyse(data: StudyData) -> StudyReport:
@@ -150,18 +150,13 @@ def _question(
     ordered = question.kind == "scale"
     person = of_question(by_person, question.id) if by_person is not None else {}
     changed = any(person[item].status != outcome_by_item[item].status for item in person)
-    if telling:
-        votes = bootstrap(
-            [(sum(a in question.valid for a in rating), len(rating)) for rating in ratings.values()], seed
-        )
-    else:
-        votes = Proportion(0, 0, None, None, None, "undefined: it is not asked whether the image is valid")
+    valid_votes = [(sum(a in question.valid for a in rating), len(rating)) for rating in ratings.values()]
     return QuestionResult(
         question=question,
         after=slice_of("", outcome_by_item.values(), telling),
         before=slice_of("", of_question(outcomes_before, question.id).values(), telling),
         adjudicated=slice_of("", person.values(), telling) if changed else None,
-        votes=votes,
+        votes=bootstrap(valid_votes, seed) if telling else wilson(0, 0, nothing=_NOT_ASKED),
         answers=_answers(question, ratings, outcome_by_item),
         mean=bootstrap_mean([sum(map(int, r)) / len(r) for r in ratings.values()], seed) if ordered else None,
         agreement=agreement(list(ratings.values()), question.answers(), ordered),
@@ -212,9 +207,8 @@ def _answers(
 def _second(question: Question, outcomes: Mapping[int, ItemOutcome], votes: Counted) -> SecondOpinion:
     """Return majority and Dawid-Skene results on the same counted votes, for items that wait for no more."""
     if not question.valid:
-        words = "undefined: it is not asked whether the image is valid"
-        nothing = Proportion(0, 0, None, None, None, words)
-        return SecondOpinion(nothing, 0, nothing, (), words)
+        nothing = wilson(0, 0, nothing=_NOT_ASKED)
+        return SecondOpinion(nothing, 0, nothing, (), nothing.words)
     answered = [item for item, found in outcomes.items() if found.counts]
     ready = [item for item in answered if outcomes[item].status != "waiting"]
     undecided = "no image has all its votes yet" if answered else "no vote counts yet"
@@ -239,15 +233,12 @@ def _second(question: Question, outcomes: Mapping[int, ItemOutcome], votes: Coun
     by_model = wilson(sum(a in question.valid for a in model.labels.values()), len(model.labels))
     agreed = {item: outcomes[item].answer for item in ready if outcomes[item].status == "consensus"}
     differ = tuple(item for item, answer in agreed.items() if model.labels[str(item)] != answer)
+    agrees = (
+        f"differs from the consensus on {count_of(len(differ), 'image')}" if differ else "agrees with every consensus"
+    )
     words = (
         f"Dawid and Skene's model, which weighs workers by how reliable they seem, takes {by_model.count} of "
-        f"{by_model.n} images for valid and "
-        + (
-            "agrees with every consensus"
-            if not differ
-            else f"differs from the consensus on {count_of(len(differ), 'image')}"
-        )
-        + f" ({model.words})."
+        f"{by_model.n} images for valid and {agrees} ({model.words})."
     )
     return SecondOpinion(by_majority, len(best) - len(decided), by_model, differ, words)
 
@@ -297,7 +288,7 @@ def slice_of(name: str, outcomes: Iterable[ItemOutcome], telling: bool = True) -
         sum(found.status == status for found in outcomes) for status in ("no consensus", "too few votes", "waiting")
     )
     if not telling:
-        nothing = "it is not asked whether the image is valid"
+        nothing = _NOT_ASKED
     elif not outcomes:
         nothing = "no image was asked this"
     elif waiting:
@@ -317,9 +308,8 @@ def slice_of(name: str, outcomes: Iterable[ItemOutcome], telling: bool = True) -
 
 
 def slices_of(items: Sequence[Item], outcomes: Mapping[int, ItemOutcome]) -> Slices:
-    """Return the shares by class, edit type, sample and model under test, each in alphabetical order.
-
-    Images without a value come last, as `NONE`: the parts together contain every image that was asked.
+    """Return the shares by class, edit type, sample and model under test, each in alphabetical order. Images without a
+    value come last, as `NONE`: the parts together contain every image that was asked.
     """
 
     def by(names: Callable[[Item], Iterable[str]]) -> tuple[Slice, ...]:

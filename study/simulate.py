@@ -1,8 +1,4 @@
-"""Simulated annotators: they sign in, load the pictures and vote over the HTTP interface that people use.
-
-They test a plan before people spend time on it, and they test the system. They know nothing that a person would not:
-true answers are looked up by the pixels received (`truth`).
-"""
+"""Simulated annotators: they sign in, load the pictures and vote over the HTTP interface that people use."""
 
 from __future__ import annotations
 
@@ -48,14 +44,12 @@ class WorkerRun:
     """The result of one simulated worker."""
 
     worker: str = ""
-    code: str = ""
     votes: list[Acknowledged] = field(default_factory=list)
     end: str = ""
     """Last status: "done", "excluded", ...; "time over"; "failed"."""
     text: str = ""
     """Text that the page would have shown."""
     retries: int = 0
-    """Number of repeated requests."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +59,6 @@ class Simulation:
     url: str
     """Address of the studio, such as http://127.0.0.1:7860."""
     crew: Sequence[Behaviour]
-    """Behaviour of each worker."""
     link: str = ""
     """Token of an open invitation, or the whole link; every worker joins as a new one."""
     codes: Sequence[str] = ()
@@ -79,7 +72,6 @@ class Simulation:
     """Seconds to wait for items that others have, and for a server that does not answer."""
     seed: int = 0
     on_vote: Callable[[Acknowledged], None] | None = None
-    """Called for every confirmed vote."""
 
 
 def run(plan: Simulation) -> list[WorkerRun]:
@@ -149,18 +141,14 @@ class _Annotator:
         return run
 
     async def _sign_in(self) -> list[dict[str, Any]]:
-        """Sign in and return the studies that the worker sees."""
         if self.plan.codes:
-            self.run.code = self.plan.codes[self.number]
-            state = await self._post("sign-in", {"code": self.run.code})
+            state = await self._post("sign-in", {"code": self.plan.codes[self.number]})
         else:
             state = await self._post("join", {"link": self.plan.link.rpartition("#join=")[2]})
-            self.run.code = str(state["code"])
         self.run.worker = str(state["worker"])
         return list(state["studies"])
 
     async def _work(self, study: str) -> None:
-        """Work on one study to its end."""
         now = await self._post("next", {"study": study})
         waited = 0.0
         while True:
@@ -214,8 +202,7 @@ class _Annotator:
         self.run.votes.append(vote)
         if self.plan.on_vote is not None:
             self.plan.on_vote(vote)
-        following = reply["next"]
-        return dict(following)
+        return dict(reply["next"])
 
     async def _picture(self, token: str) -> str:
         """Return the pixel hash of a picture."""

@@ -1,7 +1,4 @@
-"""A study as tables: votes as `task, worker, label`, all answers with their context, outcomes by image.
-
-Rows of plain values; `core.csv_tables.csv_text` makes CSV of them.
-"""
+"""A study as tables of plain values: counted votes as `task, worker, label`, all answers, outcomes by image."""
 
 from __future__ import annotations
 
@@ -23,9 +20,7 @@ ANSWER_COLUMNS = columns_of(
     "accepted:time submitted:time seconds:number side changes:whole verdict reason comment label classes "
     "edit_types group model model_right:truth"
 )
-"""Columns of a table with a row for each answer: a question that a worker was asked about an item, also one with a
-known answer.
-"""
+"""Columns of a table with a row for each question that a worker was asked about an item of any kind."""
 
 RESULT_COLUMNS = columns_of(
     "item question status answer valid:truth votes:whole counts disagreement:number image_status "

@@ -1,7 +1,4 @@
-"""The answers that simulated annotators take for true: known ones by the picture shown, guesses for all others.
-
-A worker never learns the identity of an item, and neither does a simulated one: it looks at the pixels, as people do.
-"""
+"""The answers that simulated annotators take for true: known ones by the picture shown, guesses for all others."""
 
 from __future__ import annotations
 
@@ -53,9 +50,7 @@ class AnswerKey:
     seed: int = 0
 
     def answer(self, image: str, source: str, question: Question) -> str:
-        """Return the true answer to a question as worded: the same for every worker, and in every run with this seed.
-        "" for free text.
-        """
+        """Return the true answer to a question as worded, the same for every worker and run; "" for free text."""
         answers, seen = question.answers(), sight(image, source, question.text)
         known = self.known.get(seen, "")
         if not answers or known in answers:

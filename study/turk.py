@@ -105,7 +105,14 @@ def turk_rows(data: StudyData) -> list[Row]:
             "Answer._counted": vote.assignment in inside,
             "Answer._excluded": excluded.get(vote.worker, ""),
         }
-        row |= {f"Input.{name}": value for name, value in _inputs(vote, item).items()}
+        inputs: Row = {
+            "image": f"{item.public}.png",
+            "source": f"{item.public}.source.png" if item.source_sha else "",
+            "kind": vote.kind,
+            **about_item(item),
+            **cells(item, "caption counterfactual"),
+        }
+        row |= {f"Input.{name}": value for name, value in inputs.items()}
         row |= {f"Answer.{question.id}": vote.answers.get(question.id, "") for question in rules.questions}
         rows.append(row)
     return rows
@@ -113,16 +120,6 @@ def turk_rows(data: StudyData) -> list[Row]:
 
 def _decided(vote: Vote, verdict: ApprovalVerdict) -> str:
     return turk_time(vote.decided) if vote.decided and vote.verdict == verdict else ""
-
-
-def _inputs(vote: Vote, item: Item) -> Row:
-    return {
-        "image": f"{item.public}.png",
-        "source": f"{item.public}.source.png" if item.source_sha else "",
-        "kind": vote.kind,
-        **about_item(item),
-        **cells(item, "caption counterfactual"),
-    }
 
 
 def _rate(worker: Worker | None) -> str:
@@ -158,15 +155,8 @@ def read_time(text: str) -> datetime:
     if found := _TIME.fullmatch(text):
         month, day, hour, minute, second, zone, year = found.groups()
         if month in MONTHS and zone in _ZONES:
-            return datetime(
-                int(year),
-                MONTHS.index(month) + 1,
-                int(day),
-                int(hour),
-                int(minute),
-                int(second),
-                tzinfo=timezone(timedelta(hours=_ZONES[zone])),
-            ).astimezone(UTC)
+            date, clock = (int(year), MONTHS.index(month) + 1, int(day)), (int(hour), int(minute), int(second))
+            return datetime(*date, *clock, tzinfo=timezone(timedelta(hours=_ZONES[zone]))).astimezone(UTC)
     time = datetime.fromisoformat(text)
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
 
@@ -182,7 +172,11 @@ def turk_votes(table: Table, rules: Rules, items: Sequence[Item]) -> TurkVotes:
 
     Raises ValueError with a sentence if the file is none of these.
     """
-    _check_columns(table)
+    missing = [name for name in ("WorkerId", "SubmitTime") if name not in table.columns]
+    if missing:
+        raise ValueError(f"The file has no column {' and no column '.join(missing)}: it is no result of Turk.")
+    if not any(name.startswith("Answer.") for name in table.columns):
+        raise ValueError("The file has no column that begins with “Answer.”: there are no votes in it.")
     known = _named(items)
     column = _image_column(table, known)
     ours = "Answer._excluded" in table.columns
@@ -229,14 +223,6 @@ def turk_votes(table: Table, rules: Rules, items: Sequence[Item]) -> TurkVotes:
     return TurkVotes(tuple(votes), excluded, tuple(notes), tuple(shown))
 
 
-def _check_columns(table: Table) -> None:
-    missing = [name for name in ("WorkerId", "SubmitTime") if name not in table.columns]
-    if missing:
-        raise ValueError(f"The file has no column {' and no column '.join(missing)}: it is no result of Turk.")
-    if not any(name.startswith("Answer.") for name in table.columns):
-        raise ValueError("The file has no column that begins with “Answer.”: there are no votes in it.")
-
-
 def _named(items: Sequence[Item]) -> dict[str, Item]:
     """Return items by all names that a file may use; a name of two items is left out."""
     names: dict[str, Item] = {}
@@ -250,9 +236,7 @@ def _named(items: Sequence[Item]) -> dict[str, Item]:
 
 
 def _keys(name: str) -> tuple[str, ...]:
-    """Return the keys of a file or address, case-folded and composed: with and without folders, with and without
-    ending.
-    """
+    """Return the folded, composed keys of a file or address: with and without folders, with and without ending."""
     plain = composed(unquote(urlsplit(name).path if "://" in name else name))
     path = PurePosixPath(plain.replace("\\", "/").strip("/"))
     if not path.name:
@@ -323,14 +307,10 @@ def _asked_by(name: str, questions: Mapping[str, Question]) -> tuple[Question | 
         return question, ""
     before, _, option = name.rpartition(".")
     question = questions.get(_plain_name(before))
-    if question is None or (option not in question.answers() and _holds_answer(question, option)):
-        return question, ""
-    return question, option
-
-
-def _holds_answer(question: Question, name: str) -> bool:
-    """Return True if the column QUESTION.NAME holds the answer itself, and NAME is not one of its options."""
-    return name in _CHOSEN or (name == _TICKED and question.kind == "yes-no")
+    if question is None or option in question.answers():
+        return question, option if question else ""
+    # The column QUESTION.label or QUESTION.on holds the answer itself.
+    return question, "" if option in _CHOSEN or (option == _TICKED and question.kind == "yes-no") else option
 
 
 def _plain_name(name: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 
 from core.consensus import ItemOutcome
-from core.studies import WORK, ApprovalVerdict, Exclusion, Item, ItemKind, Rules, Study, StudyData, Vote, Worker, right
+from core.studies import WORK, ApprovalVerdict, Exclusion, Item, ItemKind, Rules, Study, StudyData, Vote, right
 from core.study_report import WorkerFigures
 from core.words import count_of
 from study.eligibility import quiz_needed
@@ -24,20 +24,48 @@ def worker_figures(
     excluded = {exclusion.worker: exclusion for exclusion in data.exclusions}
     items = {item.id: item for item in data.items}
     in_result = {vote.assignment for votes in counted.values() for vote in votes}
-    figures = [
-        _figures(
-            name,
-            votes,
-            known.get(name),
-            excluded.get(name),
-            data.study,
-            items=items,
-            in_result=in_result,
-            outcomes=outcomes,
-            others=tuple(dict.fromkeys(n for group in data.same_browser if name in group for n in group if n != name)),
+    rules = data.study.rules
+
+    def figures_of(name: str, votes: Sequence[Vote]) -> WorkerFigures:
+        worker, exclusion = known.get(name), excluded.get(name)
+        others = tuple(dict.fromkeys(n for group in data.same_browser if name in group for n in group if n != name))
+        on_items = [vote for vote in votes if vote.kind == "item" and vote.item in items]
+        timed = [vote.seconds for vote in votes if vote.kind in ("item", "control")]
+        work = [vote for vote in votes if vote.kind in WORK]
+        compared = [
+            answer == found.answer
+            for vote in on_items
+            for question, answer in vote.answers.items()
+            if (found := outcomes.get(vote.item, {}).get(question)) is not None and found.status == "consensus"
+        ]
+        decided: dict[ApprovalVerdict, int] = {"approved": 0, "rejected": 0, "pending": 0}
+        for vote in work:
+            decided[vote.verdict] += 1
+        counted_votes = sum(vote.assignment in in_result for vote in on_items)
+        right_controls, controls_seen = controls_right(votes, items, rules)
+        nothing = _quiz_failed(*controls_right(votes, items, rules, "quiz"), rules) or "no vote on an item yet"
+        blocked = bool(worker and worker.blocked)
+        beside = f"; came from the same browser as {', '.join(others)}" if others else ""
+        return WorkerFigures(
+            worker=name,
+            votes=len(on_items),
+            counted=counted_votes,
+            controls=wilson(right_controls, controls_seen, nothing="no control item seen yet"),
+            with_consensus=wilson(sum(compared), len(compared), nothing="no consensus to compare with yet"),
+            median_seconds=median(timed) if timed else None,
+            too_fast=wilson(sum(s < rules.too_fast_seconds for s in timed), len(timed), nothing="no vote yet"),
+            changed=sum(vote.changes > 0 for vote in work),
+            approval=worker.approval if worker else None,
+            finished=worker.finished if worker else 0,
+            decided=decided,
+            exclusion=exclusion,
+            blocked=blocked,
+            words=_words(len(on_items), counted_votes, exclusion, blocked, nothing) + beside,
+            judged=is_judged(data.study, controls_seen) or exclusion is not None,
+            same_browser=others,
         )
-        for name, votes in by_worker.items()
-    ]
+
+    figures = (figures_of(name, votes) for name, votes in by_worker.items())
     return tuple(sorted(figures, key=lambda found: (-found.votes, found.worker)))
 
 
@@ -53,63 +81,10 @@ def controls_right(
     return sum(judged), len(judged)
 
 
-def _figures(
-    name: str,
-    votes: Sequence[Vote],
-    worker: Worker | None,
-    exclusion: Exclusion | None,
-    study: Study,
-    *,
-    items: Mapping[int, Item],
-    in_result: set[int],
-    outcomes: Mapping[int, Mapping[str, ItemOutcome]],
-    others: tuple[str, ...],
-) -> WorkerFigures:
-    rules = study.rules
-    on_items = [vote for vote in votes if vote.kind == "item" and vote.item in items]
-    timed = [vote.seconds for vote in votes if vote.kind in ("item", "control")]
-    work = [vote for vote in votes if vote.kind in WORK]
-    compared = [
-        answer == found.answer
-        for vote in on_items
-        for question, answer in vote.answers.items()
-        if (found := outcomes.get(vote.item, {}).get(question)) is not None and found.status == "consensus"
-    ]
-    decided: dict[ApprovalVerdict, int] = {"approved": 0, "rejected": 0, "pending": 0}
-    for vote in work:
-        decided[vote.verdict] += 1
-    counted = sum(vote.assignment in in_result for vote in on_items)
-    controls_seen = controls_right(votes, items, rules)[1]
-    judged = is_judged(study, controls_seen)
-    nothing = _quiz_failed(*controls_right(votes, items, rules, "quiz"), rules) or "no vote on an item yet"
-    return WorkerFigures(
-        worker=name,
-        votes=len(on_items),
-        counted=counted,
-        controls=wilson(*controls_right(votes, items, rules), nothing="no control item seen yet"),
-        with_consensus=wilson(sum(compared), len(compared), nothing="no consensus to compare with yet"),
-        median_seconds=median(timed) if timed else None,
-        too_fast=wilson(sum(s < rules.too_fast_seconds for s in timed), len(timed), nothing="no vote yet"),
-        changed=sum(vote.changes > 0 for vote in work),
-        approval=worker.approval if worker else None,
-        finished=worker.finished if worker else 0,
-        decided=decided,
-        exclusion=exclusion,
-        blocked=bool(worker and worker.blocked),
-        words=_words(len(on_items), counted, exclusion, bool(worker and worker.blocked), nothing) + _beside(others),
-        judged=judged or exclusion is not None,
-        same_browser=others,
-    )
-
-
 def is_judged(study: Study, controls_seen: int) -> bool:
     """Return True if a worker who saw this number of control items is judged by them, or if the study has none."""
     policy = study.rules.controls
     return not (policy.share and study.controls) or controls_seen >= policy.min_seen
-
-
-def _beside(names: Sequence[str]) -> str:
-    return f"; came from the same browser as {', '.join(names)}" if names else ""
 
 
 def _quiz_failed(right_answers: int, seen: int, rules: Rules) -> str:

@@ -17,16 +17,17 @@ from typing import Any
 from core.errors import UserError
 from core.model_identity import Assumptions, ModelIdentity, Preprocessing, files_hash
 from core.settings import UnderTestSettings
+from core.types import TaskKind
 from core.words import count_of
 from evaluation.adapters.network import (
     GIVEN,
     IMAGENET_MEAN,
     IMAGENET_STD,
-    Kind,
     Network,
     checkpoint_path,
     classes_given,
     listed,
+    named_classes,
     not_fetched,
     numbers_given,
     own_names_told,
@@ -85,7 +86,7 @@ def _from_torchvision(settings: UnderTestSettings) -> Network:
     except Exception as error:  # a download may fail in as many ways as there are networks
         raise not_fetched(name, "torchvision", error) from error
     shown, prepare = _of_torchvision(weights)
-    classes, origin = _named(settings, tuple(weights.meta["categories"]), "torchvision")
+    classes, origin = named_classes(name, settings, weights.meta["categories"], "torchvision")
     return Network(net, ModelIdentity(name, str(weights), kinds[name], _told(shown, origin, classes), classes), prepare)
 
 
@@ -106,7 +107,7 @@ def _from_timm(settings: UnderTestSettings) -> Network:
     shown, prepare = _of_timm(net)
     weights = str(config.get("hf_hub_id") or config.get("url") or config.get("tag") or "timm's own")
     label_origin = "ImageNet as timm has it" if known else "their numbers, since timm does not say them"
-    classes, origin = _named(settings, tuple(label.split(",")[0] for label in labels), label_origin)
+    classes, origin = named_classes(name, settings, [label.split(",")[0] for label in labels], label_origin)
     require_classes(name, "classification", classes)
     identity = ModelIdentity(name, weights, "classification", _told(shown, origin, classes), classes)
     return Network(net, identity, prepare)
@@ -129,17 +130,6 @@ def timm_weights(name: str) -> Any:
     if config is None or not config.has_weights:
         raise UserError(f"timm has no weights for {name}: name one of timm.list_pretrained().", field="model")
     return config
-
-
-def _named(settings: UnderTestSettings, own: tuple[str, ...], origin: str) -> tuple[tuple[str, ...], str]:
-    names = classes_given(settings)
-    if names and len(names) != len(own):
-        raise UserError(
-            f"{settings.name} has {len(own)} classes and not the {len(names)} that are given: correct the list, or "
-            "leave it empty to take the model's own.",
-            field="classes",
-        )
-    return (names, GIVEN) if names else (own, origin)
 
 
 def _told(shown: Preprocessing, origin: str, classes: Sequence[str], *remarks: str) -> Preprocessing:
@@ -236,10 +226,7 @@ def _misfit(net: Any, state: Mapping[str, Any]) -> str:
 def _chosen_library(
     named: str, prepared_by: str, state: Mapping[str, Any], classes: int
 ) -> tuple[str, tuple[str, ...]]:
-    """Return an architecture's name, with “timm:” if torchvision has it too, and a sentence on the choice.
-
-    If no library is named, the weights decide; those that fit both are taken for torchvision's.
-    """
+    """Return an architecture's name, with “timm:” if torchvision has it too, and a sentence on the choice."""
     library, _, plain = named.partition(":")
     if library not in _LIBRARIES:
         library, plain = prepared_by, named
@@ -254,10 +241,8 @@ def _chosen_library(
         return (timms if library == "timm" else plain), ()
     fits = [name for name in (plain, timms) if _fits(name, state, classes)]
     both = f"torchvision and timm both have an architecture {plain}"
-    if fits == [timms]:
-        return timms, (f"{both}; these weights fit timm's alone.",)
-    if fits == [plain]:
-        return plain, (f"{both}; these weights fit torchvision's alone.",)
+    if len(fits) == 1:
+        return fits[0], (f"{both}; these weights fit {'timm' if fits == [timms] else 'torchvision'}'s alone.",)
     which = "these weights fit both" if fits else "these weights fit neither"
     return plain, (f"{both}; {which}, and torchvision's was taken. Name {timms} for the other.",)
 
@@ -272,11 +257,9 @@ def _fits(name: str, state: Mapping[str, Any], classes: int) -> bool:
 
 
 def _prepared(
-    name: str, net: Any, kind: Kind, header: Mapping[str, str], settings: UnderTestSettings, called: str
+    name: str, net: Any, kind: TaskKind, header: Mapping[str, str], settings: UnderTestSettings, called: str
 ) -> tuple[Preprocessing, Callable[[Any], Any]]:
-    """Return the preparation of images for a file's model: as given, else that of the library in its header, else
-    squeezed into its size.
-    """
+    """Return a file's preparation of images: that of the library in its header, else as given, else squeezed."""
     library = header.get(PREPARED_BY, "")
     typed = [one for one in ("size", "mean", "std") if getattr(settings, one)]
     plain = name.partition(":")[2] or name
@@ -313,10 +296,8 @@ def _only_side(net: Any) -> int:
 
 
 def header_of(identity: ModelIdentity, source: str) -> dict[str, str]:
-    """Return the header of a weights file for a retrained model from `source`, so that the file is a model under test.
-    The file of a transformers model needs none: it belongs in the model's folder.
-    """
-    if source == "transformers":
+    """Return the header that makes the weights of a model retrained from `source` a file that can be under test."""
+    if source == "transformers":  # its file belongs in the model's folder, which says the rest
         return {"format": "pt"}
     header = {"format": "pt", "architecture": identity.name, "classes": json.dumps(identity.classes)}
     shown = identity.preprocessing
@@ -365,7 +346,7 @@ def _read(file: Path) -> tuple[dict[str, Any], Mapping[str, str]]:
     return {str(key).removeprefix("module."): value for key, value in content.items()}, {}
 
 
-def _empty(name: str, classes: int, auxiliary: bool) -> tuple[Any, Kind]:
+def _empty(name: str, classes: int, auxiliary: bool) -> tuple[Any, TaskKind]:
     """Return an architecture without weights: of the library in the name, else of torchvision, then of timm."""
     if name == SMALL_UNET:
         from evaluation.adapters.small_unet import SmallUNet
@@ -390,11 +371,11 @@ def _empty(name: str, classes: int, auxiliary: bool) -> tuple[Any, Kind]:
     raise unknown(plain, library or "torchvision or timm", known)
 
 
-def torchvision_names() -> dict[str, Kind]:
+def torchvision_names() -> dict[str, TaskKind]:
     """Return the classification and segmentation models of torchvision."""
     from torchvision import models
 
-    names: dict[str, Kind] = dict.fromkeys(models.list_models(module=models), "classification")
+    names: dict[str, TaskKind] = dict.fromkeys(models.list_models(module=models), "classification")
     return names | dict.fromkeys(models.list_models(module=models.segmentation), "segmentation")
 
 

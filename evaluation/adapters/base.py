@@ -1,8 +1,4 @@
-"""The interface to every model under test: images in, probabilities or class maps out.
-
-An adapter prepares images for its model itself. To all callers, those of torch, of ONNX files and of servers look
-alike.
-"""
+"""The interface to every model under test, whatever runs it: images in, probabilities or class maps out."""
 
 from __future__ import annotations
 
@@ -69,7 +65,7 @@ class TorchAdapter:
         """Raises UserError if the network does not take images of its prepared size."""
         import torch
 
-        self.kind, self.prepare = network.kind, network.prepare
+        self.kind, self.prepare = network.identity.kind, network.prepare
         prepared = network.identity.preprocessing
         values = values_of(network.identity.name, self.prepare, prepared.mean)
         known = replace(prepared, assumed=replace(prepared.assumed, values=values))
@@ -84,13 +80,11 @@ class TorchAdapter:
         return output_of(self.kind, self.identity.classes, prepared, sizes, self._asked)
 
     def _try(self, size: tuple[int, int]) -> None:
-        """Test the model on a black picture. Raises UserError for an answer that does not fit. Lack of memory is
-        ignored here and reported with the images.
-        """
+        """Ask about a black picture. Raises UserError for an answer that does not fit."""
         try:
             output = self._asked([self.prepare(Image.new("RGB", size))])
         except Exception as error:
-            if not out_of_memory(error):
+            if not out_of_memory(error):  # this is reported with the images
                 raise
         else:
             _check(output, self.kind, self.identity.classes, 1)

@@ -27,8 +27,9 @@ from core.model_identity import Output as Numbers
 from core.predictions import map_size
 from core.progress import stop_if, stop_signal
 from core.settings import UnderTestSettings
+from core.types import TaskKind
 from evaluation.adapters.base import Output
-from evaluation.adapters.network import GIVEN, Kind, classes_given, require_classes
+from evaluation.adapters.network import GIVEN, classes_given, require_classes
 
 IMAGES = 8
 """Maximum number of images in one request."""
@@ -92,11 +93,11 @@ class HttpAdapter:
         self._tls: Any = httpx.create_ssl_context() if parts.scheme == "https" else False
         # A proxy of the environment is for other hosts, never for this machine.
         self._local = parts.hostname in ("localhost", "127.0.0.1", "::1")
-        (answer,) = self._exchange([("GET", None)])
+        (answer,) = asyncio.run(self._exchange([("GET", None)]))
         description = answer.json() if answer.status == 200 else None
         card: Mapping[str, Any] = description if isinstance(description, dict) else {}
-        self.kind: Kind = card.get("kind", "classification")
-        if self.kind not in get_args(Kind):
+        self.kind: TaskKind = card.get("kind", "classification")
+        if self.kind not in get_args(TaskKind):
             raise UserError(
                 f"The server at {self._address} calls itself a model for {str(self.kind)[:60]!r}: classification and "
                 "segmentation are what is taken here."
@@ -122,7 +123,7 @@ class HttpAdapter:
     def answer(self, prepared: Sequence[str], sizes: Sequence[tuple[int, int]]) -> Output:
         """Return the server's answers. Raises Cancelled soon after the person asks to stop."""
         parts = [list(prepared[start : start + IMAGES]) for start in range(0, len(prepared), IMAGES)]
-        answers = self._exchange([("POST", {"images": part}) for part in parts])
+        answers = asyncio.run(self._exchange([("POST", {"images": part}) for part in parts]))
         entries = [
             entry for part, answer in zip(parts, answers, strict=True) for entry in self._entries(answer, len(part))
         ]
@@ -222,11 +223,8 @@ class HttpAdapter:
 
     # Requests
 
-    def _exchange(self, requests: Sequence[tuple[str, Any]]) -> list[_Answer]:
+    async def _exchange(self, requests: Sequence[tuple[str, Any]]) -> list[_Answer]:
         """Return the answers to requests, in order; the first error ends the others."""
-        return asyncio.run(self._all(requests))
-
-    async def _all(self, requests: Sequence[tuple[str, Any]]) -> list[_Answer]:
         import httpx
 
         stopped = stop_signal()

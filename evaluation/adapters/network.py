@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -17,8 +17,8 @@ from core.data_files import DataTable
 from core.errors import UserError
 from core.model_identity import ModelIdentity
 from core.settings import UnderTestSettings
+from core.types import TaskKind
 
-Kind = Literal["classification", "segmentation"]
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 GIVEN = "the list that was given"
 """Origin of class names that a person gave."""
@@ -26,18 +26,8 @@ MOST_CLASSES = 255
 """Maximum number of classes of a segmenter: class maps are stored with one byte a pixel."""
 LEAST_SPAN, MOST_SPAN = 0.1, 300.0
 """Limits of the difference between a white and a black pixel in a model's input. Usual are 1, 2, 4.6 and 255."""
-READS: Mapping[str, frozenset[str]] = {
-    "profile": frozenset(),
-    "torchvision": frozenset(("name", "classes")),
-    "timm": frozenset(("name", "classes")),
-    "transformers": frozenset(("name", "file", "classes")),
-    "file": frozenset(("name", "file", "classes", "size", "mean", "std")),
-    "onnx": frozenset(("name", "file", "classes", "size", "mean", "std", "layout")),
-    "http": frozenset(("address", "classes")),
-}
-"""Settings that each source of models reads."""
-_CALLED = {"name": "a name", "file": "a file", "classes": "class names", "size": "a size", "mean": "a mean"}
-_CALLED |= {"std": "a std", "layout": "a layout", "address": "an address"}
+_READS = DataTable(__file__, frozenset[str], "reads")
+_CALLED = DataTable(__file__, str, "called")
 _INSTEAD = DataTable(__file__, str, "preparations")
 
 
@@ -50,11 +40,6 @@ class Network:
     identity: ModelIdentity
     prepare: Callable[[Any], Any]
     """Turns an RGB image into the network's input, (3, h, w)."""
-
-    @property
-    def kind(self) -> Kind:
-        """Return the task of the network."""
-        return self.identity.kind
 
 
 def checkpoint_path(named: str) -> Path:
@@ -76,7 +61,7 @@ def require_read(settings: UnderTestSettings) -> None:
     """Raise UserError, naming the field, for a setting that the model's source does not read."""
     plain = UnderTestSettings(source=settings.source)
     for name, called in _CALLED.items():
-        if getattr(settings, name) != getattr(plain, name) and name not in READS[settings.source]:
+        if getattr(settings, name) != getattr(plain, name) and name not in _READS[settings.source]:
             if settings.source == "profile":
                 raise UserError(
                     f"The profile's own model does not take {called}: leave it out, or say by “source” where the model "
@@ -106,6 +91,20 @@ def classes_given(settings: UnderTestSettings) -> tuple[str, ...]:
     return names
 
 
+def named_classes(
+    called: str, settings: UnderTestSettings, own: Sequence[str], origin: str
+) -> tuple[tuple[str, ...], str]:
+    """Return class names and their origin: those given, else a model's `own`. Raises UserError for another number."""
+    names = classes_given(settings)
+    if names and len(names) != len(own):
+        raise UserError(
+            f"{called} has {len(own)} classes and not the {len(names)} that are given: correct the list, or leave it "
+            "empty to take the model's own.",
+            field="classes",
+        )
+    return (names, GIVEN) if names else (tuple(own), origin)
+
+
 def twice_in(names: Sequence[str]) -> tuple[str, ...]:
     """Return the names that occur more than once, in order."""
     return tuple(name for name, number in Counter(names).items() if number > 1)
@@ -120,7 +119,7 @@ def own_names_told(names: Sequence[str]) -> tuple[str, ...]:
     return (f"The model itself calls several of its classes “{twice[0]}”{more}: map labels to them by their numbers.",)
 
 
-def require_classes(called: str, kind: Kind, classes: Sequence[str]) -> None:
+def require_classes(called: str, kind: TaskKind, classes: Sequence[str]) -> None:
     """Raise UserError for a single class, and for a segmenter with more classes than a class map can number."""
     if len(classes) < 2:
         raise UserError(

@@ -17,10 +17,10 @@ from core.errors import UserError, out_of_memory
 from core.model_identity import Assumptions, ModelIdentity, Preprocessing, files_hash
 from core.model_identity import Output as Numbers
 from core.settings import UnderTestSettings
+from core.types import TaskKind
 from evaluation.adapters.base import NO_NUMBER, Output, images_at_once, output_of
 from evaluation.adapters.network import (
     GIVEN,
-    Kind,
     checkpoint_path,
     classes_given,
     listed,
@@ -43,19 +43,14 @@ _LOG_ZERO = 1e-30
 ROUNDING = 0.02
 """Largest difference between 1 and a sum of probabilities; 16-bit numbers round that much."""
 _KEEPS_RANGE = frozenset(
-    (
-        *("Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Cast", "Dropout"),
-        *("Resize", "Upsample", "ReduceMean", "GlobalAveragePool", "AveragePool"),
-    )
+    "Identity Reshape Flatten Squeeze Unsqueeze Transpose Cast Dropout Resize Upsample ReduceMean GlobalAveragePool "
+    "AveragePool".split()
 )
 """Operators whose result has the range of their first input, so that its origin determines the kind of result."""
 _SCALES = frozenset(("Mul", "Div", "Add", "Sub"))
 """Operators that move and stretch a range, if one of their two inputs is a constant."""
 _UNBOUNDED = frozenset(
-    (
-        *("Gemm", "MatMul", "Conv", "ConvTranspose", "BatchNormalization", "LayerNormalization"),
-        *("Relu", "LeakyRelu", "PRelu", "Elu", "Gelu"),
-    )
+    "Gemm MatMul Conv ConvTranspose BatchNormalization LayerNormalization Relu LeakyRelu PRelu Elu Gelu".split()
 )
 """Operators whose results are raw scores, even if all of them happen to be between 0 and 1."""
 _BOUNDED = frozenset(("Sigmoid", "HardSigmoid"))
@@ -86,8 +81,7 @@ class OnnxAdapter:
             content = file.read_bytes()
         except OSError as error:
             raise UserError(f"{file.name} cannot be read: {error.strerror or 'it is damaged'}.") from error
-        contents = _checked(content, file.name)
-        header, self._made_by = contents.header, contents.made_by
+        header, self._made_by = _checked(content, file.name)
         self._session = _session(content, file.name)
         self._input, self._batch, size = self._read_input(settings, header)
         self._type = _FLOATS[self._input.type]
@@ -110,7 +104,7 @@ class OnnxAdapter:
                 f"There is not enough memory to ask {file.name} about a picture of {size[0]} × {size[1]} pixels: free "
                 "some, or take a smaller one."
             ) from error
-        self.kind: Kind = output.kind
+        self.kind: TaskKind = output.kind
         self._found = output
         require_classes(file.name, self.kind, classes)
         remarks = (*output.remarks, *(() if named else own_names_told(classes)))
@@ -175,8 +169,8 @@ class OnnxAdapter:
             if not np.issubdtype(found.dtype, np.floating):
                 continue
             answers = _shape_of(found, len(classes))
-            single |= answers is None and _one_number(found)
             if answers is None:
+                single |= found.size == 1 or (found.ndim == 4 and 1 in (found.shape[1], found.shape[3]))
                 continue
             if not fitting:
                 # Each pixel of a segmenter is a trial of its own, so two pictures are enough.
@@ -260,7 +254,7 @@ class OnnxAdapter:
 
 @dataclass(frozen=True)
 class _Answers:
-    kind: Kind
+    kind: TaskKind
     last: bool
     """True if the classes of a segmenter are the last axis of its output."""
     name: str = ""
@@ -295,10 +289,6 @@ def _shape_of(found: np.ndarray, classes: int) -> _Answers | None:
     return None
 
 
-def _one_number(found: np.ndarray) -> bool:
-    return found.size == 1 or (found.ndim == 4 and 1 in (found.shape[1], found.shape[3]))
-
-
 def _trial_pictures(size: tuple[int, int]) -> list[Image.Image]:
     noise = np.random.default_rng(0).integers(0, 256, (2, size[1], size[0], 3), np.uint8)
     colours = ("red", "green", "blue", "black", "white")
@@ -306,14 +296,8 @@ def _trial_pictures(size: tuple[int, int]) -> list[Image.Image]:
     return [Image.fromarray(noise[0]), *plain, Image.fromarray(noise[1])]
 
 
-@dataclass(frozen=True)
-class _Contents:
-    header: dict[str, str]
-    made_by: dict[str, str]
-    """Operator that determines the range of each output, by the output's name; "" if unknown."""
-
-
 def _made_by(graph: Any, output: str) -> str:
+    """Return the operator that determines the range of an output; "" if unknown."""
     producer = {name: node for node in graph.node for name in node.output}
     constants = {tensor.name for tensor in graph.initializer}
     constants |= {name for node in graph.node if node.op_type == "Constant" for name in node.output}
@@ -331,8 +315,8 @@ def _made_by(graph: Any, output: str) -> str:
     return ""
 
 
-def _checked(content: bytes, who: str) -> _Contents:
-    """Return the contents of a model. Raises UserError if it is invalid, or needs other files or libraries."""
+def _checked(content: bytes, who: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Return metadata and `_made_by` of outputs. Raises UserError if the model is invalid, or loads files or code."""
     import onnx
 
     try:
@@ -357,7 +341,7 @@ def _checked(content: bytes, who: str) -> _Contents:
                     "or a file of its own, and that is not done: export it with the operators of ONNX alone."
                 )
     made_by = {output.name: _made_by(model.graph, output.name) for output in model.graph.output}
-    return _Contents({entry.key: entry.value for entry in model.metadata_props}, made_by)
+    return {entry.key: entry.value for entry in model.metadata_props}, made_by
 
 
 def _messages(message: Any) -> Iterator[Any]:

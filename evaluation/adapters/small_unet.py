@@ -1,7 +1,4 @@
-"""A small segmentation network, which a checkpoint file names as its architecture `small-unet`.
-
-torchvision and timm have no segmenter below a megabyte. The demo's model under test is one of these.
-"""
+"""A small segmentation network, `small-unet` in checkpoint files: no library has one below a megabyte."""
 
 from __future__ import annotations
 
@@ -14,9 +11,9 @@ from torch import nn
 class SmallUNet(nn.Module):
     """A U-Net of four levels for pictures whose sides are multiples of 16."""
 
-    def __init__(self, classes: int, width: int = 16) -> None:
+    def __init__(self, classes: int) -> None:
         super().__init__()
-        widths = (width, width * 2, width * 3, width * 4)
+        widths = (16, 32, 48, 64)
         self.stem = _block(3, widths[0], stride=2)
         self.down = nn.ModuleList(
             nn.Sequential(_block(a, b, stride=2), _block(b, b)) for a, b in itertools.pairwise(widths)
@@ -37,8 +34,7 @@ class SmallUNet(nn.Module):
         for step, skip in zip(self.up, reversed(levels[:-1]), strict=True):
             x = step(torch.cat([nn.functional.interpolate(x, scale_factor=2.0), skip], 1))
         x = nn.functional.interpolate(x, scale_factor=2.0)
-        logits: torch.Tensor = self.head(self.fine(torch.cat([x, images], 1)))
-        return logits
+        return self.head(self.fine(torch.cat([x, images], 1)))
 
 
 def _block(inward: int, outward: int, stride: int = 1) -> nn.Sequential:

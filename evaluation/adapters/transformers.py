@@ -16,12 +16,12 @@ from core.errors import UserError, out_of_memory
 from core.loading import LOADING
 from core.model_identity import Assumptions, ModelIdentity, Preprocessing, files_hash
 from core.settings import UnderTestSettings
+from core.types import TaskKind
 from evaluation.adapters.network import (
     GIVEN,
-    Kind,
     Network,
     checkpoint_path,
-    classes_given,
+    named_classes,
     not_fetched,
     own_names_told,
     require_classes,
@@ -29,7 +29,7 @@ from evaluation.adapters.network import (
 
 FILES = ("*.json", "*.safetensors")
 """Files fetched from a repository: weights and the preparation of images, neither code nor pickles."""
-CLASSES: dict[str, Kind] = {"ForImageClassification": "classification", "ForSemanticSegmentation": "segmentation"}
+CLASSES: dict[str, TaskKind] = {"ForImageClassification": "classification", "ForSemanticSegmentation": "segmentation"}
 """Supported endings of the names of model classes."""
 _LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
@@ -47,14 +47,8 @@ def from_transformers(settings: UnderTestSettings) -> Network:
     net = _load(folder, called, kind, own_code=bool(config.get("auto_map")))
     labels = net.config.id2label
     _require_one_of_all(net.config, called)
-    named = classes_given(settings)
-    classes = named or tuple(str(labels[number]) for number in sorted(labels))
-    if len(classes) != len(labels):
-        raise UserError(
-            f"{called} has {len(labels)} classes and not the {len(classes)} that are given: correct the list, or leave "
-            "it empty to take the model's own.",
-            field="classes",
-        )
+    own = [str(labels[number]) for number in sorted(labels)]
+    classes, origin = named_classes(called, settings, own, "config.json")
     require_classes(called, kind, classes)
     processor = _processor(folder, called)
 
@@ -72,8 +66,8 @@ def from_transformers(settings: UnderTestSettings) -> Network:
             ) from error
 
     options = processor.to_dict()
-    origin = GIVEN if named else "config.json"
-    assumed = Assumptions(_scaling(options), (), "logits", origin, () if named else own_names_told(classes))
+    remarks = () if origin == GIVEN else own_names_told(classes)
+    assumed = Assumptions(_scaling(options), (), "logits", origin, remarks)
     shown = replace(_shown(options), assumed=assumed)
     name = type(net).__name__ if settings.file else called  # the name of a folder says nothing
     return Network(net, ModelIdentity(name, weights, kind, shown, classes), prepare)
@@ -113,7 +107,7 @@ def _config(folder: Path, called: str) -> Mapping[str, Any]:
     return config
 
 
-def _kind(config: Mapping[str, Any], called: str) -> Kind:
+def _kind(config: Mapping[str, Any], called: str) -> TaskKind:
     named = [str(name) for name in config.get("architectures") or ()]
     kinds = {kind for name in named for ending, kind in CLASSES.items() if name.endswith(ending)}
     if len(kinds) != 1:
@@ -140,7 +134,7 @@ def _require_one_of_all(config: Any, called: str) -> None:
         )
 
 
-def _load(folder: Path, called: str, kind: Kind, own_code: bool) -> Any:
+def _load(folder: Path, called: str, kind: TaskKind, own_code: bool) -> Any:
     from transformers import AutoModelForImageClassification, AutoModelForSemanticSegmentation
 
     loader = AutoModelForImageClassification if kind == "classification" else AutoModelForSemanticSegmentation

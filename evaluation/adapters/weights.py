@@ -1,7 +1,4 @@
-"""Locations of the weights of a model under test: a file, torchvision's cache, or the hub.
-
-Uses what those libraries know, without network access.
-"""
+"""Locations of a model's weights, without network access: a file, torchvision's cache, or the hub."""
 
 from __future__ import annotations
 

@@ -18,11 +18,11 @@ from functools import cached_property, lru_cache
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
 from core.evaluation_results import AUGMENTED, CONTROL, FEWEST_SEEDS, ON_GENERATED, ORIGINAL, ArmRow
-from core.figures import Figure, Floats
+from core.figures import Figure, Flags, Floats, Numbers
 from evaluation.by_source import CONFIDENCE
+from study.intervals import wilson_ends
 
 GENERATED, BY_VOTES, RANKED = "+ generated, all", "+ generated, valid", "+ generated, best ranked half"
 ARMS = (ORIGINAL, AUGMENTED, CONTROL, GENERATED, BY_VOTES, RANKED)
@@ -42,9 +42,9 @@ FARTHEST = 1000.0
 class Measured:
     """The images of one set on which the models of one arm are right, one model for each seed."""
 
-    source: NDArray[np.int64]
+    source: Numbers
     """The number of each image's source."""
-    right: NDArray[np.bool_] | Floats
+    right: Flags | Floats
     """(seeds, images); for a segmenter the share of right pixels of each image, 0 to 1."""
     trained: bool = True
     """False for one model without seeds, such as the model before all trainings."""
@@ -77,7 +77,7 @@ class Arms:
 
     def __init__(self, measured: Mapping[str, Mapping[str, Measured]], baseline: str) -> None:
         """`measured` is by arm and set. Raises ValueError for an arm with other images or seeds than the `baseline`."""
-        self._measured, self._baseline = measured, baseline
+        self._baseline = baseline
         base = measured[baseline]
         self.seeds = len(next(iter(base.values())).right)
         for arm, sets in measured.items():
@@ -134,9 +134,7 @@ class _Mean:
         worth = share * (1 - share) * (normal / reach) ** 2 if reach > 0 else float(self.sources)
         if min((of_sources < 1).sum(), (of_sources > 0).sum()) < RARE:
             worth = min(worth, float(self.sources))
-        middle = (share + normal**2 / (2 * worth)) / (1 + normal**2 / worth)
-        away = normal / (1 + normal**2 / worth) * np.sqrt(share * (1 - share) / worth + (normal / (2 * worth)) ** 2)
-        return float(middle - away), float(middle + away)
+        return wilson_ends(share, worth)
 
     def figure(self, value: float, ends: tuple[float, float], other: _Mean | None = None) -> Figure:
         why = _too_few(self) or (_too_few(other) if other is not None else "")
@@ -211,9 +209,7 @@ def _won_back(arm: _Mean, after: _Mean, before: _Mean) -> Figure:
     ids, sources = np.union1d(after.ids, before.ids), min(after.sources, before.sources)
 
     def spread_out(one: _Mean) -> Floats:
-        """Return deviations from the mean in the rows of all sources, scaled to the variance of the mean over its own
-        sources.
-        """
+        """Return deviations from the mean, (seeds, all sources), scaled to the variance over its own sources."""
         found = np.zeros((one.seeds, len(ids)))
         found[:, np.searchsorted(ids, one.ids)] = (one.table - one.value) * len(ids) / one.sources
         return found
@@ -222,9 +218,7 @@ def _won_back(arm: _Mean, after: _Mean, before: _Mean) -> Figure:
     low, none, high = (_variances(top - share * bottom) for share in (-1.0, 0.0, 1.0))
 
     def reach(share: float) -> float:
-        """Return the half-width of the interval of gain - share x lost. Its variance is a quadratic function of the
-        share.
-        """
+        """Return the half-width of the interval of gain - share x lost; its variance is quadratic in the share."""
         return _reach(none + share * (high - low) / 2 + share**2 * ((high + low) / 2 - none), arm.seeds, sources)
 
     def beyond(share: float) -> float:

@@ -1,6 +1,4 @@
-"""The splits of a data set: a model learns from images of one, is tuned on those of another, and is measured on the
-rest. Sources are split first, and everything made from a source stays in its split. Pure.
-"""
+"""Splits of a data set to learn from, to tune on, and to measure on: all that a source yields stays together. Pure."""
 
 from __future__ import annotations
 

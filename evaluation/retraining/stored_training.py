@@ -1,6 +1,4 @@
-"""One further training of a model under test, and its predictions on each set of images afterwards. Kept in a folder,
-so that it is done once; a stopped training in the folder is resumed.
-"""
+"""A further training of a model under test and its predictions afterwards, kept in a folder and resumed there."""
 
 from __future__ import annotations
 
@@ -17,10 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from core.errors import UserError
-from core.figures import Floats
+from core.figures import Floats, Numbers
 from core.locks import take_lock
 from core.settings import UnderTestSettings
 from core.types import TaskKind
@@ -64,7 +61,6 @@ class Training:
     """Images that select the best state."""
     sets: Mapping[str, tuple[Example, ...]]
     folder: Path
-    """The folder of this training alone."""
     scratch: bool = False
     """True to start from random weights instead of the model's."""
     groups: tuple[tuple[int, ...], ...] = ()
@@ -77,16 +73,11 @@ class KeptState:
 
     arm: str
     seed: int
-    updates: int
-    """Number of updates done so far."""
     batch: int
     """Number of images in an update."""
     done: bool
-    """True if all updates are done."""
-    best: int
-    """The update with the best score on the tuning images: its weights are kept."""
     score: float
-    """The share of right tuning images, or of their right pixels."""
+    """The best share of right tuning images, or of their right pixels: these weights are kept."""
     update_seconds: float | None = None
     """Mean seconds of an update, or None if none was measured."""
     other_seconds: float | None = None
@@ -97,17 +88,16 @@ def kept_state(folder: Path) -> KeptState | None:
     """Return the state of a training's folder, or None before the first score on the tuning images."""
     try:
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-        training, (best, score) = about["training"], about["best"]
+        training, (_, score) = about["training"], about["best"]
         recipe = training["recipe"]
-        done, (seconds, timed) = about["update"] >= recipe["updates"], about.get("timed", (0.0, 0))
-        state = KeptState(training["arm"], training["seed"], about["update"], recipe["batch"], done, best, float(score))
-        return replace(
-            state, update_seconds=seconds / timed if timed else None, other_seconds=about.get("other_seconds")
+        seconds, timed = about.get("timed", (0.0, 0))
+        return KeptState(
+            *(training["arm"], training["seed"], recipe["batch"], about["update"] >= recipe["updates"], float(score)),
+            update_seconds=seconds / timed if timed else None,
+            other_seconds=about.get("other_seconds"),
         )
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (KeyError, TypeError, ValueError):  # of another version, or truncated
-        return None
+    except (FileNotFoundError, NotADirectoryError, KeyError, TypeError, ValueError):
+        return None  # absent, of another version, or truncated
 
 
 def weights_in(folder: Path) -> Path | None:
@@ -181,7 +171,7 @@ def _measured(training: Training, on_update: Callable[[int, float], None]) -> di
     network = find_network(training.model)
     if training.scratch:
         network = replace(network, net=untrained(network, training.model))
-    kind = network.kind
+    kind = network.identity.kind
 
     def score(net: Any) -> float:
         answers = said_of(net, network, training.tune, training.groups)
@@ -198,14 +188,10 @@ def _measured(training: Training, on_update: Callable[[int, float], None]) -> di
     network.net.eval()
     sets = {name: said_of(network.net, network, examples, training.groups) for name, examples in training.sets.items()}
     if is_new:
-        _note_other_seconds(training.folder, time.monotonic() - began)
+        about = json.loads((training.folder / ABOUT).read_text(encoding="utf-8"))
+        about["other_seconds"] = time.monotonic() - began - about["timed"][0]
+        replace_file(training.folder / ABOUT, partial(Path.write_text, data=json.dumps(about)))
     return sets
-
-
-def _note_other_seconds(folder: Path, whole: float) -> None:
-    file = folder / ABOUT
-    about = json.loads(file.read_text(encoding="utf-8"))
-    replace_file(file, partial(Path.write_text, data=json.dumps(about | {"other_seconds": whole - about["timed"][0]})))
 
 
 def said_before(
@@ -223,8 +209,7 @@ def right_of(kind: TaskKind, answers: Floats) -> Floats:
     """Return the right share of each image, 0 to 1: all or nothing for a classifier, pixels for a segmenter."""
     if kind == "classification":
         return answers
-    right: Floats = np.diagonal(answers, axis1=1, axis2=2).sum(axis=1) / answers.sum(axis=(1, 2))
-    return right
+    return np.diagonal(answers, axis1=1, axis2=2).sum(axis=1) / answers.sum(axis=(1, 2))
 
 
 def said_of(net: Any, network: Network, examples: Sequence[Example], groups: Sequence[Sequence[int]] = ()) -> Floats:
@@ -243,7 +228,7 @@ def said_of(net: Any, network: Network, examples: Sequence[Example], groups: Seq
     return np.stack(counts) if counts else np.zeros(0)
 
 
-def _numbers(classes: int, groups: Sequence[Sequence[int]]) -> NDArray[np.int64]:
+def _numbers(classes: int, groups: Sequence[Sequence[int]]) -> Numbers:
     """Return the mask number of each class of a model, and as last element the number of mask numbers."""
     if not groups:
         return np.arange(classes + 1)
@@ -253,7 +238,7 @@ def _numbers(classes: int, groups: Sequence[Sequence[int]]) -> NDArray[np.int64]
     return numbers
 
 
-def _said(example: Example, logits: Any, numbers: NDArray[np.int64]) -> Floats:
+def _said(example: Example, logits: Any, numbers: Numbers) -> Floats:
     """Return the answer on one image from its logits, (classes,) or (classes, h, w)."""
     if not isinstance(example.target, Path):
         right = example.target if isinstance(example.target, tuple) else (example.target,)

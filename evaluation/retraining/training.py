@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -89,17 +89,14 @@ class Arm:
 
 def batches(examples: int, batch: int, updates: int, seed: int, begin: int = 0) -> Iterator[list[int]]:
     """Yield the examples of each update from `begin` on: all in a new order each round. Batches may span rounds."""
-    orders: dict[int, np.ndarray] = {}
 
-    def at(place: int) -> int:
-        turn, within = divmod(place, examples)
-        if turn not in orders:
-            orders.pop(turn - 2, None)
-            orders[turn] = np.random.default_rng((seed, turn)).permutation(examples)
-        return int(orders[turn][within])
+    @lru_cache(maxsize=2)
+    def order(turn: int) -> np.ndarray:
+        return np.random.default_rng((seed, turn)).permutation(examples)
 
     for update in range(begin, updates):
-        yield [at(update * batch + place) for place in range(batch)]
+        places = (divmod(update * batch + place, examples) for place in range(batch))
+        yield [int(order(turn)[within]) for turn, within in places]
 
 
 def train(
@@ -181,7 +178,7 @@ class _Examples:
     def __init__(self, arm: Arm, kind: TaskKind, prepare: Callable[[Image.Image], Any], seed: int) -> None:
         from torchvision.transforms import v2
 
-        self._arm, self._kind, self._prepare, self._seed = arm, kind, prepare, seed
+        self._arm, self._prepare, self._seed = arm, prepare, seed
         self._several = max((len(one.target) for one in arm.examples if isinstance(one.target, tuple)), default=0)
         """Maximum number of right classes of an image; 0 if each image has exactly one."""
         if arm.augmentation and kind == "segmentation":

@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from study.agreement import ALL_AGREE, NO_PAIRS, ac1, agreement, alpha, fleiss, level, prevalence, raw
+from study.agreement import ALL_AGREE, NO_PAIRS, ac1, agreement, alpha, fleiss, level, raw
 from tests.support.study_data import known
 
 FOUR_RATERS = [
@@ -190,8 +190,9 @@ def test_levels_and_prevalence():
     assert [level(v) for v in (-0.1, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)] == [
         "worse than chance", "slight", "fair", "moderate", "substantial", "nearly perfect", "nearly perfect",
     ]  # fmt: skip
-    assert prevalence([["a", "b"], ["a"]]) == ("a", 2 / 3)
-    assert prevalence([]) is None
+    found = agreement([["a", "b"], ["a"]])
+    assert (found.frequent, found.prevalence) == ("a", 2 / 3)
+    assert agreement([]).prevalence is None
 
 
 @pytest.mark.parametrize("seed", range(20))

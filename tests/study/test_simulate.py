@@ -147,7 +147,7 @@ def test_nobody_there_is_told_and_is_a_failure(tmp_path: Path, capsys: pytest.Ca
 
 def test_the_summary_tells_times_and_ends() -> None:
     votes = [Acknowledged("heron-41", str(n), "k", {}, 0.01 * n, 1) for n in range(1, 11)]
-    runs = [WorkerRun("heron-41", "", votes, "done"), WorkerRun("crane-2", "", [], "excluded", "0 of 3 right.", 2)]
+    runs = [WorkerRun("heron-41", votes, "done"), WorkerRun("crane-2", [], "excluded", "0 of 3 right.", 2)]
     assert told(runs).splitlines() == [
         "2 simulated workers, 10 votes acknowledged; 1 done, 1 excluded",
         "acknowledged after 55 ms (median), 95 % within 96 ms",

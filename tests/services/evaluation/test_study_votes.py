@@ -152,7 +152,7 @@ def test_two_studies_that_contradict_each_other_give_no_figure(
     assert "are wrong and valid" in service.evaluate(BIRDS).answer
     judged(workspace, dict.fromkeys(wrong[30:], "no"))
     evaluated = service.evaluate(BIRDS)
-    assert evaluated.validity is not None and evaluated.validity.contradiction
+    assert evaluated.validity is not None and "contradict each other" in evaluated.validity.by_strata.why
     assert "cannot be told: the studies “Birds”, with 0 of " in evaluated.answer
     assert "asked the same question?" in evaluated.answer and "are wrong and valid" not in evaluated.answer
 
