@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
+import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,12 +30,11 @@ from storage.curation.vectors import Vectors
 from storage.engine.database import Database
 from storage.engine.process_locks import Presence
 from storage.engine.rows import insert_row, now
-from storage.engine.scratch import left_behind, new_scratch
 from storage.evaluation.models_under_test import ModelsUnderTest
 from storage.evaluation.predictions import Predictions
 from storage.evaluation.retrainings import Retrainings
 from storage.example import Example
-from storage.images import Images
+from storage.images import Images, remove_temporary
 from storage.inversions import Inversions
 from storage.pending import give_functions, take_up
 from storage.runs.runs import Runs
@@ -57,6 +58,8 @@ RETRAININGS = "retrainings"
 MODEL_FILES = "models"
 _MODEL_FILE = re.compile(rf".*[\\/]{MODEL_FILES}[\\/]([0-9a-f]{{24}})[\\/]([^\\/]+)")
 """A path of a file or folder of `model_files`, in this or another folder, with its content hash and its name."""
+_SCRATCH = re.compile(r"(\d+)-[0-9a-f]{8}")
+"""Name of a folder of incomplete files, with the number of its process."""
 
 
 class Workspace:
@@ -147,14 +150,26 @@ class Workspace:
             yield
 
     def scratch(self, name: str) -> Path:
-        """Make a folder for temporary files in `name`, and remove those of dead processes. Raises OSError."""
+        """Make a folder for incomplete files in `name`, and remove those of dead processes. Raises OSError.
+
+        It is named by the number of its process in the workspace, as temporary image files are, and not by its process
+        id, which the next process of a container has again (see `storage.engine.process_locks`).
+        """
         if not self.images.process:
             raise RuntimeError("the workspace is closed")
-        return new_scratch(self.folder / name, self.images.process, self._presence.alive)
+        home = self.folder / name
+        home.mkdir(parents=True, exist_ok=True)
+        for left in self.left_behind(name):
+            shutil.rmtree(left, ignore_errors=True)
+        folder = home / f"{self.images.process}-{secrets.token_hex(4)}"
+        folder.mkdir(parents=True)  # another process may have removed the home with the remains
+        return folder
 
     def left_behind(self, name: str) -> list[Path]:
         """Return the folders that `scratch` made in `name` for dead processes."""
-        return left_behind(self.folder / name, self._presence.alive)
+        home = self.folder / name
+        matches = [_SCRATCH.fullmatch(left.name) for left in home.iterdir()] if home.is_dir() else []
+        return [home / match[0] for match in matches if match and not self._presence.alive(int(match[1]))]
 
     @property
     def trainings(self) -> Path:
@@ -192,9 +207,8 @@ class Workspace:
         process = insert_row(db, "processes", row)
         self._presence.enter(process)
         interrupt_jobs(db, self._presence.alive)
-        self.images.sweep(self._presence.alive)
-        self.thumbnails.sweep(self._presence.alive)
-        self.inversions.sweep(self._presence.alive)
+        for files in (self.images, self.thumbnails, self.inversions):
+            remove_temporary(files.folder, self._presence.alive)
         self._presence.sweep()
         return process
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
 from typing import Any, TypeVar, get_origin, get_type_hints
 
@@ -21,7 +21,12 @@ T = TypeVar("T")
 
 def now() -> str:
     """Return the current time as stored: UTC, ISO 8601 with microseconds, so that text order is time order."""
-    return datetime.now(UTC).isoformat(timespec="microseconds")
+    return later()
+
+
+def later(**delta: float) -> str:
+    """Return the time after an interval, such as `hours=1`, from now, as stored."""
+    return (datetime.now(UTC) + timedelta(**delta)).isoformat(timespec="microseconds")
 
 
 def when(text: str) -> datetime:
@@ -76,17 +81,31 @@ def whole(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def checked_text(text: str, what: str, longest: int, field: str = "", one_line: bool = True) -> str:
-    """Return typed text as stored. Raises UserError about the `field` if it is too long; `what` names it."""
+def checked_text(text: str, what: str, longest: int, field: str = "", one_line: bool = True, if_empty: str = "") -> str:
+    """Return typed text as stored. Raises UserError about the `field` if it is too long, where `what` names it, and
+    with the sentence `if_empty`, if there is one, for no text.
+    """
     text = whole(" ".join(text.split()) if one_line else text.strip())
     if len(text) > longest:
         raise UserError(f"{what} has {len(text)} characters; at most {longest} are taken.", field=field)
+    if if_empty and not text:
+        raise UserError(if_empty, field=field)
     return text
 
 
 def sha_of(text: str) -> str:
     """Return the SHA-256 of a text, 64 hexadecimal digits. Stored in place of a text that grants access."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+def first_row(db: Db, query: str, values: Sequence[Any] | dict[str, Any] = ()) -> Row | None:
+    """Return the first row of a query, or None. The query is then finished, so that the caller may change its table."""
+    return next(iter(list(db.query(query, values))), None)
+
+
+def unpack_classes(text: str) -> dict[int, str]:
+    """Return the class names of a mask by number."""
+    return {int(number): name for number, name in json.loads(text).items()}
 
 
 def insert_row(db: Db, table: str, row: Row) -> int:
