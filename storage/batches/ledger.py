@@ -47,7 +47,6 @@ from storage.engine.rows import (
     pack,
     pack_value,
     record_of,
-    unpack_classes,
     unpack_value,
     whole,
 )
@@ -92,7 +91,7 @@ def _source_runs(db: Db, runs: Sequence[str]) -> Mapping[str, SourceRun]:
     for row in list(db.query(_QUERIES["source_runs"], [pack(list(runs))])):
         state = latest_state(db, row["id"])
         values = {name: stored.value for name, stored in latest_values(db, row["id"]).items()}
-        size, classes = (row["width"], row["height"]), unpack_classes(state["mask_classes"])
+        size, classes = (row["width"], row["height"]), unpack_value(dict[int, str], state["mask_classes"])
         runs_by_id[row["id"]] = SourceRun(row["source"], size, state["mask"] or "", classes, values)
     return runs_by_id
 

@@ -22,8 +22,8 @@ from core.types import LONGEST_REASON
 from core.words import count_of
 from storage.curation import entry_sets
 from storage.curation.selection import Selection
-from storage.engine.database import Repository, read, write
-from storage.engine.rows import Row, checked_text, first_row, insert_row, insert_rows, now, pack, record_of
+from storage.engine.database import Repository, first_row, read, write
+from storage.engine.rows import Row, checked_text, insert_row, insert_rows, now, pack, record_of
 
 MOST_AT_ONCE = 100_000
 """Maximum images of one decision."""

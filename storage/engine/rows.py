@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
@@ -96,16 +96,6 @@ def checked_text(text: str, what: str, longest: int, field: str = "", one_line: 
 def sha_of(text: str) -> str:
     """Return the SHA-256 of a text, 64 hexadecimal digits. Stored in place of a text that grants access."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
-
-
-def first_row(db: Db, query: str, values: Sequence[Any] | dict[str, Any] = ()) -> Row | None:
-    """Return the first row of a query, or None. The query is then finished, so that the caller may change its table."""
-    return next(iter(list(db.query(query, values))), None)
-
-
-def unpack_classes(text: str) -> dict[int, str]:
-    """Return the class names of a mask by number."""
-    return {int(number): name for number, name in json.loads(text).items()}
 
 
 def insert_row(db: Db, table: str, row: Row) -> int:

@@ -33,7 +33,7 @@ from storage.engine.rows import (
     record_of,
     require_run,
     run_exists,
-    unpack_classes,
+    unpack_value,
 )
 from storage.images import Images, keep_image
 from storage.runs.branches import LONGEST_NAME, Branch, begin_from, latest_of_sources
@@ -244,7 +244,7 @@ class Runs(Repository):
         """Return the SHA-256 of the mask or None, and its class names."""
         require_run(db, run_id)
         state = latest_state(db, run_id)
-        return state["mask"], unpack_classes(state["mask_classes"])
+        return state["mask"], unpack_value(dict[int, str], state["mask_classes"])
 
     @read
     def states(self, db: Db, run_id: str, since: int = 0) -> tuple[StoredState, ...]:

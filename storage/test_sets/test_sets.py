@@ -30,8 +30,8 @@ from core.test_sets import (
     version_id,
 )
 from core.types import Task, TaskKind
-from storage.engine.database import Database, Repository, read, reading, write, writing
-from storage.engine.rows import Row, checked_text, insert_rows, now, pack, record_of, unpack_value, when, whole
+from storage.engine.database import Database, Repository, first_row, read, reading, write, writing
+from storage.engine.rows import Row, checked_text, insert_row, insert_rows, now, pack, record_of, unpack_value, whole
 from storage.images import Images
 from storage.test_sets.entry_filter import FROM_ENTRIES, REVIEW, where_of
 from storage.test_sets.facts import CaseFacts, captions_of, facts_of
@@ -54,7 +54,8 @@ _QUERIES = DataTable(__file__, str)
 def _begin_next(db: Db, version: int) -> SetVersion:
     """Create a draft from a released version, its parent. Raises UserError for a draft, or if there is one."""
     parent = _version(db, version)
-    if parent.is_draft or _drafts(db, parent.test_set):
+    drafts = "SELECT 1 FROM test_set_versions WHERE test_set = ? AND state = 'draft'"
+    if parent.is_draft or db.execute(drafts, [parent.test_set]).fetchone() is not None:
         raise UserError(f"“{parent.set_name}” has a draft already: change that one, or delete it first.")
     number = _begin_draft(db, parent.test_set, version)
     names = ", ".join(_ENTRY[1:])
@@ -73,10 +74,14 @@ def _add(db: Db, version: int, entries: Iterable[SetEntry]) -> int:
     The source of an image without a test case may be elsewhere. Raises UserError for a released version, any other
     image that is not in the workspace, and too many.
     """
-    count_before, waiting = _draft(db, version).entries, iter(entries)
+    _require_draft(db, version)
+    count_before, waiting = _count(db, version), iter(entries)
     while some := list(islice(waiting, _AT_ONCE)):
         elsewhere = _missing(db, (entry.source for entry in some if entry.test_case is None))
-        _require_images(db, some, elsewhere)
+        needed = [sha for entry in some for sha in (entry.image, entry.mask) if sha is not None]
+        needed += [entry.source for entry in some if entry.source not in elsewhere]
+        for sha in sorted(_missing(db, needed)):
+            raise UserError(f"This workspace has no image {sha[:80]!r}; nothing was added.")
         insert_rows(db, "test_set_entries", (_row(version, entry, elsewhere) for entry in some), ignore=True)
     count = _count(db, version)
     if count > MOST_ENTRIES:
@@ -86,16 +91,16 @@ def _add(db: Db, version: int, entries: Iterable[SetEntry]) -> int:
 
 def _version(db: Db, number: int) -> SetVersion:
     """Return one version by its row number. Raises UserError if it was deleted."""
-    for row in list(db.query(f"{_QUERIES['versions']} WHERE versions.number = ?", [number])):
-        return _stored(row)
+    for version in _versions(db, "WHERE versions.number = ?", number):
+        return version
     raise _gone()
 
 
 def _entries(db: Db, version: int) -> tuple[SetEntry, ...]:
     """Return all images of a version in the order of their addition, without their origins: see `origins`."""
     names = ", ".join(name for name in _ENTRY if name != "origin")
-    rows = db.query(f"SELECT {names} FROM test_set_entries WHERE version = ? ORDER BY id", [version])
-    return tuple(_entry(row) for row in rows)
+    query = f"SELECT {names} FROM test_set_entries WHERE version = ? ORDER BY id"
+    return tuple(map(_entry, db.query(query, [version])))
 
 
 class TestSets(Repository):
@@ -133,7 +138,8 @@ class TestSets(Repository):
     @write
     def delete_draft(self, db: Db, version: int) -> None:
         """Delete a draft, and its set if nothing of it was released. Raises UserError for a released version."""
-        draft = _draft(db, version)
+        _require_draft(db, version)
+        draft = _version(db, version)
         db.execute("DELETE FROM test_set_entries WHERE version = ?", [version])
         db.execute("DELETE FROM test_set_versions WHERE number = ?", [version])
         if not db.execute("SELECT 1 FROM test_set_versions WHERE test_set = ?", [draft.test_set]).fetchone():
@@ -146,7 +152,8 @@ class TestSets(Repository):
         `expected` is the id of the content that was checked: raises UserError if the draft was changed since, or is no
         draft, or if that id exists, as the same content was released before.
         """
-        draft, note = _draft(db, version), checked_note(note)
+        _require_draft(db, version)
+        draft, note = _version(db, version), checked_note(note)
         content_id = version_id(draft.set_name, draft.parent, note, thresholds, _entries(db, version))
         if content_id != expected:
             raise UserError(
@@ -154,11 +161,8 @@ class TestSets(Repository):
             )
         for row in db.query("SELECT place FROM test_set_versions WHERE sha = ?", [content_id]):
             raise UserError(f"This is version {row['place']} of “{draft.set_name}” already, image by image.")
-        db.execute(
-            "UPDATE test_set_versions SET state = 'released', sha = ?, released = ?, note = ?, thresholds = ? "
-            "WHERE number = ?",
-            [content_id, now(), note, pack({name: float(value) for name, value in thresholds.items()}), version],
-        )
+        values = [content_id, now(), note, pack({name: float(value) for name, value in thresholds.items()}), version]
+        db.execute(_QUERIES["release"], values)
         return _version(db, version)
 
     # Content of a draft
@@ -220,8 +224,8 @@ class TestSets(Repository):
     @read
     def all(self, db: Db) -> tuple[TestSet, ...]:
         """Return all sets, latest first."""
-        rows = list(db.query("SELECT * FROM test_sets ORDER BY created DESC, rowid DESC"))
-        return tuple(TestSet(row["id"], row["name"], when(row["created"]), _versions(db, row["id"])) for row in rows)
+        query = "SELECT * FROM test_sets ORDER BY created DESC, rowid DESC"
+        return tuple(_set(db, row) for row in list(db.query(query)))
 
     @read
     def names(self, db: Db) -> dict[str, str]:
@@ -231,15 +235,15 @@ class TestSets(Repository):
     @read
     def get(self, db: Db, set_id: str) -> TestSet:
         """Return one set. Raises UserError for an unknown id."""
-        for row in list(db.query("SELECT * FROM test_sets WHERE id = ?", [set_id])):
-            return TestSet(row["id"], row["name"], when(row["created"]), _versions(db, set_id))
-        raise UserError(f"There is no test set {set_id[:80]!r}; take one from the list.", field="test_set")
+        row = first_row(db, "SELECT * FROM test_sets WHERE id = ?", [set_id])
+        if row is None:
+            raise UserError(f"There is no test set {set_id[:80]!r}; take one from the list.", field="test_set")
+        return _set(db, row)
 
     @read
     def by_id(self, db: Db, beginning: str) -> tuple[SetVersion, ...]:
         """Return the released versions whose id begins with the hexadecimal digits `beginning`."""
-        rows = db.query(f"{_QUERIES['versions']} WHERE versions.sha BETWEEN ? AND ?", [beginning, f"{beginning}g"])
-        return tuple(_stored(row) for row in rows)
+        return _versions(db, "WHERE versions.sha BETWEEN ? AND ?", beginning, f"{beginning}g")
 
     version = reading(_version)
     entries = reading(_entries)
@@ -248,8 +252,8 @@ class TestSets(Repository):
     @read
     def origins(self, db: Db, version: int, images: Iterable[str]) -> dict[str, Mapping[str, Any]]:
         """Return the origins of imported images of a version, by hash. They may be long: request some hundred."""
-        rows = db.query(_QUERIES["origins"], {"version": version, "images": pack(list(images))})
-        return {row["image"]: json.loads(row["origin"]) for row in rows}
+        rows = db.execute(_QUERIES["origins"], {"version": version, "images": pack(list(images))})
+        return {image: json.loads(origin) for image, origin in rows}
 
     @read
     def page(self, db: Db, version: int, after: int, limit: int) -> tuple[tuple[int, SetEntry], ...]:
@@ -261,9 +265,8 @@ class TestSets(Repository):
     def shown(self, db: Db, version: int, image_filter: ImageFilter, at: int, limit: int) -> tuple[ShownEntry, ...]:
         """Return up to `limit` matching images of a version from the zero-based place `at`, in order."""
         where, values = where_of(db, version, image_filter)
-        query = (
-            f"SELECT entries.*, {REVIEW} AS review {FROM_ENTRIES} {where} ORDER BY entries.id LIMIT :limit OFFSET :at"
-        )
+        columns = f"entries.*, {REVIEW} AS review"
+        query = f"SELECT {columns} {FROM_ENTRIES} {where} ORDER BY entries.id LIMIT :limit OFFSET :at"
         rows = db.query(query, {**values, "at": at, "limit": limit})
         return tuple(ShownEntry(_entry(row), row["review"]) for row in rows)
 
@@ -306,14 +309,8 @@ class TestSets(Repository):
     @read
     def brought_not_accepted(self, db: Db, version: int) -> dict[str, str]:
         """Return imported images that are not accepted, here or where they came from: "rejected" or ""."""
-        verdict_by_image = {
-            row["image"]: row["verdict"] for row in db.query(_QUERIES["brought_not_accepted"], [version])
-        }
-        return {
-            image: verdict if verdict == "rejected" else ""
-            for image, verdict in verdict_by_image.items()
-            if verdict != "accepted"
-        }
+        verdicts = db.execute(_QUERIES["brought_not_accepted"], [version])
+        return {image: verdict if verdict == "rejected" else "" for image, verdict in verdicts if verdict != "accepted"}
 
     @read
     def cases(self, db: Db, ids: Iterable[int]) -> tuple[CaseOfSet, ...]:
@@ -321,7 +318,7 @@ class TestSets(Repository):
         case_ids = list(dict.fromkeys(ids))
         found = tuple(_case(row) for row in db.query(_QUERIES["cases"], [pack(case_ids)]))
         if len(found) < len(case_ids):
-            unknown = next(iter(sorted({*case_ids} - {case.id for case in found})))
+            unknown = min({*case_ids} - {case.id for case in found})
             raise UserError(f"This workspace has no test case {unknown}; nothing was added.", field="cases")
         return found
 
@@ -337,9 +334,7 @@ class TestSets(Repository):
 
     @read
     def reviews_of(self, db: Db, images: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Return a person's latest verdict here on each image, with its reason and time, by image. Open images are left
-        out.
-        """
+        """Return a person's latest verdict here on each image with its reason and time; open images are left out."""
         rows = db.query(_QUERIES["reviews_of"], [pack(list(images))])
         return {row.pop("image"): row for row in rows}
 
@@ -364,9 +359,8 @@ class TestSets(Repository):
 
 def create_set(db: Db, name: str, note: str) -> tuple[str, int]:
     """Create a set with an empty draft; return its id and the number of the draft. Raises UserError as `create`."""
-    name = checked_text(name, "The name", LONGEST_NAME, "title")
-    if not name:
-        raise UserError("The test set has no name; give it one.", field="title")
+    empty = "The test set has no name; give it one."
+    name = checked_text(name, "The name", LONGEST_NAME, "title", if_empty=empty)
     if any(other_name.casefold() == name.casefold() for (other_name,) in db.execute("SELECT name FROM test_sets")):
         raise UserError(f"There is a test set “{name}” already; take another name, or add to it.", field="title")
     set_id = secrets.token_hex(8)
@@ -380,28 +374,22 @@ def _begin_draft(db: Db, set_id: str, parent: int | None) -> int:
     query = "SELECT coalesce(max(place), 0) + 1 FROM test_set_versions WHERE test_set = ?"
     place = db.execute(query, [set_id]).fetchone()[0]
     row = {"test_set": set_id, "place": place, "state": "draft", "parent": parent, "created": now()}
-    number = db.table("test_set_versions").insert(row).last_pk
-    assert isinstance(number, int)
-    return number
+    return insert_row(db, "test_set_versions", row)
 
 
-def _drafts(db: Db, set_id: str) -> bool:
-    query = "SELECT 1 FROM test_set_versions WHERE test_set = ? AND state = 'draft'"
-    return db.execute(query, [set_id]).fetchone() is not None
+def _set(db: Db, row: Row) -> TestSet:
+    versions = _versions(db, "WHERE versions.test_set = ? ORDER BY versions.place", row["id"])
+    return record_of(TestSet, row, versions=versions)
 
 
-def _versions(db: Db, set_id: str) -> tuple[SetVersion, ...]:
-    rows = db.query(f"{_QUERIES['versions']} WHERE versions.test_set = ? ORDER BY versions.place", [set_id])
-    return tuple(_stored(row) for row in rows)
+def _versions(db: Db, which: str, *values: Any) -> tuple[SetVersion, ...]:
+    """Return the versions that the SQL after `FROM` selects and orders."""
+    rows = list(db.query(f"{_QUERIES['versions']} {which}", values))
+    return tuple(record_of(SetVersion, row, entries=sum(json.loads(row["splits"]).values())) for row in rows)
 
 
 def _gone() -> UserError:
     return UserError("This version is gone: it was a draft that somebody deleted.", field="version")
-
-
-def _draft(db: Db, number: int) -> SetVersion:
-    _require_draft(db, number)
-    return _version(db, number)
 
 
 def _require_draft(db: Db, number: int) -> str:
@@ -411,11 +399,6 @@ def _require_draft(db: Db, number: int) -> str:
             raise UserError(f"Version {place} of “{name}” is released and stays as it is: draft the next.")
         return str(name)
     raise _gone()
-
-
-def _stored(row: Row) -> SetVersion:
-    entries = sum(json.loads(row["splits"]).values())
-    return record_of(SetVersion, row, id=row["sha"] or "", parent=row["parent_sha"] or "", entries=entries)
 
 
 def _row(version: int, entry: SetEntry, elsewhere: frozenset[str]) -> Row:
@@ -440,14 +423,9 @@ def _case(row: Row) -> CaseOfSet:
         CaseOfSet,
         row,
         task_label=task.label if task.kind == "classification" else "",
-        mask_classes=_classes(row["mask_classes"]) if row["mask"] else {},
         image_size=(row["width"], row["height"]),
         source_size=(row["source_width"], row["source_height"]),
     )
-
-
-def _classes(text: str) -> dict[int, str]:
-    return {int(number): name for number, name in json.loads(text).items()}
 
 
 def _count(db: Db, version: int) -> int:
@@ -457,13 +435,6 @@ def _count(db: Db, version: int) -> int:
 def _missing(db: Db, images: Iterable[str]) -> frozenset[str]:
     query = "SELECT value FROM json_each(?) WHERE value NOT IN (SELECT sha FROM images)"
     return frozenset(sha for (sha,) in db.execute(query, [pack(sorted(set(images)))]))
-
-
-def _require_images(db: Db, entries: Sequence[SetEntry], elsewhere: frozenset[str]) -> None:
-    needed = [sha for entry in entries for sha in (entry.image, entry.mask) if sha is not None]
-    needed += [entry.source for entry in entries if entry.source not in elsewhere]
-    for sha in sorted(_missing(db, needed)):
-        raise UserError(f"This workspace has no image {sha[:80]!r}; nothing was added.")
 
 
 def _require_inside(db: Db, version: int, images: Sequence[str]) -> None:
