@@ -56,7 +56,8 @@ def next_item(
                 for place, row in usable.items()
                 if seen_in_training.isdisjoint((row["image"], row["source"], row["picture"]))
             }
-        images, sources = _seen(db, study_id, worker)
+        given = list(db.query(_QUERIES["seen"], [study_id, worker]))
+        images, sources = {row["image"] for row in given}, {row["source"] for row in given if row["source"]}
         fresh = {place: row for place, row in usable.items() if row["image"] not in images}
         if rules.show_source:
             # A source that only control items repeat, here beside them, would reveal them.
@@ -112,12 +113,6 @@ def _order(seed: int, worker: str, kind: str, count: int) -> array[int]:
     places = list(range(count))
     random.Random(f"order\0{seed}\0{worker}\0{kind}").shuffle(places)
     return array("L", places)
-
-
-def _seen(db: Db, study_id: str, worker: str) -> tuple[set[str], set[str]]:
-    """Return the hashes of the pictures that the worker was given in a study, and of their sources."""
-    rows = list(db.query(_QUERIES["seen"], [study_id, worker]))
-    return {row["image"] for row in rows}, {row["source"] for row in rows if row["source"]}
 
 
 def _usable(
