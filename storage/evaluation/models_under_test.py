@@ -20,7 +20,7 @@ from sqlite_utils import Database as Db
 from core.data_files import DataTable
 from core.model_identity import ModelIdentity
 from core.predictions import TOP
-from storage.engine.database import Repository, read, write
+from storage.engine.database import Repository, first_row, read, write
 from storage.engine.rows import Row, insert_row, now, pack, record_of, whole
 
 NO_CLASS = 0xFFFF
@@ -84,23 +84,16 @@ class ModelsUnderTest(Repository):
         self, db: Db, settings_key: str, identity: ModelIdentity, title: str, settings: dict[str, Any]
     ) -> StoredModel:
         """Record that `settings_key` loads this model from now on, and return the stored model."""
-        for row in db.query("SELECT * FROM models_under_test WHERE digest = ?", [identity.digest]):
-            model = _stored(row)
-            break
+        known = first_row(db, "SELECT * FROM models_under_test WHERE digest = ?", [identity.digest])
+        if known is not None:
+            model = _stored(known)
         else:
-            taken = db.execute("SELECT 1 FROM models_under_test WHERE key = ?", [settings_key]).fetchone()
-            new = {
-                "digest": identity.digest,
-                "key": f"{settings_key} [{identity.digest}]" if taken else settings_key,
-                "title": whole(title),
-                "name": whole(identity.name),
-                "weights": whole(identity.weights),
-                "kind": identity.kind,
-                "preprocessing": pack(asdict(identity.preprocessing)),
-                "classes": pack(list(identity.classes)),
-                "created": now(),
-            }
-            model = StoredModel(insert_row(db, "models_under_test", new), str(new["key"]), title, identity)
+            taken = first_row(db, "SELECT 1 FROM models_under_test WHERE key = ?", [settings_key])
+            key = f"{settings_key} [{identity.digest}]" if taken else settings_key
+            texts = {"title": whole(title), "name": whole(identity.name), "weights": whole(identity.weights)}
+            packed = {"preprocessing": pack(asdict(identity.preprocessing)), "classes": pack(list(identity.classes))}
+            row = {"digest": identity.digest, "key": key, "kind": identity.kind, "created": now(), **texts, **packed}
+            model = StoredModel(insert_row(db, "models_under_test", row), key, title, identity)
         last = "SELECT model, settings FROM models_asked WHERE asked = ? ORDER BY id DESC LIMIT 1"
         packed_settings = pack(settings)
         if db.execute(last, [settings_key]).fetchone() != (model.id, packed_settings):
@@ -170,9 +163,8 @@ class ModelsUnderTest(Repository):
 
     @read
     def doubts(self, db: Db, key: str, after: int = 0) -> tuple[list[str], NDArray[np.float64], int]:
-        """Return the uncertainty of the segmenter with this key: SHA-256 of images, entropy and DeepGini as (images,
-        2), for predictions after `after`, in order: a later one of the same image counts. Also the last prediction
-        with known uncertainty.
+        """Return the uncertainty of the segmenter with this key: SHA-256 of images, entropy and DeepGini (images, 2), for
+        predictions after `after`, in order: a later one of an image counts. Also the last prediction with any.
         """
         rows = db.execute(_QUERIES["doubts"], [after, key]).fetchall()
         (last,) = db.execute("SELECT coalesce(max(prediction), 0) FROM doubts").fetchone()
