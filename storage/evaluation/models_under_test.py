@@ -163,8 +163,9 @@ class ModelsUnderTest(Repository):
 
     @read
     def doubts(self, db: Db, key: str, after: int = 0) -> tuple[list[str], NDArray[np.float64], int]:
-        """Return the uncertainty of the segmenter with this key: SHA-256 of images, entropy and DeepGini (images, 2)
-        for predictions after `after`, in order: a later one of an image counts. Also the last prediction of all.
+        """Return the uncertainty of the segmenter with this key: SHA-256 of images, entropy and DeepGini as (images,
+        2), for predictions after `after`, in order: a later one of the same image counts. Also the last prediction
+        with known uncertainty.
         """
         rows = db.execute(_QUERIES["doubts"], [after, key]).fetchall()
         (last,) = db.execute("SELECT coalesce(max(prediction), 0) FROM doubts").fetchone()
