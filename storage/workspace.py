@@ -14,7 +14,6 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 
 from sqlite_utils import Database as Db
 
@@ -30,9 +29,8 @@ from storage.curation.vectors import Vectors
 from storage.engine.database import Database
 from storage.engine.process_locks import Presence
 from storage.engine.rows import insert_row, now
-from storage.evaluation.models_under_test import ModelsUnderTest
+from storage.evaluation.models_under_test import ModelsUnderTest, Retrainings
 from storage.evaluation.predictions import Predictions
-from storage.evaluation.retrainings import Retrainings
 from storage.example import Example
 from storage.images import Images, remove_temporary
 from storage.inversions import Inversions
@@ -49,12 +47,9 @@ from storage.tokens import Tokens
 DATABASE = "studio.db"
 IMAGES = "images"
 THUMBNAILS = "thumbs"
-PRESENCE = "open"
 SERVER = "server"
 """File in the folder of presence locks that a server locks, with its address."""
 INVERSIONS = "inversions"
-VECTORS = "vectors"
-RETRAININGS = "retrainings"
 MODEL_FILES = "models"
 _MODEL_FILE = re.compile(rf".*[\\/]{MODEL_FILES}[\\/]([0-9a-f]{{24}})[\\/]([^\\/]+)")
 """A path of a file or folder of `model_files`, in this or another folder, with its content hash and its name."""
@@ -67,8 +62,12 @@ class Workspace:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder).expanduser().absolute()
+        self.trainings = self.folder / "retrainings"
+        """Folder of the weights of models that were trained further, a folder each; it need not exist."""
+        self.model_files = self.folder / MODEL_FILES
+        """Folder of chosen models that were uploaded or trained here; it need not exist."""
         self._database = Database(self.folder / DATABASE)
-        self._presence = Presence(self.folder / PRESENCE)
+        self._presence = Presence(self.folder / "open")
         self.images = Images(self.folder / IMAGES, self._database)
         self.thumbnails = Thumbnails(self.folder / THUMBNAILS, self.images, self._database)
         self.inversions = Inversions(self.folder / INVERSIONS, self.images)
@@ -86,7 +85,7 @@ class Workspace:
         self.studies = Studies(self._database)
         self.test_sets = TestSets(self._database, self.images)
         self.imports = Imports(self._database)
-        self.vectors = Vectors(self._database, self.folder / VECTORS)
+        self.vectors = Vectors(self._database, self.folder / "vectors")
         self.batches = Batches(self._database, self.images, self._presence.alive)
         self.tokens = Tokens(self._database)
         self.example = Example(self._database)
@@ -171,16 +170,6 @@ class Workspace:
         matches = [_SCRATCH.fullmatch(left.name) for left in home.iterdir()] if home.is_dir() else []
         return [home / match[0] for match in matches if match and not self._presence.alive(int(match[1]))]
 
-    @property
-    def trainings(self) -> Path:
-        """Folder of the weights of models that were trained further, a folder each; it need not exist."""
-        return self.folder / RETRAININGS
-
-    @property
-    def model_files(self) -> Path:
-        """Folder of chosen models that were uploaded or trained here; it need not exist."""
-        return self.folder / MODEL_FILES
-
     def model_file(self, named: str) -> str:
         """Return the current path of a model in `model_files`, also if `named` is its path before the workspace was
         moved. Any other path is returned unchanged.
@@ -197,9 +186,7 @@ class Workspace:
     def __enter__(self) -> Workspace:
         return self.open()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _enter(self, db: Db) -> int:

@@ -1,4 +1,4 @@
-"""The models under test of a workspace by identity, and their answers for many images at once, as columns.
+"""The models under test of a workspace by identity, their answers for many images at once, as columns, and retrainings.
 
 A model is found by everything that its predictions depend on (`core.model_identity`): with other weights or another
 server it is another model with its own predictions. Predictions from before identities were recorded belong to the
@@ -74,6 +74,20 @@ class ProbabilityRows:
     """(images,): number of the likeliest class."""
     numbers: NDArray[np.float16]
     """(images, classes), 0 to 1."""
+
+
+@dataclass(frozen=True)
+class StoredRetraining:
+    """The result of one retraining."""
+
+    id: int
+    about: str
+    asked: str
+    model: int
+    """Id of the model, as in `StoredModel.id`."""
+    told: dict[str, Any]
+    """Plain data, which the services interpret."""
+    created: str
 
 
 class ModelsUnderTest(Repository):
@@ -197,6 +211,27 @@ class ModelsUnderTest(Repository):
         ]
         (last,) = db.execute("SELECT coalesce(max(id), 0) FROM pixel_counts").fetchone()
         return rows, last
+
+
+class Retrainings(Repository):
+    """Results of further training of models under test. Their weights are files beside the database."""
+
+    @write
+    def keep(self, db: Db, about: str, question: str, model: int, result: dict[str, Any]) -> int:
+        """Save a result, unless it equals the latest one for the same question; return its id."""
+        text = pack(result)
+        query = "SELECT id, told FROM retrainings WHERE about = ? AND asked = ? ORDER BY id DESC LIMIT 1"
+        last = db.execute(query, [about, question]).fetchone()
+        if last is not None and last[1] == text:
+            return int(last[0])
+        row = {"about": about, "asked": question, "model": model, "told": text, "created": now()}
+        return insert_row(db, "retrainings", row)
+
+    @read
+    def kept(self, db: Db, about: str = "") -> tuple[StoredRetraining, ...]:
+        """Return all results, or those about the same images and model, latest first."""
+        query = "SELECT * FROM retrainings WHERE ? IN ('', about) ORDER BY id DESC"
+        return tuple(record_of(StoredRetraining, row) for row in db.query(query, [about]))
 
 
 def insert_probabilities(db: Db, model: int, rows: Iterable[tuple[str, NDArray[Any]]], time: str) -> None:
