@@ -83,9 +83,7 @@ class ThumbnailFiles:
             return data
 
     def look(self, sha: str) -> NDArray[np.uint8]:
-        """Return the look of an image (`core.twins.SHAPE`), made now if missing. Raises UserError for a missing or
-        damaged image.
-        """
+        """Return the look of an image (`core.twins.SHAPE`), made now if missing. Raises UserError as `webp`."""
         path = self._path(sha).with_suffix(".look")
         try:
             return np.frombuffer(path.read_bytes(), np.uint8).reshape(SHAPE)

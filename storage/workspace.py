@@ -171,9 +171,7 @@ class Workspace:
         return [home / match[0] for match in matches if match and not self._presence.alive(int(match[1]))]
 
     def model_file(self, named: str) -> str:
-        """Return the current path of a model in `model_files`, also if `named` is its path before the workspace was
-        moved. Any other path is returned unchanged.
-        """
+        """Return the current path of a model in `model_files`, also if `named` is an old one; any other unchanged."""
         stored_model = kept_model(named)
         if stored_model is None or not (here := self.model_files.joinpath(*stored_model)).exists():
             return named

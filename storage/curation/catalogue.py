@@ -34,10 +34,9 @@ from core.errors import UserError
 from core.image_filter import FACETS, Facet, ImageFilter, ScoreBand
 from core.types import CounterfactualCaption, Edit
 from storage.curation import entry_sets
-from storage.curation.information_order import hold, walk
 from storage.curation.scores import MEASURE as SCORE
 from storage.curation.scores import NUMBER
-from storage.curation.selection import Held, Selection, counts
+from storage.curation.selection import Held, Selection, counts, hold, walk
 from storage.engine.database import Database, Repository, read, reading, write
 from storage.engine.rows import Row, record_of, unpack_value, when
 from storage.images import Images, file_name

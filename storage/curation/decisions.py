@@ -280,9 +280,7 @@ def _decide(
 
 
 def _decided_before(db: Db, key: str, kind: DecisionKind | None) -> Row | None:
-    """Return the decision with this key and kind (None: an undo), or None. Raises UserError if the key was used for
-    something else.
-    """
+    """Return the decision with this key and kind (None: an undo), or None. Raises UserError for another kind."""
     for row in db.query("SELECT * FROM image_decisions WHERE key = ?", [key]) if key else ():
         if kind != (None if row["undoes"] else row["kind"]):
             raise UserError("Something else was done with this key: give each decision its own.", field="key")
