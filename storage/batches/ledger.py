@@ -37,7 +37,7 @@ from core.data_files import DataTable
 from core.errors import UserError
 from core.run_record import RunRecord
 from core.types import CounterfactualCaption
-from storage.engine.database import Database, Repository, read, reading, write, writing
+from storage.engine.database import Database, Repository, first_row, read, reading, write, writing
 from storage.engine.rows import (
     Row,
     change_row,
@@ -144,8 +144,8 @@ class Batches(Repository):
     @read
     def find(self, db: Db, digest: str) -> int | None:
         """Return the number of the batch with this digest of its plan, or None."""
-        row = db.execute("SELECT id FROM batches WHERE digest = ?", [digest]).fetchone()
-        return None if row is None else int(row[0])
+        row = first_row(db, "SELECT id FROM batches WHERE digest = ?", [digest])
+        return None if row is None else int(row["id"])
 
     @read
     def count_sources(self, db: Db, batch: int) -> int:
@@ -292,37 +292,29 @@ class Batches(Repository):
     def worker_died(self, db: Db, pieces: Sequence[int]) -> None:
         """Plan the leased work of a dead worker again. Work that lost `MOST_DEATHS` workers fails."""
         for one in pieces:
-            row = db.execute("SELECT deaths FROM batch_work WHERE id = ? AND state = 'leased'", [one]).fetchone()
+            row = first_row(db, "SELECT deaths, tries FROM batch_work WHERE id = ? AND state = 'leased'", [one])
             if row is None:
                 continue
-            deaths = row[0] + 1
-            last = deaths >= MOST_DEATHS
-            state, reason = (
-                ("failed", f"Its worker died {deaths} times while it had this.") if last else ("planned", "")
-            )
-            db.execute(
-                "UPDATE batch_work SET state = ?, deaths = ?, tries = tries + ?, reason = ?, changed = ? WHERE id = ?",
-                [state, deaths, last, reason, now(), one],
-            )
+            deaths = row["deaths"] + 1
+            change: dict[str, Any] = {"state": "planned", "deaths": deaths, "reason": "", "changed": now()}
+            if deaths >= MOST_DEATHS:
+                reason = f"Its worker died {deaths} times while it had this."
+                change |= {"state": "failed", "reason": reason, "tries": row["tries"] + 1}
+            change_row(db, "batch_work", one, change)
 
     @write
     def record(self, db: Db, batch: int, results: Sequence[Done], tries: int) -> None:
         """Write results of leased work, all or nothing. Failed work is planned again until it had `tries` tries."""
         row = _require(db, batch)
         for result in results:
-            work = next(iter(db.query("SELECT * FROM batch_work WHERE id = ?", [result.id])))
+            work = next(db.query("SELECT * FROM batch_work WHERE id = ?", [result.id]))
             if work["state"] in ("done", "skipped"):
                 continue
             change: dict[str, Any] = {"state": "done", "seconds": work["seconds"] + result.seconds, "changed": now()}
             if result.failed:
                 spent = work["tries"] + 1
-                state = "failed" if result.final or spent - work["forgiven"] >= tries else "planned"
-                change |= {
-                    "state": state,
-                    "tries": spent,
-                    "seeds": work["seeds"] + result.seed_spent,
-                    "reason": whole(result.failed),
-                }
+                change["state"] = "failed" if result.final or spent - work["forgiven"] >= tries else "planned"
+                change |= {"tries": spent, "seeds": work["seeds"] + result.seed_spent, "reason": whole(result.failed)}
             else:
                 self._take(db, row, work, result, change)
             change_row(db, "batch_work", result.id, change)
@@ -418,9 +410,10 @@ class Batches(Repository):
 
 
 def _require(db: Db, batch: int) -> Row:
-    for row in db.query("SELECT * FROM batches WHERE id = ?", [batch]):
-        return dict(row)
-    raise UserError(f"There is no batch {batch}: `batch status` lists those that there are.", field="batch")
+    row = first_row(db, "SELECT * FROM batches WHERE id = ?", [batch])
+    if row is None:
+        raise UserError(f"There is no batch {batch}: `batch status` lists those that there are.", field="batch")
+    return row
 
 
 def _source(row: Row) -> BatchSource:
