@@ -1,4 +1,4 @@
-"""Conversion of values to columns and back: times, JSON, seeds; and the checks of runs that all repositories share."""
+"""Conversion of values to columns and back, such as times and JSON, and the insertion and change of rows."""
 
 from __future__ import annotations
 
@@ -117,14 +117,3 @@ def change_row(db: Db, table: str, key: int | str, columns: Row) -> None:
     """Set columns of the row with this id, with every value bound."""
     names = ", ".join(f"{name} = :{name}" for name in columns)
     db.execute(f"UPDATE {table} SET {names} WHERE id = :id", {**columns, "id": key})
-
-
-def require_run(db: Db, run_id: str) -> None:
-    """Raise UserError if the run is unknown."""
-    if not run_exists(db, run_id):
-        raise UserError(f"This workspace has no run {run_id[:80]!r}; pick one from the list of runs.", field="run")
-
-
-def run_exists(db: Db, run_id: str) -> bool:
-    """Return True if the run exists, removed or not."""
-    return db.execute("SELECT 1 FROM runs WHERE id = ?", [run_id]).fetchone() is not None

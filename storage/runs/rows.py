@@ -7,10 +7,22 @@ from typing import Any
 from sqlite_utils import Database as Db
 
 from core.csv_tables import cells
+from core.errors import UserError
 from core.stored_runs import StoredValue
 from core.types import StageName, StageValue, Trace, stage_kinds, to_plain
 from storage.engine.database import first_row
-from storage.engine.rows import Row, insert_row, now, pack, pack_value, record_of, require_run, unpack_value
+from storage.engine.rows import Row, insert_row, now, pack, pack_value, record_of, unpack_value
+
+
+def require_run(db: Db, run_id: str) -> None:
+    """Raise UserError if the run is unknown."""
+    if not run_exists(db, run_id):
+        raise UserError(f"This workspace has no run {run_id[:80]!r}; pick one from the list of runs.", field="run")
+
+
+def run_exists(db: Db, run_id: str) -> bool:
+    """Return True if the run exists, removed or not."""
+    return first_row(db, "SELECT 1 FROM runs WHERE id = ?", [run_id]) is not None
 
 
 def insert_value(db: Db, run_id: str, stage: StageName, value: StageValue[Any], batch: str = "") -> int:

@@ -24,17 +24,7 @@ from core.run_record import RunRecord
 from core.stored_runs import BatchOfRuns, EditedShare, Run, RunSummary, SavedCase, StoredState, StoredValue
 from core.types import GENERATION, ReviewDecision, StageName, Task, stage_kinds
 from storage.engine.database import Database, Repository, read, reading, write, writing
-from storage.engine.rows import (
-    Row,
-    checked_text,
-    now,
-    pack,
-    pack_value,
-    record_of,
-    require_run,
-    run_exists,
-    unpack_value,
-)
+from storage.engine.rows import Row, checked_text, now, pack, pack_value, record_of, unpack_value
 from storage.images import Images, keep_image
 from storage.runs.branches import LONGEST_NAME, Branch, begin_from, latest_of_sources
 from storage.runs.rows import (
@@ -47,6 +37,8 @@ from storage.runs.rows import (
     latest_state,
     latest_values,
     repeat_value,
+    require_run,
+    run_exists,
     stored_value,
     waits,
 )

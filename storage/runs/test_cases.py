@@ -28,22 +28,10 @@ from core.stored_runs import (
 from core.stored_studies import Candidate
 from core.types import LONGEST_REASON, CounterfactualCaption, ReviewDecision, Task, to_plain
 from storage.engine.database import Database, Repository, first_row, read, write, writing
-from storage.engine.rows import (
-    Row,
-    change_row,
-    checked_text,
-    insert_row,
-    now,
-    pack,
-    pack_value,
-    record_of,
-    require_run,
-    unpack_value,
-    when,
-)
+from storage.engine.rows import Row, checked_text, insert_row, now, pack, pack_value, record_of, unpack_value, when
 from storage.evaluation.predictions import prediction_of
 from storage.images import ImageFiles, Images, file_name, keep_image
-from storage.runs.rows import latest_state
+from storage.runs.rows import latest_state, require_run
 from storage.thumbnails import ThumbnailFiles, Thumbnails
 
 _QUERIES = DataTable(__file__, str)
@@ -126,7 +114,7 @@ def _finish_job(db: Db, job_id: int, state: JobState, message: str = "") -> bool
         raise ValueError(f"there is no job {job_id}")
     if job["state"] != "running":
         return False
-    change_row(db, "jobs", job_id, {"state": state, "message": message, "finished": now()})
+    db.table("jobs").update(job_id, {"state": state, "message": message, "finished": now()})
     return True
 
 
@@ -146,13 +134,11 @@ class Jobs(Repository):
     finish = writing(_finish_job)
 
 
-def interrupt_jobs(db: Db, alive: Callable[[int], bool]) -> int:
-    """End every running job whose process is not `alive` as "interrupted"; return their number."""
-    running = list(db.query("SELECT id, process FROM jobs WHERE state = 'running'"))
-    gone = [row["id"] for row in running if not alive(row["process"])]
-    for job_id in gone:
-        _finish_job(db, job_id, "interrupted", "The program stopped before all images were made.")
-    return len(gone)
+def interrupt_jobs(db: Db, alive: Callable[[int], bool]) -> None:
+    """End every running job whose process is not `alive` as "interrupted"."""
+    for job_id, process in db.execute("SELECT id, process FROM jobs WHERE state = 'running'").fetchall():
+        if not alive(process):
+            _finish_job(db, job_id, "interrupted", "The program stopped before all images were made.")
 
 
 def save_cases(images: ImageFiles, thumbnails: ThumbnailFiles, cases: Iterable[TestCase]) -> list[SavedCase]:

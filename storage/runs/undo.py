@@ -17,8 +17,8 @@ from core.data_files import DataTable
 from core.errors import UserError
 from core.run_steps import Path, RunSteps, UndoStep
 from storage.engine.database import Repository, read, write
-from storage.engine.rows import Row, now, pack, require_run
-from storage.runs.rows import append_state, empty_stage, latest_state, repeat_value
+from storage.engine.rows import Row, now, pack
+from storage.runs.rows import append_state, empty_stage, latest_state, repeat_value, require_run
 from storage.runs.test_cases import insert_review
 
 _QUERIES = DataTable(__file__, str)
