@@ -281,9 +281,7 @@ class Batches(Repository):
     @write
     def lease(self, db: Db, batch: int, expected: Mapping[int, int]) -> frozenset[int]:
         """Lease those planned pieces whose number of tries equals that in `expected`, and return them."""
-        query = "SELECT id, tries FROM batch_work WHERE batch = ? AND state = 'planned' "
-        query += "AND id IN (SELECT value FROM json_each(?))"
-        rows = db.execute(query, [batch, pack(list(expected))]).fetchall()
+        rows = db.execute(_QUERIES["planned"], [batch, pack(list(expected))]).fetchall()
         leased = [one for one, tries in rows if tries == expected[one]]
         _set_leased(db, leased)
         return frozenset(leased)
@@ -337,9 +335,7 @@ class Batches(Repository):
     def retry_failed(self, db: Db, batch: int, reason: str | None = None) -> int:
         """Plan failed work again, all or with one reason. Return the number of pieces."""
         _require(db, batch)
-        query = "UPDATE batch_work SET state = 'planned', forgiven = tries, deaths = 0, changed = ? WHERE batch = ? "
-        query += "AND state = 'failed' AND (? IS NULL OR reason = ?)"
-        number = db.execute(query, [now(), batch, reason, reason]).rowcount
+        number = db.execute(_QUERIES["retry_failed"], [now(), batch, reason, reason]).rowcount
         if number:
             db.execute("UPDATE batches SET finished = NULL WHERE id = ?", [batch])
         return int(number)

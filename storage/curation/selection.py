@@ -208,12 +208,7 @@ class Selection:
 
     def _values(self, facet: str, values: Sequence[str] | None) -> Bits:
         """Return the entries with one of these values, or with any if None."""
-        query = f"""
-            SELECT catalogue_sets.id & {(1 << KEY_BITS) - 1}, members FROM catalogue_values JOIN catalogue_sets
-                ON catalogue_sets.id >= catalogue_values.id << {KEY_BITS}
-                AND catalogue_sets.id < (catalogue_values.id + 1) << {KEY_BITS}
-            WHERE facet = :facet AND (:values IS NULL OR value IN (SELECT value FROM json_each(:values)))
-        """
+        query = _QUERIES["values"].format(key_bits=KEY_BITS, chunk=(1 << KEY_BITS) - 1)
         named = {"facet": facet, "values": None if values is None else json.dumps([whole(value) for value in values])}
         return entry_sets.of_rows(self._db.execute(query, named), self.chunks)
 
@@ -384,10 +379,7 @@ class Walk:
         """Return the number of selected entries before an entry in its bin."""
         low, high = (edge * self._scale for edge in entry_sets.bin_span(place))
         sign, last = (">", "number <= :high") if self._falling else ("<", "number >= :low")
-        query = f"""
-            SELECT group_concat(entry) FROM catalogue_numbers
-            WHERE measure = :measure AND {last} AND (number, entry) {sign} (:figure, :entry)
-        """
+        query = _QUERIES["before_in_bin"].format(last=last, sign=sign)
         values = {"measure": self._number, "low": low, "high": high, "figure": figure, "entry": entry}
         (listed,) = self._db.execute(query, values).fetchone()
         inside = entry_sets.of_entries(self._inside(number), self._selection.chunks)
@@ -407,10 +399,7 @@ class Walk:
         at = start or ((high, 1 << 62) if falling else (low, 0))
         block = _FIRST_BLOCK
         while True:
-            query = f"""
-                SELECT number, entry FROM catalogue_numbers WHERE measure = ? AND (number, entry) {sign} (?, ?)
-                ORDER BY number {order}, entry {order} LIMIT {block}
-            """
+            query = _QUERIES["block_of_bin"].format(sign=sign, order=order, block=block)
             rows = self._db.execute(query, [self._number, *at]).fetchall()
             if not rows:
                 return

@@ -217,18 +217,14 @@ class Runs(Repository):
     def get(self, db: Db, run_id: str) -> Run:
         """Return the run with the latest of everything, also a removed one."""
         require_run(db, run_id)
-        row = next(db.query("SELECT * FROM runs WHERE id = ?", [run_id]))
-        state = latest_state(db, run_id)
+        row = next(db.query(_QUERIES["run"], [run_id]))
         return record_of(
             Run,
-            row | state,
-            source_sha=row["source"],
+            row,
             values=latest_values(db, run_id),
             test_cases=read_test_cases(db, run_id, self._images.folder),
             jobs=read_jobs(db, run_id),
-            mask_sha=state["mask"],
-            removed=bool(state["removed"]) and not waits(db, run_id),
-            state=next(db.query("SELECT max(id) AS id FROM run_states WHERE run = ?", [run_id]))["id"],
+            removed=bool(row["removed"]) and not waits(db, run_id),
         )
 
     @read
@@ -248,9 +244,7 @@ class Runs(Repository):
     @read
     def prompt_states(self, db: Db, run_id: str) -> tuple[StoredState, ...]:
         """Return the states of a run that changed its prompts, oldest first."""
-        changed = "SELECT *, lag(prompts, 1, '{}') OVER (ORDER BY id) AS earlier FROM run_states WHERE run = ?"
-        query = f"SELECT id, settings, prompts, created FROM ({changed}) WHERE prompts <> earlier ORDER BY id"
-        return tuple(record_of(StoredState, row) for row in db.query(query, [run_id]))
+        return tuple(record_of(StoredState, row) for row in db.query(_QUERIES["prompt_states"], [run_id]))
 
     @read
     def edited(self, db: Db, run_ids: Sequence[str] | None = None) -> tuple[EditedShare, ...]:

@@ -116,9 +116,7 @@ _AS_JSON = ("task", "settings", "prompts")
 
 
 def _changes(db: Db, state_id: int) -> dict[Path, tuple[Any, Any]]:
-    run_of = "SELECT run FROM run_states WHERE id = :id"
-    query = f"SELECT * FROM run_states WHERE run = ({run_of}) AND id <= :id ORDER BY id DESC LIMIT 2"
-    after, before = (_leaves(row) for row in db.query(query, {"id": state_id}))
+    after, before = (_leaves(row) for row in db.query(_QUERIES["states"], {"id": state_id}))
     paths = dict.fromkeys((*before, *after))
     pairs = {path: (before.get(path, _ABSENT), after.get(path, _ABSENT)) for path in paths}
     return {path: pair for path, pair in pairs.items() if pair[0] != pair[1]}

@@ -31,21 +31,15 @@ LONGEST_COMMENT = 2000
 LONGEST_KEY = 100
 _MOST_NOTED = 20_000
 """Number of latest assignments whose lease time by `time.monotonic` is kept."""
-_TO_READ = """
-    (assignments.kind = 'training' AND state = 'submitted' AND imported = 0
-        AND NOT EXISTS (SELECT 1 FROM training_read WHERE assignment = assignments.id))
-"""
-"""Condition: a training item that its worker has answered and not left yet."""
-_TO_SEE = f"""
-    ({_TO_READ} AND assignments.counts
-        AND (SELECT state FROM studies WHERE id = assignments.study) IN ('running', 'paused')
-        AND NOT (SELECT blocked FROM workers WHERE id = assignments.worker))
-"""
-"""Condition `_TO_READ` for workers neither excluded nor blocked: the picture stays visible beside its feedback."""
 _BY_TOKEN = "SELECT * FROM assignments WHERE public = ?"
 _NOT_YOURS = "This image is not assigned to you, or no longer; continue with the next one."
 """Refusal for missing assignments and for those of others: the same for both, so that nothing is revealed."""
 _QUERIES = DataTable(__file__, str)
+
+
+def _with_conditions(name: str) -> str:
+    """Return a query with the conditions that it names in braces."""
+    return _QUERIES[name].format(to_see=_QUERIES["to_see"].format_map(_QUERIES), to_read=_QUERIES["to_read"])
 
 
 def _release(db: Db, study_id: str, worker: str) -> None:
@@ -113,16 +107,14 @@ class Assignments(Repository):
     @read
     def image_of(self, db: Db, token: str, worker: str) -> str | None:
         """Return the picture of a token while its worker judges it or reads its explanation, else None."""
-        query = _QUERIES["image_of"].format(to_see=_TO_SEE)
-        row = first_row(db, query, {"token": whole(token[:100]), "worker": worker})
+        row = first_row(db, _with_conditions("image_of"), {"token": whole(token[:100]), "worker": worker})
         return None if row is None else str(row["sha"])
 
     @read
     def judging(self, db: Db, worker: str) -> dict[str, set[str]]:
         """Return the hashes of the pictures that the worker judges now or reads feedback on, by study."""
-        query = _QUERIES["judging"].format(to_see=_TO_SEE)
         pictures_by_study: dict[str, set[str]] = {}
-        for row in db.query(query, {"worker": worker}):
+        for row in db.query(_with_conditions("judging"), {"worker": worker}):
             pictures_by_study.setdefault(row["study"], set()).update({row["image"], row["source"]} - {None, ""})
         return pictures_by_study
 
@@ -219,8 +211,7 @@ class Assignments(Repository):
     @read
     def to_read(self, db: Db, study_id: str, worker: str) -> Assignment | None:
         """Return the training item that the worker has answered and not left yet, or None."""
-        query = f"SELECT * FROM assignments WHERE study = ? AND worker = ? AND {_TO_READ} ORDER BY vote LIMIT 1"
-        row = first_row(db, query, [study_id, worker])
+        row = first_row(db, _with_conditions("unread"), [study_id, worker])
         return None if row is None else _assignment(db, row)
 
     @write

@@ -126,12 +126,7 @@ def _usable(
     room = "AND votes + leases < :votes" if kind == "item" else ""
     # There are too many items to read their content without need.
     picture = "NULL" if kind == "item" else "json_extract(content, '$.origin.picture')"
-    query = f"""
-        SELECT id, kind, image, source, place, votes + leases > 0 AS begun, {picture} AS picture
-        FROM study_items INDEXED BY {index}
-        WHERE study = :study AND kind = :kind {some} {room}
-            AND NOT EXISTS (SELECT 1 FROM assignments WHERE item = study_items.id AND worker = :worker)
-    """
+    query = _QUERIES["usable"].format(picture=picture, index=index, some=some, room=room)
     rows = db.query(query, {"study": study_id, "kind": kind, "votes": votes, "worker": worker})
     return {row["place"]: row for row in rows}
 

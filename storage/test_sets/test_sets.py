@@ -44,10 +44,6 @@ Removed = tuple[Row, ...]
 _AT_ONCE = 500
 """Number of images in memory while they are added to a draft."""
 _ENTRY = "version image source label split mask mask_classes role test_case origin source_elsewhere".split()
-_CHOSEN = """
-    FROM json_each(?) AS chosen CROSS JOIN test_set_entries AS entries
-        ON entries.version = ? AND entries.image = chosen.value ORDER BY entries.id
-"""
 _QUERIES = DataTable(__file__, str)
 
 
@@ -59,11 +55,8 @@ def _begin_next(db: Db, version: int) -> SetVersion:
         raise UserError(f"“{parent.set_name}” has a draft already: change that one, or delete it first.")
     number = _begin_draft(db, parent.test_set, version)
     names = ", ".join(_ENTRY[1:])
-    db.execute(
-        f"INSERT INTO test_set_entries (version, {names}) "
-        f"SELECT ?, {names} FROM test_set_entries WHERE version = ? ORDER BY id",
-        [number, version],
-    )
+    copied = f"SELECT ?, {names} FROM test_set_entries WHERE version = ? ORDER BY id"
+    db.execute(f"INSERT INTO test_set_entries (version, {names}) {copied}", [number, version])
     return _version(db, number)
 
 
@@ -173,7 +166,8 @@ class TestSets(Repository):
     def remove(self, db: Db, version: int, images: Sequence[str]) -> Removed:
         """Remove images from a draft; return their rows. Raises UserError for a released version."""
         _require_draft(db, version)
-        removed = tuple(db.query(f"SELECT entries.* {_CHOSEN}", [pack(list(dict.fromkeys(images))), version]))
+        query = f"SELECT entries.* {_QUERIES['from_chosen']}"
+        removed = tuple(db.query(query, [pack(list(dict.fromkeys(images))), version]))
         db.conn.executemany("DELETE FROM test_set_entries WHERE id = ?", ([row["id"]] for row in removed))
         return removed
 
@@ -194,10 +188,8 @@ class TestSets(Repository):
         _, number = create_set(db, name, "")
         names = ", ".join(_ENTRY[1:])
         copied = ", ".join(f"entries.{column}" for column in _ENTRY[1:])
-        db.execute(
-            f"INSERT INTO test_set_entries (version, {names}) SELECT {number}, {copied} {_CHOSEN}",
-            [pack([*moved, *shared]), version],
-        )
+        query = f"INSERT INTO test_set_entries (version, {names}) SELECT {number}, {copied} {_QUERIES['from_chosen']}"
+        db.execute(query, [pack([*moved, *shared]), version])
         query = "DELETE FROM test_set_entries WHERE version = ? AND image = ?"
         db.conn.executemany(query, ((version, image) for image in moved))
         return _version(db, number)
