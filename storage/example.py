@@ -153,8 +153,7 @@ def _drop(db: Db, tables: Mapping[str, str], meant: dict[str, Any]) -> None:
 @contextmanager
 def _without_guards(db: Db) -> Iterator[None]:
     """Suspend the triggers that forbid deleting rows, in the caller's transaction."""
-    tables = pack([*_STUDY, *_TEST_SET, *_BATCH])
-    guards = db.execute(_QUERIES["guards"], [tables]).fetchall()
+    guards = db.execute(_QUERIES["guards"], [pack([*_STUDY, *_TEST_SET, *_BATCH])]).fetchall()
     db.execute("PRAGMA defer_foreign_keys = ON")  # votes and assignments refer to each other; checked at the commit
     for name, _ in guards:
         db.execute(f"DROP TRIGGER {name}")
@@ -171,6 +170,5 @@ def _require(db: Db) -> ExampleRecord:
 
 
 def _keep(db: Db, record: ExampleRecord) -> ExampleRecord:
-    row = {"name": EXAMPLE, "value": pack_value(record), "changed": now()}
-    db.table("secrets").insert(row, replace=True)
+    db.table("secrets").insert({"name": EXAMPLE, "value": pack_value(record), "changed": now()}, replace=True)
     return record

@@ -145,8 +145,7 @@ class Images(ImageFiles):
 
 def keep_image(db: Db, image: StoredImage) -> None:
     """Insert the row of an image whose file is complete. An existing row stays unchanged."""
-    row = {**cells(image, "sha width height mode bytes"), "created": now()}
-    db.table("images").insert(row, ignore=True)
+    db.table("images").insert({**cells(image, "sha width height mode bytes"), "created": now()}, ignore=True)
 
 
 def file_name(sha: str) -> str:

@@ -188,8 +188,7 @@ class Workspace:
         self.close()
 
     def _enter(self, db: Db) -> int:
-        row = {"host": socket.gethostname(), "pid": os.getpid(), "opened": now()}
-        process = insert_row(db, "processes", row)
+        process = insert_row(db, "processes", {"host": socket.gethostname(), "pid": os.getpid(), "opened": now()})
         self._presence.enter(process)
         interrupt_jobs(db, self._presence.alive)
         for files in (self.images, self.thumbnails, self.inversions):

@@ -261,8 +261,7 @@ class Batches(Repository):
         to find the piece that kills workers. Empty if nothing is planned.
         """
         rows = list(db.query(_QUERIES["claim"], {"batch": batch, "stage": stage}))
-        healthy = [row for row in rows if not row["deaths"]]
-        rows = healthy or rows[:1]
+        rows = [row for row in rows if not row["deaths"]] or rows[:1]
         _set_leased(db, (row["id"] for row in rows))
         runs = _source_runs(db, [row["run"] for row in rows if row["run"]])
         return tuple(

@@ -266,8 +266,7 @@ def _decide(
     entries = _entries(db, target)
     if kind == "label":
         _require_classified(db, entries)
-    rows = db.execute(_QUERIES[f"{kind}_changes"], {**values, "entries": pack(entries)})
-    changed = [entry for (entry,) in rows]
+    changed = [entry for (entry,) in db.execute(_QUERIES[f"{kind}_changes"], {**values, "entries": pack(entries)})]
     same = len(entries) - len(changed)
     if not changed:
         return Change(0, 0, same)

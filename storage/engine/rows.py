@@ -57,7 +57,6 @@ def record_of(kind: Callable[..., T], row: Row, **values: Any) -> T:
 
 @lru_cache
 def _readers(kind: Any) -> dict[str, Callable[[Any], Any]]:
-    """Map each field of a dataclass to the parser of its column."""
     hints = get_type_hints(kind)
     return {field.name: _reader(hints[field.name]) for field in fields(kind)}
 

@@ -103,7 +103,6 @@ def told_of(db: Db, study_id: str, worker: str) -> set[str]:
 
 
 def _first(places: Sequence[int], found: Mapping[int, Row]) -> Row | None:
-    """Return the row whose place comes first in this order, or None."""
     return next((found[place] for place in places if place in found), None) if found else None
 
 

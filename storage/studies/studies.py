@@ -148,8 +148,7 @@ class Studies(Repository):
         study = require_study(db, study_id)
         if study["state"] == "closed":
             raise UserError("This study is closed: nothing can be added to it; make a new study.")
-        existing = _count(db, "SELECT count(*) FROM study_items WHERE study = ?", [study_id])
-        if existing + len(items) > MOST_ITEMS:
+        if _count(db, "SELECT count(*) FROM study_items WHERE study = ?", [study_id]) + len(items) > MOST_ITEMS:
             raise UserError(f"A study has at most {MOST_ITEMS:,} items; choose fewer.")
         for sha in {sha for item in items for sha in (item.image_sha, item.source_sha) if sha is not None}:
             if not _count(db, "SELECT count(*) FROM images WHERE sha = ?", [sha]):

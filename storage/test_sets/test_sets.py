@@ -327,8 +327,7 @@ class TestSets(Repository):
     @read
     def reviews_of(self, db: Db, images: Iterable[str]) -> dict[str, dict[str, str]]:
         """Return a person's latest verdict here on each image with its reason and time; open images are left out."""
-        rows = db.query(_QUERIES["reviews_of"], [pack(list(images))])
-        return {row.pop("image"): row for row in rows}
+        return {row.pop("image"): row for row in db.query(_QUERIES["reviews_of"], [pack(list(images))])}
 
     # Hashes by which pictures are found again
 
@@ -351,8 +350,7 @@ class TestSets(Repository):
 
 def create_set(db: Db, name: str, note: str) -> tuple[str, int]:
     """Create a set with an empty draft; return its id and the number of the draft. Raises UserError as `create`."""
-    empty = "The test set has no name; give it one."
-    name = checked_text(name, "The name", LONGEST_NAME, "title", if_empty=empty)
+    name = checked_text(name, "The name", LONGEST_NAME, "title", if_empty="The test set has no name; give it one.")
     if any(other_name.casefold() == name.casefold() for (other_name,) in db.execute("SELECT name FROM test_sets")):
         raise UserError(f"There is a test set “{name}” already; take another name, or add to it.", field="title")
     set_id = secrets.token_hex(8)
