@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -16,7 +17,7 @@ from sqlite_utils import Database as Db
 
 from core.data_files import DataTable
 from core.errors import UserError
-from core.image_filter import ImageFilter
+from core.image_filter import Facet, ImageFilter
 from core.test_sets import (
     LONGEST_NAME,
     CaseOfSet,
@@ -30,10 +31,11 @@ from core.test_sets import (
     version_id,
 )
 from core.types import Task, TaskKind
+from storage.curation import entry_sets
+from storage.curation.selection import Selection
 from storage.engine.database import Database, Repository, first_row, read, reading, write, writing
 from storage.engine.rows import Row, checked_text, insert_row, insert_rows, now, pack, record_of, unpack_value, whole
 from storage.images import Images
-from storage.test_sets.entry_filter import FROM_ENTRIES, REVIEW, where_of
 from storage.test_sets.facts import CaseFacts, captions_of, facts_of
 
 LONGEST_NOTE = 4000
@@ -44,6 +46,8 @@ Removed = tuple[Row, ...]
 _AT_ONCE = 500
 """Number of images in memory while they are added to a draft."""
 _ENTRY = "version image source label split mask mask_classes role test_case origin source_elsewhere".split()
+_OWN: tuple[Facet, ...] = ("class", "split", "review")
+"""Facets that a version stores itself; the catalogue has the others."""
 _QUERIES = DataTable(__file__, str)
 
 
@@ -256,33 +260,26 @@ class TestSets(Repository):
     @read
     def shown(self, db: Db, version: int, image_filter: ImageFilter, at: int, limit: int) -> tuple[ShownEntry, ...]:
         """Return up to `limit` matching images of a version from the zero-based place `at`, in order."""
-        where, values = where_of(db, version, image_filter)
-        columns = f"entries.*, {REVIEW} AS review"
-        query = f"SELECT {columns} {FROM_ENTRIES} {where} ORDER BY entries.id LIMIT :limit OFFSET :at"
-        rows = db.query(query, {**values, "at": at, "limit": limit})
+        query, values = _matching(db, version, image_filter, f"entries.*, {_QUERIES['review']} AS review")
+        rows = db.query(f"{query} ORDER BY entries.id LIMIT :limit OFFSET :at", {**values, "at": at, "limit": limit})
         return tuple(ShownEntry(_entry(row), row["review"]) for row in rows)
 
     @read
     def chosen(self, db: Db, version: int, image_filter: ImageFilter) -> tuple[str, ...]:
         """Return the hashes of all matching images, in the order of `entries`."""
-        where, values = where_of(db, version, image_filter)
-        rows = db.execute(f"SELECT image {FROM_ENTRIES} {where} ORDER BY entries.id", values)
-        return tuple(image for (image,) in rows)
+        query, values = _matching(db, version, image_filter, "image")
+        return tuple(image for (image,) in db.execute(f"{query} ORDER BY entries.id", values))
 
     @read
     def count(self, db: Db, version: int, image_filter: ImageFilter) -> int:
         """Return the number of matching images in a version."""
-        where, values = where_of(db, version, image_filter)
-        return int(db.execute(f"SELECT count(*) {FROM_ENTRIES} {where}", values).fetchone()[0])
+        query, values = _matching(db, version, image_filter, "count(*)")
+        return int(db.execute(query, values).fetchone()[0])
 
     @read
     def counts(self, db: Db, version: int) -> tuple[EntryCount, ...]:
         """Return the number of images of a version by label, split, role and review."""
-        query = f"""
-            SELECT label, split, role, {REVIEW} AS review, count(*) {FROM_ENTRIES} WHERE version = ?
-            GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
-        """
-        return tuple(EntryCount(*row) for row in db.execute(query, [version]))
+        return tuple(EntryCount(*row) for row in db.execute(_QUERIES["counts"].format_map(_QUERIES), [version]))
 
     @read
     def tasks(self, db: Db, version: int) -> dict[TaskKind, tuple[str, ...]]:
@@ -436,3 +433,44 @@ def _require_inside(db: Db, version: int, images: Sequence[str]) -> None:
 def checked_note(note: str) -> str:
     """Return the note of a version as stored. Raises UserError if it is too long."""
     return checked_text(note, "The note", LONGEST_NOTE, "note", one_line=False)
+
+
+def _matching(db: Db, version: int, image_filter: ImageFilter, columns: str) -> tuple[str, dict[str, Any]]:
+    """Return a query of these columns of the matching images of a version, with its values. Label, split and review are
+    the version's; all else is the catalogue's.
+    """
+    conditions, values = ["version = :version"], dict[str, Any](version=version)
+
+    def listed(found: Sequence[Any]) -> str:
+        name = f"list{len(values)}"
+        values[name] = pack(list(found))
+        return f"(SELECT value FROM json_each(:{name}))"
+
+    def of_catalogue(other: ImageFilter) -> str:
+        entries = entry_sets.entries_of(Selection(db, other).whole).tolist()
+        return f"image IN (SELECT catalogue.image FROM catalogue WHERE id IN {listed(entries)})"
+
+    for facet, column in zip(_OWN, ("label", "split", _QUERIES["review"]), strict=True):
+        for chosen, sign in ((image_filter.facets.get(facet), ""), (image_filter.without.get(facet), "NOT ")):
+            if chosen is None:
+                continue
+            condition = f"{column} IN {listed(chosen)}"
+            if facet == "class" and any(chosen):  # the classes of a mask, which are no label, are in the catalogue
+                other = of_catalogue(ImageFilter(facets={facet: chosen, "kind": ("segmentation",)}))
+                condition = f"({condition} OR label = '' AND {other})"
+            conditions.append(f"{sign}({condition})")
+    if image_filter.role:
+        conditions.append("role = :role")
+        values["role"] = image_filter.role
+    if image_filter.images is not None:
+        conditions.append(f"image IN {listed(image_filter.images)}")
+    rest = replace(
+        image_filter,
+        facets={name: chosen for name, chosen in image_filter.facets.items() if name not in _OWN},
+        without={name: chosen for name, chosen in image_filter.without.items() if name not in _OWN},
+        images=None,
+        role="",
+    )
+    if rest != ImageFilter():
+        conditions.append(of_catalogue(rest))
+    return f"SELECT {columns} {_QUERIES['from_entries']} WHERE {' AND '.join(conditions)}", values
