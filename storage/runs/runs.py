@@ -64,7 +64,9 @@ class ImportedRun:
 
 
 class Runs(Repository):
-    """The runs of a workspace. A method with the id of a run raises UserError for an unknown run."""
+    """The runs of a workspace. Every method with the id of a run, except `exists` and `prompt_states`, raises UserError
+    for an unknown one.
+    """
 
     def __init__(self, database: Database, images: Images, thumbnails: Thumbnails) -> None:
         super().__init__(database)
@@ -156,7 +158,7 @@ class Runs(Repository):
         return change_state(db, run_id, prompts=pack(dict(prompts)))
 
     def set_mask(self, run_id: str, mask: Image.Image | None, classes: Mapping[int, str] | None = None) -> None:
-        """Set the mask of a run with its class names, or remove it. Raises ValueError for another mode than L."""
+        """Set the mask of a run (mode L) with its class names, or remove it. Raises UserError or ValueError."""
         if mask is not None and mask.mode != "L":
             raise ValueError(f"a mask has mode L, not {mask.mode}")
         stored = self._images.save(mask) if mask is not None else None
@@ -195,11 +197,9 @@ class Runs(Repository):
     def bring_back(self, db: Db, value_id: int) -> int:
         """Save a copy of an earlier version as the latest; return its id. Raises UserError without one."""
         number = repeat_value(db, value_id)
-        if number is None:
-            raise UserError(
-                f"There is no version {value_id} to bring back; pick one from the history.", field="version"
-            )
-        return number
+        if number is not None:
+            return number
+        raise UserError(f"There is no version {value_id} to bring back; pick one from the history.", field="version")
 
     @read
     def history(self, db: Db, run_id: str, stage: StageName) -> tuple[StoredValue, ...]:
