@@ -93,8 +93,8 @@ class Assignments(Repository):
         """
         rules = rules_of(require_study(db, study_id)["rules"])
         values = {"study": study_id, "worker": worker, "kind": kind, "votes": rules.votes, "beside": assignment_id}
-        if expired := first_row(db, _QUERIES["ahead"], values):
-            return item_of(expired)
+        if own := first_row(db, _QUERIES["ahead"], values):
+            return item_of(own)
         upcoming = next_item(db, study_id, worker, kind, rules, self.lost, remember=False)
         return None if upcoming is None else _item(db, upcoming["id"])
 
