@@ -106,8 +106,8 @@ class ModelsUnderTest(Repository):
             key = f"{settings_key} [{identity.digest}]" if taken else settings_key
             texts = {"title": whole(title), "name": whole(identity.name), "weights": whole(identity.weights)}
             packed = {"preprocessing": pack(asdict(identity.preprocessing)), "classes": pack(list(identity.classes))}
-            row = {"digest": identity.digest, "key": key, "kind": identity.kind, "created": now(), **texts, **packed}
-            model = StoredModel(insert_row(db, "models_under_test", row), key, title, identity)
+            new = {"digest": identity.digest, "key": key, "kind": identity.kind, "created": now(), **texts, **packed}
+            model = StoredModel(insert_row(db, "models_under_test", new), key, title, identity)
         last = "SELECT model, settings FROM models_asked WHERE asked = ? ORDER BY id DESC LIMIT 1"
         packed_settings = pack(settings)
         if db.execute(last, [settings_key]).fetchone() != (model.id, packed_settings):
