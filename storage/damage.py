@@ -16,6 +16,7 @@ from core.errors import UserError
 from core.words import count_of
 from storage.curation.entry_sets import CHUNK_BITS, KEY_BITS, chunk_bits, entries_of
 from storage.curation.scores import scored_rows
+from storage.engine.rows import Row
 from storage.images import ImageFiles
 from storage.pending import QUERIES, give_functions
 from storage.schema import migrations
@@ -110,8 +111,8 @@ def _waiting(db: Db) -> Iterator[str]:
 def _compare_rows(db: Db) -> Iterator[str]:
     for what, one in _COMPARISONS.items():
         query = f"SELECT {one.columns.format_map(_COLUMNS)} FROM "
-        stored = list(db.query(query + one.stored))
-        expected = list(db.query(query + one.expected.format_map(QUERIES)))
+        stored: list[Row] = list(db.query(query + one.stored))
+        expected: list[Row] = list(db.query(query + one.expected.format_map(QUERIES)))
         if what == "number":
             expected += scored_rows(db)
         kept, follows = (

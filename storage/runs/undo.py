@@ -16,6 +16,7 @@ from sqlite_utils import Database as Db
 from core.data_files import DataTable
 from core.errors import UserError
 from core.run_steps import Path, RunSteps, UndoStep
+from core.stored_runs import Verdict
 from storage.engine.database import Repository, read, write
 from storage.engine.rows import Row, now, pack
 from storage.runs.rows import append_state, empty_stage, latest_state, repeat_value, require_run
@@ -178,6 +179,7 @@ def _put_reviews(db: Db, run_id: str, step: UndoStep, what: str) -> tuple[int, .
     for number in step.rows:
         (case,) = db.execute("SELECT test_case FROM reviews WHERE id = ?", [number]).fetchone()
         last = number if what == "redo" else number - 1
+        verdict: Verdict
         verdict, reason, restores = db.execute(_QUERIES["review"], [case, last]).fetchone() or ("open", "", 0)
         added.append(insert_review(db, case, verdict, reason, restores))
     return tuple(added)

@@ -390,9 +390,9 @@ def _give_places(db: Db, study_id: str) -> None:
 
 def _insert_item(db: Db, study_id: str, item: NewItem) -> int:
     content = cells(item, _CONTENT) | {"expected": dict(item.expected), "origin": dict(item.origin)}
-    row = {"study": study_id, "public": secrets.token_hex(8), "kind": item.kind, "image": item.image_sha}
-    row |= {"source": item.source_sha, "content": pack(content), "created": now()}
-    return insert_row(db, "study_items", row)
+    pictures = {"image": item.image_sha, "source": item.source_sha}
+    row = {"study": study_id, "public": secrets.token_hex(8), "kind": item.kind, "content": pack(content)}
+    return insert_row(db, "study_items", {**row, **pictures, "created": now()})
 
 
 def _keep_version(db: Db, study_id: str, rules: Rules) -> None:
