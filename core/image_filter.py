@@ -2,7 +2,7 @@
 
 An address, a script and a stored value all write a filter as the same names and values (`PARTS`). The catalogue turns
 it into a set of entries (`storage.curation.selection`), a version of a test set into its own images
-(`storage.test_sets.entry_filter`).
+(`storage.test_sets.test_sets`).
 """
 
 from __future__ import annotations

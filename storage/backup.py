@@ -144,7 +144,6 @@ def _inspect(database: Path, source: Path) -> BackupContents:
 
 
 def _add_images(archive: zipfile.ZipFile, images: ImageFiles, contents: BackupContents) -> BackupContents:
-    """Add the readable images to the zip; leave out the others."""
     left_out = []
     for sha in contents.images:
         try:

@@ -3,14 +3,41 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
+from sqlite_utils import Database as Db
+
+from core.data_files import DataTable
 from core.errors import UserError
 from core.words import count_of
-from storage.curation.catalogue_check import MOST_TOLD, catalogue_faults
+from storage.curation.entry_sets import CHUNK_BITS, KEY_BITS, chunk_bits, entries_of
+from storage.curation.scores import scored_rows
+from storage.engine.rows import Row
 from storage.images import ImageFiles
+from storage.pending import QUERIES, give_functions
+from storage.schema import migrations
 from storage.workspace import DATABASE, IMAGES
+
+MOST_TOLD = 20
+"""Maximum number of reported faults of a kind; more would not help."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A derived part of the catalogue and its source."""
+
+    keys: int
+    columns: str
+    stored: str
+    expected: str
+
+
+_COLUMNS = DataTable(__file__, str, "columns")
+_COMPARISONS = DataTable(__file__, Comparison, "comparisons")
 
 
 def damage(workspace: Path) -> tuple[str, ...]:
@@ -19,11 +46,9 @@ def damage(workspace: Path) -> tuple[str, ...]:
     Raises UserError if the folder holds no workspace of this version.
     """
     path = workspace / DATABASE
-    if not path.is_file():
-        raise UserError(f"There is no {path}; name the folder of a workspace.")
     images = ImageFiles(workspace / IMAGES)
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        with _opened_to_read(path) as connection:
             findings = [row[0] for row in connection.execute(f"PRAGMA integrity_check({MOST_TOLD})") if row[0] != "ok"]
             if findings:
                 return tuple(f"The database is damaged: {one}" for one in findings)
@@ -46,3 +71,89 @@ def damage(workspace: Path) -> tuple[str, ...]:
     if len(lost) > MOST_TOLD:
         lost[MOST_TOLD:] = [f"And {count_of(len(lost) - MOST_TOLD, 'further image')} like these."]
     return (*findings, *lost)
+
+
+def catalogue_faults(path: Path) -> tuple[str, ...]:
+    """Return where the catalogue of the database at `path` disagrees with the tables that it is derived from, a
+    sentence each, at most `MOST_TOLD`; () if all agrees.
+
+    Reads the whole catalogue in one snapshot and changes nothing. Raises UserError if the file is not a database of
+    this version.
+    """
+    with _opened_to_read(path) as connection:
+        db = Db(connection)
+        try:
+            reason = migrations.refusal(db)
+            if reason or not migrations.is_current(db):
+                raise UserError(f"{path} {reason or 'is of an earlier version: open it with this one first'}.")
+            give_functions(connection)
+            connection.execute("BEGIN")
+            faults = [*_waiting(db), *_compare_rows(db), *_compare_sets(db), *_compare_words(db)]
+            return tuple(faults[:MOST_TOLD])
+        except sqlite3.DatabaseError as error:
+            raise UserError(f"{path} cannot be read ({error}).") from error
+
+
+@contextmanager
+def _opened_to_read(path: Path) -> Iterator[sqlite3.Connection]:
+    if not path.is_file():
+        raise UserError(f"There is no {path}; name the folder of a workspace.")
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)) as connection:
+        yield connection
+
+
+def _waiting(db: Db) -> Iterator[str]:
+    for table in ("pending_set_changes", "pending_outcomes", "pending_validity"):
+        if db.table(table).count:
+            yield f"Rows wait in {table}: open the workspace once, and they are taken up."
+
+
+def _compare_rows(db: Db) -> Iterator[str]:
+    for what, one in _COMPARISONS.items():
+        query = f"SELECT {one.columns.format_map(_COLUMNS)} FROM "
+        stored: list[Row] = list(db.query(query + one.stored))
+        expected: list[Row] = list(db.query(query + one.expected.format_map(QUERIES)))
+        if what == "number":
+            expected += scored_rows(db)
+        kept, follows = (
+            {tuple(row.values())[: one.keys]: tuple(row.values())[one.keys :] for row in rows}
+            for rows in (stored, expected)
+        )
+        for key in sorted(kept.keys() | follows.keys(), key=repr):
+            if kept.get(key) != follows.get(key):
+                yield f"{what} {key}: {kept.get(key)} is kept, {follows.get(key)} follows from the other tables."
+
+
+def _compare_sets(db: Db) -> Iterator[str]:
+    expected: dict[tuple[str, str], set[int]] = defaultdict(set)
+    for entry, facet, value in db.execute("SELECT entry, facet, value FROM catalogue_facets"):
+        members = expected[facet, value]
+        if entry in members:
+            yield f"Entry {entry} has {facet} {value!r} twice."
+        members.add(entry)
+    stored: dict[tuple[str, str], set[int]] = defaultdict(set)
+    names = {
+        number: (facet, value) for number, facet, value in db.execute("SELECT id, facet, value FROM catalogue_values")
+    }
+    for key, members in db.execute("SELECT id, members FROM catalogue_sets"):
+        first = (key & ((1 << KEY_BITS) - 1)) << CHUNK_BITS
+        stored[names[key >> KEY_BITS]] |= {first + int(place) for place in entries_of(chunk_bits(members))}
+    for name in sorted(expected.keys() | stored.keys()):
+        if off := expected[name] ^ stored[name]:
+            yield f"The set of {name[0]} {name[1]!r} is wrong about entries {sorted(off)[:5]}."
+
+
+def _compare_words(db: Db) -> Iterator[str]:
+    """Compare with a full text rebuilt in memory: each word must find the same."""
+    (sql,) = db.execute("SELECT sql FROM sqlite_master WHERE name = 'catalogue_words'").fetchone()
+    db.execute(sql.replace("catalogue_words", "temp.words_anew", 1))
+    db.execute("""
+        INSERT INTO temp.words_anew (rowid, caption, counterfactual, edited)
+        SELECT entry, caption, counterfactual, edited FROM catalogue_texts
+    """)
+    for name, of in (("kept", "main, catalogue_words"), ("anew", "temp, words_anew")):
+        db.execute(f"CREATE VIRTUAL TABLE temp.{name} USING fts5vocab ({of}, instance)")
+    for one, other, words in (("kept", "anew", "too much"), ("anew", "kept", "too little")):
+        query = f"SELECT doc, term FROM temp.{one} EXCEPT SELECT doc, term FROM temp.{other} LIMIT {MOST_TOLD}"
+        for entry, term in db.execute(query):
+            yield f"The full text of entry {entry} has {words}: {term!r}."

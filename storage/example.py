@@ -6,21 +6,19 @@ it records, and a backup holds it.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import chain, count
 from typing import Any
 
 from sqlite_utils import Database as Db
 
 from core.data_files import DataTable
 from core.studies import Rules
-from core.types import from_plain
-from storage.engine.database import Repository, reading, write
-from storage.engine.rows import now, pack, pack_value
+from storage.engine.database import Repository, first_row, reading, write
+from storage.engine.rows import now, pack, pack_value, unpack_value
 from storage.runs.rows import change_state
 from storage.studies.imported_votes import IMPORTED
 from storage.studies.rows import append_log
@@ -58,9 +56,9 @@ class Kept:
 
 def _record(db: Db) -> ExampleRecord | None:
     """Return the record, or None if the workspace has no example."""
-    for (value,) in db.execute("SELECT value FROM secrets WHERE name = ?", [EXAMPLE]):
-        return from_plain(ExampleRecord, json.loads(value))  # type: ignore[no-any-return]
-    return None
+    row = first_row(db, "SELECT value FROM secrets WHERE name = ?", [EXAMPLE])
+    record: ExampleRecord | None = None if row is None else unpack_value(ExampleRecord, row["value"])
+    return record
 
 
 class Example(Repository):
@@ -71,11 +69,7 @@ class Example(Repository):
     @write
     def begin(self, db: Db, seed: int) -> ExampleRecord:
         """Begin an example with this seed, or return the record of the existing one."""
-        record = _record(db)
-        if record is None:
-            record = ExampleRecord(seed)
-            _keep(db, record)
-        return record
+        return _record(db) or _keep(db, ExampleRecord(seed))
 
     @write
     def add_batch(self, db: Db, number: int) -> None:
@@ -87,9 +81,9 @@ class Example(Repository):
     def create_test_set(self, db: Db, name: str) -> str:
         """Create and record a test set with an empty draft; return its id. A taken name gets a number."""
         record = _require(db)
-        taken = {row["name"].casefold() for row in db.query("SELECT name FROM test_sets")}
-        free = next(one for one in _numbered(name) if one.casefold() not in taken)
-        test_set, _ = create_set(db, free, "")
+        taken = {other.casefold() for (other,) in db.execute("SELECT name FROM test_sets")}
+        names = chain([name], (f"{name} {number}" for number in count(2)))
+        test_set, _ = create_set(db, next(one for one in names if one.casefold() not in taken), "")
         _keep(db, replace(record, test_sets=(*record.test_sets, test_set)))
         return test_set
 
@@ -115,45 +109,43 @@ class Example(Repository):
         if record is None:
             return Kept()
         numbers = tuple(dict.fromkeys((*record.batches, *batches)))
-        parameters = {"runs": pack(_runs_of(db, numbers)), "author": AUTHOR}
-        sets = {name: set_id for set_id, name in _rows(db, _SETS, record.test_sets)}
+        runs = [run for (run,) in db.execute(_QUERIES["runs"], [pack(list(numbers))])]
+        parameters = {"runs": pack(runs), "author": AUTHOR}
+        sets = dict(db.execute(_QUERIES["sets"], [pack(list(record.test_sets))]).fetchall())
         kept_sets = {
             name: set_id
             for name, set_id in sets.items()
             if set_id in trained_on or db.execute(_QUERIES["worked_on_set"], {**parameters, "id": set_id}).fetchone()
         }
         gone_sets = [set_id for set_id in sets.values() if set_id not in kept_sets.values()]
-        study = next(iter(db.execute("SELECT name FROM studies WHERE id = ?", [record.study])), None)
-        kept_study = (
-            study is not None
-            and db.execute(_QUERIES["voted_by_people"], {"study": record.study}).fetchone() is not None
-        )
+        study = first_row(db, "SELECT name FROM studies WHERE id = ?", [record.study])
+        voted = first_row(db, _QUERIES["voted_by_people"], {"study": record.study}) is not None
+        kept_study = study is not None and voted
         gone = {"sets": pack(gone_sets), "study": "" if kept_study else record.study}
         used = dict(db.execute(_QUERIES["used_runs"], {**parameters, **gone}).fetchall())
-        for run in json.loads(parameters["runs"]):
-            if run not in used and not _is_removed(db, run):
+        for run in runs:
+            (removed,) = db.execute("SELECT removed FROM run_summaries WHERE run = ?", [run]).fetchone()
+            if run not in used and not removed:
                 change_state(db, run, removed=1)
         with _without_guards(db):
             for number in numbers:
+                db.execute(_QUERIES["unmark_batch"], {"batch": number})
                 _drop(db, _BATCH, {"batch": number})
             for set_id in gone_sets:
                 _drop(db, _TEST_SET, {"set": set_id})
             if study is not None and not kept_study:
                 _drop(db, _STUDY, {"study": record.study, "imported": f"{IMPORTED}%"})
-                append_log(db, "example removed", study[0], record.study)
+                append_log(db, "example removed", study["name"], record.study)
         db.execute("DELETE FROM secrets WHERE name = ?", [EXAMPLE])
-        return Kept(tuple(kept_sets), study[0] if study and kept_study else "", Counter(used.values()))
+        return Kept(tuple(kept_sets), study["name"] if study and kept_study else "", Counter(used.values()))
 
 
-_SETS = "SELECT id, name FROM test_sets WHERE id IN (SELECT value FROM json_each(?))"
 _QUERIES = DataTable(__file__, str, "queries")
 _STUDY, _TEST_SET, _BATCH = (DataTable(__file__, str, table) for table in ("study", "test_set", "batch"))
 """Tables with rows of each, in deletion order, and conditions that select these rows."""
 
 
 def _drop(db: Db, tables: Mapping[str, str], meant: dict[str, Any]) -> None:
-    if tables is _BATCH:
-        db.execute(_QUERIES["unmark_batch"], meant)
     for table, where in tables.items():
         db.execute(f"DELETE FROM {table} WHERE {where}", meant)
 
@@ -161,27 +153,13 @@ def _drop(db: Db, tables: Mapping[str, str], meant: dict[str, Any]) -> None:
 @contextmanager
 def _without_guards(db: Db) -> Iterator[None]:
     """Suspend the triggers that forbid deleting rows, in the caller's transaction."""
-    tables = pack([*_STUDY, *_TEST_SET, *_BATCH])
-    guards = db.execute(_QUERIES["guards"], [tables]).fetchall()
+    guards = db.execute(_QUERIES["guards"], [pack([*_STUDY, *_TEST_SET, *_BATCH])]).fetchall()
     db.execute("PRAGMA defer_foreign_keys = ON")  # votes and assignments refer to each other; checked at the commit
     for name, _ in guards:
         db.execute(f"DROP TRIGGER {name}")
     yield
     for _, sql in guards:
         db.execute(sql)
-
-
-def _rows(db: Db, query: str, ids: Sequence[Any]) -> list[Any]:
-    return db.execute(query, [pack(list(ids))]).fetchall()
-
-
-def _runs_of(db: Db, batches: Sequence[int]) -> list[str]:
-    query = "SELECT run FROM batch_sources WHERE batch IN (SELECT value FROM json_each(?)) AND run NOT NULL ORDER BY id"
-    return [run for (run,) in _rows(db, query, batches)]
-
-
-def _is_removed(db: Db, run: str) -> bool:
-    return bool(db.execute("SELECT removed FROM run_summaries WHERE run = ?", [run]).fetchone()[0])
 
 
 def _require(db: Db) -> ExampleRecord:
@@ -191,11 +169,6 @@ def _require(db: Db) -> ExampleRecord:
     return record
 
 
-def _keep(db: Db, record: ExampleRecord) -> None:
-    row = {"name": EXAMPLE, "value": pack_value(record), "changed": now()}
-    db.table("secrets").insert(row, replace=True)
-
-
-def _numbered(name: str) -> Iterator[str]:
-    yield name
-    yield from (f"{name} {number}" for number in count(2))
+def _keep(db: Db, record: ExampleRecord) -> ExampleRecord:
+    db.table("secrets").insert({"name": EXAMPLE, "value": pack_value(record), "changed": now()}, replace=True)
+    return record

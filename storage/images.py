@@ -114,10 +114,6 @@ class ImageFiles:
         image.load()
         return image
 
-    def sweep(self, alive: Callable[[int], bool]) -> int:
-        """Remove the temporary files of dead processes; return their number."""
-        return remove_temporary(self.folder, alive)
-
 
 class Images(ImageFiles):
     """The images of an open workspace."""
@@ -149,8 +145,7 @@ class Images(ImageFiles):
 
 def keep_image(db: Db, image: StoredImage) -> None:
     """Insert the row of an image whose file is complete. An existing row stays unchanged."""
-    row = {**cells(image, "sha width height mode bytes"), "created": now()}
-    db.table("images").insert(row, ignore=True)
+    db.table("images").insert({**cells(image, "sha width height mode bytes"), "created": now()}, ignore=True)
 
 
 def file_name(sha: str) -> str:
@@ -160,15 +155,29 @@ def file_name(sha: str) -> str:
     return f"{sha}.png"
 
 
-def remove_temporary(folder: Path, alive: Callable[[int], bool]) -> int:
-    """Remove the temporary files of dead processes in `folder`; return their number."""
-    removed = 0
-    for path in folder.iterdir():
+def write_renewable(path: Path, data: bytes, folder: Path, process: int) -> None:
+    """Replace a file that can be made again, without waiting for the disk. It is complete when it gets its name; until
+    then it is a temporary file in `folder`, where `remove_temporary` finds it. Raises OSError.
+    """
+    if not process:
+        raise OSError("the workspace is closed")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = folder / f".{process}-{secrets.token_hex(8)}.tmp"
+    try:
+        temporary.write_bytes(data)
+        os.replace(temporary, path)
+    except OSError:
+        with suppress(OSError):  # a disk that became read-only refuses this too
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+def remove_temporary(folder: Path, alive: Callable[[int], bool]) -> None:
+    """Remove the temporary files of dead processes in `folder`, which may be missing."""
+    for path in folder.iterdir() if folder.is_dir() else ():
         match = _TEMPORARY.fullmatch(path.name)
         if match and int(match[1]) >= 0 and not alive(int(match[1])):
             path.unlink(missing_ok=True)
-            removed += 1
-    return removed
 
 
 def remove_files_of(folder: Path, process: int) -> int:

@@ -10,12 +10,10 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import secrets
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from storage.images import ImageFiles, file_name, remove_temporary
+from storage.images import ImageFiles, file_name, write_renewable
 
 MOST_BYTES = 4_000_000_000
 """Maximum size of all inversions. One of 512 by 512 pixels takes 1.7 MB at 50 steps and 0.4 MB at 10."""
@@ -45,22 +43,11 @@ class Inversions:
     def save(self, key: str, data: bytes) -> None:
         """Save an inversion under its key, and drop the least recently used beyond the limit."""
         path = self._path(key)
-        temporary = self.folder / f".{self._images.process}-{secrets.token_hex(8)}.tmp"
         try:
-            if not self._images.process:
-                raise OSError("the workspace is closed")
-            self.folder.mkdir(parents=True, exist_ok=True)
-            temporary.write_bytes(hashlib.sha256(data).digest() + data)
-            os.replace(temporary, path)
+            write_renewable(path, hashlib.sha256(data).digest() + data, self.folder, self._images.process)
             self._drop_oldest(path)
         except OSError as error:  # it is computed again when needed
             log.warning("the inversion %s was not written (%s)", key, error)
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
-
-    def sweep(self, alive: Callable[[int], bool]) -> int:
-        """Remove the temporary files of dead processes; return their number."""
-        return remove_temporary(self.folder, alive) if self.folder.is_dir() else 0
 
     def _drop_oldest(self, newest: Path) -> None:
         files = []

@@ -10,10 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import secrets
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -26,7 +23,7 @@ from sqlite_utils import Database as Db
 from core.images import StoredImage
 from core.twins import SHAPE, look_of
 from storage.engine.database import Database, Repository, read
-from storage.images import ImageFiles, Images, file_name, remove_temporary
+from storage.images import ImageFiles, Images, file_name, write_renewable
 
 SIDE = 256
 """Pixels of a thumbnail's longer side. Smaller images keep their size."""
@@ -61,7 +58,7 @@ class ThumbnailFiles:
         stored = self._images.save(image, settled)
         try:
             if not self._path(stored.sha).exists():
-                self._write(stored.sha, thumbnail(image))
+                self._put(self._path(stored.sha), thumbnail(image))
         except Exception:  # the image is saved, and its thumbnail is made again when it is viewed
             log.warning("the thumbnail of %s was not written", stored.sha, exc_info=True)
         return stored
@@ -80,15 +77,13 @@ class ThumbnailFiles:
                 return data
             data = thumbnail(self._images.load(sha))
             try:
-                self._write(sha, data)
+                self._put(path, data)
             except OSError as error:
                 log.warning("the thumbnail of %s was not written (%s)", sha, error)
             return data
 
     def look(self, sha: str) -> NDArray[np.uint8]:
-        """Return the look of an image (`core.twins.SHAPE`), made now if missing. Raises UserError for a missing or
-        damaged image.
-        """
+        """Return the look of an image (`core.twins.SHAPE`), made now if missing. Raises UserError as `webp`."""
         path = self._path(sha).with_suffix(".look")
         try:
             return np.frombuffer(path.read_bytes(), np.uint8).reshape(SHAPE)
@@ -105,35 +100,20 @@ class ThumbnailFiles:
 
         Raises UserError if the image is missing or damaged, OSError if the disk fails.
         """
-        if self._path(sha).exists():
+        path = self._path(sha)
+        if path.exists():
             return False
         with self._room:
-            self._write(sha, thumbnail(self._images.load(sha)))
+            self._put(path, thumbnail(self._images.load(sha)))
         return True
-
-    def sweep(self, alive: Callable[[int], bool]) -> int:
-        """Remove the temporary files of dead processes; return their number."""
-        return remove_temporary(self.folder, alive) if self.folder.is_dir() else 0
 
     def _path(self, sha: str) -> Path:
         file_name(sha)  # raises for an invalid hash
         return self.folder / sha[:2] / sha[2:4] / f"{sha}.webp"
 
-    def _write(self, sha: str, data: bytes) -> None:
-        self._put(self._path(sha), data)
-
     def _put(self, path: Path, data: bytes) -> None:
-        if not self._images.process:
-            raise OSError("the workspace is closed")
-        path.parent.mkdir(parents=True, exist_ok=True)
         # All in one folder, so that temporary files of dead processes are found without a walk.
-        temporary = self.folder / f".{self._images.process}-{secrets.token_hex(8)}.tmp"
-        try:
-            temporary.write_bytes(data)
-            os.replace(temporary, path)
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
+        write_renewable(path, data, self.folder, self._images.process)
 
 
 class Thumbnails(ThumbnailFiles, Repository):

@@ -7,14 +7,15 @@ deleted: the log names tokens that ended long ago.
 from __future__ import annotations
 
 import secrets
-from datetime import UTC, datetime, timedelta
 
 from sqlite_utils import Database as Db
 
 from core.errors import UserError
 from core.tokens import LONGEST_DAYS, LONGEST_NAME, MARK, Token
-from storage.engine.database import Repository, read, write
-from storage.engine.rows import insert_row, now, record_of, sha_of, whole
+from storage.engine.database import Repository, first_row, read, write
+from storage.engine.rows import insert_row, later, now, record_of, sha_of, whole
+
+_LIVE = "SELECT * FROM tokens WHERE withdrawn IS NULL AND expires > ?"
 
 
 class Tokens(Repository):
@@ -28,18 +29,15 @@ class Tokens(Repository):
         """
         name = whole(" ".join(name.split()))
         if not 0 < len(name) <= LONGEST_NAME:
-            raise UserError(
-                f"Give the token a name of at most {LONGEST_NAME} letters, such as “notebook”.", field="title"
-            )
+            words = f"Give the token a name of at most {LONGEST_NAME} letters, such as “notebook”."
+            raise UserError(words, field="title")
         if not 1 <= days <= LONGEST_DAYS:
             raise UserError(f"A token lasts from 1 to {LONGEST_DAYS} days.", field="days")
-        live = "SELECT 1 FROM tokens WHERE name = ? AND withdrawn IS NULL AND expires > ?"
-        if list(db.query(live, [name, now()])):
+        if first_row(db, f"{_LIVE} AND name = ?", [now(), name]):
             raise UserError(f"There is a token “{name}” already: withdraw it, or take another name.", field="title")
         text = MARK + secrets.token_urlsafe(32)
-        expires = (datetime.now(UTC) + timedelta(days=days)).isoformat(timespec="microseconds")
-        row = {"sha": sha_of(text), "name": name, "reads_only": int(reads_only), "created": now(), "expires": expires}
-        number = insert_row(db, "tokens", row)
+        row = {"sha": sha_of(text), "name": name, "reads_only": int(reads_only), "created": now()}
+        number = insert_row(db, "tokens", {**row, "expires": later(days=days)})
         return record_of(Token, next(db.query("SELECT * FROM tokens WHERE id = ?", [number]))), text
 
     @read
@@ -50,20 +48,17 @@ class Tokens(Repository):
     @read
     def get(self, db: Db, text: str) -> Token | None:
         """Return the token of this text; None if it is unknown, expired or withdrawn."""
-        if not text.startswith(MARK):
-            return None
-        query = "SELECT * FROM tokens WHERE sha = ? AND withdrawn IS NULL AND expires > ?"
-        return next((record_of(Token, row) for row in db.query(query, [sha_of(text[:200]), now()])), None)
+        row = first_row(db, f"{_LIVE} AND sha = ?", [now(), sha_of(text[:200])]) if text.startswith(MARK) else None
+        return None if row is None else record_of(Token, row)
 
     @read
     def holds(self, db: Db, number: int) -> bool:
         """Return True if a token may still be used."""
-        query = "SELECT 1 FROM tokens WHERE id = ? AND withdrawn IS NULL AND expires > ?"
-        return bool(list(db.query(query, [number, now()])))
+        return first_row(db, f"{_LIVE} AND id = ?", [now(), number]) is not None
 
     @write
     def withdraw(self, db: Db, number: int) -> None:
         """End a token permanently. Raises UserError for an unknown token; one that has ended stays unchanged."""
-        if not list(db.query("SELECT 1 FROM tokens WHERE id = ?", [number])):
+        if first_row(db, "SELECT 1 FROM tokens WHERE id = ?", [number]) is None:
             raise UserError("There is no such token: reload the page.", field="token")
         db.execute("UPDATE tokens SET withdrawn = ? WHERE id = ? AND withdrawn IS NULL", [now(), number])

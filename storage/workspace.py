@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
+import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 
 from sqlite_utils import Database as Db
 
@@ -28,12 +29,10 @@ from storage.curation.vectors import Vectors
 from storage.engine.database import Database
 from storage.engine.process_locks import Presence
 from storage.engine.rows import insert_row, now
-from storage.engine.scratch import left_behind, new_scratch
-from storage.evaluation.models_under_test import ModelsUnderTest
+from storage.evaluation.models_under_test import ModelsUnderTest, Retrainings
 from storage.evaluation.predictions import Predictions
-from storage.evaluation.retrainings import Retrainings
 from storage.example import Example
-from storage.images import Images
+from storage.images import Images, remove_temporary
 from storage.inversions import Inversions
 from storage.pending import give_functions, take_up
 from storage.runs.runs import Runs
@@ -48,15 +47,14 @@ from storage.tokens import Tokens
 DATABASE = "studio.db"
 IMAGES = "images"
 THUMBNAILS = "thumbs"
-PRESENCE = "open"
 SERVER = "server"
 """File in the folder of presence locks that a server locks, with its address."""
 INVERSIONS = "inversions"
-VECTORS = "vectors"
-RETRAININGS = "retrainings"
 MODEL_FILES = "models"
 _MODEL_FILE = re.compile(rf".*[\\/]{MODEL_FILES}[\\/]([0-9a-f]{{24}})[\\/]([^\\/]+)")
 """A path of a file or folder of `model_files`, in this or another folder, with its content hash and its name."""
+_SCRATCH = re.compile(r"(\d+)-[0-9a-f]{8}")
+"""Name of a folder of incomplete files, with the number of its process."""
 
 
 class Workspace:
@@ -64,8 +62,12 @@ class Workspace:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder).expanduser().absolute()
+        self.trainings = self.folder / "retrainings"
+        """Folder of the weights of models that were trained further, a folder each; it need not exist."""
+        self.model_files = self.folder / MODEL_FILES
+        """Folder of chosen models that were uploaded or trained here; it need not exist."""
         self._database = Database(self.folder / DATABASE)
-        self._presence = Presence(self.folder / PRESENCE)
+        self._presence = Presence(self.folder / "open")
         self.images = Images(self.folder / IMAGES, self._database)
         self.thumbnails = Thumbnails(self.folder / THUMBNAILS, self.images, self._database)
         self.inversions = Inversions(self.folder / INVERSIONS, self.images)
@@ -83,7 +85,7 @@ class Workspace:
         self.studies = Studies(self._database)
         self.test_sets = TestSets(self._database, self.images)
         self.imports = Imports(self._database)
-        self.vectors = Vectors(self._database, self.folder / VECTORS)
+        self.vectors = Vectors(self._database, self.folder / "vectors")
         self.batches = Batches(self._database, self.images, self._presence.alive)
         self.tokens = Tokens(self._database)
         self.example = Example(self._database)
@@ -147,29 +149,29 @@ class Workspace:
             yield
 
     def scratch(self, name: str) -> Path:
-        """Make a folder for temporary files in `name`, and remove those of dead processes. Raises OSError."""
+        """Make a folder for incomplete files in `name`, and remove those of dead processes. Raises OSError.
+
+        It is named by the number of its process in the workspace, as temporary image files are, and not by its process
+        id, which the next process of a container has again (see `storage.engine.process_locks`).
+        """
         if not self.images.process:
             raise RuntimeError("the workspace is closed")
-        return new_scratch(self.folder / name, self.images.process, self._presence.alive)
+        home = self.folder / name
+        home.mkdir(parents=True, exist_ok=True)
+        for left in self.left_behind(name):
+            shutil.rmtree(left, ignore_errors=True)
+        folder = home / f"{self.images.process}-{secrets.token_hex(4)}"
+        folder.mkdir(parents=True)  # another process may have removed the home with the remains
+        return folder
 
     def left_behind(self, name: str) -> list[Path]:
         """Return the folders that `scratch` made in `name` for dead processes."""
-        return left_behind(self.folder / name, self._presence.alive)
-
-    @property
-    def trainings(self) -> Path:
-        """Folder of the weights of models that were trained further, a folder each; it need not exist."""
-        return self.folder / RETRAININGS
-
-    @property
-    def model_files(self) -> Path:
-        """Folder of chosen models that were uploaded or trained here; it need not exist."""
-        return self.folder / MODEL_FILES
+        home = self.folder / name
+        matches = [_SCRATCH.fullmatch(left.name) for left in home.iterdir()] if home.is_dir() else []
+        return [home / match[0] for match in matches if match and not self._presence.alive(int(match[1]))]
 
     def model_file(self, named: str) -> str:
-        """Return the current path of a model in `model_files`, also if `named` is its path before the workspace was
-        moved. Any other path is returned unchanged.
-        """
+        """Return the current path of a model in `model_files`, also if `named` is an old one; any other unchanged."""
         stored_model = kept_model(named)
         if stored_model is None or not (here := self.model_files.joinpath(*stored_model)).exists():
             return named
@@ -182,19 +184,15 @@ class Workspace:
     def __enter__(self) -> Workspace:
         return self.open()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _enter(self, db: Db) -> int:
-        row = {"host": socket.gethostname(), "pid": os.getpid(), "opened": now()}
-        process = insert_row(db, "processes", row)
+        process = insert_row(db, "processes", {"host": socket.gethostname(), "pid": os.getpid(), "opened": now()})
         self._presence.enter(process)
         interrupt_jobs(db, self._presence.alive)
-        self.images.sweep(self._presence.alive)
-        self.thumbnails.sweep(self._presence.alive)
-        self.inversions.sweep(self._presence.alive)
+        for files in (self.images, self.thumbnails, self.inversions):
+            remove_temporary(files.folder, self._presence.alive)
         self._presence.sweep()
         return process
 

@@ -35,8 +35,9 @@ from core.batches import (
 from core.csv_tables import cells
 from core.data_files import DataTable
 from core.errors import UserError
+from core.run_record import RunRecord
 from core.types import CounterfactualCaption
-from storage.engine.database import Database, Repository, read, reading, write, writing
+from storage.engine.database import Database, Repository, first_row, read, reading, write, writing
 from storage.engine.rows import (
     Row,
     change_row,
@@ -89,9 +90,8 @@ def _source_runs(db: Db, runs: Sequence[str]) -> Mapping[str, SourceRun]:
     runs_by_id = {}
     for row in list(db.query(_QUERIES["source_runs"], [pack(list(runs))])):
         state = latest_state(db, row["id"])
-        classes = {int(number): name for number, name in json.loads(state["mask_classes"]).items()}
         values = {name: stored.value for name, stored in latest_values(db, row["id"]).items()}
-        size = (row["width"], row["height"])
+        size, classes = (row["width"], row["height"]), unpack_value(dict[int, str], state["mask_classes"])
         runs_by_id[row["id"]] = SourceRun(row["source"], size, state["mask"] or "", classes, values)
     return runs_by_id
 
@@ -121,17 +121,8 @@ class Batches(Repository):
         name = whole(" ".join(name.split()))[:200]
         if not name:
             raise UserError("The batch has no name: give it one.", field="name")
-        row = {
-            "name": name,
-            "plan": plan,
-            "digest": digest,
-            "profile": profile,
-            "recipe": recipe,
-            "settings": pack(dict(settings)),
-            "at_once": at_once,
-            "created": now(),
-        }
-        return insert_row(db, "batches", row)
+        row = {"name": name, "plan": plan, "digest": digest, "profile": profile, "recipe": recipe, "at_once": at_once}
+        return insert_row(db, "batches", {**row, "settings": pack(dict(settings)), "created": now()})
 
     def add_sources(self, batch: int, items: Iterable[Item]) -> None:
         """Add new items. Not in one transaction: `plan` adds the work only after all sources."""
@@ -153,8 +144,8 @@ class Batches(Repository):
     @read
     def find(self, db: Db, digest: str) -> int | None:
         """Return the number of the batch with this digest of its plan, or None."""
-        row = db.execute("SELECT id FROM batches WHERE digest = ?", [digest]).fetchone()
-        return None if row is None else int(row[0])
+        row = first_row(db, "SELECT id FROM batches WHERE digest = ?", [digest])
+        return None if row is None else int(row["id"])
 
     @read
     def count_sources(self, db: Db, batch: int) -> int:
@@ -166,22 +157,12 @@ class Batches(Repository):
     @read
     def edited(self, db: Db, batch: int) -> tuple[BatchSource, ...]:
         """Return sources whose runs a person edited since the batch wrote to them, if images are planned or skipped."""
-        return tuple(
-            BatchSource(row["id"], _item(row), row["run"], "") for row in db.query(_QUERIES["edited"], {"batch": batch})
-        )
+        return tuple(map(_source, db.query(_QUERIES["edited"], {"batch": batch})))
 
     @read
     def drawings(self, db: Db, source: int) -> tuple[PlannedDrawing, ...]:
         """Return the images of a source that have a caption, in the order of planning."""
-        return tuple(
-            record_of(
-                PlannedDrawing,
-                row,
-                begun=row["state"] not in ("planned", "skipped") or row["tries"] > 0,
-                skipped=row["state"] == "skipped",
-            )
-            for row in db.query(_QUERIES["drawings"], [source])
-        )
+        return tuple(record_of(PlannedDrawing, row) for row in db.query(_QUERIES["drawings"], [source]))
 
     @write
     def replan(self, db: Db, batch: int, left: Mapping[int, str], back: Sequence[int], work: Sequence[NewWork]) -> None:
@@ -212,10 +193,7 @@ class Batches(Repository):
         """
         before = PASSES[PASSES.index(lacking) - 1] if lacking in PASSES[1:] else None
         parameters = {"batch": batch, "after": after, "lacking": lacking, "before": before, "limit": limit}
-        return tuple(
-            BatchSource(row["id"], _item(row), row["run"], row["first"] or "")
-            for row in db.query(_QUERIES["sources"], parameters)
-        )
+        return tuple(map(_source, db.query(_QUERIES["sources"], parameters)))
 
     @read
     def next_lot(self, db: Db, batch: int, stage: Pass) -> int:
@@ -245,9 +223,7 @@ class Batches(Repository):
 
     @write
     def set_wish(self, db: Db, batch: int, wish: Wish) -> None:
-        """Set the `wish` of a person, which the working process obeys after its current lots. Raises UserError if the
-        batch is unknown.
-        """
+        """Set a person's wish, obeyed after the current lots. Raises UserError if the batch is unknown."""
         _require(db, batch)
         db.execute("UPDATE batches SET wish = ? WHERE id = ?", [wish, batch])
 
@@ -284,23 +260,15 @@ class Batches(Repository):
         """Lease the next work to this process: all planned work of a lot, or a single piece of a lot whose worker died,
         to find the piece that kills workers. Empty if nothing is planned.
         """
-        query = "SELECT lot FROM batch_work WHERE batch = ? AND pass = ? AND state = 'planned' ORDER BY lot LIMIT 1"
-        next_lot = db.execute(query, [batch, stage]).fetchone()
-        if next_lot is None:
-            return ()
-        rows = list(db.query(_QUERIES["claim"], [batch, stage, next_lot[0]]))
-        healthy = [row for row in rows if not row["deaths"]]
-        rows = healthy or rows[:1]
-        time = now()
-        db.conn.executemany(
-            "UPDATE batch_work SET state = 'leased', changed = ? WHERE id = ?", [(time, row["id"]) for row in rows]
-        )
+        rows = list(db.query(_QUERIES["claim"], {"batch": batch, "stage": stage}))
+        rows = [row for row in rows if not row["deaths"]] or rows[:1]
+        _set_leased(db, (row["id"] for row in rows))
         runs = _source_runs(db, [row["run"] for row in rows if row["run"]])
         return tuple(
             record_of(
                 Piece,
                 row,
-                item=_item(row),
+                item=record_of(Item, row),
                 counterfactual=unpack_value(CounterfactualCaption, packed)
                 if (packed := row["counterfactual"])
                 else None,
@@ -312,49 +280,38 @@ class Batches(Repository):
     @write
     def lease(self, db: Db, batch: int, expected: Mapping[int, int]) -> frozenset[int]:
         """Lease those planned pieces whose number of tries equals that in `expected`, and return them."""
-        query = "SELECT id, tries FROM batch_work WHERE batch = ? AND state = 'planned' "
-        query += "AND id IN (SELECT value FROM json_each(?))"
-        rows = db.execute(query, [batch, pack(list(expected))]).fetchall()
-        leased, time = [one for one, tries in rows if tries == expected[one]], now()
-        query = "UPDATE batch_work SET state = 'leased', changed = ? WHERE id = ?"
-        db.conn.executemany(query, [(time, one) for one in leased])
+        rows = db.execute(_QUERIES["planned"], [batch, pack(list(expected))]).fetchall()
+        leased = [one for one, tries in rows if tries == expected[one]]
+        _set_leased(db, leased)
         return frozenset(leased)
 
     @write
     def worker_died(self, db: Db, pieces: Sequence[int]) -> None:
         """Plan the leased work of a dead worker again. Work that lost `MOST_DEATHS` workers fails."""
         for one in pieces:
-            row = db.execute("SELECT deaths FROM batch_work WHERE id = ? AND state = 'leased'", [one]).fetchone()
+            row = first_row(db, "SELECT deaths, tries FROM batch_work WHERE id = ? AND state = 'leased'", [one])
             if row is None:
                 continue
-            deaths = row[0] + 1
-            last = deaths >= MOST_DEATHS
-            state, reason = (
-                ("failed", f"Its worker died {deaths} times while it had this.") if last else ("planned", "")
-            )
-            db.execute(
-                "UPDATE batch_work SET state = ?, deaths = ?, tries = tries + ?, reason = ?, changed = ? WHERE id = ?",
-                [state, deaths, last, reason, now(), one],
-            )
+            deaths = row["deaths"] + 1
+            change: dict[str, Any] = {"state": "planned", "deaths": deaths, "reason": "", "changed": now()}
+            if deaths >= MOST_DEATHS:
+                reason = f"Its worker died {deaths} times while it had this."
+                change |= {"state": "failed", "reason": reason, "tries": row["tries"] + 1}
+            change_row(db, "batch_work", one, change)
 
     @write
     def record(self, db: Db, batch: int, results: Sequence[Done], tries: int) -> None:
         """Write results of leased work, all or nothing. Failed work is planned again until it had `tries` tries."""
         row = _require(db, batch)
         for result in results:
-            work = next(iter(db.query("SELECT * FROM batch_work WHERE id = ?", [result.id])))
+            work = next(db.query("SELECT * FROM batch_work WHERE id = ?", [result.id]))
             if work["state"] in ("done", "skipped"):
                 continue
             change: dict[str, Any] = {"state": "done", "seconds": work["seconds"] + result.seconds, "changed": now()}
             if result.failed:
                 spent = work["tries"] + 1
-                state = "failed" if result.final or spent - work["forgiven"] >= tries else "planned"
-                change |= {
-                    "state": state,
-                    "tries": spent,
-                    "seeds": work["seeds"] + result.seed_spent,
-                    "reason": whole(result.failed),
-                }
+                change["state"] = "failed" if result.final or spent - work["forgiven"] >= tries else "planned"
+                change |= {"tries": spent, "seeds": work["seeds"] + result.seed_spent, "reason": whole(result.failed)}
             else:
                 self._take(db, row, work, result, change)
             change_row(db, "batch_work", result.id, change)
@@ -377,9 +334,7 @@ class Batches(Repository):
     def retry_failed(self, db: Db, batch: int, reason: str | None = None) -> int:
         """Plan failed work again, all or with one reason. Return the number of pieces."""
         _require(db, batch)
-        query = "UPDATE batch_work SET state = 'planned', forgiven = tries, deaths = 0, changed = ? WHERE batch = ? "
-        query += "AND state = 'failed' AND (? IS NULL OR reason = ?)"
-        number = db.execute(query, [now(), batch, reason, reason]).rowcount
+        number = db.execute(_QUERIES["retry_failed"], [now(), batch, reason, reason]).rowcount
         if number:
             db.execute("UPDATE batches SET finished = NULL WHERE id = ?", [batch])
         return int(number)
@@ -431,9 +386,7 @@ class Batches(Repository):
 
     @read
     def reviewed(self, db: Db, batch: int) -> Mapping[str, int]:
-        """Return the numbers of accepted and rejected images that the batch drew, without those of later jobs in its
-        runs.
-        """
+        """Return the numbers of accepted and rejected images that the batch drew, without later jobs in its runs."""
         return dict(db.execute(_QUERIES["reviewed"], [batch]).fetchall())
 
     @read
@@ -452,9 +405,20 @@ class Batches(Repository):
 
 
 def _require(db: Db, batch: int) -> Row:
-    for row in db.query("SELECT * FROM batches WHERE id = ?", [batch]):
-        return dict(row)
-    raise UserError(f"There is no batch {batch}: `batch status` lists those that there are.", field="batch")
+    row = first_row(db, "SELECT * FROM batches WHERE id = ?", [batch])
+    if row is None:
+        raise UserError(f"There is no batch {batch}: `batch status` lists those that there are.", field="batch")
+    return row
+
+
+def _source(row: Row) -> BatchSource:
+    return BatchSource(row["id"], record_of(Item, row), row["run"], row["first"] or "")
+
+
+def _set_leased(db: Db, work: Iterable[int]) -> None:
+    time = now()
+    query = "UPDATE batch_work SET state = 'leased', changed = ? WHERE id = ?"
+    db.conn.executemany(query, [(time, one) for one in work])
 
 
 def _release(db: Db, batch: int) -> None:
@@ -464,14 +428,11 @@ def _release(db: Db, batch: int) -> None:
 
 def _begin_run(db: Db, batch: Row, work: Row, source: ReadSource) -> str:
     key = db.execute("SELECT key FROM batch_sources WHERE id = ?", [work["source"]]).fetchone()[0]
-    settings = json.loads(batch["settings"])
     name = f"{batch['name']}: {key}"
     name = name if len(name) <= 200 else f"{name[:99]}…{name[-100:]}"
-    run = insert_run(db, source.image, source.task, batch["profile"], name, settings, source.notes, "", batch["recipe"])
+    of_batch = {"profile": batch["profile"], "settings": json.loads(batch["settings"]), "recipe": batch["recipe"]}
+    record = RunRecord("", name, task=source.task, values={}, notes=tuple(source.notes), **of_batch)
+    run = insert_run(db, source.image, record)
     if source.mask is not None:
         change_state(db, run, **mask_columns(db, source.mask, source.mask_classes))
     return run
-
-
-def _item(row: Row) -> Item:
-    return record_of(Item, row)

@@ -145,9 +145,12 @@ class CaseColumns(Repository):
         static = db.execute(_QUERIES["static"]).fetchone()
         changing = db.execute(_QUERIES["changing"]).fetchone()
         if self._held is None or self._static != static:
-            self._held, self._static, self._version = _read(db), static, changing
+            columns = _constant_columns(db)
+            self._held = CaseTable(**columns, **_changing_columns(db, columns["entry"], columns["runs"]))
+            self._static, self._version = static, changing
         elif self._version != changing:
-            self._held, self._version = _decided(db, self._held), changing
+            self._held = replace(self._held, **_changing_columns(db, self._held.entry, self._held.runs))
+            self._version = changing
         return self._held
 
     @read
@@ -168,14 +171,9 @@ class CaseColumns(Repository):
     @read
     def checks(self, db: Db) -> dict[str, tuple[Numbers, Floats]]:
         """Return for each check with figures its entries, ascending, and their figures."""
-        begin = "check:"
-        measures = db.execute(
-            "SELECT id, substr(value, ?) FROM catalogue_values WHERE facet = 'measure' AND substr(value, 1, ?) = ?",
-            [len(begin) + 1, len(begin), begin],
-        ).fetchall()
         query = "SELECT entry, number FROM catalogue_numbers WHERE measure = ? ORDER BY entry"
         figures_by_check = {}
-        for measure, name in measures:
+        for measure, name in db.execute(_QUERIES["checks"]).fetchall():
             rows = np.array(db.execute(query, [measure]).fetchall(), np.float64).reshape(-1, 2)
             if len(rows):
                 figures_by_check[name] = rows[:, 0].astype(np.int64), rows[:, 1]
@@ -194,55 +192,45 @@ class CaseColumns(Repository):
         return np.divide(passed, decided, out=np.full(len(entries), np.nan), where=decided > 0)
 
 
-def _read(db: Db) -> CaseTable:
+def _constant_columns(db: Db) -> dict[str, Any]:
     columns = _columns(db, _QUERIES["entries"], 11)
     entry = np.array(columns[0], np.int64)
-    empty, none = np.zeros(len(entry), np.int8), texts_of(())
-    table = CaseTable(
-        entry,
-        np.array(columns[1], np.int64),
-        texts_of(columns[2]),
-        texts_of(columns[3]),
-        texts_of(columns[4]),
-        np.array(columns[5], bool),
-        texts_of(columns[6]),
-        texts_of(columns[7]),
-        texts_of(columns[8]),
-        texts_of(columns[9]),
-        empty,
-        empty.astype(bool),
-        *(none, none, none, none),
-        _edits(db, entry),
-        texts_of(columns[10]),
-    )
-    return _decided(db, table)
+    names = ("images", "sources", "runs", "recipes", "profiles", "methods", "labels", "protected")
+    texts = (texts_of(column) for column in (*columns[2:5], *columns[6:]))
+    return {
+        "entry": entry,
+        "test_case": np.array(columns[1], np.int64),
+        "segmentation": np.array(columns[5], bool),
+        "edits": _edits(db, entry),
+        **dict(zip(names, texts, strict=True)),
+    }
 
 
-def _decided(db: Db, table: CaseTable) -> CaseTable:
+def _changing_columns(db: Db, entry: Numbers, runs: Texts) -> dict[str, Any]:
     selection = Selection(db, ImageFilter())
-    verdict = np.full(len(table), OPEN, np.int8)
+    verdict = np.full(len(entry), OPEN, np.int8)
     for number, value in ((ACCEPTED, "accepted"), (REJECTED, "rejected")):
-        verdict[entry_sets.has(selection.value("review", value), table.entry)] = number
-    is_present = entry_sets.has(selection.value("there", ""), table.entry)
-    return replace(table, verdict=verdict, there=is_present, **_facts(db, table))
+        verdict[entry_sets.has(selection.value("review", value), entry)] = number
+    is_present = entry_sets.has(selection.value("there", ""), entry)
+    return {"verdict": verdict, "there": is_present, **_facts(db, entry, runs)}
 
 
-def _facts(db: Db, table: CaseTable) -> dict[str, Any]:
+def _facts(db: Db, entry: Numbers, runs: Texts) -> dict[str, Any]:
     splits = dict(db.execute("SELECT run, split FROM batch_sources WHERE run IS NOT NULL AND split <> ''"))
     nothing = ("", "", "", "{}")
     of_run = {
         run: (label, splits.get(run, ""), mask, names) for run, label, mask, names in db.execute(_QUERIES["facts"])
     }
-    runs = [of_run.get(run, nothing) for run in table.runs.values] + [nothing]
+    known_runs = [of_run.get(run, nothing) for run in runs.values] + [nothing]
     query = "SELECT entry, label, split, coalesce(mask, ''), mask_classes FROM imported_images WHERE made"
-    imported = {entry: columns for entry, *columns in db.execute(query)}
-    rows = table.rows_of(np.array(sorted(imported), np.int64)).tolist()
-    imported_rows = [imported[entry] for entry in sorted(imported)]
+    imported = {number: columns for number, *columns in db.execute(query)}
+    rows = np.searchsorted(entry, np.array(sorted(imported), np.int64)).tolist()
+    imported_rows = [imported[number] for number in sorted(imported)]
     columns = {}
     for place, name in enumerate(("task_labels", "splits", "masks", "mask_classes")):
-        column = texts_of([*(run[place] for run in runs), *(one[place] for one in imported_rows)])
-        numbers = column.numbers[: len(runs)][table.runs.numbers]  # -1, for no run, selects the last one
-        numbers[rows] = column.numbers[len(runs) :]
+        column = texts_of([*(run[place] for run in known_runs), *(one[place] for one in imported_rows)])
+        numbers = column.numbers[: len(known_runs)][runs.numbers]  # -1, for no run, selects the last one
+        numbers[rows] = column.numbers[len(known_runs) :]
         columns[name] = Texts(column.values, numbers)
     return columns
 

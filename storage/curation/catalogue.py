@@ -32,12 +32,11 @@ from core.catalogue import (
 from core.data_files import DataTable
 from core.errors import UserError
 from core.image_filter import FACETS, Facet, ImageFilter, ScoreBand
-from core.types import Check, CounterfactualCaption, Edit
+from core.types import CounterfactualCaption, Edit
 from storage.curation import entry_sets
-from storage.curation.information_order import hold, walk
 from storage.curation.scores import MEASURE as SCORE
 from storage.curation.scores import NUMBER
-from storage.curation.selection import Held, Selection, counts
+from storage.curation.selection import Held, Selection, counts, hold, walk
 from storage.engine.database import Database, Repository, read, reading, write
 from storage.engine.rows import Row, record_of, unpack_value, when
 from storage.images import Images, file_name
@@ -222,8 +221,8 @@ class Catalogue(Repository):
 
     @read
     def not_measured(self, db: Db, model: str, most: int, sha: str = "") -> tuple[Unmeasured, ...]:
-        """Return up to `most` segmentations whose class maps are not compared yet. With `sha` only those with this
-        image or source. Those of deleted runs are left out.
+        """Return up to `most` segmentations whose class maps are not compared yet, without those of deleted runs. With
+        `sha` only those with this image or source.
         """
         if sha:
             found = "SELECT group_concat(id) FROM catalogue WHERE there AND (image = :sha OR source = :sha)"
@@ -270,14 +269,11 @@ def _entry(row: Row, key: PageKey, images: Path) -> CatalogueEntry:
     return record_of(
         CatalogueEntry,
         row,
-        image_sha=row["image"],
         image_path=images / file_name(row["image"]),
         image_size=(row["width"], row["height"]),
-        source_sha=row["source"] or "",
         caption=caption.get("text", "") or row["brought_caption"] or "",
         counterfactual=counterfactual.text,
         edits=counterfactual.edits,
-        checks=unpack_value(tuple[Check, ...], row["checks"] or row["brought_checks"] or "[]"),
         reason=row["reason"] or "" if reviewed else "",
         reviewer=row["reviewer"] or "" if reviewed else "",
         reviewed=when(row["reviewed"]) if reviewed else None,

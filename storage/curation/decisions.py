@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from sqlite_utils import Database as Db
 
@@ -21,10 +21,9 @@ from core.stored_runs import VERDICTS, Verdict
 from core.types import LONGEST_REASON
 from core.words import count_of
 from storage.curation import entry_sets
-from storage.curation.decision_undo import DecisionKind, in_force, last_of, log_of, words_after
 from storage.curation.selection import Selection
-from storage.engine.database import Repository, read, write
-from storage.engine.rows import Row, checked_text, insert_row, insert_rows, now, pack, record_of, when
+from storage.engine.database import Repository, first_row, read, write
+from storage.engine.rows import Row, checked_text, insert_row, insert_rows, now, pack, record_of
 
 MOST_AT_ONCE = 100_000
 """Maximum images of one decision."""
@@ -32,6 +31,19 @@ LONGEST_AUTHOR = 60
 LONGEST_TAG = 60
 LONGEST_LABEL = 200
 LONGEST_KEY = 100
+DecisionKind = Literal["review", "tag", "label"]
+_LOGS: dict[DecisionKind, tuple[tuple[str, tuple[str, ...]], ...]] = {
+    "review": (("reviews", ("test_case",)), ("reviews", ("entry",))),
+    "tag": (("catalogue_tags", ("entry", "tag")),),
+    "label": (("catalogue_labels", ("entry",)),),
+}
+"""Tables of the decisions of each kind, and the columns that identify one image or its tag in each."""
+_BEFORE_ANY: dict[str, dict[str, Any]] = {
+    "reviews": {"verdict": "open", "reason": ""},
+    "catalogue_tags": {"put": 0},
+    "catalogue_labels": {"label": ""},
+}
+"""Columns of a decision, by table, with their values before any decision."""
 _QUERIES = DataTable(__file__, str)
 
 
@@ -149,52 +161,25 @@ class Decisions(Repository):
         """
         if verdict not in VERDICTS:
             raise ValueError(f"there is no verdict {verdict!r}")
-        reason = checked_text(reason, "The reason", LONGEST_REASON, "reason") if verdict == "rejected" else ""
+        reason = _reason(verdict, reason)
         if session is not None:
             author = author or _session(db, session)["author"]
-        if earlier := _decided_before(db, key, "review"):
-            return Change(earlier["id"], earlier["entries"], 0)
-        entries = _entries(db, target)
-        rows = db.execute(_QUERIES["review"], {"entries": pack(entries), "verdict": verdict, "reason": reason})
-        changed = [entry for (entry,) in rows]
         what = f"{verdict}: {reason}" if reason else verdict
-        values = {"verdict": verdict, "reason": reason}
-        return _decided(db, "review", what, author, entries, changed, _QUERIES["review_save"], values, key, session)
+        return _decide(db, "review", what, author, target, {"verdict": verdict, "reason": reason}, key, session)
 
     @write
     def tag(self, db: Db, target: Target, tag: str, put: bool = True, author: str = "", key: str = "") -> Change:
-        """Add a tag to images or remove it; `key` as in `review`. Raises UserError as `review` does, and for an empty
-        tag.
-        """
-        name = checked_text(tag, "The tag", LONGEST_TAG, "tag")
-        if not name:
-            raise UserError("Give the tag a name.", field="tag")
-        if earlier := _decided_before(db, key, "tag"):
-            return Change(earlier["id"], earlier["entries"], 0)
-        entries = _entries(db, target)
-        values: dict[str, Any] = {"tag": name, "put": int(put)}
-        changed = [entry for (entry,) in db.execute(_QUERIES["tag"], {**values, "entries": pack(entries)})]
+        """Add a tag to images or remove it; `key` as in `review`. Raises UserError as `review`, and for no tag."""
+        name = checked_text(tag, "The tag", LONGEST_TAG, "tag", if_empty="Give the tag a name.")
         what = name if put else f"{name} (taken off)"
-        return _decided(db, "tag", what, author, entries, changed, _QUERIES["tag_save"], values, key)
+        return _decide(db, "tag", what, author, target, {"tag": name, "put": int(put)}, key)
 
     @write
     def relabel(self, db: Db, target: Target, label: str, author: str = "", key: str = "") -> Change:
         """Relabel images; `key` as in `review`. Raises UserError as `review`, for "" and for segmentations."""
-        label = checked_text(label, "The label", LONGEST_LABEL, "label")
-        if not label:
-            raise UserError("Give the images a label: an image of a classification cannot do without.", field="label")
-        if earlier := _decided_before(db, key, "label"):
-            return Change(earlier["id"], earlier["entries"], 0)
-        entries = _entries(db, target)
-        (without,) = db.execute(_QUERIES["not_classified"], [pack(entries)]).fetchone()
-        if without:
-            many = count_of(without, "image", "belongs")
-            raise UserError(
-                f"{many} to a segmentation, which has protected classes and no label: choose classifications only.",
-                field="label",
-            )
-        changed = [entry for (entry,) in db.execute(_QUERIES["other_labels"], [pack(entries), label])]
-        return _decided(db, "label", label, author, entries, changed, _QUERIES["relabel_save"], {"label": label}, key)
+        empty = "Give the images a label: an image of a classification cannot do without."
+        label = checked_text(label, "The label", LONGEST_LABEL, "label", if_empty=empty)
+        return _decide(db, "label", label, author, target, {"label": label}, key)
 
     @write
     def take_back(self, db: Db, decision: int = 0, author: str = "", key: str = "") -> TakenBack:
@@ -207,19 +192,17 @@ class Decisions(Repository):
         author = _author(author)
         if earlier := _decided_before(db, key, None):
             return _taken_back_before(db, earlier)
-        row = in_force(db, decision) if decision else last_of(db, author)
-        rows, again = words_after(db, row)
-        moved = [(word.table, word.values) for word in rows if word.changes]
+        row = _in_force(db, decision) if decision else _last_of(db, author)
+        first, undos = _first_of(db, row)
+        moved, left = _rows_after(db, first)
         created = now()
         decision_row = {"kind": row["kind"], "author": author, "what": row["what"], "entries": len(moved)}
         decision_row |= {"undoes": row["id"], "created": created, "key": key or None}
         number = insert_row(db, "image_decisions", decision_row)
         for table, values in moved:
-            cells = {**values, "author": author, "decision": number, "created": created}
-            insert_rows(db, table, [cells])
-        left = len(rows) - len(moved)
+            insert_rows(db, table, [{**values, "author": author, "decision": number, "created": created}])
         entry = _entry_of(db, moved[0][1]) if len(moved) == 1 else 0
-        return TakenBack(number, row["id"], row["kind"], row["what"], len(moved), left, again, entry)
+        return TakenBack(number, row["id"], row["kind"], row["what"], len(moved), left, undos % 2 == 1, entry)
 
     @read
     def all(self, db: Db, limit: int = 100, after: int = 0, author: str | None = None) -> tuple[Decision, ...]:
@@ -247,21 +230,8 @@ class Decisions(Repository):
     @read
     def session(self, db: Db, session: int) -> ReviewSession:
         """Return a session as it is now. Undone decisions still count as made. Raises UserError if it is unknown."""
-        row = _session(db, session)
-        decisions, images, first, last = db.execute(_QUERIES["session"], [session]).fetchone()
-        agreement = "SELECT count(*), coalesce(sum(verdict = before), 0) FROM review_repeats WHERE session = ?"
-        repeated, agreed = db.execute(agreement, [session]).fetchone()
-        return ReviewSession(
-            session,
-            row["author"],
-            row["repeats"],
-            decisions,
-            images,
-            when(first) if first else None,
-            when(last) if last else None,
-            repeated,
-            agreed,
-        )
+        figures = next(db.query(_QUERIES["session"], {"session": session}))
+        return record_of(ReviewSession, _session(db, session) | figures)
 
     @read
     def repeatable(self, db: Db, session: int, waits: int) -> tuple[int, ...]:
@@ -272,7 +242,7 @@ class Decisions(Repository):
     def answer_repeat(self, db: Db, session: int, entry: int, verdict: Verdict, reason: str = "") -> bool:
         """Store the verdict on an image shown again; return True if unchanged. Raises UserError if it is not due."""
         _session(db, session)
-        reason = checked_text(reason, "The reason", LONGEST_REASON, "reason") if verdict == "rejected" else ""
+        reason = _reason(verdict, reason)
         for candidate, before in _repeatable(db, session, 0):
             if candidate == entry:
                 row = {"session": session, "entry": entry, "before": before, "verdict": verdict}
@@ -281,33 +251,35 @@ class Decisions(Repository):
         raise UserError(f"Image {entry} is not shown once more here: go on with the next one.", field="entry")
 
 
-def _decided(
+def _decide(
     db: Db,
     kind: DecisionKind,
     what: str,
     author: str,
-    entries: Sequence[int],
-    changed: Sequence[int],
-    save: str,
+    target: Target,
     values: Row,
     key: str,
     session: int | None = None,
 ) -> Change:
+    if earlier := _decided_before(db, key, kind):
+        return Change(earlier["id"], earlier["entries"], 0)
+    entries = _entries(db, target)
+    if kind == "label":
+        _require_classified(db, entries)
+    changed = [entry for (entry,) in db.execute(_QUERIES[f"{kind}_changes"], {**values, "entries": pack(entries)})]
     same = len(entries) - len(changed)
     if not changed:
         return Change(0, 0, same)
     author, created = _author(author), now()
     row = {"kind": kind, "author": author, "what": what, "entries": len(changed), "created": created}
     number = insert_row(db, "image_decisions", {**row, "session": session, "key": key or None})
-    named = {"entries": pack(list(changed)), "author": author, "decision": number, "now": created}
-    db.execute(save, {**values, **named})
+    named = {"entries": pack(changed), "author": author, "decision": number, "now": created}
+    db.execute(_QUERIES[f"{kind}_save"], {**values, **named})
     return Change(number, len(changed), same)
 
 
 def _decided_before(db: Db, key: str, kind: DecisionKind | None) -> Row | None:
-    """Return the decision with this key and kind (None: an undo), or None. Raises UserError if the key was used for
-    something else.
-    """
+    """Return the decision with this key and kind (None: an undo), or None. Raises UserError for another kind."""
     for row in db.query("SELECT * FROM image_decisions WHERE key = ?", [key]) if key else ():
         if kind != (None if row["undoes"] else row["kind"]):
             raise UserError("Something else was done with this key: give each decision its own.", field="key")
@@ -316,13 +288,11 @@ def _decided_before(db: Db, key: str, kind: DecisionKind | None) -> Row | None:
 
 
 def _taken_back_before(db: Db, row: Row) -> TakenBack:
-    first, again = row, True
-    while first["undoes"] is not None:
-        first, again = next(iter(db.query("SELECT * FROM image_decisions WHERE id = ?", [first["undoes"]]))), not again
-    moved = list(db.query(f"SELECT * FROM {log_of(row['kind'])} WHERE decision = ?", [row["id"]]))
+    first, undos = _first_of(db, row)
+    moved = list(db.query(f"SELECT * FROM {_LOGS[row['kind']][0][0]} WHERE decision = ?", [row["id"]]))
     entry = _entry_of(db, moved[0]) if len(moved) == 1 else 0
     left = first["entries"] - row["entries"]
-    return TakenBack(row["id"], row["undoes"], row["kind"], row["what"], row["entries"], left, again, entry)
+    return TakenBack(row["id"], row["undoes"], row["kind"], row["what"], row["entries"], left, undos % 2 == 0, entry)
 
 
 def _entry_of(db: Db, row: Row) -> int:
@@ -354,6 +324,16 @@ def _entries(db: Db, target: Target) -> list[int]:
     return entries
 
 
+def _require_classified(db: Db, entries: Sequence[int]) -> None:
+    (without,) = db.execute(_QUERIES["not_classified"], [pack(list(entries))]).fetchone()
+    if without:
+        many = count_of(without, "image", "belongs")
+        raise UserError(
+            f"{many} to a segmentation, which has protected classes and no label: choose classifications only.",
+            field="label",
+        )
+
+
 def _require(db: Db, entries: Sequence[int]) -> None:
     query = "SELECT value FROM json_each(?) WHERE value NOT IN (SELECT id FROM catalogue) LIMIT 1"
     for (unknown,) in db.execute(query, [json.dumps(list(entries))]).fetchall():
@@ -365,11 +345,85 @@ def _repeatable(db: Db, session: int, waits: int) -> list[tuple[int, str]]:
     return db.execute(_QUERIES["repeatable"], {"session": session, "waits": waits}).fetchall()
 
 
-def _session(db: Db, session: int) -> Row:
+def _session(db: Db, session: int) -> dict[str, Any]:
     for row in db.query("SELECT * FROM review_sessions WHERE id = ?", [session]):
-        return row
+        return dict(row)
     raise UserError(f"There is no session {session}; begin a new one.", field="session")
 
 
 def _author(author: str) -> str:
     return checked_text(author, "Your name", LONGEST_AUTHOR, "author")
+
+
+def _reason(verdict: Verdict, reason: str) -> str:
+    return checked_text(reason, "The reason", LONGEST_REASON, "reason") if verdict == "rejected" else ""
+
+
+# Undoing an undo redoes the first decision: decisions that undo each other form a chain from a first one, and its
+# length determines whether the first one is in force
+
+
+def _in_force(db: Db, decision: int) -> Row:
+    """Return the row to undo for a decision: its own, or its latest redo. Raises UserError if there is none."""
+    found = _tip(db, decision)
+    if found is None:
+        raise UserError(f"There is no decision {decision}; take one from the list.", field="decision")
+    row, counts = found
+    if not counts:
+        raise UserError("This decision was undone already: look at the current state.", field="decision")
+    return row
+
+
+def _last_of(db: Db, author: str) -> Row:
+    """Return the row to undo for the author's latest decision in force. Raises UserError without one."""
+    query = "SELECT id FROM image_decisions WHERE author = ? AND undoes IS NULL ORDER BY id DESC"
+    for (number,) in db.execute(query, [author]):
+        found = _tip(db, number)
+        if found is not None and found[1]:
+            return found[0]
+    raise UserError("You have no decision to undo.", field="decision")
+
+
+def _tip(db: Db, decision: int) -> tuple[Row, bool] | None:
+    """Return the last decision in the chain of undos from this one, and if this one is in force; None if unknown."""
+    row, counts = first_row(db, "SELECT * FROM image_decisions WHERE id = ?", [decision]), True
+    if row is None:
+        return None
+    while undoing := first_row(db, "SELECT * FROM image_decisions WHERE undoes = ?", [row["id"]]):
+        row, counts = undoing, not counts
+    return row, counts
+
+
+def _first_of(db: Db, row: Row) -> tuple[Row, int]:
+    """Return the first decision of the chain of undos that ends with this row, and the number of undos."""
+    undos = 0
+    while row["undoes"] is not None:
+        row, undos = next(db.query("SELECT * FROM image_decisions WHERE id = ?", [row["undoes"]])), undos + 1
+    return row, undos
+
+
+def _rows_after(db: Db, first: Row) -> tuple[list[tuple[str, dict[str, Any]]], int]:
+    """Return the rows to add, each with its table, once the last decision of a chain is undone; and the number of
+    images that stay as they are.
+
+    A value comes from the latest row whose decision is in force then. A row that repeats an earlier one for an undo
+    does not count itself; one that Explore undid in a run does.
+    """
+    moved, left = list[tuple[str, dict[str, Any]]](), 0
+    for table, keys in _LOGS[first["kind"]]:
+        key = " AND ".join(f"{table}.{name} = held.{name}" for name in keys)
+        defaults = _BEFORE_ANY[table]
+        columns = ", ".join([*(f"held.{name}" for name in keys), *(f"was.{name} AS was_{name}" for name in defaults)])
+        if table == "catalogue_labels":
+            columns += ", (SELECT label FROM catalogue WHERE id = held.entry) AS label_now"
+        parts = {"table": table, "columns": columns, "key": key, "keys": ", ".join(keys), "first": keys[0]}
+        for row in db.query(_QUERIES["rows_after"].format(**parts), {"decision": first["id"]}):
+            if not row["changes"]:
+                left += 1
+                continue
+            values = {name: row[name] for name in keys} | {"restores": row["restores"]}
+            values |= {name: row[f"was_{name}"] if row["had"] else none for name, none in defaults.items()}
+            if table == "catalogue_labels":
+                values["before"] = row["label_now"]
+            moved.append((table, values))
+    return moved, left

@@ -20,7 +20,7 @@ from core.images import StoredImage
 from core.imports import Import, ImportRow, RowKind
 from core.test_sets import Role, Split
 from core.types import Check, Edit, to_plain
-from storage.engine.database import Repository, read, reading, write
+from storage.engine.database import Repository, first_row, read, reading, write
 from storage.engine.rows import Row, change_row, insert_row, insert_rows, now, record_of, whole
 from storage.images import keep_image
 
@@ -93,14 +93,12 @@ class Imports(Repository):
 
     @write
     def begin(self, db: Db, name: str, source: str, content: str, options: Mapping[str, Any]) -> int:
-        """Return the number of a new import, or of the one with the same content and options, finished or not, which
-        keeps its name.
-        """
-        key = [content, _key(options)]
-        for (number,) in db.execute("SELECT id FROM imports WHERE content = ? AND options = ?", key).fetchall():
-            return int(number)
-        row = {"name": whole(name), "source": whole(source), "content": key[0], "options": key[1], "created": now()}
-        return insert_row(db, "imports", row)
+        """Return the number of a new import, or of the one with the same content and options, which keeps its name."""
+        known = _find(db, content, options)
+        if known is not None:
+            return known
+        row = {"name": whole(name), "source": whole(source), "content": content, "options": _key(options)}
+        return insert_row(db, "imports", {**row, "created": now()})
 
     @write
     def add(self, db: Db, number: int, images: Sequence[NewImage]) -> int:
@@ -125,10 +123,8 @@ class Imports(Repository):
         """Mark an import as done with its report `rows`. Does nothing if it is done already."""
         if _row(db, number)["state"] == "done":
             return
-        message = (
-            {"import": number, "file": whole(row.file), "reason": whole(row.reason), "kind": row.kind} for row in rows
-        )
-        insert_rows(db, "import_rows", message)
+        report = ({"file": whole(row.file), "reason": whole(row.reason), "kind": row.kind} for row in rows)
+        insert_rows(db, "import_rows", ({"import": number, **row} for row in report))
         done = {"state": "done", "layout": layout, "header": _json(header), "finished": now()}
         change_row(db, "imports", number, done)
 
@@ -143,10 +139,8 @@ class Imports(Repository):
     @read
     def find(self, db: Db, content: str, options: Mapping[str, Any]) -> Import | None:
         """Return the import with this content and these options, or None."""
-        row = db.execute(
-            "SELECT id FROM imports WHERE content = ? AND options = ?", [content, _key(options)]
-        ).fetchone()
-        return _get(db, row[0]) if row is not None else None
+        number = _find(db, content, options)
+        return None if number is None else _get(db, number)
 
     @read
     def held(self, db: Db, number: int) -> frozenset[str]:
@@ -161,12 +155,10 @@ class Imports(Repository):
         """Return up to `limit` report rows after the row `after`, each with its number; of one kind if given."""
         query = "SELECT * FROM import_rows WHERE import = ? AND id > ? AND (? IS NULL OR kind = ?) ORDER BY id LIMIT ?"
         rows = db.query(query, [number, after, kind, kind, limit])
-        return tuple((row["id"], ImportRow(row["file"], row["reason"], row["kind"])) for row in rows)
+        return tuple((row["id"], record_of(ImportRow, row)) for row in rows)
 
     def images(self, number: int, linked: bool = False) -> Iterator[ImportedImage]:
-        """Yield the images of an import in order, read in pages. With `linked` only those whose picture was in the
-        workspace already.
-        """
+        """Yield the images of an import in order, by pages. `linked`: only those that the workspace had already."""
         after = 0
         while page := self._page(number, linked, after):
             yield from (image for _, image in page)
@@ -174,23 +166,26 @@ class Imports(Repository):
 
     @read
     def of_entries(self, db: Db, entries: Sequence[int]) -> tuple[tuple[str, ImportedImage], ...]:
-        """Return the images that these entries were made for, each with the name of its import, in the order of the
-        entries; test cases are left out.
-        """
-        return tuple(
-            (row["import_name"], _image(row)) for row in db.query(_QUERIES["of_entries"], [json.dumps(list(entries))])
-        )
+        """Return the images that these entries were made for, in their order, each with the name of its import."""
+        rows = db.query(_QUERIES["of_entries"], [json.dumps(list(entries))])
+        return tuple((row["import_name"], record_of(ImportedImage, row)) for row in rows)
 
     @read
     def _page(self, db: Db, number: int, linked: bool, after: int) -> tuple[tuple[int, ImportedImage], ...]:
         values = {"import": number, "after": after, "linked": linked, "most": _AT_ONCE}
-        return tuple((row["id"], _image(row)) for row in db.query(_QUERIES["page"], values))
+        return tuple((row["id"], record_of(ImportedImage, row)) for row in db.query(_QUERIES["page"], values))
 
 
 def _row(db: Db, number: int) -> Row:
-    for row in list(db.query("SELECT * FROM imports WHERE id = ?", [number])):
-        return row
-    raise UserError(f"There is no import {number}; take one from the list.", field="number")
+    row = first_row(db, "SELECT * FROM imports WHERE id = ?", [number])
+    if row is None:
+        raise UserError(f"There is no import {number}; take one from the list.", field="number")
+    return row
+
+
+def _find(db: Db, content: str, options: Mapping[str, Any]) -> int | None:
+    row = first_row(db, "SELECT id FROM imports WHERE content = ? AND options = ?", [content, _key(options)])
+    return None if row is None else int(row["id"])
 
 
 def _key(options: Mapping[str, Any]) -> str:
@@ -227,11 +222,3 @@ def _columns(new: NewImage) -> Row:
 def _json(data: Any) -> str:
     """Return JSON text without lone surrogates, which no reader accepts. Raises ValueError for infinity and NaN."""
     return whole(json.dumps(data, ensure_ascii=False, allow_nan=False))
-
-
-def _image(row: Row) -> ImportedImage:
-    return record_of(
-        ImportedImage,
-        row,
-        label=row["label_now"],
-    )

@@ -14,7 +14,7 @@ from core.validity_score import Agreement, ScoreRun, ValidityScore
 from storage.curation import entry_sets
 from storage.curation.entry_sets import BYTES, CHUNK_BITS
 from storage.curation.stored_sets import drop_set, make_set, value_id
-from storage.engine.database import Repository, read, write
+from storage.engine.database import Repository, first_row, read, reading, write
 from storage.engine.rows import Row, insert_row, now, pack, pack_value, record_of, whole
 
 MEASURE = "validity score"
@@ -35,6 +35,19 @@ class NewScores:
     """Scored entries of the catalogue, ascending."""
     scores: NDArray[np.float64]
     """Score of each entry, 0 to 1."""
+
+
+def _run(db: Db, run: int) -> ScoreRun:
+    """Return a run. Raises UserError if it is unknown."""
+    query = """
+        SELECT id, json_extract(learnt, '$.task') AS task, studies, json_extract(learnt, '$.names') AS checks,
+            agreement, images, created
+        FROM score_runs WHERE id = ?
+    """
+    row = first_row(db, query, [run])
+    if row is None:
+        raise UserError(f"Images were never scored under the number {run}.", field="run")
+    return record_of(ScoreRun, row)
 
 
 class Scores(Repository):
@@ -84,15 +97,9 @@ class Scores(Repository):
     @read
     def latest(self, db: Db) -> tuple[ScoreRun, ...]:
         """Return the runs behind the catalogue's scores, by task; () if no image has one."""
-        runs = [one for run in _in_use(db) for one in _runs(db, "WHERE id = ?", run)]
-        return tuple(sorted(runs, key=lambda one: one.task or ""))
+        return tuple(sorted((_run(db, run) for run in _in_use(db)), key=lambda one: one.task or ""))
 
-    @read
-    def get(self, db: Db, run: int) -> ScoreRun:
-        """Return a run. Raises UserError if it is unknown."""
-        for found in _runs(db, "WHERE id = ?", run):
-            return found
-        raise UserError(f"Images were never scored under the number {run}.", field="run")
+    get = reading(_run)
 
 
 def _forget(db: Db) -> None:
@@ -100,15 +107,6 @@ def _forget(db: Db) -> None:
     query = "SELECT id FROM catalogue_values WHERE facet = 'measure' AND value = ? OR facet = ?"
     for (value,) in db.execute(query, [MEASURE, f"bin:{MEASURE}"]).fetchall():
         drop_set(db, value)
-
-
-def _runs(db: Db, which: str, *values: int) -> tuple[ScoreRun, ...]:
-    query = f"""
-        SELECT id, json_extract(learnt, '$.task') AS task, studies, json_extract(learnt, '$.names') AS checks,
-            agreement, images, created
-        FROM score_runs {which}
-    """
-    return tuple(record_of(ScoreRun, row) for row in db.query(query, list(values)))
 
 
 def _in_use(db: Db) -> list[int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -29,13 +30,13 @@ _PART = 8
 _FEW = 1000
 """Maximum figures that are looked up singly rather than in the order of all."""
 _FIRST_BLOCK, _LARGEST_BLOCK = 256, 32_768
+REASONS = 5
+"""Number of reasons to look at an image: `Order` lists them."""
 _QUERIES = DataTable(__file__, str)
 
 
 def matching(text: str, edited: str = "") -> str | None:
-    """Return the full-text query for typed words: each is quoted, so that none is parsed as query syntax. None if
-    something was typed that has no word.
-    """
+    """Return the full-text query for typed words, all quoted: none is syntax. None for typed text without a word."""
     parts = []
     for column, typed in (("", text), ("edited : ", edited)):
         words = [word for word in whole(typed).replace("\0", " ").split() if any(map(str.isalnum, word))]
@@ -140,15 +141,13 @@ class Selection:
         query = "SELECT facet FROM catalogue_values WHERE facet >= ? AND facet < ? AND value = ? AND entries > 0"
         bits = entry_sets.none_of(self.chunks)
         for (facet,) in self._db.execute(query, [begin, f"{begin[:-1]};", value]).fetchall():
-            bits = bits | self._values(facet, (value,))
+            bits = bits | self.value(facet, value)
         return bits
 
     def stored(self, number: int) -> Iterator[tuple[int, bytes]]:
         """Yield the stored chunks of the value with this number."""
-        query = "SELECT id, members FROM catalogue_sets WHERE id >= ? AND id < ?"
-        mask = (1 << KEY_BITS) - 1
-        for key, members in self._db.execute(query, [number << KEY_BITS, (number + 1) << KEY_BITS]):
-            yield key & mask, members
+        query = f"SELECT id & {(1 << KEY_BITS) - 1}, members FROM catalogue_sets WHERE id >= ? AND id < ?"
+        yield from self._db.execute(query, [number << KEY_BITS, (number + 1) << KEY_BITS])
 
     def listed(self, facet: str) -> list[tuple[int, str, int]]:
         """Return the values of a facet: number, value, and number of entries in the whole catalogue."""
@@ -209,12 +208,7 @@ class Selection:
 
     def _values(self, facet: str, values: Sequence[str] | None) -> Bits:
         """Return the entries with one of these values, or with any if None."""
-        query = f"""
-            SELECT catalogue_sets.id & {(1 << KEY_BITS) - 1}, members FROM catalogue_values JOIN catalogue_sets
-                ON catalogue_sets.id >= catalogue_values.id << {KEY_BITS}
-                AND catalogue_sets.id < (catalogue_values.id + 1) << {KEY_BITS}
-            WHERE facet = :facet AND (:values IS NULL OR value IN (SELECT value FROM json_each(:values)))
-        """
+        query = _QUERIES["values"].format(key_bits=KEY_BITS, chunk=(1 << KEY_BITS) - 1)
         named = {"facet": facet, "values": None if values is None else json.dumps([whole(value) for value in values])}
         return entry_sets.of_rows(self._db.execute(query, named), self.chunks)
 
@@ -256,11 +250,8 @@ class Walk:
     def __init__(self, db: Db, selection: Selection, order: Order) -> None:
         self._db, self._selection, self._order = db, selection, order
         self._falling = order.falling and order.sort != "source"
-        self._measure = f"check:{order.check}" if order.sort == "check" else order.sort
-        if order.sort in ("newest", "oldest"):
-            self._measure = ""
-        if order.sort == "score":
-            self._measure = SCORE
+        measures = {"check": f"check:{order.check}", "score": SCORE, "newest": "", "oldest": ""}
+        self._measure = measures.get(order.sort, order.sort)
         rows = db.execute("SELECT id FROM catalogue_values WHERE facet = 'measure' AND value = ?", [self._measure])
         self._number = next((number for (number,) in rows), 0)
 
@@ -343,8 +334,9 @@ class Walk:
         if (few := self._few(falling)) is not None:
             yield from _behind(few, start, falling)
             return
+        start_bin = entry_sets.bin_of(start[0] / self._scale) if start is not None else None
         for number, value, _ in self._bins(falling):
-            if start is not None and self._before(int(value), start[0], falling):
+            if start_bin is not None and (int(value) > start_bin if falling else int(value) < start_bin):
                 continue
             yield from self._in_bin(number, int(value), falling, start)
 
@@ -353,15 +345,9 @@ class Walk:
         return self._looked_up(entry_sets.entries_of(having), falling) if entry_sets.size(having) <= _FEW else None
 
     def _looked_up(self, entries: Numbers, falling: bool) -> list[PageKey]:
-        if not len(entries):
-            return []
         listed = json.dumps(entries.tolist())
         rows = sorted(self._db.execute(_QUERIES["looked_up"], [self._number, listed]), reverse=falling)
         return [PageKey(entry, number) for number, entry in rows]
-
-    def _before(self, place: int, number: float, falling: bool) -> bool:
-        key_place = entry_sets.bin_of(number / self._scale)
-        return place > key_place if falling else place < key_place
 
     @property
     def _scale(self) -> float:
@@ -393,10 +379,7 @@ class Walk:
         """Return the number of selected entries before an entry in its bin."""
         low, high = (edge * self._scale for edge in entry_sets.bin_span(place))
         sign, last = (">", "number <= :high") if self._falling else ("<", "number >= :low")
-        query = f"""
-            SELECT group_concat(entry) FROM catalogue_numbers
-            WHERE measure = :measure AND {last} AND (number, entry) {sign} (:figure, :entry)
-        """
+        query = _QUERIES["before_in_bin"].format(last=last, sign=sign)
         values = {"measure": self._number, "low": low, "high": high, "figure": figure, "entry": entry}
         (listed,) = self._db.execute(query, values).fetchone()
         inside = entry_sets.of_entries(self._inside(number), self._selection.chunks)
@@ -416,10 +399,7 @@ class Walk:
         at = start or ((high, 1 << 62) if falling else (low, 0))
         block = _FIRST_BLOCK
         while True:
-            query = f"""
-                SELECT number, entry FROM catalogue_numbers WHERE measure = ? AND (number, entry) {sign} (?, ?)
-                ORDER BY number {order}, entry {order} LIMIT {block}
-            """
+            query = _QUERIES["block_of_bin"].format(sign=sign, order=order, block=block)
             rows = self._db.execute(query, [self._number, *at]).fetchall()
             if not rows:
                 return
@@ -430,6 +410,115 @@ class Walk:
             at, block = rows[-1], min(4 * block, _LARGEST_BLOCK)
             if (at[0] < low) if falling else (at[0] > high):
                 return
+
+
+class InformationWalk:
+    """A selection ordered by the information gained from a look at an image: each reason to look at an image is a set
+    of the catalogue, and images with equally many reasons are a stratum, newest first.
+    """
+
+    def __init__(self, selection: Selection, strata: Sequence[Bits]) -> None:
+        self._selection, self._strata = selection, strata
+
+    def from_key(self, key: PageKey | None, backwards: bool = False) -> Iterator[PageKey]:
+        """Yield keys as `Walk.from_key` does. A key holds its stratum: a verdict on its image does not move it."""
+        start = self._stratum(key) if key is not None else (len(self._strata) - 1 if backwards else 0)
+        for number in range(start, -1, -1) if backwards else range(start, len(self._strata)):
+            behind = key.entry if key is not None and number == start else None
+            for entry in self._selection.by_entry(behind, not backwards, ~self._strata[number]):
+                yield self._key(entry, number)
+
+    def at(self, place: int) -> PageKey | None:
+        """Return the key at a zero-based place; None beyond the end."""
+        for number, stratum in enumerate(self._strata):
+            inside = stratum & self._selection.whole
+            if place < (size := entry_sets.size(inside)):
+                entry = entry_sets.from_place(inside, place, True)
+                return self._key(entry, number) if entry is not None else None
+            place -= size
+        return None
+
+    def place(self, entry: int) -> int | None:
+        """Return the zero-based place of an entry; None if it is not in the selection."""
+        before = 0
+        for stratum in self._strata:
+            inside = stratum & self._selection.whole
+            place = entry_sets.place_of(inside, entry, True)
+            if place is not None:
+                return before + place
+            before += entry_sets.size(inside)
+        return None
+
+    @staticmethod
+    def _key(entry: int, stratum: int) -> PageKey:
+        return PageKey(entry, float(REASONS - stratum) if stratum <= REASONS else None)
+
+    @staticmethod
+    def _stratum(key: PageKey) -> int:
+        return REASONS - int(min(max(key.number, 0), REASONS)) if key.number is not None else REASONS + 1
+
+
+def walk(db: Db, image_filter: ImageFilter, order: Order, held: Held | None = None) -> Walk | InformationWalk:
+    """Return the walk through the images of a filter in an order, or through the `held` ones."""
+    selection = Selection(db, image_filter, held)
+    if order.sort != "information":
+        return Walk(db, selection, order)
+    return InformationWalk(selection, held.strata if held is not None and held.strata else _strata(db, selection))
+
+
+def hold(db: Db, image_filter: ImageFilter, order: Order) -> Held:
+    """Return the images that match now, for a review whose decisions change the match. A million take 125 kB, or seven
+    times that by information, whose order is fixed too. Other orders keep following decisions: "reviewed" moves an
+    image that gets a verdict.
+    """
+    selection = Selection(db, image_filter)
+    return Held(selection.whole, _strata(db, selection) if order.sort == "information" else ())
+
+
+def _strata(db: Db, selection: Selection) -> tuple[Bits, ...]:
+    """Return the entries without a verdict by descending number of reasons, then those with one."""
+    decided = selection.value("review", "accepted", "rejected")
+    open_ones = selection.bits & ~decided
+    reasons = (
+        selection.value_of_any("check:", "cannot tell"),
+        selection.value_of_any("check:", "failed"),
+        selection.value("study", "no consensus"),
+        selection.value_of_any("model:", "newly wrong"),
+        _without_decision(db, selection, open_ones),
+    )
+    assert len(reasons) == REASONS
+    # Add up each entry's reasons in binary, one array a digit: a hundred thousand bytes at once.
+    ones, twos, fours = (entry_sets.none_of(selection.chunks) for _ in range(3))
+    for reason in reasons:
+        carry = ones & reason
+        ones, twos, fours = ones ^ reason, twos ^ carry, fours | (twos & carry)
+    strata = []
+    for number in range(REASONS, -1, -1):
+        bits = open_ones
+        for digit, digit_bits in ((1, ones), (2, twos), (4, fours)):
+            bits = bits & (digit_bits if number & digit else ~digit_bits)
+        strata.append(bits)
+    return (*strata, selection.bits & decided)
+
+
+def _without_decision(db: Db, selection: Selection, open_ones: Bits) -> Bits:
+    reviewed = "SELECT 1 FROM catalogue_values WHERE facet = 'review' AND value <> 'open' AND entries > 0"
+    if db.execute(reviewed).fetchone() is None:
+        return open_ones
+    places: dict[str, list[str]] = defaultdict(list)
+    for line, place in db.execute(_QUERIES["open_cells"]):
+        places[line].append(place)
+    lines: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for line, unreviewed in places.items():
+        lines[tuple(unreviewed)].append(line)
+    in_open_cells = entry_sets.none_of(selection.chunks)
+    for held_places, held_lines in lines.items():
+        of_lines, of_places = (
+            selection.value(facet, *values) | (~selection.having(facet) if "" in values else 0)
+            for facet, values in (("class", held_lines), ("edit type", held_places))
+        )
+        in_open_cells |= of_lines & of_places
+    return in_open_cells
 
 
 def _behind(keys: Sequence[PageKey], start: tuple[float, int] | None, falling: bool) -> Iterator[PageKey]:

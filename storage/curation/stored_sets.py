@@ -7,16 +7,8 @@ from itertools import groupby
 import numpy as np
 from sqlite_utils import Database as Db
 
-from storage.curation.entry_sets import (
-    CHUNK,
-    CHUNK_BITS,
-    KEY_BITS,
-    Numbers,
-    changed_set,
-    chunk_bits,
-    size,
-    stored_places,
-)
+from storage.curation import entry_sets
+from storage.curation.entry_sets import CHUNK, CHUNK_BITS, KEY_BITS, Numbers
 from storage.engine.rows import insert_row
 
 
@@ -27,7 +19,7 @@ def change_sets(db: Db) -> None:
         FROM pending_set_changes ORDER BY 1, id
     """).fetchall()
     for key, of_chunk in groupby(changes, key=lambda change: change[0]):
-        members = changed_set(_members(db, key), {place: bool(put) for _, place, put in of_chunk})
+        members = entry_sets.changed_set(_members(db, key), {place: bool(put) for _, place, put in of_chunk})
         db.execute("INSERT OR REPLACE INTO catalogue_sets (id, members) VALUES (?, ?)", [key, members])
     db.execute("DELETE FROM pending_set_changes")
 
@@ -43,9 +35,9 @@ def make_set(db: Db, value: int, entries: Numbers) -> None:
     number = 0
     present = value_id(db, "there", "") << KEY_BITS
     for chunk in np.unique(entries >> CHUNK_BITS).tolist():
-        members = stored_places(entries[entries >> CHUNK_BITS == chunk] & (CHUNK - 1))
+        members = entry_sets.stored_places(entries[entries >> CHUNK_BITS == chunk] & (CHUNK - 1))
         db.execute("INSERT INTO catalogue_sets (id, members) VALUES (?, ?)", [(value << KEY_BITS) | chunk, members])
-        number += size(chunk_bits(members) & chunk_bits(_members(db, present | chunk)))
+        number += entry_sets.size(entry_sets.chunk_bits(members) & entry_sets.chunk_bits(_members(db, present | chunk)))
     db.execute("UPDATE catalogue_values SET entries = ? WHERE id = ?", [number, value])
 
 

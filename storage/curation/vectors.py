@@ -24,8 +24,8 @@ from sqlite_utils import Database as Db
 
 from core.errors import UserError, disk_reason
 from storage.curation.entry_sets import Numbers
-from storage.engine.database import Database, Repository, read, reading, write
-from storage.engine.rows import now, pack
+from storage.engine.database import Database, Repository, first_row, read, reading, write
+from storage.engine.rows import insert_row, now, pack
 from storage.images import sync_folder
 
 Rows = NDArray[np.float16]
@@ -63,8 +63,8 @@ class _Files:
 
 
 def _files(db: Db, embedder: str) -> _Files | None:
-    query = "SELECT id, dimensions, vectors FROM embedders WHERE name = ?"
-    return next((_Files(*row) for row in db.execute(query, [embedder])), None)
+    row = first_row(db, "SELECT id, dimensions, vectors FROM embedders WHERE name = ?", [embedder])
+    return None if row is None else _Files(**row)
 
 
 class Vectors(Repository):
@@ -97,10 +97,8 @@ class Vectors(Repository):
     @write
     def add(self, db: Db, embedder: str, entries: Sequence[int], vectors: NDArray[np.floating]) -> int:
         """Save the vectors (entries, dimensions) of entries, of any length; return the number of new ones. An entry
-        keeps a vector that it has already.
-
-        Raises ValueError for a zero or infinite vector or another number of dimensions than the embedder's others,
-        UserError if the disk fails.
+        keeps a vector that it has already. Raises ValueError for a zero or infinite vector or another number of
+        dimensions than the embedder's others, UserError if the disk fails.
         """
         unscaled = np.asarray(vectors, np.float32)
         lengths = np.linalg.norm(unscaled, axis=1, keepdims=True)
@@ -125,17 +123,12 @@ class Vectors(Repository):
     @read
     def images_of(self, db: Db, entries: Iterable[int]) -> dict[int, str]:
         """Return the SHA-256 of the image of each entry."""
-        query = "SELECT catalogue.id, image FROM json_each(?) AS wanted JOIN catalogue ON catalogue.id = wanted.value"
-        return dict(db.execute(query, [pack([int(entry) for entry in entries])]).fetchall())
+        return _shas_of(db, "image", entries)
 
     @read
     def sources_of(self, db: Db, entries: Iterable[int]) -> dict[int, str]:
         """Return the SHA-256 of the source of each entry; those without one are left out."""
-        query = """
-            SELECT catalogue.id, source FROM json_each(?) AS wanted JOIN catalogue ON catalogue.id = wanted.value
-            WHERE source IS NOT NULL
-        """
-        return dict(db.execute(query, [pack([int(entry) for entry in entries])]).fetchall())
+        return _shas_of(db, "source", entries)
 
     _held = reading(_files)
 
@@ -150,10 +143,8 @@ class Vectors(Repository):
             files = None
         if files is None:
             self.folder.mkdir(exist_ok=True)
-            query = "INSERT INTO embedders (name, dimensions, vectors, created) VALUES (?, ?, 0, ?)"
-            number = db.execute(query, [embedder, dimensions, now()]).lastrowid
-            assert number is not None
-            return _Files(number, dimensions, 0)
+            row = {"name": embedder, "dimensions": dimensions, "vectors": 0, "created": now()}
+            return _Files(insert_row(db, "embedders", row), dimensions, 0)
         if files.dimensions != dimensions:
             raise ValueError(f"a vector of {embedder} has {files.dimensions} dimensions, and not {dimensions}")
         return files
@@ -168,6 +159,12 @@ class Vectors(Repository):
 
     def _paths(self, number: int) -> tuple[Path, Path]:
         return self.folder / f"{number}.rows", self.folder / f"{number}.entries"
+
+
+def _shas_of(db: Db, column: str, entries: Iterable[int]) -> dict[int, str]:
+    wanted = "json_each(?) AS wanted JOIN catalogue ON catalogue.id = wanted.value"
+    query = f"SELECT catalogue.id, {column} FROM {wanted} WHERE {column} IS NOT NULL"
+    return dict(db.execute(query, [pack([int(entry) for entry in entries])]).fetchall())
 
 
 def _append(path: Path, at: int, data: bytes) -> None:

@@ -12,7 +12,7 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import wraps
 from pathlib import Path
@@ -229,6 +229,13 @@ def reading(function: Callable[Concatenate[sqlite_utils.Database, P], T]) -> Cal
         return self._database.read(lambda db: function(db, *args, **kwargs))
 
     return in_snapshot
+
+
+def first_row(
+    db: sqlite_utils.Database, query: str, values: Sequence[Any] | dict[str, Any] = ()
+) -> dict[str, Any] | None:
+    """Return the first row of a query, or None. The query is then finished, so that the caller may change its table."""
+    return next(iter(list(db.query(query, values))), None)
 
 
 def _connect(

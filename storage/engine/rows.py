@@ -1,4 +1,4 @@
-"""Conversion of values to columns and back: times, JSON, seeds; and the checks of runs that all repositories share."""
+"""Conversion of values to columns and back, such as times and JSON, and the insertion and change of rows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
 from typing import Any, TypeVar, get_origin, get_type_hints
 
@@ -21,7 +21,12 @@ T = TypeVar("T")
 
 def now() -> str:
     """Return the current time as stored: UTC, ISO 8601 with microseconds, so that text order is time order."""
-    return datetime.now(UTC).isoformat(timespec="microseconds")
+    return later()
+
+
+def later(**delta: float) -> str:
+    """Return the time after an interval, such as `hours=1`, from now, as stored."""
+    return (datetime.now(UTC) + timedelta(**delta)).isoformat(timespec="microseconds")
 
 
 def when(text: str) -> datetime:
@@ -52,7 +57,6 @@ def record_of(kind: Callable[..., T], row: Row, **values: Any) -> T:
 
 @lru_cache
 def _readers(kind: Any) -> dict[str, Callable[[Any], Any]]:
-    """Map each field of a dataclass to the parser of its column."""
     hints = get_type_hints(kind)
     return {field.name: _reader(hints[field.name]) for field in fields(kind)}
 
@@ -76,11 +80,15 @@ def whole(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def checked_text(text: str, what: str, longest: int, field: str = "", one_line: bool = True) -> str:
-    """Return typed text as stored. Raises UserError about the `field` if it is too long; `what` names it."""
+def checked_text(text: str, what: str, longest: int, field: str = "", one_line: bool = True, if_empty: str = "") -> str:
+    """Return typed text as stored. Raises UserError about the `field` if it is too long, where `what` names it, and
+    with the sentence `if_empty`, if there is one, for no text.
+    """
     text = whole(" ".join(text.split()) if one_line else text.strip())
     if len(text) > longest:
         raise UserError(f"{what} has {len(text)} characters; at most {longest} are taken.", field=field)
+    if if_empty and not text:
+        raise UserError(if_empty, field=field)
     return text
 
 
@@ -108,14 +116,3 @@ def change_row(db: Db, table: str, key: int | str, columns: Row) -> None:
     """Set columns of the row with this id, with every value bound."""
     names = ", ".join(f"{name} = :{name}" for name in columns)
     db.execute(f"UPDATE {table} SET {names} WHERE id = :id", {**columns, "id": key})
-
-
-def require_run(db: Db, run_id: str) -> None:
-    """Raise UserError if the run is unknown."""
-    if not run_exists(db, run_id):
-        raise UserError(f"This workspace has no run {run_id[:80]!r}; pick one from the list of runs.", field="run")
-
-
-def run_exists(db: Db, run_id: str) -> bool:
-    """Return True if the run exists, removed or not."""
-    return db.execute("SELECT 1 FROM runs WHERE id = ?", [run_id]).fetchone() is not None

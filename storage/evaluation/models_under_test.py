@@ -1,4 +1,4 @@
-"""The models under test of a workspace by identity, and their answers for many images at once, as columns.
+"""The models under test of a workspace by identity, their answers for many images at once, as columns, and retrainings.
 
 A model is found by everything that its predictions depend on (`core.model_identity`): with other weights or another
 server it is another model with its own predictions. Predictions from before identities were recorded belong to the
@@ -20,7 +20,7 @@ from sqlite_utils import Database as Db
 from core.data_files import DataTable
 from core.model_identity import ModelIdentity
 from core.predictions import TOP
-from storage.engine.database import Repository, read, write
+from storage.engine.database import Repository, first_row, read, write
 from storage.engine.rows import Row, insert_row, now, pack, record_of, whole
 
 NO_CLASS = 0xFFFF
@@ -76,6 +76,20 @@ class ProbabilityRows:
     """(images, classes), 0 to 1."""
 
 
+@dataclass(frozen=True)
+class StoredRetraining:
+    """The result of one retraining."""
+
+    id: int
+    about: str
+    asked: str
+    model: int
+    """Id of the model, as in `StoredModel.id`."""
+    told: dict[str, Any]
+    """Plain data, which the services interpret."""
+    created: str
+
+
 class ModelsUnderTest(Repository):
     """The models under test and all their probabilities. All methods may be called from any thread."""
 
@@ -84,23 +98,16 @@ class ModelsUnderTest(Repository):
         self, db: Db, settings_key: str, identity: ModelIdentity, title: str, settings: dict[str, Any]
     ) -> StoredModel:
         """Record that `settings_key` loads this model from now on, and return the stored model."""
-        for row in db.query("SELECT * FROM models_under_test WHERE digest = ?", [identity.digest]):
-            model = _stored(row)
-            break
+        known = first_row(db, "SELECT * FROM models_under_test WHERE digest = ?", [identity.digest])
+        if known is not None:
+            model = _stored(known)
         else:
-            taken = db.execute("SELECT 1 FROM models_under_test WHERE key = ?", [settings_key]).fetchone()
-            new = {
-                "digest": identity.digest,
-                "key": f"{settings_key} [{identity.digest}]" if taken else settings_key,
-                "title": whole(title),
-                "name": whole(identity.name),
-                "weights": whole(identity.weights),
-                "kind": identity.kind,
-                "preprocessing": pack(asdict(identity.preprocessing)),
-                "classes": pack(list(identity.classes)),
-                "created": now(),
-            }
-            model = StoredModel(insert_row(db, "models_under_test", new), str(new["key"]), title, identity)
+            taken = first_row(db, "SELECT 1 FROM models_under_test WHERE key = ?", [settings_key])
+            key = f"{settings_key} [{identity.digest}]" if taken else settings_key
+            texts = {"title": whole(title), "name": whole(identity.name), "weights": whole(identity.weights)}
+            packed = {"preprocessing": pack(asdict(identity.preprocessing)), "classes": pack(list(identity.classes))}
+            new = {"digest": identity.digest, "key": key, "kind": identity.kind, "created": now(), **texts, **packed}
+            model = StoredModel(insert_row(db, "models_under_test", new), key, title, identity)
         last = "SELECT model, settings FROM models_asked WHERE asked = ? ORDER BY id DESC LIMIT 1"
         packed_settings = pack(settings)
         if db.execute(last, [settings_key]).fetchone() != (model.id, packed_settings):
@@ -204,6 +211,27 @@ class ModelsUnderTest(Repository):
         ]
         (last,) = db.execute("SELECT coalesce(max(id), 0) FROM pixel_counts").fetchone()
         return rows, last
+
+
+class Retrainings(Repository):
+    """Results of further training of models under test. Their weights are files beside the database."""
+
+    @write
+    def keep(self, db: Db, about: str, question: str, model: int, result: dict[str, Any]) -> int:
+        """Save a result, unless it equals the latest one for the same question; return its id."""
+        text = pack(result)
+        query = "SELECT id, told FROM retrainings WHERE about = ? AND asked = ? ORDER BY id DESC LIMIT 1"
+        last = db.execute(query, [about, question]).fetchone()
+        if last is not None and last[1] == text:
+            return int(last[0])
+        row = {"about": about, "asked": question, "model": model, "told": text, "created": now()}
+        return insert_row(db, "retrainings", row)
+
+    @read
+    def kept(self, db: Db, about: str = "") -> tuple[StoredRetraining, ...]:
+        """Return all results, or those about the same images and model, latest first."""
+        query = "SELECT * FROM retrainings WHERE ? IN ('', about) ORDER BY id DESC"
+        return tuple(record_of(StoredRetraining, row) for row in db.query(query, [about]))
 
 
 def insert_probabilities(db: Db, model: int, rows: Iterable[tuple[str, NDArray[Any]]], time: str) -> None:

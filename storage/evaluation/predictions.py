@@ -12,7 +12,7 @@ from sqlite_utils import Database as Db
 from core.errors import UserError
 from core.images import StoredImage
 from core.predictions import Doubt, PredictedBatch, Prediction, decode_map
-from storage.engine.database import Database, Repository, read, write
+from storage.engine.database import Database, Repository, first_row, read, write
 from storage.engine.rows import Row, insert_row, now, pack, pack_value, record_of
 from storage.evaluation.models_under_test import insert_probabilities
 from storage.images import Images, file_name, keep_image
@@ -74,9 +74,7 @@ class Predictions(Repository):
         time = now()
         ids = tuple(_insert(db, one, stored, time) for one, stored in zip(new, maps, strict=True))
         doubts = [
-            (number, one.doubt.entropy, one.doubt.gini)
-            for number, one in zip(ids, new, strict=True)
-            if one.doubt is not None
+            (number, one.doubt.entropy, one.doubt.gini) for number, one in zip(ids, new, strict=True) if one.doubt
         ]
         db.conn.executemany("INSERT INTO doubts (prediction, entropy, gini) VALUES (?, ?, ?)", doubts)
         if model is not None:
@@ -88,9 +86,8 @@ class Predictions(Repository):
     def latest(self, db: Db, sha: str, model: str) -> Prediction | None:
         """Return `model`'s latest prediction for the image; None without one, or if its class map's file is missing."""
         query = "SELECT * FROM predictions WHERE image = ? AND model = ? ORDER BY id DESC LIMIT 1"
-        for row in db.query(query, [sha, model]):
-            return prediction_of(row, self._images.folder)
-        return None
+        row = first_row(db, query, [sha, model])
+        return None if row is None else prediction_of(row, self._images.folder)
 
 
 def prediction_of(row: Row, images: Path) -> Prediction | None:

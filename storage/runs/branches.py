@@ -49,10 +49,9 @@ class LatestRun:
 
 def begin_from(db: Db, branch: Branch) -> str:
     """Create the run and return its id."""
-    new_id = secrets.token_hex(8)
+    new_id, state = secrets.token_hex(8), latest_state(db, branch.run)
     row = next(db.query("SELECT profile, source, sample, notes FROM runs WHERE id = ?", [branch.run]))
     db.table("runs").insert({"id": new_id, **row, "created": now()})
-    state = latest_state(db, branch.run)
     name, settings = _name_with(db, state["name"], branch.ending), pack(dict(branch.settings))
     append_state(db, new_id, {**state, "name": name, "settings": settings, "removed": 0})
     for stage, value in branch.values.items():
@@ -63,7 +62,7 @@ def begin_from(db: Db, branch: Branch) -> str:
 
 def _name_with(db: Db, name: str, ending: str) -> str:
     """Return a name such as "Street, copy", or "Street, copy 2" if a run has that name already."""
-    taken = {row["name"] for row in db.query("SELECT DISTINCT name FROM run_states")}
+    taken = {other for (other,) in db.execute("SELECT DISTINCT name FROM run_states")}
     ending = f", {ending[: LONGEST_NAME // 2]}"
     root = re.sub(rf"{re.escape(ending)}( \d+)?$", "", name)[: LONGEST_NAME - len(ending) - 14]
     names = (f"{root}{ending}" + (f" {number}" if number > 1 else "") for number in itertools.count(1))
@@ -75,9 +74,7 @@ def latest_of_sources(
 ) -> tuple[LatestRun, ...]:
     """Return the latest run of each source image, most recently changed first: among the runs with these recipes that
     have a class (as label or protected class), and keywords of all these edit types. A run limited to some edit types
-    comes after all others.
-
-    `begun_for` are the edit types in the keyword settings of the runs that count as waiting.
+    comes after all others. `begun_for` are the edit types in the keyword settings of the runs that count as waiting.
     """
     values = {"recipes": pack(list(recipes)), "label": label, "keywords": pack(list(keywords))}
     latest: dict[str, str] = {}

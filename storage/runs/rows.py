@@ -7,15 +7,27 @@ from typing import Any
 from sqlite_utils import Database as Db
 
 from core.csv_tables import cells
+from core.errors import UserError
 from core.stored_runs import StoredValue
 from core.types import StageName, StageValue, Trace, stage_kinds, to_plain
-from storage.engine.rows import Row, insert_row, now, pack, pack_value, record_of, require_run, unpack_value
+from storage.engine.database import first_row
+from storage.engine.rows import Row, insert_row, now, pack, pack_value, record_of, unpack_value
+
+
+def require_run(db: Db, run_id: str) -> None:
+    """Raise UserError if the run is unknown."""
+    if not run_exists(db, run_id):
+        raise UserError(f"This workspace has no run {run_id[:80]!r}; pick one from the list of runs.", field="run")
+
+
+def run_exists(db: Db, run_id: str) -> bool:
+    """Return True if the run exists, removed or not."""
+    return first_row(db, "SELECT 1 FROM runs WHERE id = ?", [run_id]) is not None
 
 
 def insert_value(db: Db, run_id: str, stage: StageName, value: StageValue[Any], batch: str = "") -> int:
-    """Insert a version of a stage's value; return its id. Versions of one `batch` are undone together.
-
-    Raises UserError for an unknown run, TypeError for another stage's value.
+    """Insert a version of a stage's value; return its id. Versions of one `batch` are undone together. Raises UserError
+    for an unknown run, TypeError for another stage's value.
     """
     kind = stage_kinds()[stage].value
     if not isinstance(value.value, kind):
@@ -23,30 +35,28 @@ def insert_value(db: Db, run_id: str, stage: StageName, value: StageValue[Any], 
     require_run(db, run_id)
     appear(db, run_id)
     trace = value.trace
-    return insert_row(
-        db,
-        "stage_values",
-        {
-            "run": run_id,
-            "stage": stage,
-            "value": pack_value(value.value),
-            **cells(trace, "author model prompt raw_reply attempts seconds"),
-            "settings": pack(to_plain(dict(trace.settings))),
-            "seed": str(trace.seed),
-            "notes": pack(list(trace.notes)),
-            "inputs_key": value.inputs_key,
-            "batch": batch,
-            "created": now(),
-        },
-    )
+    row = {
+        "run": run_id,
+        "stage": stage,
+        "value": pack_value(value.value),
+        **cells(trace, "author model prompt raw_reply attempts seconds"),
+        "settings": pack(to_plain(dict(trace.settings))),
+        "seed": str(trace.seed),
+        "notes": pack(list(trace.notes)),
+        "inputs_key": value.inputs_key,
+        "batch": batch,
+        "created": now(),
+    }
+    return insert_row(db, "stage_values", row)
 
 
 def repeat_value(db: Db, value_id: int) -> int | None:
     """Insert a copy of an earlier version as the latest; return its id, or None if the version does not exist."""
-    for row in list(db.query("SELECT * FROM stage_values WHERE id = ? AND value <> 'null'", [value_id])):
-        plain = {name: value for name, value in row.items() if name != "id"}
-        return insert_row(db, "stage_values", {**plain, "brought_back": value_id, "batch": "", "created": now()})
-    return None
+    row = first_row(db, "SELECT * FROM stage_values WHERE id = ? AND value <> 'null'", [value_id])
+    if row is None:
+        return None
+    del row["id"]
+    return insert_row(db, "stage_values", {**row, "brought_back": value_id, "batch": "", "created": now()})
 
 
 def empty_stage(db: Db, run_id: str, stage: StageName) -> int:
@@ -93,7 +103,7 @@ def append_state(db: Db, run_id: str, state: Row) -> int:
 
 def latest_state(db: Db, run_id: str) -> dict[str, Any]:
     """Return the changeable part of a run's state, without the row's own columns."""
-    row = dict(next(db.query("SELECT * FROM run_states WHERE run = ? ORDER BY id DESC LIMIT 1", [run_id])))
+    row = next(db.query("SELECT * FROM run_states WHERE run = ? ORDER BY id DESC LIMIT 1", [run_id]))
     return {name: value for name, value in row.items() if name not in ("id", "run", "created")}
 
 

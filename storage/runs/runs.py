@@ -9,12 +9,13 @@ import json
 import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from PIL import Image
 from sqlite_utils import Database as Db
 
+from core.csv_tables import cells
 from core.data_files import DataTable
 from core.errors import UserError
 from core.images import StoredImage
@@ -23,16 +24,7 @@ from core.run_record import RunRecord
 from core.stored_runs import BatchOfRuns, EditedShare, Run, RunSummary, SavedCase, StoredState, StoredValue
 from core.types import GENERATION, ReviewDecision, StageName, Task, stage_kinds
 from storage.engine.database import Database, Repository, read, reading, write, writing
-from storage.engine.rows import (
-    Row,
-    checked_text,
-    now,
-    pack,
-    pack_value,
-    record_of,
-    require_run,
-    run_exists,
-)
+from storage.engine.rows import Row, checked_text, now, pack, pack_value, record_of, unpack_value
 from storage.images import Images, keep_image
 from storage.runs.branches import LONGEST_NAME, Branch, begin_from, latest_of_sources
 from storage.runs.rows import (
@@ -45,6 +37,8 @@ from storage.runs.rows import (
     latest_state,
     latest_values,
     repeat_value,
+    require_run,
+    run_exists,
     stored_value,
     waits,
 )
@@ -69,17 +63,10 @@ class ImportedRun:
     """People's decisions on its test cases, in the same order."""
 
 
-@dataclass(frozen=True)
-class _SavedRun:
-    record: RunRecord
-    source: StoredImage
-    mask: StoredImage | None
-    cases: Sequence[SavedCase]
-    reviews: Sequence[ReviewDecision | None]
-
-
 class Runs(Repository):
-    """The runs of a workspace."""
+    """The runs of a workspace. Every method with the id of a run, except `exists` and `prompt_states`, raises UserError
+    for an unknown one.
+    """
 
     def __init__(self, database: Database, images: Images, thumbnails: Thumbnails) -> None:
         super().__init__(database)
@@ -102,20 +89,20 @@ class Runs(Repository):
         it is, if any; `recipe` is the name of a recipe. Raises UserError for an empty or too long name, or a full disk.
         """
         image = self._thumbnails.save(source)
-        return self._database.write(
-            lambda db: insert_run(db, image, task, profile, name, settings, notes, sample, recipe)
+        record = RunRecord(
+            "", name, profile, task, settings, values={}, recipe=recipe, sample=sample, notes=tuple(notes)
         )
+        return self._database.write(lambda db: insert_run(db, image, record))
 
     def import_runs(self, imported: Iterable[ImportedRun]) -> tuple[str, ...]:
-        """Save imported runs with everything in their records, and their test cases with reviews, all or nothing, in
-        one transaction.
+        """Save imported runs with everything in their records, and their test cases with reviews, all or nothing.
 
         Returns their ids in order: the record's id if it is valid and free. Runs and their test cases are consumed one
         by one, so that generators never hold all the pixels. Raises UserError for an empty or too long name, or a full
         disk.
         """
         saved = [
-            _SavedRun(
+            (
                 run.record,
                 self._thumbnails.save(run.source, settled=False),
                 self._images.save(run.mask, settled=False) if run.mask is not None else None,
@@ -125,14 +112,12 @@ class Runs(Repository):
             for run in imported
         ]
         self._images.settle()
-        return self._database.write(lambda db: tuple(_import_run(db, run) for run in saved))
+        return self._database.write(lambda db: tuple(_import_run(db, *run) for run in saved))
 
     @write
     def duplicate(self, db: Db, run_id: str) -> str:
         """Create a run with the source, task, settings, mask, prompts and latest values of this one; return its id.
-
-        Test cases are not copied: an image in two runs would count twice everywhere. Raises UserError for an unknown
-        run.
+        Test cases are not copied: an image in two runs would count twice everywhere.
         """
         require_run(db, run_id)
         values = {stage: stored.value for stage, stored in latest_values(db, run_id).items()}
@@ -149,27 +134,27 @@ class Runs(Repository):
 
     @write
     def rename(self, db: Db, run_id: str, name: str) -> None:
-        """Rename the run. Raises UserError for an unknown run, or an empty or too long name."""
+        """Rename the run. Raises UserError for an empty or too long name."""
         change_state(db, run_id, name=_name(name))
 
     @write
     def set_task(self, db: Db, run_id: str, task: Task) -> None:
-        """Change the task of the run. Raises UserError for an unknown run."""
+        """Change the task of the run."""
         change_state(db, run_id, task=pack_value(task))
 
     @write
     def set_recipe(self, db: Db, run_id: str, recipe: str) -> None:
-        """Change the recipe of the run by its name; its values stay. Raises UserError for an unknown run."""
+        """Change the recipe of the run by its name; its values stay."""
         change_state(db, run_id, recipe=recipe)
 
     @write
     def set_settings(self, db: Db, run_id: str, settings: Mapping[str, Any]) -> int | None:
-        """Change the settings. Return the new state, None if nothing changed. Raises UserError for an unknown run."""
+        """Change the settings. Return the new state, None if nothing changed."""
         return change_state(db, run_id, settings=pack(dict(settings)))
 
     @write
     def set_prompts(self, db: Db, run_id: str, prompts: Mapping[StageName, str]) -> int | None:
-        """Replace all prompt templates that a person edited for the run. Returns and raises as `set_settings`."""
+        """Replace all prompt templates that a person edited for the run. Returns as `set_settings`."""
         return change_state(db, run_id, prompts=pack(dict(prompts)))
 
     def set_mask(self, run_id: str, mask: Image.Image | None, classes: Mapping[int, str] | None = None) -> None:
@@ -181,13 +166,13 @@ class Runs(Repository):
 
     @write
     def remove(self, db: Db, *run_ids: str) -> None:
-        """Remove runs from the list of runs; no data is lost. Raises UserError for an unknown run."""
+        """Remove runs from the list of runs; no data is lost."""
         for run_id in run_ids:
             change_state(db, run_id, removed=1)
 
     @write
     def restore(self, db: Db, *run_ids: str) -> None:
-        """Put removed runs back into the list of runs. Raises UserError for an unknown run."""
+        """Put removed runs back into the list of runs."""
         for run_id in run_ids:
             change_state(db, run_id, removed=0)
 
@@ -200,7 +185,7 @@ class Runs(Repository):
 
     @write
     def appear(self, db: Db, run_id: str) -> None:
-        """List the run from now on, as something was done with it. Raises UserError for an unknown run."""
+        """List the run from now on, as something was done with it."""
         require_run(db, run_id)
         appear(db, run_id)
 
@@ -218,11 +203,10 @@ class Runs(Repository):
 
     @read
     def history(self, db: Db, run_id: str, stage: StageName) -> tuple[StoredValue, ...]:
-        """Return all versions of a stage's value, oldest first. Raises UserError for an unknown run."""
+        """Return all versions of a stage's value, oldest first."""
         require_run(db, run_id)
         query = "SELECT * FROM stage_values WHERE run = ? AND stage = ? AND value <> 'null' ORDER BY id"
-        rows = db.query(query, [run_id, stage])
-        return tuple(stored_value(row) for row in rows)
+        return tuple(stored_value(row) for row in db.query(query, [run_id, stage]))
 
     # Queries
 
@@ -231,32 +215,28 @@ class Runs(Repository):
 
     @read
     def get(self, db: Db, run_id: str) -> Run:
-        """Return the run with the latest of everything, also a removed one. Raises UserError for an unknown run."""
+        """Return the run with the latest of everything, also a removed one."""
         require_run(db, run_id)
-        row = next(db.query("SELECT * FROM runs WHERE id = ?", [run_id]))
-        state = latest_state(db, run_id)
+        row = next(db.query(_QUERIES["run"], [run_id]))
         return record_of(
             Run,
-            row | state,
-            source_sha=row["source"],
+            row,
             values=latest_values(db, run_id),
             test_cases=read_test_cases(db, run_id, self._images.folder),
             jobs=read_jobs(db, run_id),
-            mask_sha=state["mask"],
-            removed=bool(state["removed"]) and not waits(db, run_id),
-            state=next(db.query("SELECT max(id) AS id FROM run_states WHERE run = ?", [run_id]))["id"],
+            removed=bool(row["removed"]) and not waits(db, run_id),
         )
 
     @read
     def mask(self, db: Db, run_id: str) -> tuple[str | None, Mapping[int, str]]:
-        """Return the SHA-256 of the mask or None, and its class names. Raises UserError for an unknown run."""
+        """Return the SHA-256 of the mask or None, and its class names."""
         require_run(db, run_id)
         state = latest_state(db, run_id)
-        return state["mask"], {int(number): name for number, name in json.loads(state["mask_classes"]).items()}
+        return state["mask"], unpack_value(dict[int, str], state["mask_classes"])
 
     @read
     def states(self, db: Db, run_id: str, since: int = 0) -> tuple[StoredState, ...]:
-        """Return settings and prompts over time from the state `since`. Raises UserError for an unknown run."""
+        """Return settings and prompts over time from the state `since`."""
         require_run(db, run_id)
         query = "SELECT id, settings, prompts, created FROM run_states WHERE run = ? AND id >= ? ORDER BY id"
         return tuple(record_of(StoredState, row) for row in db.query(query, [run_id, since]))
@@ -264,27 +244,21 @@ class Runs(Repository):
     @read
     def prompt_states(self, db: Db, run_id: str) -> tuple[StoredState, ...]:
         """Return the states of a run that changed its prompts, oldest first."""
-        changed = "SELECT *, lag(prompts, 1, '{}') OVER (ORDER BY id) AS earlier FROM run_states WHERE run = ?"
-        query = f"SELECT id, settings, prompts, created FROM ({changed}) WHERE prompts <> earlier ORDER BY id"
-        return tuple(record_of(StoredState, row) for row in db.query(query, [run_id]))
+        return tuple(record_of(StoredState, row) for row in db.query(_QUERIES["prompt_states"], [run_id]))
 
     @read
     def edited(self, db: Db, run_ids: Sequence[str] | None = None) -> tuple[EditedShare, ...]:
         """Count the values that people changed by profile and stage, in these runs or in all that are not deleted."""
-        chosen = None if run_ids is None else pack(list(run_ids))
-        shares = [EditedShare(**row) for row in db.query(_QUERIES["edited"], {"runs": chosen})]
-        order = list(stage_kinds())
-        known = [one for one in shares if one.stage in order]
-        return tuple(sorted(known, key=lambda one: (one.profile, order.index(one.stage))))
+        chosen, order = None if run_ids is None else pack(list(run_ids)), list(stage_kinds())
+        shares = [EditedShare(**row) for row in db.query(_QUERIES["edited"], {"runs": chosen}) if row["stage"] in order]
+        return tuple(sorted(shares, key=lambda one: (one.profile, order.index(one.stage))))
 
     @read
     def search(
         self, db: Db, limit: int = 50, removed: bool = False, find: str = "", after: str = ""
     ) -> tuple[RunSummary, ...]:
-        """Return runs, most recently changed first; with `removed` the deleted ones.
-
-        `find` selects those with this text in name or label, ignoring case; `after` those after the run with this id,
-        for the next page.
+        """Return runs, most recently changed first; with `removed` the deleted ones. `find` selects those with this
+        text in name or label, ignoring case; `after` those after the run with this id, for the next page.
         """
         values = {"removed": int(removed), "find": find.casefold(), "limit": limit, "after": after}
         return tuple(_summary(row) for row in db.query(_QUERIES["search"].format(begun=BEGUN), values))
@@ -294,71 +268,44 @@ class Runs(Repository):
         """Return runs, most recently changed first, without deleted ones. The latest run of a batch represents all of
         its runs. Only the latest `LOOKED_AT` runs are read.
         """
-        rows = db.query(_QUERIES["lines"], {"looked_at": LOOKED_AT, "limit": limit})
-        return tuple(_line(row) for row in rows)
+        return tuple(_summary(row) for row in db.query(_QUERIES["lines"], {"looked_at": LOOKED_AT, "limit": limit}))
 
     @read
     def count(self, db: Db, find: str = "") -> int:
         """Return the number of runs, without deleted ones, that have `find` in their name or label."""
         return int(db.execute(_QUERIES["count"], {"find": find.casefold()}).fetchone()[0])
 
-    def latest(self) -> str | None:
-        """Return the id of the most recently changed run; None in an empty workspace."""
-        latest = self.search(limit=1)
-        return latest[0].id if latest else None
 
-
-def is_run_id(text: str) -> bool:
-    """Return True if the text has the form of a run id: 16 hexadecimal digits."""
-    return re.fullmatch(r"[0-9a-f]{16}", text) is not None
-
-
-def insert_run(
-    db: Db,
-    source: StoredImage,
-    task: Task,
-    profile: str,
-    name: str,
-    settings: Mapping[str, Any],
-    notes: Sequence[str],
-    sample: str,
-    recipe: str,
-    run_id: str = "",
-) -> str:
-    """Add a run; return its id, random if not given. Raises UserError for a wrong name, ValueError for a wrong id."""
+def insert_run(db: Db, source: StoredImage, record: RunRecord) -> str:
+    """Add a run with task, settings and notes of a record, but not its values, mask and prompts. Return its id: that of
+    the record, 16 hexadecimal digits, if it is valid and free. Raises UserError for an empty or too long name.
+    """
     keep_image(db, source)
-    run_id = run_id or secrets.token_hex(8)
-    if not is_run_id(run_id):
-        raise ValueError(f"{run_id[:80]!r} is not the id of a run")
-    row = {"id": run_id, "profile": profile, "source": source.sha, "sample": sample, "notes": pack(list(notes))}
+    is_free = re.fullmatch(r"[0-9a-f]{16}", record.id) is not None and not run_exists(db, record.id)
+    run_id = record.id if is_free else secrets.token_hex(8)
+    row = {"id": run_id, "source": source.sha, **cells(record, "profile sample"), "notes": pack(list(record.notes))}
     db.table("runs").insert({**row, "created": now()})
-    state: Row = {"name": _name(name), "task": pack_value(task), "settings": pack(dict(settings)), "recipe": recipe}
-    append_state(db, run_id, state)
+    state = {"name": _name(record.name), "task": pack_value(record.task), "settings": pack(dict(record.settings))}
+    append_state(db, run_id, {**state, "recipe": record.recipe})
     return run_id
 
 
-def _import_run(db: Db, saved: _SavedRun) -> str:
-    record = saved.record
-    free = is_run_id(record.id) and not run_exists(db, record.id)
-    run_id = insert_run(
-        db,
-        saved.source,
-        record.task,
-        record.profile,
-        record.name,
-        record.settings,
-        record.notes,
-        record.sample,
-        record.recipe,
-        record.id if free else "",
-    )
+def _import_run(
+    db: Db,
+    record: RunRecord,
+    source: StoredImage,
+    mask: StoredImage | None,
+    cases: Sequence[SavedCase],
+    reviews: Sequence[ReviewDecision | None],
+) -> str:
+    run_id = insert_run(db, source, record)
     if record.prompts:
         change_state(db, run_id, prompts=pack(dict(record.prompts)))
-    if saved.mask is not None:
-        change_state(db, run_id, **mask_columns(db, saved.mask, record.mask_classes))
+    if mask is not None:
+        change_state(db, run_id, **mask_columns(db, mask, record.mask_classes))
     for stage, value in record.values.items():
         insert_value(db, run_id, stage, value)
-    insert_test_cases(db, run_id, None, saved.cases, saved.reviews)
+    insert_test_cases(db, run_id, None, cases, reviews)
     begin_steps(db, run_id)
     return run_id
 
@@ -372,25 +319,15 @@ def mask_columns(db: Db, mask: StoredImage | None, classes: Mapping[int, str]) -
 
 
 def _name(name: str) -> str:
-    name = checked_text(name, "The name of the run", LONGEST_NAME, "title")
-    if not name:
-        raise UserError("The run has no name; give it one.", field="title")
-    return name
-
-
-def _line(row: Row) -> RunSummary:
-    batch = row["batch"]
-    of = BatchOfRuns(batch, row["batch_name"], row["batch_runs"]) if batch is not None else None
-    return replace(_summary({**row, "batch": None}), batch=of)
+    empty = "The run has no name; give it one."
+    return checked_text(name, "The name of the run", LONGEST_NAME, "title", if_empty=empty)
 
 
 def _summary(row: Row) -> RunSummary:
     present = set(row["stages"].split())
     if row["test_cases"]:
         present.add("generation")
-    return record_of(
-        RunSummary,
-        row,
-        source_sha=row["source"],
-        stages=tuple(stage for stage in (*stage_kinds(), GENERATION) if stage in present),
-    )
+    stages = tuple(stage for stage in (*stage_kinds(), GENERATION) if stage in present)
+    of_batch = row.get("batch") is not None
+    batch = BatchOfRuns(row["batch"], row["batch_name"], row["batch_runs"]) if of_batch else None
+    return record_of(RunSummary, row, source_sha=row["source"], stages=stages, batch=batch)

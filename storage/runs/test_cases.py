@@ -27,21 +27,11 @@ from core.stored_runs import (
 )
 from core.stored_studies import Candidate
 from core.types import LONGEST_REASON, CounterfactualCaption, ReviewDecision, Task, to_plain
-from storage.engine.database import Database, Repository, read, write, writing
-from storage.engine.rows import (
-    Row,
-    checked_text,
-    insert_row,
-    now,
-    pack,
-    pack_value,
-    record_of,
-    require_run,
-    unpack_value,
-    when,
-)
+from storage.engine.database import Database, Repository, first_row, read, write, writing
+from storage.engine.rows import Row, checked_text, insert_row, now, pack, pack_value, record_of, unpack_value, when
 from storage.evaluation.predictions import prediction_of
 from storage.images import ImageFiles, Images, file_name, keep_image
+from storage.runs.rows import latest_state, require_run
 from storage.thumbnails import ThumbnailFiles, Thumbnails
 
 _QUERIES = DataTable(__file__, str)
@@ -56,7 +46,7 @@ def insert_review(db: Db, case_id: int, verdict: Verdict, reason: str = "", rest
     if verdict not in VERDICTS:
         raise ValueError(f"there is no verdict {verdict!r}")
     reason = checked_text(reason, "The reason", LONGEST_REASON, "reason")
-    if not list(db.query("SELECT 1 FROM test_cases WHERE id = ?", [case_id])):
+    if first_row(db, "SELECT 1 FROM test_cases WHERE id = ?", [case_id]) is None:
         raise _unknown_case(case_id)
     row = {"test_case": case_id, "verdict": verdict, "reason": reason, "created": now()}
     return insert_row(db, "reviews", {**row, "restores": restores})
@@ -78,24 +68,18 @@ class TestCases(Repository):
     def extend(
         self, run_id: str, job_id: int | None, cases: Iterable[TestCase], reviews: Sequence[ReviewDecision | None] = ()
     ) -> tuple[int, ...]:
-        """Save test cases of a run, all or none; return their ids in order.
-
-        `reviews` are people's decisions on them, in the same order. `cases` are consumed one by one, so that a
-        generator never holds all their pixels. Raises as `append`.
+        """Save test cases of a run, all or none; return their ids in order. `reviews` are people's decisions on them in
+        the same order. `cases` are consumed one by one, so that a generator never holds all their pixels. Raises as
+        `append`.
         """
         saved = save_cases(self._images, self._thumbnails, cases)
-
-        def extend(db: Db) -> tuple[int, ...]:
-            require_run(db, run_id)
-            return insert_test_cases(db, run_id, job_id, saved, reviews)
-
-        return self._database.write(extend)
+        return self._database.write(lambda db: insert_test_cases(db, run_id, job_id, saved, reviews))
 
     @read
     def get(self, db: Db, case_id: int) -> StoredTestCase:
         """Return a test case without its pixels. Raises UserError if it does not exist."""
-        for row in db.query(f"{_QUERIES['cases']} WHERE test_cases.id = ?", [case_id]):
-            return _case(row, self._images.folder)
+        for case in cases_by_id(db, [case_id], self._images.folder):
+            return case
         raise _unknown_case(case_id)
 
     def load(self, case_id: int) -> TestCase:
@@ -115,23 +99,20 @@ class TestCases(Repository):
         """Return these test cases in order, or all, oldest first. Those of deleted runs are left out."""
         numbers = None if cases is None else json.dumps(list(cases))
         rows = list(db.query(_QUERIES["candidates"], {"cases": numbers}))
-        predictions = _predictions(db, self._images.folder, {row[name] for row in rows for name in ("source", "image")})
-        candidate_by_case = {row["id"]: _candidate(row, predictions) for row in rows}
-        return tuple(
-            candidate_by_case[case]
-            for case in (candidate_by_case if cases is None else cases)
-            if case in candidate_by_case
-        )
+        shas = {row[name] for row in rows for name in ("source_sha", "image_sha")}
+        predictions = _predictions(db, self._images.folder, shas)
+        found = {row["test_case"]: _candidate(row, predictions) for row in rows}
+        return tuple(found[case] for case in (found if cases is None else cases) if case in found)
 
 
 def _finish_job(db: Db, job_id: int, state: JobState, message: str = "") -> bool:
     """End a job as "done", "cancelled", "failed" or "interrupted". The first end counts; False for a later one."""
     if state not in JOB_STATES or state == "running":
         raise ValueError(f"a job cannot end as {state!r}")
-    rows = list(db.query("SELECT state FROM jobs WHERE id = ?", [job_id]))
-    if not rows:
+    job = first_row(db, "SELECT state FROM jobs WHERE id = ?", [job_id])
+    if job is None:
         raise ValueError(f"there is no job {job_id}")
-    if rows[0]["state"] != "running":
+    if job["state"] != "running":
         return False
     db.table("jobs").update(job_id, {"state": state, "message": message, "finished": now()})
     return True
@@ -153,13 +134,11 @@ class Jobs(Repository):
     finish = writing(_finish_job)
 
 
-def interrupt_jobs(db: Db, alive: Callable[[int], bool]) -> int:
-    """End every running job whose process is not `alive` as "interrupted"; return their number."""
-    running = list(db.query("SELECT id, process FROM jobs WHERE state = 'running'"))
-    gone = [row["id"] for row in running if not alive(row["process"])]
-    for job_id in gone:
-        _finish_job(db, job_id, "interrupted", "The program stopped before all images were made.")
-    return len(gone)
+def interrupt_jobs(db: Db, alive: Callable[[int], bool]) -> None:
+    """End every running job whose process is not `alive` as "interrupted"."""
+    for job_id, process in db.execute("SELECT id, process FROM jobs WHERE state = 'running'").fetchall():
+        if not alive(process):
+            _finish_job(db, job_id, "interrupted", "The program stopped before all images were made.")
 
 
 def save_cases(images: ImageFiles, thumbnails: ThumbnailFiles, cases: Iterable[TestCase]) -> list[SavedCase]:
@@ -180,7 +159,8 @@ def save_cases(images: ImageFiles, thumbnails: ThumbnailFiles, cases: Iterable[T
 def insert_test_cases(
     db: Db, run_id: str, job_id: int | None, saved: Sequence[SavedCase], reviews: Sequence[ReviewDecision | None] = ()
 ) -> tuple[int, ...]:
-    """Insert test cases with their reviews, if any. The run must exist, and the job must belong to it."""
+    """Insert test cases with their reviews, if any. The job must belong to the run. Raises UserError without a run."""
+    require_run(db, run_id)
     numbers = tuple(_insert_test_case(db, run_id, job_id, case) for case in saved)
     for number, review in zip(numbers, reviews or [None] * len(numbers), strict=True):
         if review is not None:
@@ -192,31 +172,23 @@ def _insert_test_case(db: Db, run_id: str, job_id: int | None, saved: SavedCase)
     lineage = saved.lineage
     for stored in (saved.image, *saved.artifacts.values()):
         keep_image(db, stored)
-    number = insert_row(
-        db,
-        "test_cases",
-        {
-            "run": run_id,
-            "job": job_id,
-            "image": saved.image.sha,
-            **cells(lineage, "recipe method model prompt negative_prompt seconds"),
-            "counterfactual": pack_value(lineage.counterfactual),
-            "seed": str(lineage.seed),
-            "settings": pack(lineage.settings.plain()),
-            "checks": pack([to_plain(check) for check in saved.checks]),
-            "task": pack_value(lineage.task) if lineage.task is not None else _task_now(db, run_id),
-            "created": now(),
-        },
-    )
+    row = {
+        "run": run_id,
+        "job": job_id,
+        "image": saved.image.sha,
+        **cells(lineage, "recipe method model prompt negative_prompt seconds"),
+        "counterfactual": pack_value(lineage.counterfactual),
+        "seed": str(lineage.seed),
+        "settings": pack(lineage.settings.plain()),
+        "checks": pack([to_plain(check) for check in saved.checks]),
+        # The record of an image may lack its task.
+        "task": pack_value(lineage.task) if lineage.task is not None else latest_state(db, run_id)["task"],
+        "created": now(),
+    }
+    number = insert_row(db, "test_cases", row)
     for name, stored in saved.artifacts.items():
         db.execute("INSERT INTO artifacts (test_case, name, image) VALUES (?, ?, ?)", [number, name, stored.sha])
     return number
-
-
-def _task_now(db: Db, run_id: str) -> str:
-    """Return the task of a run, for an image whose record lacks its task."""
-    row = db.execute("SELECT task FROM run_states WHERE run = ? ORDER BY id DESC LIMIT 1", [run_id]).fetchone()
-    return str(row[0])
 
 
 def read_test_cases(db: Db, run_id: str, images: Path) -> tuple[StoredTestCase, ...]:
@@ -233,21 +205,11 @@ def cases_by_id(db: Db, ids: Sequence[int], images: Path) -> tuple[StoredTestCas
 
 def read_jobs(db: Db, run_id: str) -> tuple[Job, ...]:
     """Return the run's jobs, oldest first."""
-    rows = db.query(
-        "SELECT *, (SELECT count(*) FROM test_cases WHERE job = jobs.id) AS done FROM jobs WHERE run = ? ORDER BY id",
-        [run_id],
-    )
-    return tuple(record_of(Job, row, run_id=row["run"]) for row in rows)
+    return tuple(record_of(Job, row) for row in db.query(_QUERIES["jobs"], [run_id]))
 
 
 def _unknown_case(case_id: int) -> UserError:
     return UserError(f"This workspace has no test case {case_id}; pick one from its run.", field="case")
-
-
-def _review(row: Row) -> Review | None:
-    if row["verdict"] in (None, "open"):
-        return None
-    return Review(row["verdict"], row["reason"], when(row["reviewed"]))
 
 
 @lru_cache(maxsize=256)
@@ -263,40 +225,29 @@ def _task(packed: str) -> Task:
 
 
 def _case(row: Row, images: Path) -> StoredTestCase:
+    is_reviewed = row["verdict"] not in (None, "open")
     return record_of(
         StoredTestCase,
         row,
-        run_id=row["run"],
-        job_id=row["job"],
-        image_sha=row["image"],
-        image_path=images / file_name(row["image"]),
+        image_path=images / file_name(row["image_sha"]),
         image_size=(row["width"], row["height"]),
-        lineage=record_of(
-            Lineage,
-            row,
-            settings=_settings(row["method"], row["settings"]),
-            task=_task(row["task"]),
-        ),
+        lineage=record_of(Lineage, row, settings=_settings(row["method"], row["settings"]), task=_task(row["task"])),
         artifacts={
             name: StoredArtifact(sha, images / file_name(sha)) for name, sha in json.loads(row["artifacts"]).items()
         },
-        review=_review(row),
+        review=Review(row["verdict"], row["reason"], when(row["reviewed"])) if is_reviewed else None,
     )
 
 
 def _candidate(row: Row, predictions: Mapping[str, Mapping[str, Prediction]]) -> Candidate:
     task = _task(row["task"])
     counterfactual: CounterfactualCaption = unpack_value(CounterfactualCaption, row["counterfactual"])
-    of_source, of_image = predictions.get(row["source"], {}), predictions.get(row["image"], {})
+    of_source, of_image = predictions.get(row["source_sha"], {}), predictions.get(row["image_sha"], {})
     return record_of(
         Candidate,
         row,
-        test_case=row["id"],
-        run_id=row["run"],
         label=task.label,
         classes=tuple(task.protected),
-        image_sha=row["image"],
-        source_sha=row["source"],
         caption=(json.loads(row["caption"] or "null") or {}).get("text", ""),
         counterfactual=counterfactual,
         edit_types=tuple(dict.fromkeys(edit.edit_type for edit in counterfactual.edits)),

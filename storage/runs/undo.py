@@ -15,14 +15,13 @@ from sqlite_utils import Database as Db
 
 from core.data_files import DataTable
 from core.errors import UserError
-from core.run_steps import Kind, Path, RunSteps, UndoStep
+from core.run_steps import Path, RunSteps, UndoStep
 from core.stored_runs import Verdict
 from storage.engine.database import Repository, read, write
-from storage.engine.rows import Row, now, pack, require_run
-from storage.runs.rows import append_state, empty_stage, latest_state, repeat_value
+from storage.engine.rows import Row, now, pack
+from storage.runs.rows import append_state, empty_stage, latest_state, repeat_value, require_run
 from storage.runs.test_cases import insert_review
 
-_Made = list[tuple[Kind, int]]
 _QUERIES = DataTable(__file__, str)
 
 
@@ -64,23 +63,18 @@ def _named(steps: Iterable[UndoStep], key: str) -> UndoStep:
 
 def _log(db: Db, run_id: str, what: Literal["undo", "redo"], step: UndoStep) -> AddedRows:
     added = {"state": _put_state, "value": _put_values, "review": _put_reviews}[step.kind](db, run_id, step, what)
-    row = {"run": run_id, "what": what, "step": step.key, "made": pack(added), "created": now()}
+    made = [(step.kind, number) for number in added]
+    row = {"run": run_id, "what": what, "step": step.key, "made": pack(made), "created": now()}
     db.table("undo_log").insert(row)
-    rows: Mapping[Kind, tuple[int, ...]] = {
-        kind: tuple(number for added_kind, number in added if added_kind == kind) for kind in ("value", "state")
-    }
-    return AddedRows(rows["value"], rows["state"])
+    return AddedRows(added if step.kind == "value" else (), added if step.kind == "state" else ())
 
 
 def _steps(db: Db, run_id: str) -> RunSteps:
     log = list(db.query("SELECT * FROM undo_log WHERE run = ? ORDER BY id", [run_id]))
     began = max((entry["created"] for entry in log if entry["what"] == "begin"), default="")
     added = {(kind, number) for entry in log for kind, number in json.loads(entry["made"])}
-    events = [
-        row
-        for row in db.query(_QUERIES["events"], {"run": run_id, "began": began})
-        if (row["kind"], row["id"]) not in added
-    ]
+    rows = db.query(_QUERIES["events"], {"run": run_id, "began": began})
+    events = [row for row in rows if (row["kind"], row["id"]) not in added]
     events += [entry for entry in log if entry["what"] != "begin"]
     done: list[UndoStep] = []
     undone: list[UndoStep] = []
@@ -123,9 +117,7 @@ _AS_JSON = ("task", "settings", "prompts")
 
 
 def _changes(db: Db, state_id: int) -> dict[Path, tuple[Any, Any]]:
-    run_of = "SELECT run FROM run_states WHERE id = :id"
-    query = f"SELECT * FROM run_states WHERE run = ({run_of}) AND id <= :id ORDER BY id DESC LIMIT 2"
-    after, before = (_leaves(row) for row in db.query(query, {"id": state_id}))
+    after, before = (_leaves(row) for row in db.query(_QUERIES["states"], {"id": state_id}))
     paths = dict.fromkeys((*before, *after))
     pairs = {path: (before.get(path, _ABSENT), after.get(path, _ABSENT)) for path in paths}
     return {path: pair for path, pair in pairs.items() if pair[0] != pair[1]}
@@ -159,7 +151,7 @@ def _columns(leaves: Mapping[Path, Any]) -> dict[str, Any]:
     return named | {column: pack(value) for column, value in plain.items()}
 
 
-def _put_state(db: Db, run_id: str, step: UndoStep, what: str) -> _Made:
+def _put_state(db: Db, run_id: str, step: UndoStep, what: str) -> tuple[int, ...]:
     current = latest_state(db, run_id)
     leaves = _leaves(current)
     for path, (before, after) in _changes(db, step.rows[0]).items():
@@ -168,30 +160,26 @@ def _put_state(db: Db, run_id: str, step: UndoStep, what: str) -> _Made:
             leaves.pop(path, None)
         else:
             leaves[path] = value
-    return [("state", append_state(db, run_id, {**current, **_columns(leaves)}))]
+    return (append_state(db, run_id, {**current, **_columns(leaves)}),)
 
 
-def _put_values(db: Db, run_id: str, step: UndoStep, what: str) -> _Made:
-    added: _Made = []
+def _put_values(db: Db, run_id: str, step: UndoStep, what: str) -> tuple[int, ...]:
+    added = []
     for stage in dict.fromkeys(step.stages):
         rows = [number for number, of_stage in zip(step.rows, step.stages, strict=True) if of_stage == stage]
         query = "SELECT max(id) FROM stage_values WHERE run = ? AND stage = ? AND id < ?"
         source = rows[-1] if what == "redo" else db.execute(query, [run_id, stage, rows[0]]).fetchone()[0]
         number = repeat_value(db, source) if source is not None else None
-        added.append(("value", empty_stage(db, run_id, stage) if number is None else number))
-    return added
+        added.append(empty_stage(db, run_id, stage) if number is None else number)
+    return tuple(added)
 
 
-def _put_reviews(db: Db, run_id: str, step: UndoStep, what: str) -> _Made:
-    added: _Made = []
+def _put_reviews(db: Db, run_id: str, step: UndoStep, what: str) -> tuple[int, ...]:
+    added = []
     for number in step.rows:
         (case,) = db.execute("SELECT test_case FROM reviews WHERE id = ?", [number]).fetchone()
-        sign = "<" if what == "undo" else "<="
-        query = f"""
-            SELECT verdict, reason, coalesce(restores, id) FROM reviews
-            WHERE test_case = ? AND id {sign} ? ORDER BY id DESC LIMIT 1
-        """
+        last = number if what == "redo" else number - 1
         verdict: Verdict
-        verdict, reason, restores = db.execute(query, [case, number]).fetchone() or ("open", "", 0)
-        added.append(("review", insert_review(db, case, verdict, reason, restores)))
-    return added
+        verdict, reason, restores = db.execute(_QUERIES["review"], [case, last]).fetchone() or ("open", "", 0)
+        added.append(insert_review(db, case, verdict, reason, restores))
+    return tuple(added)

@@ -22,7 +22,7 @@ from core.data_files import DataTable
 from core.errors import UserError
 from core.stored_studies import Assignment, Saved, UnsentAnswers, VoteRefused
 from core.studies import WORK, Answers, Item, ItemKind, Rules
-from storage.engine.database import Database, Repository, read, write, writing
+from storage.engine.database import Database, Repository, first_row, read, write, writing
 from storage.engine.rows import Row, change_row, insert_row, now, pack, pack_value, record_of, when, whole
 from storage.studies.next_items import next_item, told_of
 from storage.studies.rows import append_log, item_of, require_study, rules_of, touch
@@ -31,20 +31,15 @@ LONGEST_COMMENT = 2000
 LONGEST_KEY = 100
 _MOST_NOTED = 20_000
 """Number of latest assignments whose lease time by `time.monotonic` is kept."""
-_TO_READ = """
-    (assignments.kind = 'training' AND state = 'submitted' AND imported = 0
-        AND NOT EXISTS (SELECT 1 FROM training_read WHERE assignment = assignments.id))
-"""
-"""Condition: a training item that its worker has answered and not left yet."""
-_TO_SEE = f"""
-    ({_TO_READ} AND assignments.counts
-        AND (SELECT state FROM studies WHERE id = assignments.study) IN ('running', 'paused')
-        AND NOT (SELECT blocked FROM workers WHERE id = assignments.worker))
-"""
-"""Condition `_TO_READ` for workers neither excluded nor blocked: the picture stays visible beside its feedback."""
+_BY_TOKEN = "SELECT * FROM assignments WHERE public = ?"
 _NOT_YOURS = "This image is not assigned to you, or no longer; continue with the next one."
 """Refusal for missing assignments and for those of others: the same for both, so that nothing is revealed."""
 _QUERIES = DataTable(__file__, str)
+
+
+def _with_conditions(name: str) -> str:
+    """Return a query with the conditions that it names in braces."""
+    return _QUERIES[name].format(to_see=_QUERIES["to_see"].format_map(_QUERIES), to_read=_QUERIES["to_read"])
 
 
 def _release(db: Db, study_id: str, worker: str) -> None:
@@ -76,9 +71,9 @@ class Assignments(Repository):
         _end_leases(db, study_id, time)
         expires = _later(time, rules)
         query = "SELECT id FROM assignments WHERE study = ? AND worker = ? AND state = 'leased' ORDER BY number LIMIT 1"
-        for row in list(db.query(query, [study_id, worker])):
-            db.execute("UPDATE assignments SET expires = ? WHERE id = ?", [expires, row["id"]])
-            return _by_id(db, row["id"])
+        if held := first_row(db, query, [study_id, worker]):
+            db.execute("UPDATE assignments SET expires = ? WHERE id = ?", [expires, held["id"]])
+            return _by_id(db, held["id"])
         if kind == "item" and _has_had_most(db, study_id, worker, rules):
             return None
         values = {"study": study_id, "worker": worker, "kind": kind, "votes": rules.votes}
@@ -93,43 +88,34 @@ class Assignments(Repository):
 
     @read
     def ahead(self, db: Db, study_id: str, worker: str, kind: ItemKind, assignment_id: int) -> Item | None:
-        """Return the item that `claim` would lease once the assignment `assignment_id` is answered, or None.
-        Nothing is leased or reserved: it allows preloading the picture.
-
-        Raises UserError for an unknown study.
+        """Return the item that `claim` would lease once the assignment `assignment_id` is answered, or None. Nothing is
+        leased or reserved: it allows preloading the picture. Raises UserError for an unknown study.
         """
         rules = rules_of(require_study(db, study_id)["rules"])
         values = {"study": study_id, "worker": worker, "kind": kind, "votes": rules.votes, "beside": assignment_id}
-        for row in list(db.query(_QUERIES["ahead"], values)):
-            return item_of(row)
+        if own := first_row(db, _QUERIES["ahead"], values):
+            return item_of(own)
         upcoming = next_item(db, study_id, worker, kind, rules, self.lost, remember=False)
-        if upcoming is None:
-            return None
-        return item_of(next(db.query("SELECT * FROM study_items WHERE id = ?", [upcoming["id"]])))
+        return None if upcoming is None else _item(db, upcoming["id"])
 
     @read
     def get(self, db: Db, public: str) -> Assignment | None:
         """Return an assignment by its opaque token, in any state, or None. It may belong to another worker."""
-        row = _assignment_row(db, public)
+        row = first_row(db, _BY_TOKEN, [whole(public[:100])])
         return None if row is None else _assignment(db, row)
 
     @read
     def image_of(self, db: Db, token: str, worker: str) -> str | None:
         """Return the picture of a token while its worker judges it or reads its explanation, else None."""
-        query = _QUERIES["image_of"].format(to_see=_TO_SEE)
-        for row in list(db.query(query, {"token": whole(token[:100]), "worker": worker})):
-            return str(row["sha"])
-        return None
+        row = first_row(db, _with_conditions("image_of"), {"token": whole(token[:100]), "worker": worker})
+        return None if row is None else str(row["sha"])
 
     @read
     def judging(self, db: Db, worker: str) -> dict[str, set[str]]:
         """Return the hashes of the pictures that the worker judges now or reads feedback on, by study."""
-        query = _QUERIES["judging"].format(to_see=_TO_SEE)
         pictures_by_study: dict[str, set[str]] = {}
-        for row in db.query(query, {"worker": worker}):
-            pictures_by_study.setdefault(row["study"], set()).update(
-                sha for sha in (row["image"], row["source"]) if sha
-            )
+        for row in db.query(_with_conditions("judging"), {"worker": worker}):
+            pictures_by_study.setdefault(row["study"], set()).update({row["image"], row["source"]} - {None, ""})
         return pictures_by_study
 
     @write
@@ -154,8 +140,8 @@ class Assignments(Repository):
         Raises VoteRefused: "not yours" (also for missing assignments), "answered", "full", "not running", "excluded",
         "blocked".
         """
-        row = _assignment_row(db, public)
-        if row is None or row["worker"] != worker:
+        row = _own_row(db, public, worker)
+        if row is None:
             raise VoteRefused("not yours", _NOT_YOURS)
         key = whole(key)
         if list(db.query("SELECT 1 FROM study_votes WHERE assignment = ? AND key = ?", [row["id"], key])):
@@ -194,8 +180,8 @@ class Assignments(Repository):
         """Replace the worker's unsent answers; None removes them. Return False for assignments of others or already
         sent ones. Renews the lease unless it has expired.
         """
-        row = _assignment_row(db, public)
-        if row is None or row["worker"] != worker or row["state"] == "submitted":
+        row = _own_row(db, public, worker)
+        if row is None or row["state"] == "submitted":
             return False
         time, columns = now(), {"draft": None if draft is None else pack_value(draft)}
         if row["state"] == "leased" and row["expires"] > time:
@@ -211,31 +197,28 @@ class Assignments(Repository):
         """
         rules = _may_write(db, study_id, worker)
         row = _to_undo(db, study_id, worker)
-        if row is not None:
-            time = now()
-            # One lease at a time: the current item comes after this one, if it is still needed then.
-            _release(db, study_id, worker)
-            vote = next(db.query("SELECT answers, comment FROM study_votes WHERE id = ?", [row["vote"]]))
-            answers, comment = json.loads(vote["answers"]), vote["comment"]
-            _append_vote(db, row["id"], "withdrawn", None, answers, comment, 0.0, time)
-            change_row(db, "assignments", row["id"], {"state": "leased", "expires": _later(time, rules)})
-            touch(db, study_id)
-            return _by_id(db, row["id"])
-        return None
+        if row is None:
+            return None
+        time = now()
+        # One lease at a time: the current item comes after this one, if it is still needed then.
+        _release(db, study_id, worker)
+        answers, comment = _answers(db, row["vote"])
+        _append_vote(db, row["id"], "withdrawn", None, answers, comment, 0.0, time)
+        change_row(db, "assignments", row["id"], {"state": "leased", "expires": _later(time, rules)})
+        touch(db, study_id)
+        return _by_id(db, row["id"])
 
     @read
     def to_read(self, db: Db, study_id: str, worker: str) -> Assignment | None:
         """Return the training item that the worker has answered and not left yet, or None."""
-        query = f"SELECT * FROM assignments WHERE study = ? AND worker = ? AND {_TO_READ} ORDER BY vote LIMIT 1"
-        for row in list(db.query(query, [study_id, worker])):
-            return _assignment(db, row)
-        return None
+        row = first_row(db, _with_conditions("unread"), [study_id, worker])
+        return None if row is None else _assignment(db, row)
 
     @write
     def read_on(self, db: Db, public: str, worker: str) -> bool:
         """Record that a worker read the feedback on a training answer. Return False if there was nothing to read."""
-        row = _assignment_row(db, public)
-        if row is None or row["worker"] != worker or row["kind"] != "training" or row["state"] != "submitted":
+        row = _own_row(db, public, worker)
+        if row is None or row["kind"] != "training" or row["state"] != "submitted":
             return False
         db.execute("INSERT OR IGNORE INTO training_read (assignment, created) VALUES (?, ?)", [row["id"], now()])
         return True
@@ -267,10 +250,10 @@ class Assignments(Repository):
     def progress(self, db: Db, study_id: str, worker: str) -> tuple[int, int]:
         """Return how many items a worker has judged and could still get, without those with a known answer."""
         study = require_study(db, study_id)
-        votes, most = study["votes"], rules_of(study["rules"]).most_items
-        row = next(db.query(_QUERIES["progress"], {"study": study_id, "worker": worker, "votes": votes}))
-        done = row["done"] or 0
-        return done, min(row["remaining"], max(0, most - done)) if most else row["remaining"]
+        values = {"study": study_id, "worker": worker, "votes": study["votes"]}
+        remaining, seen = db.execute(_QUERIES["progress"], values).fetchone()
+        done, most = seen or 0, rules_of(study["rules"]).most_items
+        return done, min(remaining, max(0, most - done)) if most else remaining
 
     @read
     def controls_left(self, db: Db, study_id: str, worker: str) -> int:
@@ -325,24 +308,24 @@ def _may_write(db: Db, study_id: str, worker: str) -> Rules:
     if study["state"] != "running":
         words = {"paused": "is paused; please come back later", "closed": "is closed; no more votes are taken"}
         raise VoteRefused("not running", f"This study {words.get(study['state'], 'has not started yet')}.")
-    for row in list(db.query(_QUERIES["may_write"], [study_id, worker])):
-        if row["blocked"]:
-            raise VoteRefused("blocked", "Your worker name was blocked by the study lead; please write to them.")
-        if row["exclusion"] is not None:
-            raise VoteRefused("excluded", "You can no longer vote in this study; ask the person who invited you.")
-        return rules_of(study["rules"])
-    raise VoteRefused("not enrolled", "You are not part of this study; open the link of its invitation.")
+    enrolment = first_row(db, _QUERIES["may_write"], [study_id, worker])
+    if enrolment is None:
+        raise VoteRefused("not enrolled", "You are not part of this study; open the link of its invitation.")
+    if enrolment["blocked"]:
+        raise VoteRefused("blocked", "Your worker name was blocked by the study lead; please write to them.")
+    if enrolment["exclusion"] is not None:
+        raise VoteRefused("excluded", "You can no longer vote in this study; ask the person who invited you.")
+    return rules_of(study["rules"])
 
 
 def _to_undo(db: Db, study_id: str, worker: str) -> Row | None:
     """Return the worker's latest answered assignment, while it is not undone or decided; else None."""
-    for row in list(db.query(_QUERIES["to_undo"], {"study": study_id, "worker": worker})):
-        # A worker who had feedback would only repeat the right answer.
-        if row["kind"] in WORK and not list(
-            db.query(_QUERIES["taken_back"], {"study": study_id, "worker": worker, "vote": row["vote"]})
-        ):
-            return row
-    return None
+    values = {"study": study_id, "worker": worker}
+    row = first_row(db, _QUERIES["to_undo"], values)
+    # A worker who had feedback would only repeat the right answer.
+    if row is None or row["kind"] not in WORK:
+        return None
+    return None if first_row(db, _QUERIES["taken_back"], {**values, "vote": row["vote"]}) else row
 
 
 def _end_leases(db: Db, study_id: str, time: str) -> None:
@@ -371,9 +354,7 @@ def _give(db: Db, study_id: str, worker: str, item: Row, seed: int, time: str, e
 
 
 def _is_full(db: Db, row: Row) -> bool:
-    if row["kind"] != "item":
-        return False
-    return bool(next(db.query(_QUERIES["is_full"], [row["item"]]))["is_full"])
+    return row["kind"] == "item" and bool(db.execute(_QUERIES["is_full"], [row["item"]]).fetchone()[0])
 
 
 def _check_vote(answers: Answers, comment: str, seconds: float, key: str) -> None:
@@ -400,26 +381,27 @@ def _later(time: str, rules: Rules) -> str:
     return ends.isoformat(timespec="microseconds")
 
 
-def _assignment_row(db: Db, public: str) -> Row | None:
-    return next(iter(list(db.query("SELECT * FROM assignments WHERE public = ?", [whole(public[:100])]))), None)
+def _own_row(db: Db, public: str, worker: str) -> Row | None:
+    """Return the assignment of a token, or None if there is none or it belongs to another worker."""
+    row = first_row(db, _BY_TOKEN, [whole(public[:100])])
+    return row if row is not None and row["worker"] == worker else None
 
 
 def _by_id(db: Db, assignment: int) -> Assignment:
     return _assignment(db, next(db.query("SELECT * FROM assignments WHERE id = ?", [assignment])))
 
 
+def _item(db: Db, item: int) -> Item:
+    return item_of(next(db.query("SELECT * FROM study_items WHERE id = ?", [item])))
+
+
+def _answers(db: Db, vote: int) -> tuple[Answers, str]:
+    answers, comment = db.execute("SELECT answers, comment FROM study_votes WHERE id = ?", [vote]).fetchone()
+    return json.loads(answers), comment
+
+
 def _assignment(db: Db, row: Row) -> Assignment:
-    item = item_of(next(db.query("SELECT * FROM study_items WHERE id = ?", [row["item"]])))
-    answers, comment = {}, ""
-    if row["vote"] is not None:
-        vote = next(db.query("SELECT answers, comment FROM study_votes WHERE id = ?", [row["vote"]]))
-        answers, comment = json.loads(vote["answers"]), vote["comment"]
-    return record_of(
-        Assignment,
-        row,
-        item=item,
-        study_id=row["study"],
-        answers=answers,
-        comment=comment,
-        draft=UnsentAnswers(**json.loads(row["draft"])) if row["draft"] else None,
-    )
+    answers, comment = _answers(db, row["vote"]) if row["vote"] is not None else ({}, "")
+    draft = UnsentAnswers(**json.loads(row["draft"])) if row["draft"] else None
+    about = {"item": _item(db, row["item"]), "study_id": row["study"], "draft": draft}
+    return record_of(Assignment, row, answers=answers, comment=comment, **about)

@@ -10,6 +10,7 @@ from sqlite_utils import Database as Db
 
 from core.errors import UserError
 from core.stored_studies import ImportedVote
+from storage.engine.database import first_row
 from storage.engine.rows import Row, change_row, insert_row, now, pack, whole
 from storage.studies.workers import enrol, insert_decision
 
@@ -28,7 +29,7 @@ def imported_worker(db: Db, study_id: str, vote: ImportedVote, numbers: dict[str
         db.execute("INSERT OR IGNORE INTO workers (id, created) VALUES (?, ?)", [worker, now()])
         enrol(db, study_id, worker)
         query = "SELECT given FROM enrolments WHERE study = ? AND worker = ?"
-        numbers[worker] = next(db.query(query, [study_id, worker]))["given"]
+        (numbers[worker],) = db.execute(query, [study_id, worker]).fetchone()
     numbers[worker] += 1
     return worker
 
@@ -43,12 +44,13 @@ def import_vote(
     decisions: dict[tuple[str, str, str], int],
 ) -> None:
     """Save a vote as the worker's `number`th assignment. Raises UserError for a second vote or impossible times."""
-    known = "SELECT 1 FROM assignments WHERE item = ? AND worker = ?"
-    if list(db.query(known, [item["id"], worker])):
+    if first_row(db, "SELECT 1 FROM assignments WHERE item = ? AND worker = ?", [item["id"], worker]):
         raise UserError(f"Nothing was imported: {worker} has a vote on item {item['public']} already.")
     accepted, submitted = _time(vote.accepted), _time(vote.submitted)
     if accepted > submitted or not math.isfinite(vote.seconds) or vote.seconds < 0:
         raise UserError(f"Nothing was imported: a vote of {vote.worker[:80]!r} was given before it was begun.")
+    query = "SELECT exclusion IS NULL FROM enrolments WHERE study = ? AND worker = ?"
+    (counts,) = db.execute(query, [study_id, worker]).fetchone()
     row = {
         "public": secrets.token_urlsafe(16),
         "image_token": secrets.token_urlsafe(16),
@@ -59,7 +61,7 @@ def import_vote(
         "side": vote.side,
         "number": number,
         "state": "expired",
-        "counts": _may_count(db, study_id, worker),
+        "counts": counts,
         "imported": 1,
         "accepted": accepted,
         "expires": submitted,
@@ -69,23 +71,14 @@ def import_vote(
     event = {"assignment": assignment, "event": "submitted", "key": "imported", "answers": pack(answers)}
     event |= {"comment": whole(vote.comment), "seconds": float(vote.seconds), "created": submitted}
     saved = insert_row(db, "study_votes", event)
-    decision = None
-    if vote.verdict != "pending":
-        reason = whole(vote.reason)
-        what = (worker, vote.verdict, reason)
-        if what not in decisions:
-            decisions[what] = insert_decision(db, study_id, worker, vote.verdict, reason)
-        decision = decisions[what]
+    reason = whole(vote.reason)
+    what = (worker, vote.verdict, reason)
+    if vote.verdict != "pending" and what not in decisions:
+        decisions[what] = insert_decision(db, study_id, worker, vote.verdict, reason)
     was_right = None if vote.right is None or item["kind"] == "item" else int(vote.right)
     columns = {"state": "submitted", "first_vote": saved, "vote": saved, "submitted": submitted, "was_right": was_right}
-    columns |= {"changes": vote.changes, "verdict": vote.verdict, "decision": decision}
+    columns |= {"changes": vote.changes, "verdict": vote.verdict, "decision": decisions.get(what)}
     change_row(db, "assignments", assignment, columns)
-
-
-def _may_count(db: Db, study_id: str, worker: str) -> int:
-    """Return 1 for a worker whose votes count, 0 while they are excluded."""
-    query = "SELECT exclusion IS NULL AS counts FROM enrolments WHERE study = ? AND worker = ?"
-    return int(next(db.query(query, [study_id, worker]))["counts"])
 
 
 def _time(time: datetime) -> str:

@@ -56,7 +56,8 @@ def next_item(
                 for place, row in usable.items()
                 if seen_in_training.isdisjoint((row["image"], row["source"], row["picture"]))
             }
-        images, sources = _seen(db, study_id, worker)
+        given = list(db.query(_QUERIES["seen"], [study_id, worker]))
+        images, sources = {row["image"] for row in given}, {row["source"] for row in given if row["source"]}
         fresh = {place: row for place, row in usable.items() if row["image"] not in images}
         if rules.show_source:
             # A source that only control items repeat, here beside them, would reveal them.
@@ -102,7 +103,6 @@ def told_of(db: Db, study_id: str, worker: str) -> set[str]:
 
 
 def _first(places: Sequence[int], found: Mapping[int, Row]) -> Row | None:
-    """Return the row whose place comes first in this order, or None."""
     return next((found[place] for place in places if place in found), None) if found else None
 
 
@@ -112,12 +112,6 @@ def _order(seed: int, worker: str, kind: str, count: int) -> array[int]:
     places = list(range(count))
     random.Random(f"order\0{seed}\0{worker}\0{kind}").shuffle(places)
     return array("L", places)
-
-
-def _seen(db: Db, study_id: str, worker: str) -> tuple[set[str], set[str]]:
-    """Return the hashes of the pictures that the worker was given in a study, and of their sources."""
-    rows = list(db.query(_QUERIES["seen"], [study_id, worker]))
-    return {row["image"] for row in rows}, {row["source"] for row in rows if row["source"]}
 
 
 def _usable(
@@ -131,12 +125,7 @@ def _usable(
     room = "AND votes + leases < :votes" if kind == "item" else ""
     # There are too many items to read their content without need.
     picture = "NULL" if kind == "item" else "json_extract(content, '$.origin.picture')"
-    query = f"""
-        SELECT id, kind, image, source, place, votes + leases > 0 AS begun, {picture} AS picture
-        FROM study_items INDEXED BY {index}
-        WHERE study = :study AND kind = :kind {some} {room}
-            AND NOT EXISTS (SELECT 1 FROM assignments WHERE item = study_items.id AND worker = :worker)
-    """
+    query = _QUERIES["usable"].format(picture=picture, index=index, some=some, room=room)
     rows = db.query(query, {"study": study_id, "kind": kind, "votes": votes, "worker": worker})
     return {row["place"]: row for row in rows}
 

@@ -13,7 +13,7 @@ from sqlite_utils import Database as Db
 
 from core.errors import UserError
 from core.panel import Panel
-from storage.engine.database import Repository, read, reading, write
+from storage.engine.database import Repository, first_row, read, reading, write
 from storage.engine.rows import insert_row, now, pack, pack_value, unpack_value, whole
 from storage.studies.rows import append_log, require_study, touch
 from storage.studies.workers import add_worker, came_from, enrol
@@ -24,11 +24,9 @@ _LINK = {"invitation opened": True, "invitation ended": False, "restored": False
 
 def _panel(db: Db, study_id: str) -> Panel:
     """Return the settings of a study; the defaults if none were made."""
-    query = "SELECT settings FROM study_panels WHERE study = ? ORDER BY id DESC LIMIT 1"
-    for row in list(db.query(query, [study_id])):
-        panel: Panel = unpack_value(Panel, row["settings"])
-        return panel
-    return Panel()
+    row = first_row(db, "SELECT settings FROM study_panels WHERE study = ? ORDER BY id DESC LIMIT 1", [study_id])
+    panel: Panel = Panel() if row is None else unpack_value(Panel, row["settings"])
+    return panel
 
 
 class Panels(Repository):
@@ -51,9 +49,9 @@ class Panels(Repository):
     @write
     def join(self, db: Db, study_id: str, participant: str, browser: str) -> str:
         """Return a participant's worker in this study: a returning one, with any browser, is the same worker."""
-        query = "SELECT worker FROM participants WHERE study = ? AND participant = ?"
-        for row in list(db.query(query, [study_id, participant])):
-            return str(row["worker"])
+        known = "SELECT worker FROM participants WHERE study = ? AND participant = ?"
+        if earlier := first_row(db, known, [study_id, participant]):
+            return str(earlier["worker"])
         worker, _ = add_worker(db)
         enrol(db, study_id, worker.id)
         came_from(db, worker.id, browser)
@@ -64,22 +62,20 @@ class Panels(Repository):
     @read
     def participants(self, db: Db, study_id: str) -> dict[str, str]:
         """Return the panel's id of each worker."""
-        query = "SELECT worker, participant FROM participants WHERE study = ?"
-        return {row["worker"]: row["participant"] for row in db.query(query, [study_id])}
+        return dict(db.execute("SELECT worker, participant FROM participants WHERE study = ?", [study_id]).fetchall())
 
     @read
     def participant(self, db: Db, study_id: str, worker: str) -> str:
         """Return the panel's id of one worker; "" if they came from no panel."""
-        query = "SELECT participant FROM participants WHERE study = ? AND worker = ?"
-        return next((str(row["participant"]) for row in db.query(query, [study_id, worker])), "")
+        row = first_row(db, "SELECT participant FROM participants WHERE study = ? AND worker = ?", [study_id, worker])
+        return "" if row is None else str(row["participant"])
 
     @write
     def answer(self, db: Db, study_id: str, worker: str, answers: Mapping[str, str]) -> None:
         """Save a worker's answers about themselves; {} for none."""
         cleaned = {whole(question): whole(answer) for question, answer in answers.items()}
-        insert_row(
-            db, "person_answers", {"study": study_id, "worker": worker, "answers": pack(cleaned), "created": now()}
-        )
+        row = {"study": study_id, "worker": worker, "answers": pack(cleaned), "created": now()}
+        insert_row(db, "person_answers", row)
 
     @read
     def was_asked(self, db: Db, study_id: str, worker: str) -> bool:
@@ -89,35 +85,32 @@ class Panels(Repository):
     @read
     def people(self, db: Db, study_id: str) -> dict[str, dict[str, str]]:
         """Return each worker's answers about themselves, by question."""
-        query = "SELECT worker, answers FROM person_answers WHERE study = ? ORDER BY id"
-        return {row["worker"]: json.loads(row["answers"]) for row in db.query(query, [study_id])}
+        rows = db.execute("SELECT worker, answers FROM person_answers WHERE study = ? ORDER BY id", [study_id])
+        return {worker: json.loads(answers) for worker, answers in rows}
 
 
 def ways_in(db: Db, study_id: str) -> tuple[bool, bool]:
     """Return two flags: an open link admitted anybody, and one admitted only people named by a panel. A link that
     admitted anybody before its panel was set counts as open to anybody only if somebody joined in that time.
     """
-    query = "SELECT event, detail, created FROM study_log WHERE study = ? ORDER BY id"
-    joined = [row["created"] for row in db.query("SELECT created FROM enrolments WHERE study = ?", [study_id])]
-    settings = [
-        (row["created"], bool(unpack_value(Panel, row["settings"]).parameter))
-        for row in db.query("SELECT created, settings FROM study_panels WHERE study = ? ORDER BY id", [study_id])
-    ]
+    panels = db.execute("SELECT created, settings FROM study_panels WHERE study = ? ORDER BY id", [study_id])
+    settings = [(created, bool(unpack_value(Panel, packed).parameter)) for created, packed in panels]
     opened = named = panelled = False
     since, changed, times = "", "", list[tuple[str, str]]()
-    for row in db.query(query, [study_id]):
+    for event, created in db.execute("SELECT event, created FROM study_log WHERE study = ? ORDER BY id", [study_id]):
         if opened and not named:
-            times.append((since, row["created"]))
-        if row["event"] in _LINK:
-            opened = _LINK[row["event"]]
-        elif row["event"] == "panel changed":
+            times.append((since, created))
+        if event in _LINK:
+            opened = _LINK[event]
+        elif event == "panel changed":
             # Saved just before this line, in one transaction.
-            saved = [names for time, names in settings if changed < time <= row["created"]]
+            saved = [names for time, names in settings if changed < time <= created]
             named = saved[-1] if saved else named
-            changed = row["created"]
+            changed = created
         panelled |= opened and named
-        since = row["created"]
+        since = created
     if opened and not named:
         times.append((since, "~"))  # later than any time
-    linked = any(start <= time <= end for start, end in times for time in joined) if panelled else bool(times)
+    joined = db.execute("SELECT created FROM enrolments WHERE study = ?", [study_id]).fetchall()
+    linked = any(start <= time <= end for start, end in times for (time,) in joined) if panelled else bool(times)
     return linked, panelled

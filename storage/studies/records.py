@@ -20,6 +20,7 @@ from core.data_files import DataTable
 from core.errors import UserError
 from core.panel import Panel, check_panel
 from core.studies import NewItem, Rules
+from storage.engine.database import first_row
 from storage.engine.rows import Row, change_row, insert_row, pack, pack_value, unpack_value, when, whole
 from storage.studies.rows import append_log, require_study
 
@@ -88,8 +89,8 @@ class _Restoring:
         self._study_id = str(study["id"])
         if not re.fullmatch("[0-9a-f]{16}", self._study_id):
             raise ValueError("the id of a study is 16 hexadecimal digits")
-        for row in list(self._db.query("SELECT name FROM studies WHERE id = ?", [self._study_id])):
-            name = row["name"]
+        if known := first_row(self._db, "SELECT name FROM studies WHERE id = ?", [self._study_id]):
+            name = known["name"]
             raise UserError(f"This workspace has this study already, as “{name}”: only a missing one can be restored.")
         rules = self._rules(study["rules"])
         state = "paused" if study["state"] == "running" else study["state"]
@@ -112,8 +113,7 @@ class _Restoring:
                 raise ValueError("a panel has other settings")
             self._append("study_panels", {**row, "settings": pack_value(panel)})
         for row in self._rows("browsers"):
-            browser_row = {**row, "worker": names[row["worker"]]}
-            self._db.table("worker_browsers").insert(browser_row, ignore=True)
+            self._db.table("worker_browsers").insert({**row, "worker": names[row["worker"]]}, ignore=True)
         append_log(self._db, "restored", f"from a file, as it was {study['changed']}", self._study_id)
         return self._study_id
 
@@ -150,15 +150,13 @@ class _Restoring:
         name, tries = str(row["id"]), 1
         if not _WORKER.fullmatch(name):
             raise ValueError("a worker has another name")
-        while True:
-            known = list(self._db.query("SELECT created FROM workers WHERE id = ?", [name]))
-            if not known:
-                self._insert("workers", {"id": name, "created": row["created"], "blocked": row["blocked"]})
-                return name
-            if known[0]["created"] == row["created"]:
+        while known := first_row(self._db, "SELECT created FROM workers WHERE id = ?", [name]):
+            if known["created"] == row["created"]:
                 return name
             tries += 1
             name = f"{row['id']}-{tries}"
+        self._insert("workers", _only(row, "id created blocked") | {"id": name})
+        return name
 
     def _said(self, items: Mapping[int, int], names: Mapping[str, str]) -> None:
         """Insert enrolments, exclusions, decisions, assignments and votes. Triggers update the counters."""
@@ -186,9 +184,8 @@ class _Restoring:
             if not all(isinstance(part, str) for pair in answers.items() for part in pair):
                 raise ValueError("answers are text by question")
             linked_row = {**row, "assignment": ids[row["assignment"]], "answers": pack(answers)}
-            votes[row["id"]] = insert_row(
-                self._db, "study_votes", {name: linked_row[name] for name in linked_row if name != "id"}
-            )
+            del linked_row["id"]
+            votes[row["id"]] = insert_row(self._db, "study_votes", linked_row)
         for row in assignments:
             state = "expired" if row["state"] == "leased" else row["state"]
             columns = {"first_vote": _at(votes, row["first_vote"]), "vote": _at(votes, row["vote"]), "state": state}
@@ -200,7 +197,7 @@ class _Restoring:
             self._insert("training_read", {**row, "assignment": ids[row["assignment"]]})
 
     def _has_source(self, item: int) -> bool:
-        return bool(list(self._db.query("SELECT 1 FROM study_items WHERE id = ? AND source IS NOT NULL", [item])))
+        return first_row(self._db, "SELECT 1 FROM study_items WHERE id = ? AND source IS NOT NULL", [item]) is not None
 
 
 def _at(ids: Mapping[int, int], key: int | None) -> int | None:

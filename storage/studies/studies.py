@@ -8,6 +8,7 @@ raises one for an unknown study. Typed text is only used as bound parameters.
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -20,7 +21,7 @@ from core.data_files import DataTable
 from core.errors import UserError
 from core.stored_studies import ImportedVote, LogEntry
 from core.studies import ITEM_KINDS, Adjudication, Exclusion, Item, NewItem, Rules, Study, StudyData, StudyState, Vote
-from storage.engine.database import Database, Repository, read, reading, write, writing
+from storage.engine.database import Database, Repository, first_row, read, reading, write, writing
 from storage.engine.rows import Row, checked_text, insert_row, now, pack, pack_value, record_of, when, whole
 from storage.studies.assignments import Assignments, hold_again
 from storage.studies.imported_votes import import_vote, imported_worker
@@ -123,9 +124,7 @@ class Studies(Repository):
 
     @write
     def set_votes(self, db: Db, study_id: str, votes: int, consensus: int) -> None:
-        """Increase the votes per item in a new version of the rules. Raises UserError for fewer, and unless running or
-        paused.
-        """
+        """Increase the votes per item in new rules. Raises UserError for fewer, and unless running or paused."""
         row = require_study(db, study_id)
         rules = rules_of(row["rules"])
         if row["state"] not in ("running", "paused"):
@@ -145,23 +144,21 @@ class Studies(Repository):
 
     @write
     def add_items(self, db: Db, study_id: str, items: Sequence[NewItem]) -> tuple[int, ...]:
-        """Add items whose images are in the workspace; return their ids, in order.
-
-        Raises UserError for a closed study, a missing image, or too many items.
-        """
+        """Add items; return their ids, in order. Raises UserError for a closed study, a missing image, or too many."""
         study = require_study(db, study_id)
         if study["state"] == "closed":
             raise UserError("This study is closed: nothing can be added to it; make a new study.")
-        existing = _count(db, "SELECT count(*) FROM study_items WHERE study = ?", [study_id])
-        if existing + len(items) > MOST_ITEMS:
+        if _count(db, "SELECT count(*) FROM study_items WHERE study = ?", [study_id]) + len(items) > MOST_ITEMS:
             raise UserError(f"A study has at most {MOST_ITEMS:,} items; choose fewer.")
-        _require_images(db, items)
+        for sha in {sha for item in items for sha in (item.image_sha, item.source_sha) if sha is not None}:
+            if not _count(db, "SELECT count(*) FROM images WHERE sha = ?", [sha]):
+                raise UserError(f"This workspace has no image {sha[:80]!r}; import it first.")
         ids = tuple(_insert_item(db, study_id, item) for item in items)
         if study["state"] != "draft" and ids:
             _give_places(db, study_id)
-            kinds = {item.kind for item in items}
-            counts = (f"{sum(item.kind == kind for item in items)} of kind {kind}" for kind in sorted(kinds))
-            append_log(db, "extended", "items added: " + ", ".join(counts), study_id)
+            counts = sorted(Counter(item.kind for item in items).items())
+            words = ", ".join(f"{number} of kind {kind}" for kind, number in counts)
+            append_log(db, "extended", f"items added: {words}", study_id)
         touch(db, study_id)
         return ids
 
@@ -266,9 +263,8 @@ class Studies(Repository):
 
     @write
     def adjudicate(self, db: Db, study_id: str, item: int, question: str, answer: str, reason: str) -> None:
-        """Save a person's answer to a question of an item, apart from the votes; "" withdraws an earlier one.
-
-        Raises UserError if the item does not belong to the study.
+        """Save a person's answer to a question of an item, apart from the votes; "" withdraws an earlier one. Raises
+        UserError if the item does not belong to the study.
         """
         require_study(db, study_id)
         query = "SELECT 1 FROM study_items WHERE id = ? AND study = ? AND kind = 'item'"
@@ -284,9 +280,8 @@ class Studies(Repository):
     @write
     def import_votes(self, db: Db, study_id: str, votes: Iterable[ImportedVote]) -> int:
         """Save votes collected elsewhere, all or none, as finished assignments of workers named `imported-NAME`, in the
-        order of their times; return their number. Plain tuples with the fields of `ImportedVote` work as well. An
-        item may get more votes than it needs: the first count. Those of an excluded worker count once they are
-        readmitted.
+        order of their times; return their number. Plain tuples with the fields of `ImportedVote` work as well. An item
+        may get more votes than it needs: the first count. Those of an excluded worker count once they are readmitted.
 
         Raises UserError if the study is not running or paused, for an item of another study, a second vote of a worker
         on an item, and impossible times or names.
@@ -317,9 +312,8 @@ class Studies(Repository):
 
 
 def _change_state(db: Db, study_id: str, state: StudyState, only: StudyState | None = None) -> None:
-    """Start, pause, resume or close; a repeated call does nothing. `only` is the single state that may be left.
-
-    Raises UserError for an impossible change.
+    """Start, pause, resume or close; a repeated call does nothing. `only` is the single state that may be left. Raises
+    UserError for an impossible change.
     """
     old: StudyState = require_study(db, study_id)["state"]
     if old == state:
@@ -362,8 +356,8 @@ def _study(db: Db, row: Row) -> Study:
 
 
 def _is_archived(db: Db, study_id: str) -> bool:
-    query = "SELECT archived FROM study_archive WHERE study = ? ORDER BY id DESC LIMIT 1"
-    return any(row["archived"] for row in list(db.query(query, [study_id])))
+    row = first_row(db, "SELECT archived FROM study_archive WHERE study = ? ORDER BY id DESC LIMIT 1", [study_id])
+    return row is not None and bool(row["archived"])
 
 
 def _count_items(db: Db, study: Row, kind: str) -> int:
@@ -373,10 +367,9 @@ def _count_items(db: Db, study: Row, kind: str) -> int:
 
 
 def _freeze(db: Db, study_id: str) -> None:
-    row = require_study(db, study_id)
     if not _count(db, "SELECT count(*) FROM study_items WHERE study = ? AND kind = 'item'", [study_id]):
         raise UserError("This study has no items yet; choose the images that are to be judged.")
-    rules = replace(rules_of(row["rules"]), version=1)
+    rules = replace(rules_of(require_study(db, study_id)["rules"]), version=1)
     if not rules.questions:
         raise UserError("This study asks nothing yet; choose a template or write a question.")
     update_study(db, study_id, _rules_columns(rules))
@@ -387,35 +380,19 @@ def _freeze(db: Db, study_id: str) -> None:
 def _give_places(db: Db, study_id: str) -> None:
     """Number the items without a place, continuing after the others, each kind separately."""
     for kind in ITEM_KINDS:
-        first = _count(
-            db, "SELECT count(*) FROM study_items WHERE study = ? AND kind = ? AND place NOT NULL", [study_id, kind]
-        )
-        query = "SELECT id FROM study_items WHERE study = ? AND kind = ? AND place IS NULL ORDER BY id"
-        new = [row["id"] for row in db.query(query, [study_id, kind])]
-        for place, item_id in enumerate(new, first):
+        of_kind = "FROM study_items WHERE study = ? AND kind = ? AND place"
+        first = _count(db, f"SELECT count(*) {of_kind} NOT NULL", [study_id, kind])
+        new = db.execute(f"SELECT id {of_kind} IS NULL ORDER BY id", [study_id, kind]).fetchall()
+        for place, (item_id,) in enumerate(new, first):
             db.execute("UPDATE study_items SET place = ? WHERE id = ?", [place, item_id])
     look_again(db, study_id)
 
 
 def _insert_item(db: Db, study_id: str, item: NewItem) -> int:
     content = cells(item, _CONTENT) | {"expected": dict(item.expected), "origin": dict(item.origin)}
-    row = {
-        "study": study_id,
-        "public": secrets.token_hex(8),
-        "kind": item.kind,
-        "image": item.image_sha,
-        "source": item.source_sha,
-        "content": pack(content),
-        "created": now(),
-    }
-    return insert_row(db, "study_items", row)
-
-
-def _require_images(db: Db, items: Sequence[NewItem]) -> None:
-    shas = {sha for item in items for sha in (item.image_sha, item.source_sha) if sha is not None}
-    for sha in shas:
-        if not _count(db, "SELECT count(*) FROM images WHERE sha = ?", [sha]):
-            raise UserError(f"This workspace has no image {sha[:80]!r}; import it first.")
+    pictures = {"image": item.image_sha, "source": item.source_sha}
+    row = {"study": study_id, "public": secrets.token_hex(8), "kind": item.kind, "content": pack(content)}
+    return insert_row(db, "study_items", {**row, **pictures, "created": now()})
 
 
 def _keep_version(db: Db, study_id: str, rules: Rules) -> None:
@@ -432,10 +409,7 @@ def _count(db: Db, query: str, parameters: Sequence[Any]) -> int:
 
 
 def _name(name: str) -> str:
-    name = checked_text(name, "The name of the study", LONGEST_NAME)
-    if not name:
-        raise UserError("The study has no name; give it one.")
-    return name
+    return checked_text(name, "The name of the study", LONGEST_NAME, if_empty="The study has no name; give it one.")
 
 
 def _same_browser(db: Db, study_id: str) -> tuple[tuple[str, ...], ...]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from sqlite_utils import Database as Db
@@ -17,8 +16,8 @@ from core.data_files import DataTable
 from core.errors import UserError
 from core.stored_studies import Enrolment, Role, Session
 from core.studies import ApprovalVerdict, Exclusion, Worker
-from storage.engine.database import Repository, read, reading, write, writing
-from storage.engine.rows import checked_text, insert_row, now, record_of, sha_of, when, whole
+from storage.engine.database import Repository, first_row, read, reading, write, writing
+from storage.engine.rows import checked_text, insert_row, insert_rows, later, now, record_of, sha_of, when, whole
 from storage.studies.next_items import look_again
 from storage.studies.rows import append_log, require_study, touch
 
@@ -53,20 +52,15 @@ def enrol(db: Db, study_id: str, worker: str) -> None:
     """Enrol a worker; a repeated call does nothing. Raises UserError for an unknown study or worker."""
     require_study(db, study_id)
     require_worker(db, worker)
-    row = {"study": study_id, "worker": worker, "created": now()}
     if _enrolment(db, study_id, worker) is None:
-        db.table("enrolments").insert(row)
+        db.table("enrolments").insert({"study": study_id, "worker": worker, "created": now()})
         touch(db, study_id)
 
 
 def came_from(db: Db, worker: str, browser: str) -> None:
-    """Record that a worker signed in from the browser with this secret, of which only a hash is stored. A repeated call
-    does nothing.
-    """
-    if not browser:
-        return
-    row = [worker, sha_of(browser), now()]
-    if db.execute("INSERT OR IGNORE INTO worker_browsers (worker, browser, created) VALUES (?, ?, ?)", row).rowcount:
+    """Record once that a worker signed in from the browser with this secret, of which only a hash is stored."""
+    row = {"worker": worker, "browser": sha_of(browser), "created": now()}
+    if browser and insert_rows(db, "worker_browsers", [row], ignore=True):
         for study_id in _enrolled(db, worker):
             touch(db, study_id)
 
@@ -82,16 +76,17 @@ def add_worker(db: Db, browser: str = "") -> tuple[Worker, str]:
 
 def _enrolled(db: Db, worker: str) -> tuple[str, ...]:
     """Return the ids of a worker's studies, the latest joined first; () for an unknown worker."""
-    query = "SELECT study FROM enrolments WHERE worker = ? ORDER BY created DESC"
-    return tuple(row["study"] for row in db.query(query, [worker]))
+    rows = db.execute("SELECT study FROM enrolments WHERE worker = ? ORDER BY created DESC", [worker]).fetchall()
+    return tuple(study for (study,) in rows)
 
 
 def _enrolment(db: Db, study_id: str, worker: str) -> Enrolment | None:
     """Return a worker's state in a study; None if they are not enrolled."""
-    for row in db.query(_QUERIES["enrolment"], [study_id, worker]):
-        exclusion = Exclusion(worker, row["reason"], row["author"], when(row["since"])) if row["exclusion"] else None
-        return record_of(Enrolment, row, consented=row["consented"] is not None, exclusion=exclusion)
-    return None
+    row = first_row(db, _QUERIES["enrolment"], [study_id, worker])
+    if row is None:
+        return None
+    exclusion = Exclusion(worker, row["reason"], row["author"], when(row["since"])) if row["exclusion"] else None
+    return record_of(Enrolment, row, consented=row["consented"] is not None, exclusion=exclusion)
 
 
 class Workers(Repository):
@@ -132,11 +127,8 @@ class Workers(Repository):
     def code_of_browser(self, db: Db, worker: str, browser: str) -> str:
         """Return the code of a worker who joined from this browser and has not begun, for a reloaded page; else ""."""
         symbols = _symbols(worker, browser)
-        return (
-            _spaced(symbols)
-            if browser and list(db.query(_QUERIES["code_of_browser"], [worker, sha_of(symbols), sha_of(browser)]))
-            else ""
-        )
+        is_theirs = browser and first_row(db, _QUERIES["code_of_browser"], [worker, sha_of(symbols), sha_of(browser)])
+        return _spaced(symbols) if is_theirs else ""
 
     @write
     def new_code(self, db: Db, worker: str) -> str:
@@ -150,9 +142,8 @@ class Workers(Repository):
     def of_code(self, db: Db, code: str) -> str | None:
         """Return the worker of a code, ignoring spacing and case, or None."""
         symbols = code[:200].upper().translate(_READ_AS)
-        for row in db.query("SELECT worker FROM worker_codes WHERE sha = ?", [sha_of(symbols)]):
-            return str(row["worker"])
-        return None
+        row = first_row(db, "SELECT worker FROM worker_codes WHERE sha = ?", [sha_of(symbols)])
+        return None if row is None else str(row["worker"])
 
     @write
     def consent(self, db: Db, study_id: str, worker: str) -> None:
@@ -177,14 +168,12 @@ class Workers(Repository):
     @write
     def exclude(self, db: Db, study_id: str, worker: str, reason: str, by: Literal["rule", "person"]) -> None:
         """Exclude a worker's votes; the first reason stays. Raises UserError if they are not in the study."""
-        enrolment = _require_enrolment(db, study_id, worker)
-        if enrolment.exclusion is not None:
+        if _require_enrolment(db, study_id, worker).exclusion is not None:
             return
         reason = checked_reason(reason, needed=True)
         row = {"study": study_id, "worker": worker, "excluded": 1, "reason": reason, "author": by, "created": now()}
-        exclusion = insert_row(db, "exclusions", row)
         change = "UPDATE enrolments SET exclusion = ? WHERE study = ? AND worker = ?"
-        db.execute(change, [exclusion, study_id, worker])
+        db.execute(change, [insert_row(db, "exclusions", row), study_id, worker])
         db.execute(_QUERIES["exclude"], [study_id, worker])
         look_again(db, study_id)
         touch(db, study_id)
@@ -210,7 +199,6 @@ class Workers(Repository):
         self, db: Db, study_id: str, worker: str, verdict: ApprovalVerdict, reason: str, only_pending: bool = False
     ) -> None:
         """Approve or reject all that the worker has answered in this study except training, or reset it with "pending".
-
         With `only_pending` earlier decisions stay. Raises UserError if the worker is not in the study, and for a
         rejection without a reason.
         """
@@ -231,10 +219,8 @@ def insert_decision(db: Db, study_id: str, worker: str, verdict: ApprovalVerdict
 
 def checked_reason(reason: str, needed: bool) -> str:
     """Return a reason as stored. Raises UserError if it is too long, or missing and `needed`."""
-    reason = checked_text(reason, "The reason", LONGEST_REASON)
-    if needed and not reason:
-        raise UserError("Say why: the worker may ask, and the report names the reason.")
-    return reason
+    empty = "Say why: the worker may ask, and the report names the reason." if needed else ""
+    return checked_text(reason, "The reason", LONGEST_REASON, if_empty=empty)
 
 
 def _symbols(worker: str, browser: str) -> str:
@@ -246,11 +232,7 @@ def _symbols(worker: str, browser: str) -> str:
 def _new_code(db: Db, worker: str, browser: str = "") -> str:
     drawn = "".join(secrets.choice(_CROCKFORD) for _ in range(_SYMBOLS))
     symbols = _symbols(worker, browser) if browser else drawn
-    db.execute(
-        "INSERT INTO worker_codes (sha, worker, created) VALUES (?, ?, ?) "
-        "ON CONFLICT (worker) DO UPDATE SET sha = excluded.sha, created = excluded.created",
-        [sha_of(symbols), worker, now()],
-    )
+    db.execute(_QUERIES["new_code"], [sha_of(symbols), worker, now()])
     return _spaced(symbols)
 
 
@@ -290,18 +272,16 @@ class Sessions(Repository):
             require_worker(db, worker)
         db.execute("DELETE FROM sessions WHERE expires <= ?", [now()])
         token = secrets.token_urlsafe(32)
-        expires = (datetime.now(UTC) + timedelta(hours=hours)).isoformat(timespec="microseconds")
-        row = {"sha": sha_of(token), "role": role, "worker": worker or None, "created": now(), "expires": expires}
-        db.table("sessions").insert(row)
+        row = {"sha": sha_of(token), "role": role, "worker": worker or None, "created": now()}
+        db.table("sessions").insert({**row, "expires": later(hours=hours)})
         return token
 
     @read
     def get(self, db: Db, token: str) -> Session | None:
         """Return the session of a token; None if it is unknown, expired or closed."""
         query = "SELECT role, worker, expires FROM sessions WHERE sha = ? AND expires > ?"
-        for row in db.query(query, [sha_of(token[:200]), now()]):
-            return Session(row["role"], row["worker"] or "", when(row["expires"]))
-        return None
+        row = first_row(db, query, [sha_of(token[:200]), now()])
+        return None if row is None else record_of(Session, row)
 
     @write
     def close(self, db: Db, token: str) -> None:
@@ -311,17 +291,13 @@ class Sessions(Repository):
     @write
     def close_all(self, db: Db, role: Role, worker: str = "") -> None:
         """End all sessions of a role, or those of one worker."""
-        if worker:
-            db.execute("DELETE FROM sessions WHERE role = ? AND worker = ?", [role, worker])
-        else:
-            db.execute("DELETE FROM sessions WHERE role = ?", [role])
+        db.execute("DELETE FROM sessions WHERE role = ? AND ? IN ('', worker)", [role, worker])
 
     @read
     def secret(self, db: Db, name: str) -> str | None:
         """Return a named value for sign-in, such as the hash of the lead's password; None if it was never set."""
-        for row in db.query("SELECT value FROM secrets WHERE name = ?", [name]):
-            return str(row["value"])
-        return None
+        row = first_row(db, "SELECT value FROM secrets WHERE name = ?", [name])
+        return None if row is None else str(row["value"])
 
     @write
     def set_secret(self, db: Db, name: str, value: str) -> None:

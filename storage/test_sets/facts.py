@@ -41,7 +41,8 @@ def captions_of(db: Db, version: int) -> dict[str, str]:
 
 def facts_of(db: Db, ids: Sequence[int], images: Path) -> dict[int, CaseFacts]:
     """Return the facts about these test cases, by id."""
-    votes, predictions, profiles = _votes(db, ids), _predictions(db, ids), _profiles(db, ids)
+    votes, predictions = _votes(db, ids), _predictions(db, ids)
+    profiles = dict(db.execute(_QUERIES["profiles"], [pack(list(ids))]).fetchall())
     facts_by_case = {}
     for case in cases_by_id(db, ids, images):
         lineage, review = case.lineage, case.review
@@ -67,15 +68,10 @@ def facts_of(db: Db, ids: Sequence[int], images: Path) -> dict[int, CaseFacts]:
     return facts_by_case
 
 
-def _profiles(db: Db, ids: Sequence[int]) -> dict[int, str]:
-    return dict(db.execute(_QUERIES["profiles"], [pack(list(ids))]).fetchall())
-
-
 def _votes(db: Db, ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
     votes_by_case: dict[int, list[dict[str, Any]]] = {}
     for row in db.query(_QUERIES["votes"], [pack(list(ids))]):
-        vote_counts = {"study": row["study"], "outcome": row["outcome"], "votes": row["votes"]}
-        votes_by_case.setdefault(row["test_case"], []).append(vote_counts)
+        votes_by_case.setdefault(row.pop("test_case"), []).append(row)
     return votes_by_case
 
 

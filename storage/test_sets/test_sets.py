@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -16,7 +17,7 @@ from sqlite_utils import Database as Db
 
 from core.data_files import DataTable
 from core.errors import UserError
-from core.image_filter import ImageFilter
+from core.image_filter import Facet, ImageFilter
 from core.test_sets import (
     LONGEST_NAME,
     CaseOfSet,
@@ -30,10 +31,11 @@ from core.test_sets import (
     version_id,
 )
 from core.types import Task, TaskKind
-from storage.engine.database import Database, Repository, read, reading, write, writing
-from storage.engine.rows import Row, checked_text, insert_rows, now, pack, record_of, unpack_value, when, whole
+from storage.curation import entry_sets
+from storage.curation.selection import Selection
+from storage.engine.database import Database, Repository, first_row, read, reading, write, writing
+from storage.engine.rows import Row, checked_text, insert_row, insert_rows, now, pack, record_of, unpack_value, whole
 from storage.images import Images
-from storage.test_sets.entry_filter import FROM_ENTRIES, REVIEW, where_of
 from storage.test_sets.facts import CaseFacts, captions_of, facts_of
 
 LONGEST_NOTE = 4000
@@ -44,25 +46,21 @@ Removed = tuple[Row, ...]
 _AT_ONCE = 500
 """Number of images in memory while they are added to a draft."""
 _ENTRY = "version image source label split mask mask_classes role test_case origin source_elsewhere".split()
-_CHOSEN = """
-    FROM json_each(?) AS chosen CROSS JOIN test_set_entries AS entries
-        ON entries.version = ? AND entries.image = chosen.value ORDER BY entries.id
-"""
+_OWN: tuple[Facet, ...] = ("class", "split", "review")
+"""Facets that a version stores itself; the catalogue has the others."""
 _QUERIES = DataTable(__file__, str)
 
 
 def _begin_next(db: Db, version: int) -> SetVersion:
     """Create a draft from a released version, its parent. Raises UserError for a draft, or if there is one."""
     parent = _version(db, version)
-    if parent.is_draft or _drafts(db, parent.test_set):
+    drafts = "SELECT 1 FROM test_set_versions WHERE test_set = ? AND state = 'draft'"
+    if parent.is_draft or db.execute(drafts, [parent.test_set]).fetchone() is not None:
         raise UserError(f"“{parent.set_name}” has a draft already: change that one, or delete it first.")
     number = _begin_draft(db, parent.test_set, version)
     names = ", ".join(_ENTRY[1:])
-    db.execute(
-        f"INSERT INTO test_set_entries (version, {names}) "
-        f"SELECT ?, {names} FROM test_set_entries WHERE version = ? ORDER BY id",
-        [number, version],
-    )
+    copied = f"SELECT ?, {names} FROM test_set_entries WHERE version = ? ORDER BY id"
+    db.execute(f"INSERT INTO test_set_entries (version, {names}) {copied}", [number, version])
     return _version(db, number)
 
 
@@ -73,10 +71,14 @@ def _add(db: Db, version: int, entries: Iterable[SetEntry]) -> int:
     The source of an image without a test case may be elsewhere. Raises UserError for a released version, any other
     image that is not in the workspace, and too many.
     """
-    count_before, waiting = _draft(db, version).entries, iter(entries)
+    _require_draft(db, version)
+    count_before, waiting = _count(db, version), iter(entries)
     while some := list(islice(waiting, _AT_ONCE)):
         elsewhere = _missing(db, (entry.source for entry in some if entry.test_case is None))
-        _require_images(db, some, elsewhere)
+        needed = [sha for entry in some for sha in (entry.image, entry.mask) if sha is not None]
+        needed += [entry.source for entry in some if entry.source not in elsewhere]
+        for sha in sorted(_missing(db, needed)):
+            raise UserError(f"This workspace has no image {sha[:80]!r}; nothing was added.")
         insert_rows(db, "test_set_entries", (_row(version, entry, elsewhere) for entry in some), ignore=True)
     count = _count(db, version)
     if count > MOST_ENTRIES:
@@ -86,16 +88,16 @@ def _add(db: Db, version: int, entries: Iterable[SetEntry]) -> int:
 
 def _version(db: Db, number: int) -> SetVersion:
     """Return one version by its row number. Raises UserError if it was deleted."""
-    for row in list(db.query(f"{_QUERIES['versions']} WHERE versions.number = ?", [number])):
-        return _stored(row)
+    for version in _versions(db, "WHERE versions.number = ?", number):
+        return version
     raise _gone()
 
 
 def _entries(db: Db, version: int) -> tuple[SetEntry, ...]:
     """Return all images of a version in the order of their addition, without their origins: see `origins`."""
     names = ", ".join(name for name in _ENTRY if name != "origin")
-    rows = db.query(f"SELECT {names} FROM test_set_entries WHERE version = ? ORDER BY id", [version])
-    return tuple(_entry(row) for row in rows)
+    query = f"SELECT {names} FROM test_set_entries WHERE version = ? ORDER BY id"
+    return tuple(map(_entry, db.query(query, [version])))
 
 
 class TestSets(Repository):
@@ -133,7 +135,8 @@ class TestSets(Repository):
     @write
     def delete_draft(self, db: Db, version: int) -> None:
         """Delete a draft, and its set if nothing of it was released. Raises UserError for a released version."""
-        draft = _draft(db, version)
+        _require_draft(db, version)
+        draft = _version(db, version)
         db.execute("DELETE FROM test_set_entries WHERE version = ?", [version])
         db.execute("DELETE FROM test_set_versions WHERE number = ?", [version])
         if not db.execute("SELECT 1 FROM test_set_versions WHERE test_set = ?", [draft.test_set]).fetchone():
@@ -146,7 +149,8 @@ class TestSets(Repository):
         `expected` is the id of the content that was checked: raises UserError if the draft was changed since, or is no
         draft, or if that id exists, as the same content was released before.
         """
-        draft, note = _draft(db, version), checked_note(note)
+        _require_draft(db, version)
+        draft, note = _version(db, version), checked_note(note)
         content_id = version_id(draft.set_name, draft.parent, note, thresholds, _entries(db, version))
         if content_id != expected:
             raise UserError(
@@ -154,11 +158,8 @@ class TestSets(Repository):
             )
         for row in db.query("SELECT place FROM test_set_versions WHERE sha = ?", [content_id]):
             raise UserError(f"This is version {row['place']} of “{draft.set_name}” already, image by image.")
-        db.execute(
-            "UPDATE test_set_versions SET state = 'released', sha = ?, released = ?, note = ?, thresholds = ? "
-            "WHERE number = ?",
-            [content_id, now(), note, pack({name: float(value) for name, value in thresholds.items()}), version],
-        )
+        values = [content_id, now(), note, pack({name: float(value) for name, value in thresholds.items()}), version]
+        db.execute(_QUERIES["release"], values)
         return _version(db, version)
 
     # Content of a draft
@@ -169,7 +170,8 @@ class TestSets(Repository):
     def remove(self, db: Db, version: int, images: Sequence[str]) -> Removed:
         """Remove images from a draft; return their rows. Raises UserError for a released version."""
         _require_draft(db, version)
-        removed = tuple(db.query(f"SELECT entries.* {_CHOSEN}", [pack(list(dict.fromkeys(images))), version]))
+        query = f"SELECT entries.* {_QUERIES['from_chosen']}"
+        removed = tuple(db.query(query, [pack(list(dict.fromkeys(images))), version]))
         db.conn.executemany("DELETE FROM test_set_entries WHERE id = ?", ([row["id"]] for row in removed))
         return removed
 
@@ -190,10 +192,8 @@ class TestSets(Repository):
         _, number = create_set(db, name, "")
         names = ", ".join(_ENTRY[1:])
         copied = ", ".join(f"entries.{column}" for column in _ENTRY[1:])
-        db.execute(
-            f"INSERT INTO test_set_entries (version, {names}) SELECT {number}, {copied} {_CHOSEN}",
-            [pack([*moved, *shared]), version],
-        )
+        query = f"INSERT INTO test_set_entries (version, {names}) SELECT {number}, {copied} {_QUERIES['from_chosen']}"
+        db.execute(query, [pack([*moved, *shared]), version])
         query = "DELETE FROM test_set_entries WHERE version = ? AND image = ?"
         db.conn.executemany(query, ((version, image) for image in moved))
         return _version(db, number)
@@ -220,8 +220,8 @@ class TestSets(Repository):
     @read
     def all(self, db: Db) -> tuple[TestSet, ...]:
         """Return all sets, latest first."""
-        rows = list(db.query("SELECT * FROM test_sets ORDER BY created DESC, rowid DESC"))
-        return tuple(TestSet(row["id"], row["name"], when(row["created"]), _versions(db, row["id"])) for row in rows)
+        query = "SELECT * FROM test_sets ORDER BY created DESC, rowid DESC"
+        return tuple(_set(db, row) for row in list(db.query(query)))
 
     @read
     def names(self, db: Db) -> dict[str, str]:
@@ -231,15 +231,15 @@ class TestSets(Repository):
     @read
     def get(self, db: Db, set_id: str) -> TestSet:
         """Return one set. Raises UserError for an unknown id."""
-        for row in list(db.query("SELECT * FROM test_sets WHERE id = ?", [set_id])):
-            return TestSet(row["id"], row["name"], when(row["created"]), _versions(db, set_id))
-        raise UserError(f"There is no test set {set_id[:80]!r}; take one from the list.", field="test_set")
+        row = first_row(db, "SELECT * FROM test_sets WHERE id = ?", [set_id])
+        if row is None:
+            raise UserError(f"There is no test set {set_id[:80]!r}; take one from the list.", field="test_set")
+        return _set(db, row)
 
     @read
     def by_id(self, db: Db, beginning: str) -> tuple[SetVersion, ...]:
         """Return the released versions whose id begins with the hexadecimal digits `beginning`."""
-        rows = db.query(f"{_QUERIES['versions']} WHERE versions.sha BETWEEN ? AND ?", [beginning, f"{beginning}g"])
-        return tuple(_stored(row) for row in rows)
+        return _versions(db, "WHERE versions.sha BETWEEN ? AND ?", beginning, f"{beginning}g")
 
     version = reading(_version)
     entries = reading(_entries)
@@ -248,8 +248,8 @@ class TestSets(Repository):
     @read
     def origins(self, db: Db, version: int, images: Iterable[str]) -> dict[str, Mapping[str, Any]]:
         """Return the origins of imported images of a version, by hash. They may be long: request some hundred."""
-        rows = db.query(_QUERIES["origins"], {"version": version, "images": pack(list(images))})
-        return {row["image"]: json.loads(row["origin"]) for row in rows}
+        rows = db.execute(_QUERIES["origins"], {"version": version, "images": pack(list(images))})
+        return {image: json.loads(origin) for image, origin in rows}
 
     @read
     def page(self, db: Db, version: int, after: int, limit: int) -> tuple[tuple[int, SetEntry], ...]:
@@ -260,34 +260,26 @@ class TestSets(Repository):
     @read
     def shown(self, db: Db, version: int, image_filter: ImageFilter, at: int, limit: int) -> tuple[ShownEntry, ...]:
         """Return up to `limit` matching images of a version from the zero-based place `at`, in order."""
-        where, values = where_of(db, version, image_filter)
-        query = (
-            f"SELECT entries.*, {REVIEW} AS review {FROM_ENTRIES} {where} ORDER BY entries.id LIMIT :limit OFFSET :at"
-        )
-        rows = db.query(query, {**values, "at": at, "limit": limit})
+        query, values = _matching(db, version, image_filter, f"entries.*, {_QUERIES['review']} AS review")
+        rows = db.query(f"{query} ORDER BY entries.id LIMIT :limit OFFSET :at", {**values, "at": at, "limit": limit})
         return tuple(ShownEntry(_entry(row), row["review"]) for row in rows)
 
     @read
     def chosen(self, db: Db, version: int, image_filter: ImageFilter) -> tuple[str, ...]:
         """Return the hashes of all matching images, in the order of `entries`."""
-        where, values = where_of(db, version, image_filter)
-        rows = db.execute(f"SELECT image {FROM_ENTRIES} {where} ORDER BY entries.id", values)
-        return tuple(image for (image,) in rows)
+        query, values = _matching(db, version, image_filter, "image")
+        return tuple(image for (image,) in db.execute(f"{query} ORDER BY entries.id", values))
 
     @read
     def count(self, db: Db, version: int, image_filter: ImageFilter) -> int:
         """Return the number of matching images in a version."""
-        where, values = where_of(db, version, image_filter)
-        return int(db.execute(f"SELECT count(*) {FROM_ENTRIES} {where}", values).fetchone()[0])
+        query, values = _matching(db, version, image_filter, "count(*)")
+        return int(db.execute(query, values).fetchone()[0])
 
     @read
     def counts(self, db: Db, version: int) -> tuple[EntryCount, ...]:
         """Return the number of images of a version by label, split, role and review."""
-        query = f"""
-            SELECT label, split, role, {REVIEW} AS review, count(*) {FROM_ENTRIES} WHERE version = ?
-            GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
-        """
-        return tuple(EntryCount(*row) for row in db.execute(query, [version]))
+        return tuple(EntryCount(*row) for row in db.execute(_QUERIES["counts"].format_map(_QUERIES), [version]))
 
     @read
     def tasks(self, db: Db, version: int) -> dict[TaskKind, tuple[str, ...]]:
@@ -306,14 +298,8 @@ class TestSets(Repository):
     @read
     def brought_not_accepted(self, db: Db, version: int) -> dict[str, str]:
         """Return imported images that are not accepted, here or where they came from: "rejected" or ""."""
-        verdict_by_image = {
-            row["image"]: row["verdict"] for row in db.query(_QUERIES["brought_not_accepted"], [version])
-        }
-        return {
-            image: verdict if verdict == "rejected" else ""
-            for image, verdict in verdict_by_image.items()
-            if verdict != "accepted"
-        }
+        verdicts = db.execute(_QUERIES["brought_not_accepted"], [version])
+        return {image: verdict if verdict == "rejected" else "" for image, verdict in verdicts if verdict != "accepted"}
 
     @read
     def cases(self, db: Db, ids: Iterable[int]) -> tuple[CaseOfSet, ...]:
@@ -321,7 +307,7 @@ class TestSets(Repository):
         case_ids = list(dict.fromkeys(ids))
         found = tuple(_case(row) for row in db.query(_QUERIES["cases"], [pack(case_ids)]))
         if len(found) < len(case_ids):
-            unknown = next(iter(sorted({*case_ids} - {case.id for case in found})))
+            unknown = min({*case_ids} - {case.id for case in found})
             raise UserError(f"This workspace has no test case {unknown}; nothing was added.", field="cases")
         return found
 
@@ -337,11 +323,8 @@ class TestSets(Repository):
 
     @read
     def reviews_of(self, db: Db, images: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Return a person's latest verdict here on each image, with its reason and time, by image. Open images are left
-        out.
-        """
-        rows = db.query(_QUERIES["reviews_of"], [pack(list(images))])
-        return {row.pop("image"): row for row in rows}
+        """Return a person's latest verdict here on each image with its reason and time; open images are left out."""
+        return {row.pop("image"): row for row in db.query(_QUERIES["reviews_of"], [pack(list(images))])}
 
     # Hashes by which pictures are found again
 
@@ -364,9 +347,7 @@ class TestSets(Repository):
 
 def create_set(db: Db, name: str, note: str) -> tuple[str, int]:
     """Create a set with an empty draft; return its id and the number of the draft. Raises UserError as `create`."""
-    name = checked_text(name, "The name", LONGEST_NAME, "title")
-    if not name:
-        raise UserError("The test set has no name; give it one.", field="title")
+    name = checked_text(name, "The name", LONGEST_NAME, "title", if_empty="The test set has no name; give it one.")
     if any(other_name.casefold() == name.casefold() for (other_name,) in db.execute("SELECT name FROM test_sets")):
         raise UserError(f"There is a test set “{name}” already; take another name, or add to it.", field="title")
     set_id = secrets.token_hex(8)
@@ -380,28 +361,22 @@ def _begin_draft(db: Db, set_id: str, parent: int | None) -> int:
     query = "SELECT coalesce(max(place), 0) + 1 FROM test_set_versions WHERE test_set = ?"
     place = db.execute(query, [set_id]).fetchone()[0]
     row = {"test_set": set_id, "place": place, "state": "draft", "parent": parent, "created": now()}
-    number = db.table("test_set_versions").insert(row).last_pk
-    assert isinstance(number, int)
-    return number
+    return insert_row(db, "test_set_versions", row)
 
 
-def _drafts(db: Db, set_id: str) -> bool:
-    query = "SELECT 1 FROM test_set_versions WHERE test_set = ? AND state = 'draft'"
-    return db.execute(query, [set_id]).fetchone() is not None
+def _set(db: Db, row: Row) -> TestSet:
+    versions = _versions(db, "WHERE versions.test_set = ? ORDER BY versions.place", row["id"])
+    return record_of(TestSet, row, versions=versions)
 
 
-def _versions(db: Db, set_id: str) -> tuple[SetVersion, ...]:
-    rows = db.query(f"{_QUERIES['versions']} WHERE versions.test_set = ? ORDER BY versions.place", [set_id])
-    return tuple(_stored(row) for row in rows)
+def _versions(db: Db, which: str, *values: Any) -> tuple[SetVersion, ...]:
+    """Return the versions that the SQL after `FROM` selects and orders."""
+    rows = list(db.query(f"{_QUERIES['versions']} {which}", values))
+    return tuple(record_of(SetVersion, row, entries=sum(json.loads(row["splits"]).values())) for row in rows)
 
 
 def _gone() -> UserError:
     return UserError("This version is gone: it was a draft that somebody deleted.", field="version")
-
-
-def _draft(db: Db, number: int) -> SetVersion:
-    _require_draft(db, number)
-    return _version(db, number)
 
 
 def _require_draft(db: Db, number: int) -> str:
@@ -411,11 +386,6 @@ def _require_draft(db: Db, number: int) -> str:
             raise UserError(f"Version {place} of “{name}” is released and stays as it is: draft the next.")
         return str(name)
     raise _gone()
-
-
-def _stored(row: Row) -> SetVersion:
-    entries = sum(json.loads(row["splits"]).values())
-    return record_of(SetVersion, row, id=row["sha"] or "", parent=row["parent_sha"] or "", entries=entries)
 
 
 def _row(version: int, entry: SetEntry, elsewhere: frozenset[str]) -> Row:
@@ -440,14 +410,9 @@ def _case(row: Row) -> CaseOfSet:
         CaseOfSet,
         row,
         task_label=task.label if task.kind == "classification" else "",
-        mask_classes=_classes(row["mask_classes"]) if row["mask"] else {},
         image_size=(row["width"], row["height"]),
         source_size=(row["source_width"], row["source_height"]),
     )
-
-
-def _classes(text: str) -> dict[int, str]:
-    return {int(number): name for number, name in json.loads(text).items()}
 
 
 def _count(db: Db, version: int) -> int:
@@ -459,13 +424,6 @@ def _missing(db: Db, images: Iterable[str]) -> frozenset[str]:
     return frozenset(sha for (sha,) in db.execute(query, [pack(sorted(set(images)))]))
 
 
-def _require_images(db: Db, entries: Sequence[SetEntry], elsewhere: frozenset[str]) -> None:
-    needed = [sha for entry in entries for sha in (entry.image, entry.mask) if sha is not None]
-    needed += [entry.source for entry in entries if entry.source not in elsewhere]
-    for sha in sorted(_missing(db, needed)):
-        raise UserError(f"This workspace has no image {sha[:80]!r}; nothing was added.")
-
-
 def _require_inside(db: Db, version: int, images: Sequence[str]) -> None:
     name = _require_draft(db, version)
     for row in db.query(_QUERIES["outside"], [pack(list(images)), version]):
@@ -475,3 +433,44 @@ def _require_inside(db: Db, version: int, images: Sequence[str]) -> None:
 def checked_note(note: str) -> str:
     """Return the note of a version as stored. Raises UserError if it is too long."""
     return checked_text(note, "The note", LONGEST_NOTE, "note", one_line=False)
+
+
+def _matching(db: Db, version: int, image_filter: ImageFilter, columns: str) -> tuple[str, dict[str, Any]]:
+    """Return a query of these columns of the matching images of a version, with its values. Label, split and review are
+    the version's; all else is the catalogue's.
+    """
+    conditions, values = ["version = :version"], dict[str, Any](version=version)
+
+    def listed(found: Sequence[Any]) -> str:
+        name = f"list{len(values)}"
+        values[name] = pack(list(found))
+        return f"(SELECT value FROM json_each(:{name}))"
+
+    def of_catalogue(other: ImageFilter) -> str:
+        entries = entry_sets.entries_of(Selection(db, other).whole).tolist()
+        return f"image IN (SELECT catalogue.image FROM catalogue WHERE id IN {listed(entries)})"
+
+    for facet, column in zip(_OWN, ("label", "split", _QUERIES["review"]), strict=True):
+        for chosen, sign in ((image_filter.facets.get(facet), ""), (image_filter.without.get(facet), "NOT ")):
+            if chosen is None:
+                continue
+            condition = f"{column} IN {listed(chosen)}"
+            if facet == "class" and any(chosen):  # the classes of a mask, which are no label, are in the catalogue
+                other = of_catalogue(ImageFilter(facets={facet: chosen, "kind": ("segmentation",)}))
+                condition = f"({condition} OR label = '' AND {other})"
+            conditions.append(f"{sign}({condition})")
+    if image_filter.role:
+        conditions.append("role = :role")
+        values["role"] = image_filter.role
+    if image_filter.images is not None:
+        conditions.append(f"image IN {listed(image_filter.images)}")
+    rest = replace(
+        image_filter,
+        facets={name: chosen for name, chosen in image_filter.facets.items() if name not in _OWN},
+        without={name: chosen for name, chosen in image_filter.without.items() if name not in _OWN},
+        images=None,
+        role="",
+    )
+    if rest != ImageFilter():
+        conditions.append(of_catalogue(rest))
+    return f"SELECT {columns} {_QUERIES['from_entries']} WHERE {' AND '.join(conditions)}", values

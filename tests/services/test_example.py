@@ -16,7 +16,7 @@ from core.image_filter import ImageFilter
 from experiments.example import main
 from services.evaluation.types import EvaluationQuestion, Subject
 from services.studio import DRAWN_SCENES, Studio
-from storage.curation.catalogue_check import catalogue_faults
+from storage.damage import catalogue_faults
 from storage.workspace import DATABASE
 from tests.support.evaluation_cases import model_of
 from tests.support.example_cases import SMALL, example_studio, made, removed

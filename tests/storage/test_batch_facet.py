@@ -12,7 +12,7 @@ from core.batches import Done, NewWork
 from core.image_filter import ImageFilter
 from services.curation.views import View
 from services.studio import Studio
-from storage.curation.catalogue_check import catalogue_faults
+from storage.damage import catalogue_faults
 from storage.runs.test_cases import save_cases
 from storage.workspace import DATABASE, Workspace
 from tests.storage.test_batches_ledger import SHOWN, TRIES, batch_of, read

@@ -26,7 +26,6 @@ from core.stored_runs import Verdict
 from core.studies import NewItem
 from core.types import Caption, Check, CounterfactualCaption, Edit, ReviewDecision, StageValue, Task, Trace
 from services.studio import Studio
-from storage.curation.catalogue_check import catalogue_faults
 from storage.curation.decisions import Target
 from storage.curation.entry_sets import (
     beyond,
@@ -41,6 +40,7 @@ from storage.curation.entry_sets import (
     of_rows,
     size,
 )
+from storage.damage import catalogue_faults
 from storage.workspace import DATABASE, Workspace
 from tests.support.cases import LINEAGE
 from tests.support.study_desk import crew, started, vote

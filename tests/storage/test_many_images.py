@@ -19,9 +19,9 @@ from core.imports import ImportRow
 from core.test_sets import SetEntry
 from services.test_sets.examples import VersionImages
 from storage.curation import imports as storage_of_imports
-from storage.curation.catalogue_check import catalogue_faults
 from storage.curation.decisions import Target
 from storage.curation.imports import NewImage
+from storage.damage import catalogue_faults
 from storage.workspace import DATABASE, Workspace
 from tests.support.workspaces import workspace_in
 

@@ -13,7 +13,7 @@ from PIL import Image
 from core.image_filter import Facet, ImageFilter
 from core.studies import NewItem
 from core.types import Task
-from storage.curation.catalogue_check import catalogue_faults
+from storage.damage import catalogue_faults
 from storage.workspace import DATABASE, Workspace
 from tests.support.cases import made_case
 from tests.support.study_desk import crew, rules, vote

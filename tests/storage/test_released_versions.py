@@ -20,7 +20,7 @@ from pipeline.run_files import run_file
 from pipeline.run_files.embedded import require_run_in
 from services.studies.exports import restore_study
 from storage.backup import restore
-from storage.curation.catalogue_check import catalogue_faults
+from storage.damage import catalogue_faults
 from storage.workspace import DATABASE, Workspace
 from tests.support.cases import made_case
 from tests.support.workspaces import workspace_in

@@ -19,8 +19,8 @@ from core.validity_score import Agreement, ValidityScore
 from services.curation.views import View
 from services.evaluation.scoring import score_workspace
 from services.studio import Studio
-from storage.curation.catalogue_check import catalogue_faults
 from storage.curation.scores import NewScores
+from storage.damage import catalogue_faults
 from storage.workspace import DATABASE, Workspace
 from tests.services.evaluation.test_results import judged
 from tests.services.evaluation.test_scoring import drawn

@@ -21,7 +21,7 @@ from core.run_record import RunRecord
 from core.stored_runs import JobState, Verdict
 from core.stored_studies import VoteRefused
 from core.types import Caption, ReviewDecision, StageValue, Task, Trace
-from storage.curation.catalogue_check import catalogue_faults
+from storage.damage import catalogue_faults
 from storage.runs.runs import ImportedRun
 from storage.workspace import DATABASE, Workspace
 from study.results import analyse

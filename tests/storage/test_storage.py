@@ -199,16 +199,16 @@ def test_names_are_checked(workspace: Workspace) -> None:
 
 
 def test_the_list_of_runs_starts_with_the_one_worked_on_last(workspace: Workspace) -> None:
-    assert workspace.runs.latest() is None
+    assert not workspace.runs.search(1)
     first, second = new_run(workspace, "First"), new_run(workspace, "Second", shade=3)
-    assert workspace.runs.latest() == second
+    assert workspace.runs.search(1)[0].id == second
     workspace.runs.append_value(first, "caption", by_person("A bird."))
     workspace.test_cases.append(first, None, case())
     summaries = workspace.runs.search()
     assert [summary.name for summary in summaries] == ["First", "Second"]
     assert (summaries[0].stages, summaries[0].test_cases) == (("caption", "generation"), 1)
     assert summaries[0].changed > summaries[0].created
-    assert workspace.runs.latest() == first
+    assert workspace.runs.search(1)[0].id == first
     assert len(workspace.runs.search(limit=1)) == 1
 
 
@@ -400,7 +400,7 @@ def test_a_removed_run_leaves_the_list_and_can_come_back(workspace: Workspace) -
     workspace.runs.remove(second)
     assert [run.id for run in workspace.runs.search()] == [first]
     assert [run.id for run in workspace.runs.search(removed=True)] == [second]
-    assert workspace.runs.latest() == first
+    assert workspace.runs.search(1)[0].id == first
     run = workspace.runs.get(second)
     assert run.removed and run.values["caption"].value == by_person("A bird.")
     workspace.runs.restore(second)

@@ -37,8 +37,8 @@ from services.test_sets.examples import VersionImages, export_version
 from services.test_sets.leaks import check_folder
 from services.test_sets.versions import Versions, version_of
 from storage import images as storage_of_images
-from storage.curation.catalogue_check import catalogue_faults
 from storage.curation.decisions import Target
+from storage.damage import catalogue_faults
 from storage.images import ImageFiles
 from storage.test_sets import test_sets as storage_of_test_sets
 from storage.workspace import DATABASE, Workspace

@@ -23,7 +23,7 @@ from services.studies.control_items import MADE, Disguises, for_more, keep_in_st
 from services.studies.drafts import DrawsItems, StudyDrafts
 from services.studies.item_filter import ItemDraw, Pool, draw, items_of, model_name, note_of, pool_of
 from services.studies.templates import TEMPLATES
-from storage.curation.catalogue_check import catalogue_faults
+from storage.damage import catalogue_faults
 from storage.workspace import DATABASE, Workspace
 from study.control_items import made_controls
 from study.readiness import findings

@@ -372,7 +372,7 @@ def test_every_role_and_what_it_may(locked: Served, tokens: dict[str, str], shar
         for name, (looks, said) in refusals.items():
             assert ("only reads" in said) == (role == "reading" and not looks), (role, name)
         assert asked(url, lambda session: session.get_prompt(PROMPT), headers).messages
-    assert not studio.workspace.runs.latest()
+    assert not studio.workspace.runs.search(1)
 
 
 def test_a_token_takes_a_picture_to_an_accepted_image_and_is_named_in_the_log(
