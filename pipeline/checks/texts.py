@@ -128,7 +128,7 @@ def _text_checks(source: str, counterfactual: CounterfactualCaption, task: Task)
         checks += [_nothing_unasked(source, counterfactual), _nothing_lost(source, counterfactual)]
     checks.append(_no_repetition(source, text))
     broken = new_contradictions(source, text)
-    checks.append(_check("no contradiction", not broken, " ".join(each.describe() for each in broken)))
+    checks.append(_check("no contradiction", not broken, " ".join(broken)))
     return tuple(checks)
 
 

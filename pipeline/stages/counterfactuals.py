@@ -66,7 +66,6 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
     alternatives: Alternatives = inputs.values["alternatives"]
     settings: CounterfactualSettings = inputs.settings
     task, prompt, seed, early = inputs.task, inputs.prompt, inputs.seed, inputs.early_reply
-    cancelled = inputs.cancelled
     language_model, choosing = inputs.models.language, inputs.others.get(EDITS_PROMPT.name)
     assert prompt is not None
     require(task_checks(task))
@@ -86,9 +85,7 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
     pace = Pace(asks + settings.captions)
     if settings.combinations == "model" and not offered:
         tell(inputs.progress, pace, 0, asks)
-        choice = choose_by_model(
-            caption, pools, at_once, task, language_model, choosing, settings, seed, inputs.cancelled
-        )
+        choice = choose_by_model(inputs, pools, at_once)
     chosen = choice.edits or choose_edits(caption, alternatives, settings, seed)
     if settings.combinations in ("spread", "at random", "model"):
         rest = [edits for edits in chosen if edits not in offered]
@@ -107,7 +104,7 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
         [inquiry for number, inquiry in enumerate(inquiries) if number not in ready],
         settings,
         lambda done: tell(inputs.progress, pace, asks + len(ready) + done, asks),
-        cancelled,
+        inputs.cancelled,
     )
     still = iter(new_answers)
     answers = [ready[number] if number in ready else next(still) for number in range(len(chosen))]
