@@ -162,11 +162,8 @@ def producers(
 
 
 def _joined(parts: Mapping[str, Any]) -> str:
-    return " ".join(f"{name}:{_short_sha(part)}" for name, part in parts.items())
-
-
-def _short_sha(part: Any) -> str:
-    return hashlib.sha256(json.dumps(part, ensure_ascii=False).encode()).hexdigest()[:20]
+    plain = {name: json.dumps(part, ensure_ascii=False).encode() for name, part in parts.items()}
+    return " ".join(f"{name}:{hashlib.sha256(data).hexdigest()[:20]}" for name, data in plain.items())
 
 
 def _parts(key: str) -> dict[str, str]:

@@ -25,12 +25,8 @@ if TYPE_CHECKING:
     import torch
 
 LEAST_SHARE = 0.05
-"""Minimum likelihood of a sampled word, as a share of the likeliest word's.
-
-The many words below it are wrong: at a high temperature they broke captions off or named other things.
-"""
-
-
+"""Minimum likelihood of a sampled word, as a share of the likeliest word's. The many words below it are wrong: at a
+high temperature they broke captions off or named other things."""
 AT_ONCE = 16
 """Maximum images that are captioned at once. More gain little."""
 ON_CPU = 4

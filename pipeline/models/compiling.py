@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -167,9 +167,7 @@ def _sizes_apart() -> Iterator[None]:
 
     shapes: Any = torch.fx.experimental._config
     limits: Any = torch._dynamo.config
-    with ExitStack() as stack:
-        stack.enter_context(shapes.patch(use_duck_shape=False))
-        stack.enter_context(limits.patch(recompile_limit=KINDS_OF_BLOCKS))
+    with shapes.patch(use_duck_shape=False), limits.patch(recompile_limit=KINDS_OF_BLOCKS):
         yield
 
 

@@ -98,6 +98,8 @@ class DrawingPipeline(ABC, Generic[M, D]):
     kept_texts = KEPT_TEXTS
 
     def __init__(self, section: M) -> None:
+        import torch
+
         self._section = section
         self._lock = threading.Lock()
         base = locate(self.role, section)
@@ -131,7 +133,7 @@ class DrawingPipeline(ABC, Generic[M, D]):
         self._looks = Looks(pipe.vae, self._tiny_vae)
         for part in (getattr(pipe, "unet", None), pipe.vae):
             if part is not None:
-                part.to(memory_format=torch_channels_last())
+                part.to(memory_format=torch.channels_last)  # in which convolutions run fastest here
         self._compiling.add(getattr(pipe, "unet", None) or pipe.transformer)
 
     def _parts(self, base: Path) -> dict[str, int]:
@@ -218,7 +220,8 @@ class DrawingPipeline(ABC, Generic[M, D]):
                         [one for _, one in part], places, now, [pictures[at] for at, _ in part], settings, told
                     )
                 except Exception as error:
-                    full = out_of_memory(error) and (now > 1 or self._can_offload())
+                    can_offload = self._device != "cpu" and self._placing.offload == "none"
+                    full = out_of_memory(error) and (now > 1 or can_offload)
                     unfit = one_line(error) if cannot_compile(error) and not full else ""
                     if not (full or unfit):
                         raise
@@ -303,9 +306,6 @@ class DrawingPipeline(ABC, Generic[M, D]):
         finally:
             self._watch = None
 
-    def _can_offload(self) -> bool:
-        return self._device != "cpu" and self._placing.offload == "none"
-
     def _offload(self) -> None:
         self._pipe.enable_model_cpu_offload()
         self._at.now = replace(self._placing, offload="models", reason="its memory ran out while it drew")
@@ -361,8 +361,10 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
 
     def _on_device(self, net: Any) -> Any:
         """Move a ControlNet to its device. The first one stays on the CPU if the pipeline offloads its parts."""
+        import torch
+
         where = "cpu" if self._placing.offload != "none" and not self._nets else self._device
-        return net.to(where, memory_format=torch_channels_last())  # a fifth less work on a CPU
+        return net.to(where, memory_format=torch.channels_last)  # a fifth less work on a CPU
 
     def preview_vae(self) -> Any:
         """Return the profile's tiny VAE on the device. Raises UserError if the profile names none, or if it does not
@@ -588,13 +590,6 @@ SMALL = 256 * 256
 """Maximum pixels of an image that leaves CPU cores partly idle. A batch of eight of 128 by 128 takes little more than
 half the time of eight single ones (`benchmarks.reference` measures it). A larger image keeps the cores busy, and takes
 much memory."""
-
-
-def torch_channels_last() -> Any:
-    """Return the memory layout in which convolutions run fastest here."""
-    import torch
-
-    return torch.channels_last
 
 
 def make_scheduler(section: Scheduler, shipped: Any) -> Any:

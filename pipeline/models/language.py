@@ -137,7 +137,8 @@ class GgufModel:
         for _ in range(settings.max_new_tokens):
             token = draw()
             if form is not None and not (form.may_end() if llm.is_eos_token(token) else form.takes(token)):
-                self._leave_only(form)
+                logits = self._logits()
+                logits[~form.allowed(len(logits))] = -np.inf
                 token = draw()
             if llm.is_eos_token(token):
                 break
@@ -153,10 +154,6 @@ class GgufModel:
                     break
             llm.eval([token])
         return reply
-
-    def _leave_only(self, form: Form) -> None:
-        logits = self._logits()
-        logits[~form.allowed(len(logits))] = -np.inf
 
     def _logits(self) -> NDArray[np.float32]:
         """Return the logits of the next token in the library's own memory. Changes affect what is drawn."""

@@ -26,8 +26,6 @@ log = logging.getLogger(__name__)
 
 THOUGHT, THOUGHT_OVER = "<think>", "</think>"
 """Tags that models put around their thoughts."""
-
-
 ON_GPU, ON_CPU = 16, 4
 """Default numbers of replies that are written at once. More gain little, and a person sees them later."""
 
@@ -102,6 +100,8 @@ class ChatLanguageModel:
     def _replies(
         self, requests: Sequence[LanguageRequest], settings: LanguageSettings, on_reply: Callable[[int], None]
     ) -> list[str | UserError]:
+        import torch
+
         section, refused = self._section, dict[int, UserError]()
         thinks = section.thinking > 0 and "think" in str(self._tokenizer.chat_template)
         rows: dict[int, _Row] = {}
@@ -117,7 +117,7 @@ class ChatLanguageModel:
             except UserError as error:
                 refused[place] = error
                 continue
-            rows[place] = _Row(tokens, self._generator(request.seed))
+            rows[place] = _Row(tokens, torch.Generator(self._device).manual_seed(request.seed))
         if thinks and rows:
             self._think(list(rows.values()), settings)
         for place, row in rows.items():
@@ -184,11 +184,6 @@ class ChatLanguageModel:
 
     def _encode(self, text: str) -> list[int]:
         return list(self._tokenizer(text, add_special_tokens=False).input_ids)
-
-    def _generator(self, seed: int) -> torch.Generator:
-        import torch
-
-        return torch.Generator(self._device).manual_seed(seed)
 
     def _think(self, rows: Sequence[_Row], settings: LanguageSettings) -> None:
         """Write the model's thoughts before its replies, each within the profile's limit and closed, and append them to

@@ -32,10 +32,10 @@ from pipeline.checks.texts import (
     alternative_checks,
     caption_checks,
     counterfactual_checks,
-    edit_made,
     keyword_checks,
     require,
     task_checks,
+    undone,
 )
 from pipeline.stages.asking import BETWEEN, Answer, Inquiry, ask_all
 from pipeline.stages.base import EarlyReply, Stage, StageInputs
@@ -172,7 +172,7 @@ def merged(value: CounterfactualCaptions, source: str) -> CounterfactualCaptions
     items = []
     for first, *others in groups.values():
         every = dict.fromkeys(edit for item in (first, *others) for edit in item.edits)
-        shown = tuple(edit for edit in every if edit_made(source, first.text, edit))
+        shown = tuple(edit for edit in every if not undone(source, first.text, edit))
         used = any(item.used for item in (first, *others))
         items.append(replace(first, edits=shown or first.edits, used=used) if others else first)
     return CounterfactualCaptions(tuple(items))
@@ -187,7 +187,7 @@ def choose_edits(
     exists. If none is left, or a model should choose and does not, combinations are spread evenly. Raises UserError for
     more than `MOST_COMBINATIONS`.
     """
-    pools = _pools(caption, alternatives)
+    pools, at_once = edit_pools(caption, alternatives, settings)
     if settings.combinations == "chosen":
         known = {(edit.keyword, edit.alternative): edit for pool in pools for edit in pool}
         remaining = [tuple(known[pair] for pair in pairs if pair in known) for pairs in settings.chosen]
@@ -197,7 +197,6 @@ def choose_edits(
         if complete:
             return tuple(dict.fromkeys(complete))
     rng = random.Random(seed)
-    at_once = _at_once(pools, settings)
     if settings.combinations == "all":
         total = count_combinations(pools, at_once)
         if total > MOST_COMBINATIONS:
@@ -222,9 +221,9 @@ def all_combinations(
     """Yield every combination of edits: `settings.edits_at_once` different keywords each (all of them for 0, or if
     there are fewer), with one ticked alternative for each keyword.
     """
-    pools = _pools(caption, alternatives)
+    pools, at_once = edit_pools(caption, alternatives, settings)
     if pools:
-        for group in combinations(pools, _at_once(pools, settings)):
+        for group in combinations(pools, at_once):
             yield from product(*group)
 
 
@@ -241,21 +240,13 @@ def edit_pools(
     caption: Caption, alternatives: Alternatives, settings: CounterfactualSettings
 ) -> tuple[tuple[tuple[Edit, ...], ...], int]:
     """Return the possible edits, by keyword in caption order, and the number of keywords that a caption changes."""
-    pools = _pools(caption, alternatives)
-    return pools, _at_once(pools, settings)
-
-
-def _pools(caption: Caption, alternatives: Alternatives) -> tuple[tuple[Edit, ...], ...]:
     places = {item.keyword: find_phrase(caption.text, item.keyword) for item in alternatives.items}
-    pools = [
+    by_keyword = [
         tuple(Edit(item.keyword, option.text, item.edit_type, item.forced) for option in item.options if option.used)
         for item in sorted(alternatives.items, key=lambda item: places[item.keyword][:1])
     ]
-    return tuple(pool for pool in pools if pool)
-
-
-def _at_once(pools: Sequence[Any], settings: CounterfactualSettings) -> int:
-    return min(settings.edits_at_once or len(pools), len(pools))
+    pools = tuple(pool for pool in by_keyword if pool)
+    return pools, min(settings.edits_at_once or len(pools), len(pools))
 
 
 def _spread(

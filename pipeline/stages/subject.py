@@ -109,10 +109,6 @@ def all_but_subject(values: Values) -> Region:
     return subject.inverse() if isinstance(subject, Region) else WHOLE
 
 
-def _summary(value: Region) -> str:
-    return "nothing yet" if value.whole else value.describe()
-
-
 SUBJECT = Stage(
     name="subject",
     title="Subject",
@@ -122,7 +118,7 @@ SUBJECT = Stage(
     producer="segmenter",
     settings="subject",
     fits=Region.require_fit,
-    summary=_summary,
+    summary=lambda value: "nothing yet" if value.whole else value.describe(),
     doing="finding the subject",
     plural=False,
     again="Find again",
