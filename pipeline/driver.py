@@ -27,7 +27,7 @@ from core.masks import NO_MASK, InMask, in_mask
 from core.progress import Progress, StepTimer, stop_if, stoppable
 from core.settings import Settings
 from core.types import GENERATION, CounterfactualCaption, CounterfactualCaptions, StageName, StageValue, Task, Values
-from pipeline.drawing_speed import SideTime, Speeds
+from pipeline.drawing_speed import Effort, SideTime, Speeds
 from pipeline.freshness import Producer, inputs_key, producers, stale_stages, with_producer
 from pipeline.methods import method_of
 from pipeline.methods.base import Preparations
@@ -540,7 +540,9 @@ class Drawing:
                 self._fail(image, error)
             else:
                 self._save(image, case, batch.size)
-                self._remember_speed(image, case.lineage.seconds + time.monotonic() - began)
+                # With the seconds that checking and saving it took.
+                effort = self._effort(image.source.prepared)
+                self._driver.speeds.add(effort, case.lineage.seconds + time.monotonic() - began)
 
     def _fail(self, image: _Image, error: Exception) -> None:
         self.fail(image.source.number, image.source.work, image.planned, error)
@@ -554,10 +556,8 @@ class Drawing:
         source.work.store.save_case(replace(case, lineage=lineage))
         self.tell(source.number, ImageDone(lineage))
 
-    def _remember_speed(self, image: _Image, seconds: float) -> None:
-        """Remember the seconds that an image took, including its checks and saving it."""
-        prepared = image.source.prepared
-        self._driver.speeds.add(self._description.effort(prepared.settings, prepared.source.image.size), seconds)
+    def _effort(self, prepared: Prepared) -> Effort | None:
+        return self._description.effort(prepared.settings, prepared.source.image.size)
 
     def _stop_if_dropped(self, images: list[_Image]) -> None:
         stop_if(self._cancelled)
@@ -569,7 +569,7 @@ class Drawing:
         prepared, watched = images[0].source.prepared, images[0].source.work.request.watched
         steps = prepared.settings.steps or 1
         if self._timer is None:
-            known = self._driver.speeds.seconds(self._description.effort(prepared.settings, prepared.source.image.size))
+            known = self._driver.speeds.seconds(self._effort(prepared))
             self._timer = StepTimer(None if known is None else known / steps)
         timer, before, previews = self._timer, self._timer.steps, SideTime()
         first, last = self.done + 1, self.done + len(images)

@@ -139,10 +139,6 @@ class Recipe:
             raise UserError(f"The recipe “{self.title}” has no stage {name[:80]!r}: it has {', '.join(self.names)}.")
         return self.stages[self.names.index(name)]
 
-    def before(self, name: StageName) -> tuple[Stage, ...]:
-        """Return the recipe's stages before this one."""
-        return self.stages[: self.names.index(name)]
-
     def onwards(self, name: StageName) -> tuple[StageName, ...]:
         """Return the names of this stage and all later ones."""
         return self.names[self.names.index(self.stage(name).name) :]
@@ -380,10 +376,10 @@ def is_drawn_from(recipe: str, counterfactual: CounterfactualCaption, values: Va
     return recipe in _known and _known[recipe].is_current(counterfactual, values)
 
 
-def edits_in_words(recipe: str, counterfactual: CounterfactualCaption, between: str = ", ") -> str:
+def edits_in_words(recipe: str, counterfactual: CounterfactualCaption) -> str:
     """Return the alternatives of an image's edits in words, such as "snowy, at night"."""
     unedited = _known[recipe].unedited if recipe in _known else DILLEMA.unedited
-    return between.join(edit.alternative for edit in counterfactual.edits) or unedited
+    return ", ".join(edit.alternative for edit in counterfactual.edits) or unedited
 
 
 def _every_stage() -> Iterator[Stage]:

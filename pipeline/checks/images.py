@@ -121,16 +121,19 @@ def image_checks(
     edited = source_caption != counterfactual.text
     if edited:  # an unchanged caption has no edit to show
         unedited = [embedder.text(other) for other in without_edits(source_caption, counterfactual)]
-        checks.append(edit_shows(before, after, text, unedited, bands["edit shows"]))
-    checks += [
-        close_to_source(before, after, bands["like the source"]),
-        fits_caption(after, text, bands["fits its caption"]),
-    ]
+        checks.append(_edit_shows(before, after, text, unedited, bands["edit shows"]))
+    unlike = "The image has become very unlike its source: more may have changed than was asked for."
+    checks.append(bands["like the source"].judge("like the source", _product(before, after), unlike))
+    fits = _product(after, text)
+    checks.append(
+        bands["fits its caption"].judge("fits its caption", fits, "The image does not look like its caption.")
+    )
     if edited and source_caption.strip():
         source_text = embedder.text(source_caption)
-        checks.append(edit_direction(before, after, source_text, text, bands["edit direction"]))
+        checks.append(_edit_direction(before, after, source_text, text, bands["edit direction"]))
     if others := _other_labels(task, labels):
-        checks.append(label_seen(before, after, counterfactual.text, task.label, others, embedder, bands["label seen"]))
+        band = bands["label seen"]
+        checks.append(_label_seen(before, after, counterfactual.text, task.label, others, embedder, band))
     return tuple(checks)
 
 
@@ -185,9 +188,7 @@ def edges_kept(
     return band.judge("edges kept", float(_near_edges(image, conditioning)[control_edges].mean()), _MISSING)
 
 
-def edges_in_place(
-    image: Image.Image, outlines: Image.Image, conditioning: ConditioningSettings, band: Band = IN_PLACE
-) -> Check:
+def edges_in_place(image: Image.Image, outlines: Image.Image, conditioning: ConditioningSettings, band: Band) -> Check:
     """Compare the share of the source's `outlines` found in the image with chance: 1 if all are found, 0 if as many as
     anywhere else, negative if fewer.
 
@@ -279,32 +280,16 @@ def gradients(pixels: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[n
     return x, y
 
 
-def edit_shows(
-    before: Vector, after: Vector, text: Vector, unedited: Sequence[Vector], band: Band = BANDS["edit shows"]
-) -> Check:
-    """Check how much closer the generated image is to its caption than to the `unedited` texts.
-
-    Without such texts, the caption's similarity to the source image takes their place.
+def _edit_shows(before: Vector, after: Vector, text: Vector, unedited: Sequence[Vector], band: Band) -> Check:
+    """Check how much closer the image is to its caption than to the `unedited` texts, or than the source image is to
+    that caption, if there are no such texts.
     """
     other = max((_product(after, one) for one in unedited), default=_product(before, text))
     note = "The image looks like the scene without the edit rather than like its caption: the edit may not show."
     return band.judge("edit shows", _product(after, text) - other, note)
 
 
-def close_to_source(before: Vector, after: Vector, band: Band = BANDS["like the source"]) -> Check:
-    """Check the CLIP similarity of the two images: a test case changes something, not everything."""
-    note = "The image has become very unlike its source: more may have changed than was asked for."
-    return band.judge("like the source", _product(before, after), note)
-
-
-def fits_caption(after: Vector, text: Vector, band: Band = BANDS["fits its caption"]) -> Check:
-    """Check the CLIP similarity of the image and its caption."""
-    return band.judge("fits its caption", _product(after, text), "The image does not look like its caption.")
-
-
-def edit_direction(
-    before: Vector, after: Vector, source_text: Vector, text: Vector, band: Band = BANDS["edit direction"]
-) -> Check:
+def _edit_direction(before: Vector, after: Vector, source_text: Vector, text: Vector, band: Band) -> Check:
     """Check with the directional CLIP similarity that the image changed the way its caption changed.
 
         cos(I(generated) - I(source), T(counterfactual caption) - T(caption))
@@ -318,18 +303,11 @@ def edit_direction(
     return band.judge("edit direction", value, note)
 
 
-def label_seen(
-    before: Vector,
-    after: Vector,
-    caption: str,
-    label: str,
-    others: Sequence[str],
-    embedder: Embedder,
-    band: Band = BANDS["label seen"],
+def _label_seen(
+    before: Vector, after: Vector, caption: str, label: str, others: Sequence[str], embedder: Embedder, band: Band
 ) -> Check:
-    """Check how much closer the image is to its caption than to that caption with the likeliest other label.
-
-    It gives no verdict if the embedder already sees another label in the source.
+    """Check how much closer the image is to its caption than to that caption with the likeliest other label. It gives
+    no verdict if the embedder already sees another label in the source.
     """
 
     def asked(name: str) -> Vector:

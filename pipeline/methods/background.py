@@ -123,6 +123,9 @@ class BackgroundSettings(ControlNetSettings):
         return super().plain() | {"backgrounds": {name: value for name, value in read.items() if value}}
 
 
+_own = BackgroundSettings.own
+
+
 class BackgroundDescription(ControlNetDescription):
     """Describes the method that draws a new background. Needs no loaded models."""
 
@@ -384,9 +387,3 @@ def _composed(prepared: ControlNetPrepared, request: DrawRequest, drawn: DrawnIm
     return ComposedImage(
         image, drawn.batch, drawn.safe, None, drawn.compiling, background=background, mask=shown, matrix=matrix
     )
-
-
-def _own(settings: MethodSettings) -> BackgroundSettings:
-    if not isinstance(settings, BackgroundSettings):
-        raise TypeError(f"the method background takes its own settings, not {type(settings).__name__}")
-    return settings

@@ -23,7 +23,7 @@ from pipeline.drawing_speed import Effort
 from pipeline.profiles.image_sections import DrawingModel
 from pipeline.profiles.profile import Profile
 from pipeline.prompting import PromptSet
-from pipeline.run_files.webui import MadeWith, file_name
+from pipeline.run_files.webui import MODEL_DIGITS, MadeWith, file_name
 from pipeline.seams import InversionStore, Method, Models, P, Prepared, Source
 
 
@@ -168,7 +168,7 @@ class MethodDescription:
             "CFG scale": guidance,
             "Seed": lineage.seed,
             "Size": f"{drawn_size[0]}x{drawn_size[1]}",
-            "Model hash": made_with.model_hash(model),
+            "Model hash": made_with.hashes.get(model, "")[:MODEL_DIGITS],
             "Model": file_name(model),
         }
 

@@ -89,6 +89,9 @@ class ControlNetSettings(BatchedSettings):
         return self.conditioning.model_dump(include={"kind", *self.conditioning.own_fields()})
 
 
+_own = ControlNetSettings.own
+
+
 class ControlNetDescription(MethodDescription):
     """Description of the ControlNet method, without its models."""
 
@@ -341,12 +344,6 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
     def _compared(self, prepared: ControlNetPrepared, image: Image.Image, drawn: Image.Image) -> dict[str, Any]:
         compared = {"control": prepared.control, "conditioning": prepared.settings.conditioning, "drawn": drawn}
         return compared | ({} if prepared.inversion is None else {"psnr": prepared.inversion.psnr})
-
-
-def _own(settings: MethodSettings) -> ControlNetSettings:
-    if not isinstance(settings, ControlNetSettings):
-        raise TypeError(f"the ControlNet method takes its own settings, not {type(settings).__name__}")
-    return settings
 
 
 def _fresh_noise(settings: ControlNetSettings, counterfactual: CounterfactualCaption) -> float:

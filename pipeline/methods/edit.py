@@ -86,6 +86,9 @@ class EditedSettings(ControlNetSettings, DriftingSettings):
         return {name: value for name, value in super().plain().items() if name not in unset}
 
 
+_own = EditedSettings.own
+
+
 class EditDescription(ControlNetDescription):
     """Description of the method that edits the inverted source, without its models."""
 
@@ -316,9 +319,3 @@ def _best(finishes: Sequence[Callable[[], TestCase]], settings: EditedSettings) 
 
 def _direction(case: TestCase) -> float:
     return next((check.value or 0.0 for check in case.checks if check.name == "edit direction"), 0.0)
-
-
-def _own(settings: MethodSettings) -> EditedSettings:
-    if not isinstance(settings, EditedSettings):
-        raise TypeError(f"the method edit takes its own settings, not {type(settings).__name__}")
-    return settings

@@ -186,18 +186,7 @@ def _open(folder: Path, requested: RunFile) -> RunFile:
     return stored
 
 
-_NO_OTHER_RUN = {
-    "title",
-    "notice",
-    "licence",
-    "samples",
-    "tasks",
-    "model_under_test",
-    "checks",
-    "settings",
-    "recipes",
-    "presets",
-}
+_NO_OTHER_RUN = frozenset("title notice licence samples tasks model_under_test checks settings recipes presets".split())
 """Parts of a profile that do not affect a run: texts, tests of images, and defaults that the run's settings replace."""
 
 
