@@ -422,9 +422,8 @@ class Drawing:
         emit: EmitOf,
         cancelled: threading.Event | None,
     ) -> None:
-        """Load the models that draw. Raises UserError if the profile cannot draw images of the recipe.
-
-        `worklist` tells how many images are still to come, and which of those that were taken are dropped.
+        """Load the models that draw. Raises UserError if the profile cannot draw images of the recipe. `worklist` tells
+        how many images are still to come, and which of those that were taken are dropped.
         """
         if refused := recipe.cannot_draw(driver.profile):
             raise UserError(refused)
@@ -461,10 +460,8 @@ class Drawing:
     def put(
         self, source: DrawnSource, images: Sequence[PlannedImage], size: int, keys: Sequence[Hashable] | None = None
     ) -> None:
-        """Put the images of a source into batches, and draw those that are full.
-
-        An image goes into a batch of the size in its own `batch`, else of `size`. Only images with equal `keys` share
-        one.
+        """Put the images of a source into batches, and draw those that are full. An image goes into a batch of the size
+        in its own `batch`, else of `size`. Only images with equal `keys` share one.
         """
         for taken, (image, key) in enumerate(zip(images, keys or [None] * len(images), strict=True)):
             size_and_key = (size if image.batch is None else image.batch.size, key)

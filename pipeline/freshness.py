@@ -39,9 +39,8 @@ class Producer:
 
 
 def inputs_key(recipe: Recipe, name: StageName, task: Task, source_sha: str, values: Values, settings: Settings) -> str:
-    """Return the key of a stage's inputs. Only used keywords, alternatives and captions count.
-
-    `source_sha` is `image_sha` of the source. Raises KeyError if a value that the stage reads is missing.
+    """Return the key of a stage's inputs. Only used keywords, alternatives and captions count. `source_sha` is
+    `image_sha` of the source. Raises KeyError if a value that the stage reads is missing.
     """
     stage = recipe.stage(name)
     parts: dict[str, Any] = {"source": source_sha} if stage.reads_source else {}

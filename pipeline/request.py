@@ -1,7 +1,4 @@
-"""A request for test cases of one source image, the events that report its progress, and the store of its results.
-
-Plain data and one protocol. The driver carries requests out.
-"""
+"""A request for test cases of one source image, the events that report its progress, and the store of its results."""
 
 from __future__ import annotations
 

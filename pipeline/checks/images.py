@@ -161,9 +161,7 @@ def _labelled(caption: str, label: str, name: str) -> str:
 
 
 def without_edits(source_caption: str, counterfactual: CounterfactualCaption) -> tuple[str, ...]:
-    """Return texts of the image without an edit: the source's caption and, if there are several edits, the new caption
-    with each of them undone.
-    """
+    """Return the source's caption and, if there are several edits, the new caption with each of them undone."""
     texts = [source_caption] if source_caption.strip() else []
     if len(counterfactual.edits) > 1:
         for edit in counterfactual.edits:
@@ -268,9 +266,7 @@ def forms_kept(
 
 
 def gradients(pixels: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the gradients of an RGB image, (height, width, 3), to the right and downwards in grey values per pixel.
-    Each pixel takes those of its steepest colour channel.
-    """
+    """Return gradients (height, width) of RGB pixels to the right and down, in grey values, of the steepest channel."""
     import cv2
 
     smooth = cv2.GaussianBlur(pixels.astype(np.float32), (0, 0), 0.7)
@@ -281,9 +277,7 @@ def gradients(pixels: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[n
 
 
 def _edit_shows(before: Vector, after: Vector, text: Vector, unedited: Sequence[Vector], band: Band) -> Check:
-    """Check how much closer the image is to its caption than to the `unedited` texts, or than the source image is to
-    that caption, if there are no such texts.
-    """
+    """Check how much closer the image is to its caption than to the `unedited` texts, else than the source image is."""
     other = max((_product(after, one) for one in unedited), default=_product(before, text))
     note = "The image looks like the scene without the edit rather than like its caption: the edit may not show."
     return band.judge("edit shows", _product(after, text) - other, note)

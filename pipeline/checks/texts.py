@@ -1,7 +1,4 @@
-"""Checks of texts, pure: each returns `Check`s, whose notes are the sentences that the page shows.
-
-They know nothing of models or images. `require` raises UserError for a failed check.
-"""
+"""Checks of texts, pure: each returns `Check`s with sentences for the page. `require` raises UserError if one fails."""
 
 from __future__ import annotations
 
@@ -239,9 +236,8 @@ def _nothing_added(before: str, after: str, task: Task) -> Check:
 
 
 def undone(source: str, new: str, edit: Edit) -> str:
-    """Return a sentence that tells why an edit does not show in the new text, or "" if it does.
-
-    The two texts are aligned word by word, since counting would miss a swap (red becomes blue and blue becomes red).
+    """Return a sentence that tells why an edit does not show in the new text, or "" if it does. The two texts are
+    aligned word by word, since counting would miss a swap (red becomes blue and blue becomes red).
     """
     before, after = tokens(source), tokens(new)
     keyword, alternative = tokens(edit.keyword), tokens(edit.alternative)

@@ -56,9 +56,7 @@ class MethodDescription:
         return tuple(self.settings_type.model_fields) if self.known else ()
 
     def settings_of(self, settings: Settings, source_caption: str = "", region: Region = WHOLE) -> MethodSettings:
-        """Return this method's part of a run's settings. It includes the source's caption and the region that may
-        change, if pixels depend on them.
-        """
+        """Return this method's part of a run's settings, with the source's caption and region if pixels need them."""
         return self.settings_type.model_validate({name: getattr(settings, name) for name in self.sections})
 
     def equal_images(self, settings: MethodSettings) -> str:
@@ -138,7 +136,6 @@ class MethodDescription:
         inversions: InversionStore | None = None,
     ) -> Method[Any]:
         """Return the method with its models. Checks compare a label with `labels`. `inversions` stores inversions.
-
         Raises UserError if the method is unknown.
         """
         raise UserError(f"Images of the method {self.name[:80]!r} cannot be made here: this version does not know it.")

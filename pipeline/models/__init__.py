@@ -1,7 +1,4 @@
-"""The models of a profile, each loaded once, at its first use.
-
-Only this module knows which class implements which interface of `pipeline.seams`.
-"""
+"""The models of a profile, each loaded at its first use. Only this module knows which class implements which seam."""
 
 from __future__ import annotations
 

@@ -258,7 +258,6 @@ def sampling_apart(
     top_p: float | None = None,
 ) -> dict[str, Any]:
     """Return options like `sampling` for a batch of `several` texts per seed. Each seed samples as if it were alone.
-
     `config` holds the model's own settings for `generate`, which apply if `settings` has none.
     """
     if settings.temperature == 0:

@@ -159,9 +159,7 @@ def _clocked(compiling: Compiling) -> Iterator[None]:
 
 @contextmanager
 def _sizes_apart() -> Iterator[None]:
-    """Keep torch from treating sizes that happen to be equal as one, such as a batch of 64 and 64 places of an image.
-    Another picture would then be compiled again.
-    """
+    """Keep torch from treating equal sizes, such as batch and height, as one: others would be compiled again."""
     import torch._dynamo.config
     import torch.fx.experimental._config
 

@@ -352,10 +352,8 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
     def inverting(
         self, settings: InversionSettings, control: Control | None = None
     ) -> AbstractContextManager[Inverter]:
-        """Lend the networks, to invert pictures and to draw from their noise.
-
-        Other drawing waits until they are given back, also in the same thread. Raises UserError if the model cannot be
-        inverted.
+        """Lend the networks, to invert pictures and to draw from their noise. Other drawing waits until they are given
+        back, also in the same thread. Raises UserError if the model cannot be inverted.
         """
         raise UserError(self._section.cannot_invert)
 
@@ -367,9 +365,7 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
         return net.to(where, memory_format=torch.channels_last)  # a fifth less work on a CPU
 
     def preview_vae(self) -> Any:
-        """Return the profile's tiny VAE on the device. Raises UserError if the profile names none, or if it does not
-        fit.
-        """
+        """Return the profile's tiny VAE on the device. Raises UserError if the profile names none or a wrong one."""
         from diffusers import AutoencoderTiny
 
         section, dtype = self._section.preview_vae, self._dtype
@@ -437,9 +433,7 @@ class WindowedPipeline(ControlNetPipeline[S]):
     def inversion_key(
         self, image: Image.Image, caption: str, settings: InversionSettings, control: Control | None = None
     ) -> str:
-        """Return a key (64 hexadecimal digits) of everything that an inversion depends on. Raises UserError if the
-        model cannot be inverted.
-        """
+        """Return a key (64 hexadecimal digits) of all inputs of an inversion. Raises UserError if there can be none."""
         section = self._section
         facts: dict[str, Any] = {
             "source": [image_sha(image), caption],

@@ -139,9 +139,7 @@ def part_of(file: Path) -> Path:
 
 
 def listing(role: str, weights: Weights) -> HubListing:
-    """Return the hub's files of these weights. Raises CannotLoad, before anything is fetched, if the hub cannot be
-    reached or would refuse them.
-    """
+    """Return the hub's files of these weights. Raises CannotLoad if it cannot be reached or would refuse them."""
     from huggingface_hub import HfApi, constants
     from huggingface_hub.hf_api import RepoFile
     from huggingface_hub.utils import filter_repo_objects
@@ -221,9 +219,8 @@ def _there(folder: Path) -> Path:
 
 
 def download(role: str, found: HubListing, on_bytes: Told, cancelled: threading.Event | None = None) -> Path:
-    """Fetch the missing files and return the folder with all of them. Resumes where an earlier call stopped.
-
-    Raises CannotLoad if a file cannot be fetched, and Cancelled.
+    """Fetch the missing files and return the folder with all of them. Resumes where an earlier call stopped. Raises
+    CannotLoad if a file cannot be fetched, and Cancelled.
     """
     from huggingface_hub import constants, snapshot_download
 

@@ -154,10 +154,7 @@ def stored_inversion(data: bytes) -> Inversion:
 
 
 def ddim_of(scheduler: Any) -> Any:
-    """Return the DDIM scheduler with the noise levels of a scheduler of diffusers.
-
-    Raises UserError if images cannot be inverted with it.
-    """
+    """Return the DDIM scheduler with the noise levels of another one. Raises UserError if that cannot be inverted."""
     from diffusers import DDIMScheduler
 
     config = scheduler.config
@@ -282,7 +279,6 @@ def optimise_null_texts(
     settings: InversionSettings,
 ) -> torch.Tensor:
     """Return an empty text for each step, with which guided drawing stays on the path: (steps, tokens, width).
-
     Null-text inversion: each is optimised from the one before it. It needs float32, since gradients vanish in half.
     """
     import torch
@@ -324,7 +320,6 @@ def psnr(one: torch.Tensor, other: torch.Tensor) -> float:
 @dataclass(frozen=True)
 class Inverter:
     """The networks of an image generator, lent to invert sources and to draw from their noise.
-
     `WindowedPipeline.inverting` lends them. Tensors are float32; `ask` and the VAE may compute in half precision.
     """
 
@@ -341,7 +336,6 @@ class Inverter:
 
     def invert(self, image: Image.Image, caption: str, on_step: OnStep) -> Inversion:
         """Invert a picture whose sides the model can draw. `on_step` counts evaluations of the network and may raise.
-
         Raises UserError if numbers overflow in half precision, or if null texts are asked for in half precision.
         """
         import torch

@@ -68,9 +68,7 @@ def this_machine() -> Machine:
 
 
 def memory_in_use(anew: bool = False) -> tuple[int, int]:
-    """Return the bytes of memory of this process and its children, such as a language model, and the peak on the GPU
-    since the last call with `anew`.
-    """
+    """Return the bytes of this process and its children, and the peak on the GPU since the last call with `anew`."""
     import psutil
     import torch
 
@@ -90,9 +88,7 @@ def _runs_on_gpu(weights: Weights, machine: Machine) -> bool:
 
 
 def model_fits(weights: Weights, machine: Machine, on_disk: int = 0) -> str:
-    """Return in words whether a machine has the memory for a model. It takes as much as `on_disk`, the bytes of its
-    files, if the profile does not say.
-    """
+    """Return in words whether a machine has memory for a model, of `on_disk` bytes if the profile does not say."""
     gpu = _runs_on_gpu(weights, machine)
     needed = memory_of(weights, gpu) or on_disk
     if not needed:
@@ -110,7 +106,6 @@ def model_fits(weights: Weights, machine: Machine, on_disk: int = 0) -> str:
 
 def profile_fits(profile: Profile, machine: Machine, on_disk: Mapping[str, int]) -> str:
     """Return in words whether a machine has the memory for a profile: for all models, or for one stage at a time.
-
     `on_disk` has the bytes of the files on this machine, by role.
     """
     models = profile.weights()
@@ -136,9 +131,8 @@ def profile_fits(profile: Profile, machine: Machine, on_disk: Mapping[str, int])
 
 
 def without_gpu(profile: Profile, machine: Callable[[], Machine] | None = None) -> str:
-    """Return a sentence on what to expect of a GPU profile on a machine without a GPU, else "".
-
-    The machine is inspected only for a GPU profile, as that takes a second or two.
+    """Return a sentence on what to expect of a GPU profile on a machine without a GPU, else "". The machine is
+    inspected only for a GPU profile, as that takes a second or two.
     """
     models = profile.weights()
     bare = Machine(0, 0, 0, "")

@@ -1,7 +1,4 @@
-"""A language model on an OpenAI-compatible server.
-
-A test request at the start shows whether the server really enforces a JSON schema.
-"""
+"""A language model on an OpenAI-compatible server. A test request shows whether it really enforces a JSON schema."""
 
 from __future__ import annotations
 

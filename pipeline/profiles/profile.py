@@ -219,9 +219,8 @@ def profile_names() -> tuple[str, ...]:
 
 
 def load_profile(name: str) -> Profile:
-    """Return the profile of a name, or of a path to a .toml file.
-
-    Raises UserError for an unknown name (listing those there are), and for a file that does not fit (naming the key).
+    """Return the profile of a name, or of a path to a .toml file. Raises UserError for an unknown name (listing those
+    there are), and for a file that does not fit (naming the key).
     """
     file = Path(name) if name.endswith(".toml") else PROFILES / f"{name}.toml"
     if not name.endswith(".toml") and name not in profile_names():

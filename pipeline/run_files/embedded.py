@@ -108,9 +108,8 @@ def with_run(
 
 
 def read_run_in(data: bytes) -> EmbeddedRun | None:
-    """Return the run in a file's bytes, or None if it has none.
-
-    Raises UserError for a record that is damaged, changed by hand, too large or of another version.
+    """Return the run in a file's bytes, or None if it has none. Raises UserError for a record that is damaged, changed
+    by hand, too large or of another version.
     """
     pictures = ("source", "mask", *(f"artifact-{place}" for place in range(MOST_ARTIFACTS)))
     texts = read_texts(data, [KEYWORD, *map(_keyword, pictures)])
@@ -132,9 +131,7 @@ def read_run_in(data: bytes) -> EmbeddedRun | None:
 
 
 def require_run_in(data: bytes) -> EmbeddedRun:
-    """Return the run in a file's bytes. Raises UserError for errors of `read_run_in` and data that is not an image, and
-    NoRun for an image without a run.
-    """
+    """Like `read_run_in`, but raise UserError for data that is not an image, and NoRun for an image without a run."""
     run = read_run_in(data)
     if run is None:
         opened(data)
@@ -227,9 +224,7 @@ def _decoded(data: bytes) -> Image.Image:
 
 
 def read_run(plain: Mapping[str, Any]) -> RunRecord:
-    """Read a run from plain data. Raises KeyError, TypeError or ValueError (pydantic's too) if it is not a run, and
-    UnknownRecipe.
-    """
+    """Read a run from plain data. Raises KeyError, TypeError or ValueError if it is not a run, and UnknownRecipe."""
     values = values_from_plain(plain["values"])
     record: RunRecord = from_plain(RunRecord, {**plain, "values": {}})
     recipe_of(record.recipe)

@@ -100,9 +100,7 @@ def asked_run(
     notes: tuple[str, ...] = (),
     mask: NamedMask | None = None,
 ) -> RunFile:
-    """Return the `run.json` of a request, before anything is made. The same request has the same id, so that all its
-    images belong to one run.
-    """
+    """Return the `run.json` of a request, before anything is made. The same request has the same id."""
     source_sha, mask_sha = image_sha(source), image_sha(mask.image) if mask else ""
     plain = settings.model_dump(mode="json")
     request = [source_sha, to_plain(task), profile.name, seed, plain, mask_sha, recipe.name]

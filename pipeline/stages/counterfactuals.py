@@ -162,9 +162,8 @@ def _taken(inquiry: Inquiry[str], early: EarlyReply, text: str) -> Answer[str] |
 
 
 def merged(value: CounterfactualCaptions, source: str) -> CounterfactualCaptions:
-    """Merge captions with the same words into one, at the place of the first, ticked if any was.
-
-    It has the edits of all of them that show in its text, or those of the first if none does.
+    """Merge captions with the same words into one, at the place of the first, ticked if any was. It has the edits of
+    all of them that show in its text, or those of the first if none does.
     """
     groups: dict[tuple[str, ...], list[CounterfactualCaption]] = {}
     for item in value.items:

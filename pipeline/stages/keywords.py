@@ -118,9 +118,8 @@ def _ask_together(inputs: StageInputs, prompt: Prompt) -> StageMade:
 def _fitting(
     named: Sequence[tuple[str, EditType]], caption: Caption, task: Task, settings: KeywordSettings
 ) -> tuple[Keyword, ...]:
-    """Return the keywords in the caption that may change, in caption order. Raises Unreadable if there are none.
-
-    The model may reply with every edit type. If only the ticked ones were allowed, it would misuse their names.
+    """Return the keywords in the caption that may change, in caption order. Raises Unreadable if there are none. The
+    model may reply with every edit type. If only the ticked ones were allowed, it would misuse their names.
     """
     fit = [
         Keyword(text, edit_type, used=settings.ticks(edit_type))

@@ -195,9 +195,7 @@ def _parts(schema: Schema | None) -> dict[str, Any] | None:
 
 
 def _phrases(caption: str) -> list[str]:
-    """Return the words and runs of words of a caption, none across punctuation. Each also comes with a small first
-    letter, as it is written within a sentence.
-    """
+    """Return words and runs of words of a caption, none across punctuation, each also with a small first letter."""
     phrases: dict[str, None] = {}
     words = list(_WORD.finditer(caption))
     for i, first in enumerate(words):
