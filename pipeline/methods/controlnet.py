@@ -101,13 +101,11 @@ class ControlNetDescription(MethodDescription):
         Artifact(CONTROL_IMAGE, "Control", "The control image that it was drawn on", lines=True),
     )
     draws_whole = True
-
-    @property
-    def sections(self) -> tuple[str, ...]:
-        return ("conditioning", "generation")
+    sections: tuple[str, ...] = ("conditioning", "generation")
 
     def settings_of(self, settings: Settings, source_caption: str = "", region: Region = WHOLE) -> MethodSettings:
-        own = _own(super().settings_of(settings))
+        drawing = settings.generation.model_copy(update=self.decided)
+        own = _own(super().settings_of(settings.model_copy(update={"generation": drawing})))
         return own.model_copy(update={"inverted_under": source_caption}) if own.generation.inverted else own
 
     def equal_images(self, settings: MethodSettings) -> str:

@@ -99,14 +99,10 @@ class EditDescription(ControlNetDescription):
         {"start": "inverted", "fresh_noise": 0.0, "fresh_noise_by_type": "", "negative_prompt": ""}
     )
 
-    @property
-    def sections(self) -> tuple[str, ...]:
-        return (*super().sections, "edit")
+    sections = (*ControlNetDescription.sections, "edit")
 
     def settings_of(self, settings: Settings, source_caption: str = "", region: Region = WHOLE) -> MethodSettings:
-        drawing = settings.generation.model_copy(update=self.decided)
-        own = super().settings_of(settings.model_copy(update={"generation": drawing}), source_caption)
-        return own.model_copy(update={"painted": region})
+        return super().settings_of(settings, source_caption).model_copy(update={"painted": region})
 
     def equal_images(self, settings: MethodSettings) -> str:
         return _EQUAL

@@ -72,10 +72,7 @@ class InstructDescription(MethodDescription):
     title = "Edited by instruction"
     settings_type = InstructSettings
     steps_setting = "editing.steps"
-
-    @property
-    def sections(self) -> tuple[str, ...]:
-        return ("editing",)
+    sections = ("editing",)
 
     def prompt(
         self, prompts: PromptSet, counterfactual: CounterfactualCaption, task: Task, classes_in_mask: InMask = NO_MASK

@@ -20,6 +20,7 @@ from core.errors import CannotLoad, UserError, one_line, out_of_memory
 from core.images import image_sha
 from core.latest import Latest
 from core.lineage import DrawnBatch
+from core.model_sections import Weights
 from core.settings import ControlKind, GenerationSettings, InversionSettings
 from pipeline.models import hub
 from pipeline.models.batching import judged, next_batch, shas
@@ -147,6 +148,12 @@ class DrawingPipeline(ABC, Generic[M, D]):
 
     def _tiny_vae(self) -> Any:
         return None
+
+    def _network(self, kind: Any, role: str, section: Weights) -> Any:
+        """Return a network of diffusers of the class `kind`. Raises UserError if it cannot be loaded."""
+        folder = locate(role, section)
+        with loaded_from(role, section):
+            return kind.from_pretrained(folder, variant=section.variant or None, **self._to, **self._shared)
 
     @abstractmethod
     def _load(self, base: Path) -> Any:
@@ -523,12 +530,7 @@ class StableDiffusion(WindowedPipeline[ControlNetGenerator]):
         from diffusers import ControlNetModel
 
         if kind not in self._nets:
-            role, section = self._section.net_of(kind)
-            folder = locate(role, section)
-            with loaded_from(role, section):
-                net: Any = ControlNetModel.from_pretrained(
-                    folder, variant=section.variant or None, **self._to, **self._shared
-                )
+            net = self._network(ControlNetModel, *self._section.net_of(kind))
             self._nets[kind] = self._on_device(net)
             self._compiling.add(net)
         return self._nets[kind]
