@@ -67,7 +67,6 @@ class SamplingModel(CaptioningModel, ABC):
     """A captioner of several pictures at once, each as if alone, if each can be sampled with its own seed."""
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
-        """See `Captioner.caption`."""
         (reply,) = self._say_all([CaptionRequest(image, task, seed)], settings)
         return reply
 

@@ -412,7 +412,6 @@ class WindowedPipeline(ControlNetPipeline[S]):
 
     @contextmanager
     def inverting(self, settings: InversionSettings, control: Control | None = None) -> Iterator[Inverter]:
-        """See `ControlNetPipeline.inverting`."""
         import torch
 
         pipe, device = self._pipe, self._device

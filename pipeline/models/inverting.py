@@ -115,13 +115,8 @@ class Inversion:
 
     @property
     def noise(self) -> torch.Tensor:
-        """The inverted latents, float32."""
+        """The inverted latents, float32. Their standard deviation is close to 1 if the inversion is right."""
         return self.trajectory[-1].float()
-
-    @property
-    def spread(self) -> float:
-        """Standard deviation of the inverted noise. It is close to 1 if the inversion is right."""
-        return float(self.noise.std())
 
     def path(self, device: str) -> list[torch.Tensor]:
         """Return the latents in the order of drawing, from noise to clean, float32."""

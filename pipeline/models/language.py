@@ -72,11 +72,6 @@ class GgufModel:
             reply = self._generate(tokens, settings, seed, stops, form)
         return reply.decode("utf-8", errors="replace").strip()
 
-    def count(self, text: str) -> int:
-        """Count the tokens of a text, including the start token."""
-        with self._lock:
-            return len(self._tokenize(text))
-
     def score(self, text: str) -> float:
         """See `ScoringLanguageModel.score`. Reads the text token by token, as the library gives probabilities only
         after the last token read.

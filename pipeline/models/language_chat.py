@@ -174,7 +174,6 @@ class ChatLanguageModel:
         return str(self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **options))
 
     def score(self, text: str) -> float:
-        """See `ScoringLanguageModel.score`."""
         import torch
 
         with self._lock, torch.inference_mode():

@@ -255,7 +255,6 @@ class KleinEditor(DrawingModel):
     kind: Literal["flux2-klein"]
 
     def parts(self) -> dict[str, Weights]:
-        """Return every set of weights by its purpose."""
         return {EDITOR: self}
 
 
@@ -266,7 +265,6 @@ class SegmenterSection(Weights):
     """Minimum score of a thing. If nothing reaches it, half of it is enough."""
 
     def parts(self) -> dict[str, Weights]:
-        """Return every set of weights by its purpose."""
         return {SEGMENTER: self}
 
 
