@@ -49,7 +49,10 @@ class Compiling:
             log.warning("Nothing is compiled: %s", self.refused)
         if self.on:
             os.environ.setdefault(CACHE, str(cache_folder()))
-            self._key = f"{title}, {_versions(device)}"
+            import torch
+
+            machine = torch.cuda.get_device_name() if device == "cuda" else "CPU"
+            self._key = f"{title}, {machine}, torch {torch.__version__}"
             self._known = _remembered().get(self._key, 0.0)
 
     @property
@@ -167,12 +170,6 @@ def _sizes_apart() -> Iterator[None]:
     limits: Any = torch._dynamo.config
     with shapes.patch(use_duck_shape=False), limits.patch(recompile_limit=KINDS_OF_BLOCKS):
         yield
-
-
-def _versions(device: str) -> str:
-    import torch
-
-    return f"{torch.cuda.get_device_name() if device == 'cuda' else 'CPU'}, torch {torch.__version__}"
 
 
 def _remembered() -> dict[str, float]:

@@ -151,7 +151,11 @@ def _embedded(plain: Any, texts: Mapping[str, str], data: bytes) -> EmbeddedRun:
     source_sha = pictures["source"]["sha256"]
     if not isinstance(source_sha, str):
         raise TypeError("the hash of the source is no text")
-    review = _review(plain["image"].get("review")) if case is not None else None
+    review: ReviewDecision | None = None
+    if case is not None and (stored := plain["image"].get("review")) is not None:
+        review = from_plain(ReviewDecision, stored)
+        if review is not None and len(review.reason) > LONGEST_REASON:
+            raise ValueError("no reason is that long")
     return EmbeddedRun(run, source_sha, source.convert("RGB") if source is not None else None, mask, case, lost, review)
 
 
@@ -181,15 +185,6 @@ def _case(
     if method.known and isinstance(record.lineage.settings, UnreadSettings):
         return None, "The picture was made with settings that are not known here: the run was restored without it."
     return record.with_pictures(image, pictures), ""
-
-
-def _review(plain: Any) -> ReviewDecision | None:
-    if plain is None:
-        return None
-    review: ReviewDecision = from_plain(ReviewDecision, plain)
-    if len(review.reason) > LONGEST_REASON:
-        raise ValueError("no reason is that long")
-    return review
 
 
 def _keyword(picture: str) -> str:

@@ -52,7 +52,9 @@ def run(inputs: StageInputs) -> StageValue[Region]:
     if mask is None and (box or settings.pixels):
         mask, model = tidied(cut_out(image, box, settings.pixels)), "GrabCut"
     if mask is not None and box is not None:
-        mask = mask & _inside(box, mask.shape)
+        inside = np.zeros(mask.shape, np.bool_)
+        inside[box[1] : box[3], box[0] : box[2]] = True
+        mask = mask & inside
     if mask is None or not mask.any():
         where = " within the box" if box else ""
         named = " or ".join(f"“{phrase}”" for phrase in phrases)
@@ -85,12 +87,6 @@ def _found(image: Image.Image, phrases: tuple[str, ...], box: Box | None, models
         mask[around[1] : around[3], around[0] : around[2]] = one.mask
         whole.append(replace(one, mask=mask))
     return whole
-
-
-def _inside(box: Box, shape: tuple[int, ...]) -> Mask:
-    mask = np.zeros(shape, np.bool_)
-    mask[box[1] : box[3], box[0] : box[2]] = True
-    return mask
 
 
 def _require_inside(settings: SubjectSettings, size: tuple[int, int]) -> None:
