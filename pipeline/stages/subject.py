@@ -18,7 +18,7 @@ from core.regions import WHOLE, Region, region_of
 from core.settings import SubjectSettings
 from core.types import StageValue, Task, Trace, Values
 from pipeline.checks.texts import require, task_checks
-from pipeline.cutting import Box, Mask, cut_out
+from pipeline.cutting import Box, cut_out
 from pipeline.seams import Found, Models
 from pipeline.stages.base import Stage, StageInputs
 from pipeline.subject_mask import LARGE, take, tidied
