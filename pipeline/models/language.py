@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from core.errors import CannotLoad, UserError, out_of_memory
 from core.settings import LanguageSettings
-from pipeline.models.language_forms import Form, Forms
+from pipeline.models.language_forms import Forms, allowed_tokens
 from pipeline.models.weights import no_room, unreadable
 from pipeline.profiles.text_sections import GgufLanguage
 from pipeline.seams import LanguageRequest
@@ -109,7 +109,7 @@ class GgufModel:
         return self._forms
 
     def _generate(
-        self, tokens: list[int], settings: LanguageSettings, seed: int, stops: Sequence[bytes], form: Form | None
+        self, tokens: list[int], settings: LanguageSettings, seed: int, stops: Sequence[bytes], form: Any
     ) -> bytes:
         llm, section = self._llm, self._section
         # The library reseeds for every token, so a single seed would draw the same rank again and again.
@@ -131,10 +131,12 @@ class GgufModel:
 
         for _ in range(settings.max_new_tokens):
             token = draw()
-            if form is not None and not (form.may_end() if llm.is_eos_token(token) else form.takes(token)):
-                logits = self._logits()
-                logits[~form.allowed(len(logits))] = -np.inf
-                token = draw()
+            if form is not None:
+                fits = form.is_accepting() if llm.is_eos_token(token) else form.validate_tokens([token]) == 1
+                if not fits:
+                    logits = self._logits()
+                    logits[~allowed_tokens(form, len(logits))] = -np.inf
+                    token = draw()
             if llm.is_eos_token(token):
                 break
             piece: bytes = llm.detokenize([token], decode=False)
@@ -144,8 +146,8 @@ class GgufModel:
             if ends:
                 return reply[: min(ends)]
             if form is not None:
-                form.add(token)
-                if form.is_over():
+                form.consume_token(token)
+                if form.is_stopped():  # nothing may follow, or the library gave up and enforces nothing any more
                     break
             llm.eval([token])
         return reply

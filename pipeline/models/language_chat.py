@@ -13,7 +13,7 @@ from core.progress import stop_if, stop_signal
 from core.settings import LanguageSettings
 from pipeline.models.batching import AtOnce
 from pipeline.models.language import require_room
-from pipeline.models.language_forms import Form, Forms
+from pipeline.models.language_forms import Forms, allowed_tokens
 from pipeline.models.weights import NO_CODE, loaded_from, locate, pick_device, pick_dtype
 from pipeline.profiles.text_sections import ChatLanguage
 from pipeline.replies import read_reply, with_thoughts
@@ -279,7 +279,7 @@ class ChatLanguageModel:
             seen = torch.tensor([row.tokens + row.written], device=scores.device)
             scores[:] = RepetitionPenaltyLogitsProcessor(penalty)(seen, scores[None])[0]
         if row.form is not None:
-            allowed = torch.from_numpy(row.form.allowed(len(scores))).to(scores.device)
+            allowed = torch.from_numpy(allowed_tokens(row.form, len(scores))).to(scores.device)
             scores.masked_fill_(~allowed, -torch.inf)
 
     def _next(self, row: _Row, scores: torch.Tensor, settings: LanguageSettings, longest: int) -> int:
@@ -293,7 +293,7 @@ class ChatLanguageModel:
             row.over = True
             return token
         if row.form is not None:
-            row.form.add(token)
+            row.form.consume_token(token)
         # A stop may begin within a token, and each of its characters may take up to four tokens, one per byte.
         longest_stop = 1 + 4 * max(map(len, row.stops), default=0)
         tail = str(self._tokenizer.decode(row.written[-longest_stop:])) if row.stops else ""
@@ -309,7 +309,8 @@ class _Row:
     """Tokens that the model has read before the reply."""
     draws: torch.Generator
     """Generator of this row alone, so that draws in other rows do not affect it."""
-    form: Form | None = None
+    form: Any = None
+    """An LLMatcher of llguidance, or None for a reply that is not constrained."""
     stops: tuple[str, ...] = ()
     written: list[int] = field(default_factory=list)
     over: bool = False

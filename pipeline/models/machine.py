@@ -110,9 +110,7 @@ def profile_fits(profile: Profile, machine: Machine, on_disk: Mapping[str, int])
     """
     models = profile.weights()
     together = _most(models, machine, on_disk)
-    stages = [
-        _most({role: models[role] for role in stage if role in models}, machine, on_disk) for stage in _stages(models)
-    ]
+    stages = [_most(stage, machine, on_disk) for stage in _stages(models)]
     room = (machine.gpu_memory, machine.memory)
     slowly = ", slowly" if max(sum(stage) for stage in stages) >= SLOW_FROM else ""
     where = "fits" if machine.gpu else f"fits on the CPU{slowly}"
@@ -136,9 +134,7 @@ def without_gpu(profile: Profile, machine: Callable[[], Machine] | None = None) 
     """
     models = profile.weights()
     bare = Machine(0, 0, 0, "")
-    needed = max(
-        _most({role: models[role] for role in stage if role in models}, bare, {})[1] for stage in _stages(models)
-    )
+    needed = max(_most(stage, bare, {})[1] for stage in _stages(models))
     if needed < FOR_A_GPU:
         return ""
     host = (machine or this_machine)()
@@ -151,10 +147,11 @@ def without_gpu(profile: Profile, machine: Callable[[], Machine] | None = None) 
     )
 
 
-def _stages(models: Mapping[str, Weights]) -> list[list[str]]:
+def _stages(models: Mapping[str, Weights]) -> list[dict[str, Weights]]:
     """Return groups of models that are needed at the same time."""
     drawing = [role for role in models if role not in ("captioner", "language model", "sentence model", EDITOR)]
-    return [["captioner"], ["language model", "sentence model"], drawing, [EDITOR, "embedder"]]
+    groups = (["captioner"], ["language model", "sentence model"], drawing, [EDITOR, "embedder"])
+    return [{role: models[role] for role in group if role in models} for group in groups]
 
 
 def _most(models: Mapping[str, Weights], machine: Machine, on_disk: Mapping[str, int]) -> tuple[int, int]:

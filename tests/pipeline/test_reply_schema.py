@@ -81,10 +81,10 @@ def taken(schema: Schema, text: str) -> bool:
     form, said = letters().start(schema), text.encode()
     assert form is not None
     for byte in said:
-        if not form.takes(byte):
+        if not form.validate_tokens([byte]):
             return False
-        form.add(byte)
-    return form.may_end()
+        form.consume_token(byte)
+    return bool(form.is_accepting())
 
 
 @cache
