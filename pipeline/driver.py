@@ -519,7 +519,8 @@ class Drawing:
             if self.stopped:
                 raise
             if len(images) == 1:
-                self._fail(images[0], error)
+                image = images[0]
+                self.fail(image.source.number, image.source.work, image.planned, error)
                 return
             for place, image in sorted(batch.images.items()):  # to find the one that fails
                 self._draw(_Batch(batch.size, batch.key, {place: image}))
@@ -534,15 +535,12 @@ class Drawing:
             except Cancelled:
                 raise
             except Exception as error:  # noqa: BLE001 - reported for this image; the others go on
-                self._fail(image, error)
+                self.fail(image.source.number, image.source.work, image.planned, error)
             else:
                 self._save(image, case, batch.size)
                 # With the seconds that checking and saving it took.
                 effort = self._effort(image.source.prepared)
                 self._driver.speeds.add(effort, case.lineage.seconds + time.monotonic() - began)
-
-    def _fail(self, image: _Image, error: Exception) -> None:
-        self.fail(image.source.number, image.source.work, image.planned, error)
 
     def _save(self, image: _Image, case: TestCase, size: int) -> None:
         self.done, self.made = self.done + 1, self.made + 1

@@ -290,7 +290,8 @@ def _edit_direction(before: Vector, after: Vector, source_text: Vector, text: Ve
 
     The formula is from StyleGAN-NADA (Gal et al., SIGGRAPH 2022). InstructPix2Pix measures edits with it.
     """
-    pictures, words = _difference(after, before), _difference(text, source_text)
+    pictures = [x - y for x, y in zip(after, before, strict=True)]
+    words = [x - y for x, y in zip(text, source_text, strict=True)]
     lengths = math.hypot(*pictures) * math.hypot(*words)
     value = _product(pictures, words) / lengths if lengths > 1e-9 else 0.0
     note = "The image did not change the way its caption did: the edit may not show, or something else changed."
@@ -327,10 +328,6 @@ def _with(text: str, spans: Sequence[Span], words: str) -> str:
 def _outlines(source: Image.Image, size: tuple[int, int], settings: ConditioningSettings) -> Image.Image:
     fitted = source if source.size == size else source.resize(size, Image.Resampling.LANCZOS)
     return Image.fromarray(edges(np.asarray(fitted.convert("RGB"), np.uint8), settings))
-
-
-def _difference(a: Vector, b: Vector) -> list[float]:
-    return [x - y for x, y in zip(a, b, strict=True)]
 
 
 def _product(a: Vector, b: Vector) -> float:

@@ -118,15 +118,13 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
         )
     notes += [note for answer in new_answers for note in answer.notes]
     first = (early,) if early is not None else ()
+    prompts = (*(each.prompt for each in first), *choice.prompts, *(each.prompt for each in new_answers))
+    replies = (*(each.raw_reply for each in first), *choice.replies, *(each.raw_reply for each in new_answers))
     trace = Trace(
         author="model",
         model=language_model.name,
-        prompt=BETWEEN.join(
-            (*(each.prompt for each in first), *choice.prompts, *(each.prompt for each in new_answers))
-        ),
-        raw_reply=BETWEEN.join(
-            (*(each.raw_reply for each in first), *choice.replies, *(each.raw_reply for each in new_answers))
-        ),
+        prompt=BETWEEN.join(prompts),
+        raw_reply=BETWEEN.join(replies),
         settings=settings.model_dump(mode="json"),
         seed=seed,
         attempts=max(choice.attempts, *(answer.attempts for answer in answers)),
