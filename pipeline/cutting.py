@@ -28,7 +28,6 @@ INSIDE, TRIES = 0.9, 20
 
 def cut_out(image: Image.Image, box: Box | None = None, points: Sequence[tuple[int, int, bool]] = ()) -> Mask:
     """Return what differs in colour from the surroundings, within a box, and around points on it (True) or beside it.
-
     GrabCut (Rother, Kolmogorov, Blake 2004) of OpenCV.
     """
     import cv2
@@ -54,9 +53,8 @@ def cut_out(image: Image.Image, box: Box | None = None, points: Sequence[tuple[i
 
 
 def move_of(settings: CompositeSettings, seed: int, subject: Mask) -> Matrix | None:
-    """Return the move of a seed, within the bounds of the settings, or None for no move.
-
-    At least `INSIDE` of the subject stays in the picture. A subject for which no such move is found is not moved.
+    """Return the move of a seed, within the bounds of the settings, or None for no move. At least `INSIDE` of the
+    subject stays in the picture. A subject for which no such move is found is not moved.
     """
     if not settings.moves:
         return None
@@ -78,9 +76,7 @@ def move_of(settings: CompositeSettings, seed: int, subject: Mask) -> Matrix | N
 
 
 def moved(image: Image.Image, subject: Mask, matrix: Matrix | None) -> tuple[NDArray[np.uint8], Mask]:
-    """Return the picture with its subject at the new place, (height, width, 3), and the mask of the subject there.
-    Colours beside the subject do not mix into it.
-    """
+    """Return the picture (height, width, 3) with its subject moved in its own colours, and the mask of the subject."""
     import cv2
 
     pixels = np.asarray(image.convert("RGB"), np.uint8)

@@ -27,7 +27,7 @@ from core.masks import NO_MASK, InMask, in_mask
 from core.progress import Progress, StepTimer, stop_if, stoppable
 from core.settings import Settings
 from core.types import GENERATION, CounterfactualCaption, CounterfactualCaptions, StageName, StageValue, Task, Values
-from pipeline.drawing_speed import SideTime, Speeds
+from pipeline.drawing_speed import Effort, SideTime, Speeds
 from pipeline.freshness import Producer, inputs_key, producers, stale_stages, with_producer
 from pipeline.methods import method_of
 from pipeline.methods.base import Preparations
@@ -422,9 +422,8 @@ class Drawing:
         emit: EmitOf,
         cancelled: threading.Event | None,
     ) -> None:
-        """Load the models that draw. Raises UserError if the profile cannot draw images of the recipe.
-
-        `worklist` tells how many images are still to come, and which of those that were taken are dropped.
+        """Load the models that draw. Raises UserError if the profile cannot draw images of the recipe. `worklist` tells
+        how many images are still to come, and which of those that were taken are dropped.
         """
         if refused := recipe.cannot_draw(driver.profile):
             raise UserError(refused)
@@ -461,10 +460,8 @@ class Drawing:
     def put(
         self, source: DrawnSource, images: Sequence[PlannedImage], size: int, keys: Sequence[Hashable] | None = None
     ) -> None:
-        """Put the images of a source into batches, and draw those that are full.
-
-        An image goes into a batch of the size in its own `batch`, else of `size`. Only images with equal `keys` share
-        one.
+        """Put the images of a source into batches, and draw those that are full. An image goes into a batch of the size
+        in its own `batch`, else of `size`. Only images with equal `keys` share one.
         """
         for taken, (image, key) in enumerate(zip(images, keys or [None] * len(images), strict=True)):
             size_and_key = (size if image.batch is None else image.batch.size, key)
@@ -522,7 +519,8 @@ class Drawing:
             if self.stopped:
                 raise
             if len(images) == 1:
-                self._fail(images[0], error)
+                image = images[0]
+                self.fail(image.source.number, image.source.work, image.planned, error)
                 return
             for place, image in sorted(batch.images.items()):  # to find the one that fails
                 self._draw(_Batch(batch.size, batch.key, {place: image}))
@@ -537,13 +535,12 @@ class Drawing:
             except Cancelled:
                 raise
             except Exception as error:  # noqa: BLE001 - reported for this image; the others go on
-                self._fail(image, error)
+                self.fail(image.source.number, image.source.work, image.planned, error)
             else:
                 self._save(image, case, batch.size)
-                self._remember_speed(image, case.lineage.seconds + time.monotonic() - began)
-
-    def _fail(self, image: _Image, error: Exception) -> None:
-        self.fail(image.source.number, image.source.work, image.planned, error)
+                # With the seconds that checking and saving it took.
+                effort = self._effort(image.source.prepared)
+                self._driver.speeds.add(effort, case.lineage.seconds + time.monotonic() - began)
 
     def _save(self, image: _Image, case: TestCase, size: int) -> None:
         self.done, self.made = self.done + 1, self.made + 1
@@ -554,10 +551,8 @@ class Drawing:
         source.work.store.save_case(replace(case, lineage=lineage))
         self.tell(source.number, ImageDone(lineage))
 
-    def _remember_speed(self, image: _Image, seconds: float) -> None:
-        """Remember the seconds that an image took, including its checks and saving it."""
-        prepared = image.source.prepared
-        self._driver.speeds.add(self._description.effort(prepared.settings, prepared.source.image.size), seconds)
+    def _effort(self, prepared: Prepared) -> Effort | None:
+        return self._description.effort(prepared.settings, prepared.source.image.size)
 
     def _stop_if_dropped(self, images: list[_Image]) -> None:
         stop_if(self._cancelled)
@@ -569,7 +564,7 @@ class Drawing:
         prepared, watched = images[0].source.prepared, images[0].source.work.request.watched
         steps = prepared.settings.steps or 1
         if self._timer is None:
-            known = self._driver.speeds.seconds(self._description.effort(prepared.settings, prepared.source.image.size))
+            known = self._driver.speeds.seconds(self._effort(prepared))
             self._timer = StepTimer(None if known is None else known / steps)
         timer, before, previews = self._timer, self._timer.steps, SideTime()
         first, last = self.done + 1, self.done + len(images)

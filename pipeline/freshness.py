@@ -39,9 +39,8 @@ class Producer:
 
 
 def inputs_key(recipe: Recipe, name: StageName, task: Task, source_sha: str, values: Values, settings: Settings) -> str:
-    """Return the key of a stage's inputs. Only used keywords, alternatives and captions count.
-
-    `source_sha` is `image_sha` of the source. Raises KeyError if a value that the stage reads is missing.
+    """Return the key of a stage's inputs. Only used keywords, alternatives and captions count. `source_sha` is
+    `image_sha` of the source. Raises KeyError if a value that the stage reads is missing.
     """
     stage = recipe.stage(name)
     parts: dict[str, Any] = {"source": source_sha} if stage.reads_source else {}
@@ -162,11 +161,8 @@ def producers(
 
 
 def _joined(parts: Mapping[str, Any]) -> str:
-    return " ".join(f"{name}:{_short_sha(part)}" for name, part in parts.items())
-
-
-def _short_sha(part: Any) -> str:
-    return hashlib.sha256(json.dumps(part, ensure_ascii=False).encode()).hexdigest()[:20]
+    plain = {name: json.dumps(part, ensure_ascii=False).encode() for name, part in parts.items()}
+    return " ".join(f"{name}:{hashlib.sha256(data).hexdigest()[:20]}" for name, data in plain.items())
 
 
 def _parts(key: str) -> dict[str, str]:

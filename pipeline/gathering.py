@@ -134,12 +134,12 @@ class ModelsTogether:
     @property
     def captioner(self) -> Captioner:
         real = self._models.captioner
-        return cast(Captioner, _CaptionerTogether(real.name, self.gathering)) if takes_many_images(real) else real
+        return _CaptionerTogether(real.name, self.gathering) if isinstance(real, BatchCaptioner) else real
 
     @property
     def language(self) -> LanguageModel:
         real = self._models.language
-        return cast(LanguageModel, _LanguageTogether(real.name, self.gathering)) if takes_many_texts(real) else real
+        return _LanguageTogether(real.name, self.gathering) if isinstance(real, BatchLanguageModel) else real
 
     def _say(self, gathered: Sequence[tuple[CaptionSettings, CaptionRequest]]) -> Sequence[tuple[str, str] | UserError]:
         captioner = cast(BatchCaptioner, self._models.captioner)
@@ -152,16 +152,6 @@ class ModelsTogether:
             return language.complete_many(requests, settings, lambda _done: None)
 
         return _by_key(gathered, lambda one: (one.temperature, one.top_p, one.max_new_tokens), ask)
-
-
-def takes_many_images(captioner: Captioner) -> bool:
-    """Return True if a captioner takes several images at once."""
-    return isinstance(captioner, BatchCaptioner)
-
-
-def takes_many_texts(language: LanguageModel) -> bool:
-    """Return True if a language model takes several prompts at once."""
-    return isinstance(language, BatchLanguageModel)
 
 
 def _by_key(
@@ -181,7 +171,7 @@ def _by_key(
     return [replies[at] for at in range(len(gathered))]
 
 
-@dataclass(frozen=True)
+@dataclass
 class _CaptionerTogether:
     name: str
     gathering: Gathering
@@ -194,7 +184,7 @@ class _CaptionerTogether:
         return caption, prompt
 
 
-@dataclass(frozen=True)
+@dataclass
 class _LanguageTogether:
     name: str
     gathering: Gathering

@@ -21,11 +21,11 @@ from core.progress import stop_if, stoppable
 from core.types import CounterfactualCaptions, StageName
 from pipeline.driver import Drawing, Driver, EmitOf, FixedWorklist, SourceWork
 from pipeline.freshness import stale_stages
-from pipeline.gathering import ModelsTogether, takes_many_images, takes_many_texts
+from pipeline.gathering import ModelsTogether
 from pipeline.methods import method_of
 from pipeline.recipes import recipe_of
 from pipeline.request import Event, Request, Store
-from pipeline.seams import Models
+from pipeline.seams import BatchCaptioner, BatchLanguageModel, Models
 from pipeline.stages import generation
 from pipeline.stages.generation import PlannedImage
 
@@ -135,8 +135,8 @@ def _takes_many(driver: Driver, producer: str, phase_works: Sequence[_Asked]) ->
     if len(phase_works) < 2 or not any(_is_due(driver, *one[1:]) for one in phase_works):
         return False
     if producer == "captioner":
-        return takes_many_images(driver.models.captioner)
-    return producer == "language model" and takes_many_texts(driver.models.language)
+        return isinstance(driver.models.captioner, BatchCaptioner)
+    return producer == "language model" and isinstance(driver.models.language, BatchLanguageModel)
 
 
 def _is_due(driver: Driver, request: Request, store: Store) -> bool:

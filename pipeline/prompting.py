@@ -105,8 +105,7 @@ def edited_prompts(prompts: PromptSet, slots: Sequence[PromptSlot], templates: M
         prompt = prompts.get(name) or Prompt(f"{prompts.name}/{name}", "")
         if not template.strip():
             raise PromptError(f"The prompt {prompt.where} is empty: write it, or put the profile's prompt back.")
-        changed[name] = dataclasses.replace(prompt, template=template)
-        _check(changed[name], by_name[name])
+        changed[name] = _checked(dataclasses.replace(prompt, template=template), by_name[name])
     return PromptSet(prompts.name, {**prompts.prompts, **changed})
 
 
@@ -129,7 +128,7 @@ def prompts_from_plain(data: Mapping[str, Any], slots: Sequence[PromptSlot]) -> 
         raise PromptError("The prompts of this file cannot be read: it was changed or cut.") from error
     for slot in slots:
         if slot.name in built:
-            _check(built[slot.name], slot)
+            _checked(built[slot.name], slot)
     return PromptSet(name, built)
 
 
@@ -138,9 +137,7 @@ def _load(path: Path, name: str, slot: PromptSlot) -> Prompt | None:
     if not slot.needed and not slot.default and not path.exists():
         return None
     if slot.default and not path.exists():
-        prompt = Prompt(where, slot.default)
-        _check(prompt, slot)
-        return prompt
+        return _checked(Prompt(where, slot.default), slot)
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -155,12 +152,11 @@ def _load(path: Path, name: str, slot: PromptSlot) -> Prompt | None:
         raise PromptError(f"The prompt {where} has no template: add one.")
     if not isinstance(stop, list) or not all(isinstance(text, str) and text for text in stop):
         raise PromptError(f"The prompt {where} has a wrong stop: give a list of texts, none of them empty.")
-    prompt = Prompt(where, template, tuple(stop))
-    _check(prompt, slot)
-    return prompt
+    return _checked(Prompt(where, template, tuple(stop)), slot)
 
 
-def _check(prompt: Prompt, slot: PromptSlot) -> None:
+def _checked(prompt: Prompt, slot: PromptSlot) -> Prompt:
+    """Return the prompt. Raises PromptError if it does not use the slot's variables."""
     used, allowed = set(prompt.variables()), (*slot.required, *slot.optional)
     for name in sorted(used - set(allowed)):
         listed = ", ".join(f"${each}" for each in allowed)
@@ -168,3 +164,4 @@ def _check(prompt: Prompt, slot: PromptSlot) -> None:
     for name in slot.required:
         if name not in used:
             raise PromptError(f"The prompt {prompt.where} does not use ${name}: it has to stand in this prompt.")
+    return prompt

@@ -54,8 +54,7 @@ from pipeline.stages.region import REGION, painted_region
 from pipeline.stages.subject import SUBJECT, all_but_subject
 
 DRAWING_PROMPT = PromptSlot("diffusion", ("caption",), ("shown", "kept"))
-"""Its variables: `$shown` is the label, or the protected classes in the picture; `$kept` is the label, or all of
-them."""
+"""Its variables: `$shown` is the label, or the protected classes in the picture; `$kept` the label, or all of them."""
 INSTRUCTION_PROMPT = PromptSlot(
     "instruction",
     ("edits",),
@@ -105,9 +104,7 @@ class Recipe:
         return method_of(self.method)
 
     def drawn_with(self, settings: Settings, values: Values) -> MethodSettings:
-        """Return the part of a run's settings that the recipe's method reads, with those `values` by stage on which
-        pixels depend.
-        """
+        """Return the part of a run's settings that the method reads, with those `values` on which pixels depend."""
         return self.drawing_method.settings_of(settings, self.source_caption(values), self.region(values))
 
     def cannot_draw(self, profile: Profile) -> str:
@@ -139,18 +136,12 @@ class Recipe:
             raise UserError(f"The recipe “{self.title}” has no stage {name[:80]!r}: it has {', '.join(self.names)}.")
         return self.stages[self.names.index(name)]
 
-    def before(self, name: StageName) -> tuple[Stage, ...]:
-        """Return the recipe's stages before this one."""
-        return self.stages[: self.names.index(name)]
-
     def onwards(self, name: StageName) -> tuple[StageName, ...]:
         """Return the names of this stage and all later ones."""
         return self.names[self.names.index(self.stage(name).name) :]
 
     def asked_ahead(self, name: StageName, settings: Settings, prompts: PromptSet) -> tuple[StageName, ...]:
-        """Return the later stages that one request of a stage covers. Empty if the recipe lacks one, or the prompt
-        set lacks a prompt that the stage would send.
-        """
+        """Return the later stages that a stage's request covers. Empty if the recipe or the prompt set lacks a part."""
         stage = self.stage(name)
         if stage.asks_ahead is None or not all(prompts.get(slot.name) for slot in stage.others_sent(settings)):
             return ()
@@ -186,7 +177,6 @@ class Recipe:
 
     def settings_in(self, profile: Profile, plain: Mapping[str, Any] | None = None) -> Settings:
         """Return the profile's settings for this recipe, with sections replaced by `plain`, which may hold others too.
-
         Raises UserError for a wrong value of the profile, and pydantic.ValidationError if `plain` does not fit.
         """
         known = self.settings.model_fields
@@ -205,9 +195,7 @@ class Recipe:
         )
 
     def reads(self, setting: str) -> bool:
-        """Return True if the recipe's stages, its method or later steps use a setting like "generation.steps". True for
-        unknown settings.
-        """
+        """Return True if stages, method or later steps use a setting like "generation.steps", or if it is unknown."""
         section = setting.partition(".")[0]
         if section == "generation":
             method = self.drawing_method
@@ -380,10 +368,10 @@ def is_drawn_from(recipe: str, counterfactual: CounterfactualCaption, values: Va
     return recipe in _known and _known[recipe].is_current(counterfactual, values)
 
 
-def edits_in_words(recipe: str, counterfactual: CounterfactualCaption, between: str = ", ") -> str:
+def edits_in_words(recipe: str, counterfactual: CounterfactualCaption) -> str:
     """Return the alternatives of an image's edits in words, such as "snowy, at night"."""
     unedited = _known[recipe].unedited if recipe in _known else DILLEMA.unedited
-    return between.join(edit.alternative for edit in counterfactual.edits) or unedited
+    return ", ".join(edit.alternative for edit in counterfactual.edits) or unedited
 
 
 def _every_stage() -> Iterator[Stage]:
@@ -406,9 +394,8 @@ def known_stages() -> tuple[Stage, ...]:
 
 
 def values_from_plain(data: Mapping[str, Any]) -> dict[StageName, StageValue[Any]]:
-    """Return the values of stages from plain data, by name and in the order of the stages.
-
-    Raises ValueError for an unknown stage, and pydantic.ValidationError if the data do not fit.
+    """Return the values of stages from plain data, by name and in the order of the stages. Raises ValueError for an
+    unknown stage, and pydantic.ValidationError if the data do not fit.
     """
     unknown = data.keys() - stage_kinds().keys()
     if unknown:

@@ -1,11 +1,8 @@
-"""A request for test cases of one source image, the events that report its progress, and the store of its results.
-
-Plain data and one protocol. The driver carries requests out.
-"""
+"""A request for test cases of one source image, the events that report its progress, and the store of its results."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -142,13 +139,7 @@ class Store(Protocol):
 class MemoryStore:
     """A store in memory."""
 
-    def __init__(
-        self,
-        source: Image.Image,
-        values: Values | None = None,
-        mask: NamedMask | None = None,
-        cases: Iterable[TestCase] = (),
-    ) -> None:
+    def __init__(self, source: Image.Image, values: Values | None = None, mask: NamedMask | None = None) -> None:
         """`values` are `StageValue`s or bare values. Later stages read a bare value, but its inputs are unknown, so it
         counts as stale and a request for its stage makes it again.
         """
@@ -157,7 +148,7 @@ class MemoryStore:
             name: value if isinstance(value, StageValue) else StageValue(value, Trace("person"))
             for name, value in (values or {}).items()
         }
-        self.cases = list(cases)
+        self.cases: list[TestCase] = []
 
     def source(self) -> Image.Image:
         return self._source

@@ -41,7 +41,6 @@ class Captioner(Protocol):
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
         """Return the reply as the model wrote it, and the prompt that was sent ("" for a model without prompts).
-
         `pipeline.replies.read_reply` reads the caption in the reply.
         """
 
@@ -120,7 +119,6 @@ class ScoringLanguageModel(Protocol):
 
     def score(self, text: str) -> float:
         """Return the mean negative log-likelihood of a text's tokens after the first: the logarithm of its perplexity.
-
         The text is cut off at the length of the context.
         """
 
@@ -188,10 +186,7 @@ class Segmenter(Protocol):
     name: str
 
     def find(self, image: Image.Image, phrase: str) -> list[Found]:
-        """Return each thing in the RGB image that fits the phrase, the surest first.
-
-        Raises UserError for a phrase that the model does not know.
-        """
+        """Return things in the RGB image that fit the phrase, surest first. Raises UserError for an unknown phrase."""
 
     def at(self, image: Image.Image, points: Points) -> NDArray[np.bool_] | None:
         """Return the mask (height, width) of the thing at these points, or None if the model takes no points."""
@@ -210,8 +205,7 @@ class DrawRequest:
     negative_prompt: str | None = None
     """Replaces that of the settings."""
     kept: tuple[Image.Image, Image.Image] | None = None
-    """A picture of the size that is drawn, and a mask of mode L: its pixels stay where the mask is not 0. None for
-    none."""
+    """A picture of the size that is drawn, and a mask of mode L: its pixels stay where the mask is not 0; or None."""
 
 
 @dataclass(frozen=True)
@@ -268,9 +262,8 @@ class Generator(Draws[GenerationSettings], Protocol):
 
 
 class Editor(Draws[EditingSettings], Protocol):
-    """Changes a picture by instructions, its prompts. It gives no guarantee about what stays in its place.
-
-    The pictures are equal: an editor reads one source at a time. They have a size from `core.images.editing_size`.
+    """Changes a picture by instructions, its prompts. It gives no guarantee about what stays in its place. The pictures
+    are equal: an editor reads one source at a time. They have a size from `core.images.editing_size`.
     """
 
     def batch(self, size: tuple[int, int]) -> int:
@@ -323,10 +316,7 @@ class InversionStore(Protocol):
 
 
 class Method(Protocol[P]):
-    """Makes test cases: `prepare` each source once, then `make` batches of captions and seeds.
-
-    `pipeline.methods` describes each method without its models.
-    """
+    """Makes test cases: `prepare` each source once, then `make` batches. `pipeline.methods` describes each method."""
 
     name: str
 
@@ -344,9 +334,8 @@ class Method(Protocol[P]):
         """
 
     def batch(self, prepared: P, waiting: int | None = None, watched: bool = True) -> int:
-        """Return the batch size that the settings say, or the best one for the models.
-
-        With `waiting` images left of one source, it is lowered to batches of even size. `watched` as in `Generator`.
+        """Return the batch size that the settings say, or the best one for the models. With `waiting` images left of
+        one source, it is lowered to batches of even size. `watched` as in `Generator`.
         """
 
     def together(self, prepared: P, counterfactual: CounterfactualCaption) -> Hashable:

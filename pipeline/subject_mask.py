@@ -25,9 +25,7 @@ _HOLE, _SPECK = 0.01, 0.01
 def take(
     found: Sequence[Found], phrase: str, several: Several = "largest"
 ) -> tuple[NDArray[np.bool_], tuple[str, ...]]:
-    """Return the mask (height, width) of the subject among the things, at least one, that fit the phrase. Also return
-    remarks for a person, one sentence each.
-    """
+    """Return the subject's mask (height, width) among one or more things that fit the phrase, and remarks."""
     chosen = list(found) if several == "all" else [max(found, key=lambda thing: int(thing.mask.sum()))]
     mask = tidied(np.logical_or.reduce([thing.mask for thing in chosen]))
     notes = []

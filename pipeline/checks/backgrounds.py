@@ -1,6 +1,4 @@
-"""Checks of a subject in front of a new background: it stayed as it was, and it alone is found. The edges of the source
-are not looked for.
-"""
+"""Checks of a subject before a new background: it stayed as it was, and it alone is found. Edges are not checked."""
 
 from __future__ import annotations
 
@@ -45,9 +43,7 @@ def background_checks(
 
 
 def _free(background: Image.Image, mask: Mask, words: Sequence[str], segmenter: Segmenter) -> Check:
-    """Check that none of these words is found in the background. What the subject hides, and what scores below the
-    model's threshold, does not count.
-    """
+    """Check that no word is found in the background, apart from what the subject hides and what is not sure."""
     seen, named, unknown = np.zeros_like(mask), list[str](), list[str]()
     for word in dict.fromkeys(words):
         try:

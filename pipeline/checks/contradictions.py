@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.errors import UserError
 from core.words import contains
@@ -13,26 +15,18 @@ from core.words import contains
 RULES = Path(__file__).resolve().parent / "contradictions.toml"
 
 
-@dataclass(frozen=True)
-class Rule:
+Phrase = Annotated[str, Field(pattern=r"\S")]
+
+
+class Rule(BaseModel):
     """A rule that no word of `one` may occur together with a word of `other`."""
 
-    says: str
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    says: str = Field(min_length=1)
     """The reason, as a sentence without a full stop."""
-    one: tuple[str, ...]
-    other: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Contradiction:
-    """A rule that a text breaks, and the words that break it."""
-
-    says: str
-    words: tuple[str, str]
-
-    def describe(self) -> str:
-        """Description for a person, in one sentence."""
-        return f"“{self.words[0]}” and “{self.words[1]}” do not go together: {self.says[0].lower()}{self.says[1:]}."
+    one: tuple[Phrase, ...] = Field(min_length=1)
+    other: tuple[Phrase, ...] = Field(min_length=1)
 
 
 @lru_cache(maxsize=4)
@@ -44,36 +38,29 @@ def load_rules(path: Path = RULES) -> tuple[Rule, ...]:
         raise UserError(f"The rules in {path} cannot be read: {error}.") from error
     loaded = []
     for number, rule in enumerate(data.get("rules", []), 1):
-        sides = [rule.get("one"), rule.get("other")]
-        fits = set(rule) == {"says", "one", "other"} and isinstance(rule["says"], str) and rule["says"]
-        if not fits or not all(isinstance(side, list) and side and all(map(_phrase, side)) for side in sides):
-            raise UserError(f"Rule {number} in {path} does not fit: give a text says, and lists one and other.")
-        loaded.append(Rule(rule["says"], tuple(sides[0]), tuple(sides[1])))
+        try:
+            loaded.append(Rule.model_validate(rule))
+        except ValidationError as error:
+            message = f"Rule {number} in {path} does not fit: give a text says, and lists one and other."
+            raise UserError(message) from error
     return tuple(loaded)
 
 
-def contradictions(text: str, rules: tuple[Rule, ...] | None = None) -> tuple[Contradiction, ...]:
-    """Return the rules that a text breaks, each with the first words that break it."""
-    return _contradictions(text, load_rules() if rules is None else rules)
-
-
 @lru_cache(maxsize=1000)
-def _contradictions(text: str, rules: tuple[Rule, ...]) -> tuple[Contradiction, ...]:
+def contradictions(text: str, rules: tuple[Rule, ...]) -> tuple[tuple[str, str], ...]:
+    """Return what each rule says that a text breaks, and a sentence with the first words that break it."""
     broken, lower = [], text.lower()
     for rule in rules:
         # Searching for the letters first is far quicker than for whole words, and mostly finds nothing.
         one = next((word for word in rule.one if word.lower() in lower and contains(text, word)), None)
         other = next((word for word in rule.other if word.lower() in lower and contains(text, word)), None)
         if one is not None and other is not None:
-            broken.append(Contradiction(rule.says, (one, other)))
+            reason = f"{rule.says[0].lower()}{rule.says[1:]}"
+            broken.append((rule.says, f"“{one}” and “{other}” do not go together: {reason}."))
     return tuple(broken)
 
 
-def new_contradictions(before: str, after: str, rules: tuple[Rule, ...] | None = None) -> tuple[Contradiction, ...]:
-    """Return the contradictions of `after` whose rule `before` did not break already."""
-    known = {contradiction.says for contradiction in contradictions(before, rules)}
-    return tuple(new for new in contradictions(after, rules) if new.says not in known)
-
-
-def _phrase(value: object) -> bool:
-    return isinstance(value, str) and bool(value.strip())
+def new_contradictions(before: str, after: str) -> list[str]:
+    """Return a sentence for each rule that `after` breaks and `before` did not break already."""
+    known = {says for says, _ in contradictions(before, load_rules())}
+    return [sentence for says, sentence in contradictions(after, load_rules()) if says not in known]

@@ -121,16 +121,19 @@ def image_checks(
     edited = source_caption != counterfactual.text
     if edited:  # an unchanged caption has no edit to show
         unedited = [embedder.text(other) for other in without_edits(source_caption, counterfactual)]
-        checks.append(edit_shows(before, after, text, unedited, bands["edit shows"]))
-    checks += [
-        close_to_source(before, after, bands["like the source"]),
-        fits_caption(after, text, bands["fits its caption"]),
-    ]
+        checks.append(_edit_shows(before, after, text, unedited, bands["edit shows"]))
+    unlike = "The image has become very unlike its source: more may have changed than was asked for."
+    checks.append(bands["like the source"].judge("like the source", _product(before, after), unlike))
+    fits = _product(after, text)
+    checks.append(
+        bands["fits its caption"].judge("fits its caption", fits, "The image does not look like its caption.")
+    )
     if edited and source_caption.strip():
         source_text = embedder.text(source_caption)
-        checks.append(edit_direction(before, after, source_text, text, bands["edit direction"]))
+        checks.append(_edit_direction(before, after, source_text, text, bands["edit direction"]))
     if others := _other_labels(task, labels):
-        checks.append(label_seen(before, after, counterfactual.text, task.label, others, embedder, bands["label seen"]))
+        band = bands["label seen"]
+        checks.append(_label_seen(before, after, counterfactual.text, task.label, others, embedder, band))
     return tuple(checks)
 
 
@@ -158,9 +161,7 @@ def _labelled(caption: str, label: str, name: str) -> str:
 
 
 def without_edits(source_caption: str, counterfactual: CounterfactualCaption) -> tuple[str, ...]:
-    """Return texts of the image without an edit: the source's caption and, if there are several edits, the new caption
-    with each of them undone.
-    """
+    """Return the source's caption and, if there are several edits, the new caption with each of them undone."""
     texts = [source_caption] if source_caption.strip() else []
     if len(counterfactual.edits) > 1:
         for edit in counterfactual.edits:
@@ -185,9 +186,7 @@ def edges_kept(
     return band.judge("edges kept", float(_near_edges(image, conditioning)[control_edges].mean()), _MISSING)
 
 
-def edges_in_place(
-    image: Image.Image, outlines: Image.Image, conditioning: ConditioningSettings, band: Band = IN_PLACE
-) -> Check:
+def edges_in_place(image: Image.Image, outlines: Image.Image, conditioning: ConditioningSettings, band: Band) -> Check:
     """Compare the share of the source's `outlines` found in the image with chance: 1 if all are found, 0 if as many as
     anywhere else, negative if fewer.
 
@@ -267,9 +266,7 @@ def forms_kept(
 
 
 def gradients(pixels: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the gradients of an RGB image, (height, width, 3), to the right and downwards in grey values per pixel.
-    Each pixel takes those of its steepest colour channel.
-    """
+    """Return gradients (height, width) of RGB pixels to the right and down, in grey values, of the steepest channel."""
     import cv2
 
     smooth = cv2.GaussianBlur(pixels.astype(np.float32), (0, 0), 0.7)
@@ -279,57 +276,33 @@ def gradients(pixels: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[n
     return x, y
 
 
-def edit_shows(
-    before: Vector, after: Vector, text: Vector, unedited: Sequence[Vector], band: Band = BANDS["edit shows"]
-) -> Check:
-    """Check how much closer the generated image is to its caption than to the `unedited` texts.
-
-    Without such texts, the caption's similarity to the source image takes their place.
-    """
+def _edit_shows(before: Vector, after: Vector, text: Vector, unedited: Sequence[Vector], band: Band) -> Check:
+    """Check how much closer the image is to its caption than to the `unedited` texts, else than the source image is."""
     other = max((_product(after, one) for one in unedited), default=_product(before, text))
     note = "The image looks like the scene without the edit rather than like its caption: the edit may not show."
     return band.judge("edit shows", _product(after, text) - other, note)
 
 
-def close_to_source(before: Vector, after: Vector, band: Band = BANDS["like the source"]) -> Check:
-    """Check the CLIP similarity of the two images: a test case changes something, not everything."""
-    note = "The image has become very unlike its source: more may have changed than was asked for."
-    return band.judge("like the source", _product(before, after), note)
-
-
-def fits_caption(after: Vector, text: Vector, band: Band = BANDS["fits its caption"]) -> Check:
-    """Check the CLIP similarity of the image and its caption."""
-    return band.judge("fits its caption", _product(after, text), "The image does not look like its caption.")
-
-
-def edit_direction(
-    before: Vector, after: Vector, source_text: Vector, text: Vector, band: Band = BANDS["edit direction"]
-) -> Check:
+def _edit_direction(before: Vector, after: Vector, source_text: Vector, text: Vector, band: Band) -> Check:
     """Check with the directional CLIP similarity that the image changed the way its caption changed.
 
         cos(I(generated) - I(source), T(counterfactual caption) - T(caption))
 
     The formula is from StyleGAN-NADA (Gal et al., SIGGRAPH 2022). InstructPix2Pix measures edits with it.
     """
-    pictures, words = _difference(after, before), _difference(text, source_text)
+    pictures = [x - y for x, y in zip(after, before, strict=True)]
+    words = [x - y for x, y in zip(text, source_text, strict=True)]
     lengths = math.hypot(*pictures) * math.hypot(*words)
     value = _product(pictures, words) / lengths if lengths > 1e-9 else 0.0
     note = "The image did not change the way its caption did: the edit may not show, or something else changed."
     return band.judge("edit direction", value, note)
 
 
-def label_seen(
-    before: Vector,
-    after: Vector,
-    caption: str,
-    label: str,
-    others: Sequence[str],
-    embedder: Embedder,
-    band: Band = BANDS["label seen"],
+def _label_seen(
+    before: Vector, after: Vector, caption: str, label: str, others: Sequence[str], embedder: Embedder, band: Band
 ) -> Check:
-    """Check how much closer the image is to its caption than to that caption with the likeliest other label.
-
-    It gives no verdict if the embedder already sees another label in the source.
+    """Check how much closer the image is to its caption than to that caption with the likeliest other label. It gives
+    no verdict if the embedder already sees another label in the source.
     """
 
     def asked(name: str) -> Vector:
@@ -355,10 +328,6 @@ def _with(text: str, spans: Sequence[Span], words: str) -> str:
 def _outlines(source: Image.Image, size: tuple[int, int], settings: ConditioningSettings) -> Image.Image:
     fitted = source if source.size == size else source.resize(size, Image.Resampling.LANCZOS)
     return Image.fromarray(edges(np.asarray(fitted.convert("RGB"), np.uint8), settings))
-
-
-def _difference(a: Vector, b: Vector) -> list[float]:
-    return [x - y for x, y in zip(a, b, strict=True)]
 
 
 def _product(a: Vector, b: Vector) -> float:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.data_files import DataTable
-from core.types import EDIT_TYPES, Alternative, Alternatives, EditType, KeywordAlternatives, Task
+from core.types import EDIT_TYPES, Alternatives, EditType, Task
 from pipeline.checks.single_edit import Change
 from pipeline.seams import Sentences
 
@@ -34,8 +34,6 @@ class References:
 
 
 _REFERENCES: Mapping[EditType, References] = DataTable(__file__, References)
-
-
 _ALSO: dict[EditType, tuple[EditType, ...]] = {"background": ("attribute", "object")}
 """Further types whose words are accepted for an edit type: a background consists of things and their looks."""
 _CLEARLY = 0.08
@@ -46,20 +44,18 @@ object count as one type, and so do looks and backgrounds."""
 
 def measured(value: Alternatives, task: Task, sentences: Sentences) -> Alternatives:
     """Return the alternatives, with the similarity measured for each that has none yet."""
-    return Alternatives(tuple(_measured(item, task, sentences) for item in value.items))
-
-
-def _measured(item: KeywordAlternatives, task: Task, sentences: Sentences) -> KeywordAlternatives:
-    texts = [option.text for option in item.options if option.similarity is None]
-    by_text = dict(zip(texts, similarities(texts, item.keyword, item.edit_type, task, sentences), strict=True))
-
-    def with_similarity(option: Alternative) -> Alternative:
-        if option.text not in by_text or option.similarity is not None:
-            return option
-        similarity, like = by_text[option.text]
-        return replace(option, similarity=similarity, like=like)
-
-    return replace(item, options=tuple(map(with_similarity, item.options)))
+    items = []
+    for item in value.items:
+        texts = [option.text for option in item.options if option.similarity is None]
+        found = iter(similarities(texts, item.keyword, item.edit_type, task, sentences))
+        options = []
+        for option in item.options:
+            if option.similarity is None:
+                similarity, like = next(found)
+                option = replace(option, similarity=similarity, like=like)
+            options.append(option)
+        items.append(replace(item, options=tuple(options)))
+    return Alternatives(tuple(items))
 
 
 def similarities(

@@ -49,9 +49,8 @@ def lost_sentences(source: str, text: str, edited_words: Collection[str]) -> tup
 
 
 def lost_things(source: str, text: str, edited_words: Collection[str]) -> tuple[str, ...]:
-    """Return things that the source introduces with an article or a number and the text no longer names: "a ball".
-
-    A thing is kept if any of its words is. The `edited_words` do not count.
+    """Return things that the source introduces with an article or a number and the text no longer names: "a ball". A
+    thing is kept if any of its words is. The `edited_words` do not count.
     """
     left, words = {singular(word) for word in tokens(text)}, tokens(source)
     lost: list[str] = []

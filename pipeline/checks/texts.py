@@ -1,7 +1,4 @@
-"""Checks of texts, pure: each returns `Check`s, whose notes are the sentences that the page shows.
-
-They know nothing of models or images. `require` raises UserError for a failed check.
-"""
+"""Checks of texts, pure: each returns `Check`s with sentences for the page. `require` raises UserError if one fails."""
 
 from __future__ import annotations
 
@@ -109,8 +106,8 @@ def _text_checks(source: str, counterfactual: CounterfactualCaption, task: Task)
     text = counterfactual.text
     if not tokens(text):
         return (_check("caption not empty", False, "The counterfactual caption is empty: write it, or untick it."),)
-    undone = [note for edit in counterfactual.edits if (note := _undone(source, text, edit))]
-    made = _check("edits made", not undone, " ".join(undone))
+    notes = [note for edit in counterfactual.edits if (note := undone(source, text, edit))]
+    made = _check("edits made", not notes, " ".join(notes))
     if not tokens(source):
         return (made, no_class_named(text, task.kept()), _no_repetition(source, text))
     forced = [edit for edit in counterfactual.edits if edit.forced]
@@ -128,7 +125,7 @@ def _text_checks(source: str, counterfactual: CounterfactualCaption, task: Task)
         checks += [_nothing_unasked(source, counterfactual), _nothing_lost(source, counterfactual)]
     checks.append(_no_repetition(source, text))
     broken = new_contradictions(source, text)
-    checks.append(_check("no contradiction", not broken, " ".join(each.describe() for each in broken)))
+    checks.append(_check("no contradiction", not broken, " ".join(broken)))
     return tuple(checks)
 
 
@@ -137,11 +134,6 @@ def no_class_named(text: str, names: tuple[str, ...]) -> Check:
     named = classes_in(text, Task("segmentation", protected=names))
     note = f"The background names {_quoted(list(named))}, which only the subject may show."
     return _check("no class named", not named, note)
-
-
-def edit_made(source: str, text: str, edit: Edit) -> bool:
-    """Return True if an edit shows in a text made from `source`."""
-    return not _undone(source, text, edit)
 
 
 def require(checks: tuple[Check, ...]) -> None:
@@ -243,10 +235,9 @@ def _nothing_added(before: str, after: str, task: Task) -> Check:
     return _check("nothing protected added", not new, f"{_quoted(new)} was not there before, but the mask is kept.")
 
 
-def _undone(source: str, new: str, edit: Edit) -> str:
-    """Return a sentence that tells why an edit does not show in the new text, or "" if it does.
-
-    The two texts are aligned word by word, since counting would miss a swap (red becomes blue and blue becomes red).
+def undone(source: str, new: str, edit: Edit) -> str:
+    """Return a sentence that tells why an edit does not show in the new text, or "" if it does. The two texts are
+    aligned word by word, since counting would miss a swap (red becomes blue and blue becomes red).
     """
     before, after = tokens(source), tokens(new)
     keyword, alternative = tokens(edit.keyword), tokens(edit.alternative)

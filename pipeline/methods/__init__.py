@@ -33,10 +33,7 @@ def method_of(name: str) -> MethodDescription:
 
 
 def read_lineage(plain: Mapping[str, Any]) -> Lineage:
-    """Return the lineage that `Lineage.plain` wrote; other keys are ignored.
-
-    Raises KeyError, TypeError or ValueError (pydantic's too) if it is not a lineage.
-    """
+    """Read the lineage that `Lineage.plain` wrote; other keys are ignored. Raises KeyError, TypeError or ValueError."""
     seed, settings = plain["seed"], plain["settings"]
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**64:
         raise ValueError("this is no seed")

@@ -123,6 +123,9 @@ class BackgroundSettings(ControlNetSettings):
         return super().plain() | {"backgrounds": {name: value for name, value in read.items() if value}}
 
 
+_own = BackgroundSettings.own
+
+
 class BackgroundDescription(ControlNetDescription):
     """Describes the method that draws a new background. Needs no loaded models."""
 
@@ -136,15 +139,11 @@ class BackgroundDescription(ControlNetDescription):
     )
     decided = MappingProxyType({"start": "noise", "fresh_noise": 0.0, "fresh_noise_by_type": ""})
 
-    @property
-    def sections(self) -> tuple[str, ...]:
-        return (*super().sections, "composite")
+    sections = (*ControlNetDescription.sections, "composite")
 
     def settings_of(self, settings: Settings, source_caption: str = "", region: Region = WHOLE) -> MethodSettings:
-        drawing = settings.generation.model_copy(update=self.decided)
-        own = super().settings_of(settings.model_copy(update={"generation": drawing}))
         of_stages = {name: getattr(settings, name) for name in ("subject", "backgrounds")}
-        return own.model_copy(update={"painted": region, **of_stages})
+        return super().settings_of(settings).model_copy(update={"painted": region, **of_stages})
 
     def equal_images(self, settings: MethodSettings) -> str:
         own = _own(settings)
@@ -384,9 +383,3 @@ def _composed(prepared: ControlNetPrepared, request: DrawRequest, drawn: DrawnIm
     return ComposedImage(
         image, drawn.batch, drawn.safe, None, drawn.compiling, background=background, mask=shown, matrix=matrix
     )
-
-
-def _own(settings: MethodSettings) -> BackgroundSettings:
-    if not isinstance(settings, BackgroundSettings):
-        raise TypeError(f"the method background takes its own settings, not {type(settings).__name__}")
-    return settings

@@ -23,7 +23,7 @@ from pipeline.drawing_speed import Effort
 from pipeline.profiles.image_sections import DrawingModel
 from pipeline.profiles.profile import Profile
 from pipeline.prompting import PromptSet
-from pipeline.run_files.webui import MadeWith, file_name
+from pipeline.run_files.webui import MODEL_DIGITS, MadeWith, file_name
 from pipeline.seams import InversionStore, Method, Models, P, Prepared, Source
 
 
@@ -56,9 +56,7 @@ class MethodDescription:
         return tuple(self.settings_type.model_fields) if self.known else ()
 
     def settings_of(self, settings: Settings, source_caption: str = "", region: Region = WHOLE) -> MethodSettings:
-        """Return this method's part of a run's settings. It includes the source's caption and the region that may
-        change, if pixels depend on them.
-        """
+        """Return this method's part of a run's settings, with the source's caption and region if pixels need them."""
         return self.settings_type.model_validate({name: getattr(settings, name) for name in self.sections})
 
     def equal_images(self, settings: MethodSettings) -> str:
@@ -138,7 +136,6 @@ class MethodDescription:
         inversions: InversionStore | None = None,
     ) -> Method[Any]:
         """Return the method with its models. Checks compare a label with `labels`. `inversions` stores inversions.
-
         Raises UserError if the method is unknown.
         """
         raise UserError(f"Images of the method {self.name[:80]!r} cannot be made here: this version does not know it.")
@@ -168,7 +165,7 @@ class MethodDescription:
             "CFG scale": guidance,
             "Seed": lineage.seed,
             "Size": f"{drawn_size[0]}x{drawn_size[1]}",
-            "Model hash": made_with.model_hash(model),
+            "Model hash": made_with.hashes.get(model, "")[:MODEL_DIGITS],
             "Model": file_name(model),
         }
 

@@ -89,6 +89,9 @@ class ControlNetSettings(BatchedSettings):
         return self.conditioning.model_dump(include={"kind", *self.conditioning.own_fields()})
 
 
+_own = ControlNetSettings.own
+
+
 class ControlNetDescription(MethodDescription):
     """Description of the ControlNet method, without its models."""
 
@@ -98,13 +101,11 @@ class ControlNetDescription(MethodDescription):
         Artifact(CONTROL_IMAGE, "Control", "The control image that it was drawn on", lines=True),
     )
     draws_whole = True
-
-    @property
-    def sections(self) -> tuple[str, ...]:
-        return ("conditioning", "generation")
+    sections: tuple[str, ...] = ("conditioning", "generation")
 
     def settings_of(self, settings: Settings, source_caption: str = "", region: Region = WHOLE) -> MethodSettings:
-        own = _own(super().settings_of(settings))
+        drawing = settings.generation.model_copy(update=self.decided)
+        own = _own(super().settings_of(settings.model_copy(update={"generation": drawing})))
         return own.model_copy(update={"inverted_under": source_caption}) if own.generation.inverted else own
 
     def equal_images(self, settings: MethodSettings) -> str:
@@ -341,12 +342,6 @@ class ControlNetMethod(DrawingMethod[ControlNetPrepared]):
     def _compared(self, prepared: ControlNetPrepared, image: Image.Image, drawn: Image.Image) -> dict[str, Any]:
         compared = {"control": prepared.control, "conditioning": prepared.settings.conditioning, "drawn": drawn}
         return compared | ({} if prepared.inversion is None else {"psnr": prepared.inversion.psnr})
-
-
-def _own(settings: MethodSettings) -> ControlNetSettings:
-    if not isinstance(settings, ControlNetSettings):
-        raise TypeError(f"the ControlNet method takes its own settings, not {type(settings).__name__}")
-    return settings
 
 
 def _fresh_noise(settings: ControlNetSettings, counterfactual: CounterfactualCaption) -> float:

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from PIL import Image
 
@@ -45,6 +45,13 @@ class BatchedSettings(MethodSettings):
 
     batch: DrawnBatch = DrawnBatch()
     """The batch that the image was drawn in. Not a setting of a run."""
+
+    @classmethod
+    def own(cls, settings: MethodSettings) -> Self:
+        """Return the settings of an image of this method. Raises TypeError for those of another one."""
+        if not isinstance(settings, cls):
+            raise TypeError(f"the method takes {cls.__name__}, not {type(settings).__name__}")
+        return settings
 
     @property
     def drawn_in(self) -> DrawnBatch | None:
@@ -264,11 +271,9 @@ class EmbeddedTogether:
         """Keeps the pictures alive, since Python may reuse the ids of deleted ones."""
 
     def image(self, image: Image.Image) -> Sequence[float]:
-        """Return the unit vector of an RGB image."""
         return self._seen[id(image)] if id(image) in self._seen else self._embedder.image(image)
 
     def text(self, text: str) -> Sequence[float]:
-        """Return the unit vector of a text."""
         return self._read[text] if text in self._read else self._embedder.text(text)
 
 

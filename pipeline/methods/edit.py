@@ -86,6 +86,9 @@ class EditedSettings(ControlNetSettings, DriftingSettings):
         return {name: value for name, value in super().plain().items() if name not in unset}
 
 
+_own = EditedSettings.own
+
+
 class EditDescription(ControlNetDescription):
     """Description of the method that edits the inverted source, without its models."""
 
@@ -96,14 +99,10 @@ class EditDescription(ControlNetDescription):
         {"start": "inverted", "fresh_noise": 0.0, "fresh_noise_by_type": "", "negative_prompt": ""}
     )
 
-    @property
-    def sections(self) -> tuple[str, ...]:
-        return (*super().sections, "edit")
+    sections = (*ControlNetDescription.sections, "edit")
 
     def settings_of(self, settings: Settings, source_caption: str = "", region: Region = WHOLE) -> MethodSettings:
-        drawing = settings.generation.model_copy(update=self.decided)
-        own = super().settings_of(settings.model_copy(update={"generation": drawing}), source_caption)
-        return own.model_copy(update={"painted": region})
+        return super().settings_of(settings, source_caption).model_copy(update={"painted": region})
 
     def equal_images(self, settings: MethodSettings) -> str:
         return _EQUAL
@@ -316,9 +315,3 @@ def _best(finishes: Sequence[Callable[[], TestCase]], settings: EditedSettings) 
 
 def _direction(case: TestCase) -> float:
     return next((check.value or 0.0 for check in case.checks if check.name == "edit direction"), 0.0)
-
-
-def _own(settings: MethodSettings) -> EditedSettings:
-    if not isinstance(settings, EditedSettings):
-        raise TypeError(f"the method edit takes its own settings, not {type(settings).__name__}")
-    return settings

@@ -63,16 +63,16 @@ class InstructSettings(DriftingSettings):
         return self.editing.model_dump(exclude={"batch"})
 
 
+_own = InstructSettings.own
+
+
 class InstructDescription(MethodDescription):
     """Description of the method that edits by instruction, without its models."""
 
     title = "Edited by instruction"
     settings_type = InstructSettings
     steps_setting = "editing.steps"
-
-    @property
-    def sections(self) -> tuple[str, ...]:
-        return ("editing",)
+    sections = ("editing",)
 
     def prompt(
         self, prompts: PromptSet, counterfactual: CounterfactualCaption, task: Task, classes_in_mask: InMask = NO_MASK
@@ -185,9 +185,3 @@ class InstructMethod(DriftingMethod[InstructPrepared]):
         # If the source is larger than the drawn picture, the result has no finer edges than the drawn picture.
         smaller = min(image, drawn, key=lambda one: one.width * one.height)
         return {"control": None, "drawn": smaller, "lines": LINES}
-
-
-def _own(settings: MethodSettings) -> InstructSettings:
-    if not isinstance(settings, InstructSettings):
-        raise TypeError(f"the method instruct takes its own settings, not {type(settings).__name__}")
-    return settings

@@ -1,7 +1,4 @@
-"""The models of a profile, each loaded once, at its first use.
-
-Only this module knows which class implements which interface of `pipeline.seams`.
-"""
+"""The models of a profile, each loaded at its first use. Only this module knows which class implements which seam."""
 
 from __future__ import annotations
 
@@ -52,17 +49,17 @@ class _Once(Generic[T]):
         """
         self._make, self._name, self._before, self._on_no_room = make, name, before, on_no_room
         self._lock = threading.Lock()
-        self._made: T | None = None
+        self.made: T | None = None
         self.used = 0.0
         """Time of the last request for it, on the clock of `time.monotonic`."""
 
     def __call__(self) -> T:
         with self._lock:
             self.used = time.monotonic()
-            if self._made is None:
+            if self.made is None:
                 self._before()
-                self._made = self._tried()
-            return self._made
+                self.made = self._tried()
+            return self.made
 
     def _tried(self) -> T:
         for _ in range(2):  # once more after other models made room
@@ -78,20 +75,12 @@ class _Once(Generic[T]):
                 break
         raise failed if isinstance(failed, UserError) else no_room(self._name) from failed
 
-    @property
-    def made(self) -> T | None:
-        return self._made
-
-    @property
-    def loaded(self) -> bool:
-        return self._made is not None
-
     def release(self) -> bool:
         """Drop the model; a thread that uses it still finishes. False if it is not loaded, or still loading."""
         if not self._lock.acquire(blocking=False):  # else two that are being made could wait for each other forever
             return False
         try:
-            made, self._made = self._made, None
+            made, self.made = self.made, None
         finally:
             self._lock.release()
         if made is None:
@@ -140,7 +129,8 @@ class Models:
     @property
     def loaded(self) -> tuple[str, ...]:
         """The roles of the models that are in memory, in the order of their last use."""
-        return tuple(sorted((r for r, once in self._held.items() if once.loaded), key=lambda r: self._held[r].used))
+        loaded = (role for role, once in self._held.items() if once.made is not None)
+        return tuple(sorted(loaded, key=lambda role: self._held[role].used))
 
     def release(self, role: str) -> None:
         """Free the memory of a model, such as "captioner"; a ControlNet goes with the generator. The next request loads

@@ -161,9 +161,8 @@ class AttentionControl:
         return torch.cat([others, source[None], rows])
 
     def limited(self, change: torch.Tensor, done: float) -> torch.Tensor:
-        """Return what is kept of each row's change (rows, c, h, w) when this share of the steps is `done`.
-
-        Faint changes are strengthened. A row before them, that of the source, is returned as it is.
+        """Return what is kept of each row's change (rows, c, h, w) when this share of the steps is `done`. Faint
+        changes are strengthened. A row before them, that of the source, is returned as it is.
         """
         import torch
         from torch.nn import functional

@@ -59,9 +59,7 @@ def next_batch(
 
 
 def judged(image: Image.Image, flagged: bool | None, batch: DrawnBatch) -> DrawnImage:
-    """Return the image, or the reason to refuse it. `flagged` is the verdict of the safety checker, None without a
-    checker.
-    """
+    """Return the image, or the reason to refuse it. `flagged`: the safety checker's verdict, None without a checker."""
     safe = None if flagged is None else not flagged
     refused = None
     if flagged:

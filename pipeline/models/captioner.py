@@ -25,12 +25,8 @@ if TYPE_CHECKING:
     import torch
 
 LEAST_SHARE = 0.05
-"""Minimum likelihood of a sampled word, as a share of the likeliest word's.
-
-The many words below it are wrong: at a high temperature they broke captions off or named other things.
-"""
-
-
+"""Minimum likelihood of a sampled word, as a share of the likeliest word's. The many words below it are wrong: at a
+high temperature they broke captions off or named other things."""
 AT_ONCE = 16
 """Maximum images that are captioned at once. More gain little."""
 ON_CPU = 4
@@ -71,7 +67,6 @@ class SamplingModel(CaptioningModel, ABC):
     """A captioner of several pictures at once, each as if alone, if each can be sampled with its own seed."""
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
-        """See `Captioner.caption`."""
         (reply,) = self._say_all([CaptionRequest(image, task, seed)], settings)
         return reply
 
@@ -262,7 +257,6 @@ def sampling_apart(
     top_p: float | None = None,
 ) -> dict[str, Any]:
     """Return options like `sampling` for a batch of `several` texts per seed. Each seed samples as if it were alone.
-
     `config` holds the model's own settings for `generate`, which apply if `settings` has none.
     """
     if settings.temperature == 0:

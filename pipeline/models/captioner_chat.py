@@ -59,9 +59,7 @@ class ChatVisionModel(CaptioningModel):
     def caption_many(
         self, requests: Sequence[CaptionRequest], settings: CaptionSettings
     ) -> list[tuple[str, str] | UserError]:
-        """See `BatchCaptioner.caption_many`. Requests run one by one if beams are sampled, as beams share their draws,
-        or if the processor refuses a picture.
-        """
+        """See `BatchCaptioner.caption_many`. Runs one by one if sampled beams share draws, or for a refused picture."""
         config = self._model.generation_config
 
         def one_by_one(part: Sequence[CaptionRequest]) -> list[tuple[str, str] | UserError]:
@@ -110,9 +108,7 @@ class ChatVisionModel(CaptioningModel):
 
     def encode(self, images: Sequence[Image.Image], prompts: Sequence[str]) -> dict[str, torch.Tensor]:
         """Return the model's inputs: chat template, picture and instruction of each, padded on the left to one length,
-        ready for its device.
-
-        Raises UserError for a picture that its processor does not take.
+        ready for its device. Raises UserError for a picture that its processor does not take.
         """
         from huggingface_hub.errors import StrictDataclassError
 
@@ -154,11 +150,7 @@ class ServedChatModel:
         self.name = f"{section.title} by a server"
 
     def caption(self, image: Image.Image, task: Task, settings: CaptionSettings, seed: int) -> tuple[str, str]:
-        """Return the caption, with thoughts if there are any, and the instruction that was sent with the picture. A
-        server has no beams.
-
-        Raises the errors of `ChatServer.chat`.
-        """
+        """Return the caption with any thoughts, and the instruction. No beams. Raises errors of `ChatServer.chat`."""
         prompt = Template(self._section.prompt).substitute(task=task.describe())
         picture = {"type": "image_url", "image_url": {"url": data_url(fitting(image, self._section.max_pixels))}}
         reply = self.server.chat(

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,10 @@ class Compiling:
             log.warning("Nothing is compiled: %s", self.refused)
         if self.on:
             os.environ.setdefault(CACHE, str(cache_folder()))
-            self._key = f"{title}, {_versions(device)}"
+            import torch
+
+            machine = torch.cuda.get_device_name() if device == "cuda" else "CPU"
+            self._key = f"{title}, {machine}, torch {torch.__version__}"
             self._known = _remembered().get(self._key, 0.0)
 
     @property
@@ -159,24 +162,14 @@ def _clocked(compiling: Compiling) -> Iterator[None]:
 
 @contextmanager
 def _sizes_apart() -> Iterator[None]:
-    """Keep torch from treating sizes that happen to be equal as one, such as a batch of 64 and 64 places of an image.
-    Another picture would then be compiled again.
-    """
+    """Keep torch from treating equal sizes, such as batch and height, as one: others would be compiled again."""
     import torch._dynamo.config
     import torch.fx.experimental._config
 
     shapes: Any = torch.fx.experimental._config
     limits: Any = torch._dynamo.config
-    with ExitStack() as stack:
-        stack.enter_context(shapes.patch(use_duck_shape=False))
-        stack.enter_context(limits.patch(recompile_limit=KINDS_OF_BLOCKS))
+    with shapes.patch(use_duck_shape=False), limits.patch(recompile_limit=KINDS_OF_BLOCKS):
         yield
-
-
-def _versions(device: str) -> str:
-    import torch
-
-    return f"{torch.cuda.get_device_name() if device == 'cuda' else 'CPU'}, torch {torch.__version__}"
 
 
 def _remembered() -> dict[str, float]:

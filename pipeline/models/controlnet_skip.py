@@ -22,9 +22,7 @@ class ControlFeatures:
 
 @contextmanager
 def sparing(net: Any, cache: ControlFeatures, key: Hashable) -> Iterator[None]:
-    """Within the context the network reads the control image once, or not at all if `cache` has it under the `key`.
-    Steps whose output would not count are skipped.
-    """
+    """Read the control image once, or never if `cache` has it under the `key`. Skip steps that would not count."""
     reader, whole, read = net.controlnet_cond_embedding, net.forward, net.controlnet_cond_embedding.forward
 
     @wraps(whole)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import warnings
-from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -23,10 +22,12 @@ from pipeline.models.weights import LOAD_ERRORS, locate, pick_device, unreadable
 MULTIPLE = 64
 
 
-class _Detector(ABC):
+class _Detector:
     """One class of controlnet_aux on its weights. `name` is the weights' title."""
 
-    files: tuple[str, ...] = ()
+    drawn_by: str
+    """Name of the class."""
+    files: tuple[str, ...]
     """Files that the folder of weights must have."""
 
     def __init__(self, kind: ControlKind, weights: Weights) -> None:
@@ -42,7 +43,9 @@ class _Detector(ABC):
         try:
             with LOADING, warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # its import warns of every package that its other models need
-                self._model: Any = self._load(str(folder)).to(pick_device())
+                import controlnet_aux
+
+                self._model: Any = getattr(controlnet_aux, self.drawn_by).from_pretrained(str(folder)).to(pick_device())
         except (*LOAD_ERRORS, ImportError) as error:
             raise unreadable(f"detector of {kind}", weights, error) from error
 
@@ -53,10 +56,6 @@ class _Detector(ABC):
             drawn: Image.Image = self._draw(image, settings, {"detect_resolution": side, "image_resolution": side})
         return drawn.convert("RGB")
 
-    @abstractmethod
-    def _load(self, folder: str) -> Any:
-        """Return the detector of controlnet_aux, its weights read from `folder`."""
-
     def _draw(self, image: Image.Image, settings: ConditioningSettings, size: dict[str, int]) -> Image.Image:
         drawn: Image.Image = self._model(image, output_type="pil", **size)
         return drawn
@@ -65,23 +64,15 @@ class _Detector(ABC):
 class SoftEdges(_Detector):
     """HED: edges with a softness, found at five scales."""
 
+    drawn_by = "HEDdetector"
     files = ("ControlNetHED.pth",)
-
-    def _load(self, folder: str) -> Any:
-        from controlnet_aux import HEDdetector
-
-        return HEDdetector.from_pretrained(folder)
 
 
 class LineArt(_Detector):
     """Lines as an illustrator would draw them, fine or coarse."""
 
+    drawn_by = "LineartDetector"
     files = ("sk_model.pth", "sk_model2.pth")
-
-    def _load(self, folder: str) -> Any:
-        from controlnet_aux import LineartDetector
-
-        return LineartDetector.from_pretrained(folder)
 
     def _draw(self, image: Image.Image, settings: ConditioningSettings, size: dict[str, int]) -> Image.Image:
         drawn: Image.Image = self._model(image, coarse=settings.coarse, output_type="pil", **size)
@@ -91,12 +82,8 @@ class LineArt(_Detector):
 class Depth(_Detector):
     """MiDaS: near is bright, far is dark."""
 
+    drawn_by = "MidasDetector"
     files = ("dpt_hybrid-midas-501f0c75.pt",)
-
-    def _load(self, folder: str) -> Any:
-        from controlnet_aux import MidasDetector
-
-        return MidasDetector.from_pretrained(folder)
 
     def _draw(self, image: Image.Image, settings: ConditioningSettings, size: dict[str, int]) -> Image.Image:
         with np.errstate(invalid="ignore"), warnings.catch_warnings():

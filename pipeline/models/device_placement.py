@@ -75,9 +75,8 @@ class Placing:
 
 
 def place(gpu: Gpu | None, parts: Mapping[str, int], requested: DType = "auto", likes: str = "float16") -> Placing:
-    """Decide the placing for `parts`, numbers of parameters by name. `likes` is the model's own half precision.
-
-    If the parts are unknown, all goes to the GPU.
+    """Decide the placing for `parts`, numbers of parameters by name. `likes` is the model's own half precision. If the
+    parts are unknown, all goes to the GPU.
     """
     if gpu is None:
         return Placing("cpu", "float32" if requested == "auto" else requested, "none", "no GPU was found")
@@ -98,9 +97,7 @@ def this_gpu() -> Gpu | None:
 
 
 def parameters(folder: Path, variant: str = "") -> dict[str, int]:
-    """Count the parameters in the safetensors files of a folder, by subfolder; a pipeline has one for each of its
-    parts. A model may also be a single file. Reads only headers.
-    """
+    """Count parameters by subfolder of safetensors files (a part of a pipeline), or of one file. Reads headers only."""
     if folder.is_file():
         return {".": _count(folder)}
     by_part: dict[str, int] = {}

@@ -20,6 +20,7 @@ from core.errors import CannotLoad, UserError, one_line, out_of_memory
 from core.images import image_sha
 from core.latest import Latest
 from core.lineage import DrawnBatch
+from core.model_sections import Weights
 from core.settings import ControlKind, GenerationSettings, InversionSettings
 from pipeline.models import hub
 from pipeline.models.batching import judged, next_batch, shas
@@ -29,7 +30,6 @@ from pipeline.models.device_placement import Placing, parameters, place, this_gp
 from pipeline.models.inverting import Control, Inverter, Step, Texts, ddim_of, ddim_steps
 from pipeline.models.loras import fuse
 from pipeline.models.model_memory import give_back_memory
-from pipeline.models.outpainting import Kept
 from pipeline.models.previews import Looks, StepWatch, side_by_side, watching
 from pipeline.models.weight_hashes import FILES, TRANSFORMERS_FILES, weights_hash
 from pipeline.models.weights import loaded_from, locate
@@ -98,6 +98,8 @@ class DrawingPipeline(ABC, Generic[M, D]):
     kept_texts = KEPT_TEXTS
 
     def __init__(self, section: M) -> None:
+        import torch
+
         self._section = section
         self._lock = threading.Lock()
         base = locate(self.role, section)
@@ -131,7 +133,7 @@ class DrawingPipeline(ABC, Generic[M, D]):
         self._looks = Looks(pipe.vae, self._tiny_vae)
         for part in (getattr(pipe, "unet", None), pipe.vae):
             if part is not None:
-                part.to(memory_format=torch_channels_last())
+                part.to(memory_format=torch.channels_last)  # in which convolutions run fastest here
         self._compiling.add(getattr(pipe, "unet", None) or pipe.transformer)
 
     def _parts(self, base: Path) -> dict[str, int]:
@@ -145,6 +147,12 @@ class DrawingPipeline(ABC, Generic[M, D]):
 
     def _tiny_vae(self) -> Any:
         return None
+
+    def _network(self, kind: Any, role: str, section: Weights) -> Any:
+        """Return a network of diffusers of the class `kind`. Raises UserError if it cannot be loaded."""
+        folder = locate(role, section)
+        with loaded_from(role, section):
+            return kind.from_pretrained(folder, variant=section.variant or None, **self._to, **self._shared)
 
     @abstractmethod
     def _load(self, base: Path) -> Any:
@@ -218,7 +226,8 @@ class DrawingPipeline(ABC, Generic[M, D]):
                         [one for _, one in part], places, now, [pictures[at] for at, _ in part], settings, told
                     )
                 except Exception as error:
-                    full = out_of_memory(error) and (now > 1 or self._can_offload())
+                    can_offload = self._device != "cpu" and self._placing.offload == "none"
+                    full = out_of_memory(error) and (now > 1 or can_offload)
                     unfit = one_line(error) if cannot_compile(error) and not full else ""
                     if not (full or unfit):
                         raise
@@ -303,9 +312,6 @@ class DrawingPipeline(ABC, Generic[M, D]):
         finally:
             self._watch = None
 
-    def _can_offload(self) -> bool:
-        return self._device != "cpu" and self._placing.offload == "none"
-
     def _offload(self) -> None:
         self._pipe.enable_model_cpu_offload()
         self._at.now = replace(self._placing, offload="models", reason="its memory ran out while it drew")
@@ -352,22 +358,20 @@ class ControlNetPipeline(DrawingPipeline[S, GenerationSettings]):
     def inverting(
         self, settings: InversionSettings, control: Control | None = None
     ) -> AbstractContextManager[Inverter]:
-        """Lend the networks, to invert pictures and to draw from their noise.
-
-        Other drawing waits until they are given back, also in the same thread. Raises UserError if the model cannot be
-        inverted.
+        """Lend the networks, to invert pictures and to draw from their noise. Other drawing waits until they are given
+        back, also in the same thread. Raises UserError if the model cannot be inverted.
         """
         raise UserError(self._section.cannot_invert)
 
     def _on_device(self, net: Any) -> Any:
         """Move a ControlNet to its device. The first one stays on the CPU if the pipeline offloads its parts."""
+        import torch
+
         where = "cpu" if self._placing.offload != "none" and not self._nets else self._device
-        return net.to(where, memory_format=torch_channels_last())  # a fifth less work on a CPU
+        return net.to(where, memory_format=torch.channels_last)  # a fifth less work on a CPU
 
     def preview_vae(self) -> Any:
-        """Return the profile's tiny VAE on the device. Raises UserError if the profile names none, or if it does not
-        fit.
-        """
+        """Return the profile's tiny VAE on the device. Raises UserError if the profile names none or a wrong one."""
         from diffusers import AutoencoderTiny
 
         section, dtype = self._section.preview_vae, self._dtype
@@ -407,7 +411,6 @@ class WindowedPipeline(ControlNetPipeline[S]):
 
     @contextmanager
     def inverting(self, settings: InversionSettings, control: Control | None = None) -> Iterator[Inverter]:
-        """See `ControlNetPipeline.inverting`."""
         import torch
 
         pipe, device = self._pipe, self._device
@@ -435,9 +438,7 @@ class WindowedPipeline(ControlNetPipeline[S]):
     def inversion_key(
         self, image: Image.Image, caption: str, settings: InversionSettings, control: Control | None = None
     ) -> str:
-        """Return a key (64 hexadecimal digits) of everything that an inversion depends on. Raises UserError if the
-        model cannot be inverted.
-        """
+        """Return a key (64 hexadecimal digits) of all inputs of an inversion. Raises UserError if there can be none."""
         section = self._section
         facts: dict[str, Any] = {
             "source": [image_sha(image), caption],
@@ -527,12 +528,7 @@ class StableDiffusion(WindowedPipeline[ControlNetGenerator]):
         from diffusers import ControlNetModel
 
         if kind not in self._nets:
-            role, section = self._section.net_of(kind)
-            folder = locate(role, section)
-            with loaded_from(role, section):
-                net: Any = ControlNetModel.from_pretrained(
-                    folder, variant=section.variant or None, **self._to, **self._shared
-                )
+            net = self._network(ControlNetModel, *self._section.net_of(kind))
             self._nets[kind] = self._on_device(net)
             self._compiling.add(net)
         return self._nets[kind]
@@ -582,19 +578,46 @@ class StableDiffusion(WindowedPipeline[ControlNetGenerator]):
         return states.reshape(1, -1, states.shape[-1])
 
 
+class Kept:
+    """The kept parts of a batch of pictures whose rest is drawn: outpainting (RePaint, Lugmayr et al. 2022). They are
+    brought to the noise level of each step.
+    """
+
+    def __init__(self, pipe: Any, rows: Sequence[DrawRequest], device: str) -> None:
+        """Encode the pictures. Rows without one keep nothing."""
+        import numpy as np
+        import torch
+
+        self._scheduler, clean, shares, noise = pipe.scheduler, list[torch.Tensor](), list[torch.Tensor](), []
+        blank = next(row.kept for row in rows if row.kept)[0]
+        for row in rows:
+            picture, mask = row.kept or (blank, Image.new("L", blank.size))
+            pixels = pipe.image_processor.preprocess(picture).to(device, pipe.vae.dtype)
+            encoded = pipe.vae.encode(pixels)
+            latents = encoded.latent_dist.mode() if hasattr(encoded, "latent_dist") else encoded.latents
+            clean.append((latents - (pipe.vae.config.get("shift_factor") or 0.0)) * pipe.vae.config.scaling_factor)
+            small = mask.resize((latents.shape[-1], latents.shape[-2]), Image.Resampling.BOX)
+            shares.append(torch.from_numpy(np.asarray(small) > 0)[None, None].to(device))
+            generator = torch.Generator("cpu").manual_seed(row.seed)
+            noise.append(torch.randn(latents.shape, generator=generator).to(device, latents.dtype))
+        self._clean, self._where, self._noise = torch.cat(clean), torch.cat(shares), torch.cat(noise)
+
+    def put_back(self, latents: torch.Tensor, step: int) -> torch.Tensor:
+        """Return the latents after a step, with the kept parts at the noise level of the next."""
+        import torch
+
+        times, at = self._scheduler.timesteps, self._clean
+        if step + 1 < len(times):
+            at = self._scheduler.add_noise(at, self._noise, times[step + 1 : step + 2])
+        return torch.where(self._where, at.to(latents.dtype), latents)
+
+
 AT_ONCE = 8
 """Default batch size. With larger ones images gain little speed and wait longer."""
 SMALL = 256 * 256
 """Maximum pixels of an image that leaves CPU cores partly idle. A batch of eight of 128 by 128 takes little more than
 half the time of eight single ones (`benchmarks.reference` measures it). A larger image keeps the cores busy, and takes
 much memory."""
-
-
-def torch_channels_last() -> Any:
-    """Return the memory layout in which convolutions run fastest here."""
-    import torch
-
-    return torch.channels_last
 
 
 def make_scheduler(section: Scheduler, shipped: Any) -> Any:

@@ -14,7 +14,6 @@ from pipeline.models.batching import shas
 from pipeline.models.controlnet_skip import rows_apart, sparing
 from pipeline.models.generator import Rows, Steered, WindowedPipeline
 from pipeline.models.inverting import Control, Texts
-from pipeline.models.weights import loaded_from, locate
 from pipeline.profiles.image_sections import UnionGenerator
 
 if TYPE_CHECKING:
@@ -32,11 +31,7 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
 
         section, more = self._section, dict[str, Any]()
         if section.vae is not None:
-            folder = locate("VAE", section.vae)
-            with loaded_from("VAE", section.vae):
-                more["vae"] = AutoencoderKL.from_pretrained(
-                    folder, variant=section.vae.variant or None, **self._to, **self._shared
-                )
+            more["vae"] = self._network(AutoencoderKL, "VAE", section.vae)
         return StableDiffusionXLControlNetUnionPipeline.from_pretrained(
             base,
             controlnet=self._net(self._kind),
@@ -51,12 +46,7 @@ class UnionPipeline(WindowedPipeline[UnionGenerator]):
         from diffusers import ControlNetUnionModel
 
         if not self._nets:
-            role, union = self._section.net_of(kind)
-            folder = locate(role, union)
-            with loaded_from(role, union):
-                net: Any = ControlNetUnionModel.from_pretrained(
-                    folder, variant=union.variant or None, **self._to, **self._shared
-                )
+            net = self._network(ControlNetUnionModel, *self._section.net_of(kind))
             self._nets = dict.fromkeys(self._section.kinds, self._on_device(net))
             self._compiling.add(net)
         return self._nets[kind]

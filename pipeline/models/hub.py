@@ -13,7 +13,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -79,6 +79,11 @@ class HubListing:
     def cache(self) -> Path:
         return cache_of(self.weights)
 
+    @property
+    def snapshot(self) -> Path:
+        """Folder with the files of the commit under their names."""
+        return self.cache / "snapshots" / self.commit
+
     def blob(self, file: HubFile) -> Path:
         return self.cache / "blobs" / file.hash
 
@@ -134,9 +139,7 @@ def part_of(file: Path) -> Path:
 
 
 def listing(role: str, weights: Weights) -> HubListing:
-    """Return the hub's files of these weights. Raises CannotLoad, before anything is fetched, if the hub cannot be
-    reached or would refuse them.
-    """
+    """Return the hub's files of these weights. Raises CannotLoad if it cannot be reached or would refuse them."""
     from huggingface_hub import HfApi, constants
     from huggingface_hub.hf_api import RepoFile
     from huggingface_hub.utils import filter_repo_objects
@@ -161,27 +164,22 @@ def listing(role: str, weights: Weights) -> HubListing:
             "and correct the profile."
         )
     whole = HubListing(weights, str(info.sha), files, ())
-    snapshot = whole.cache / "snapshots" / whole.commit
-    missing = tuple(one for one in files if not ((snapshot / one.path).exists() or whole.blob(one).exists()))
-    return HubListing(weights, whole.commit, files, missing)
+    missing = tuple(one for one in files if not ((whole.snapshot / one.path).exists() or whole.blob(one).exists()))
+    return replace(whole, missing=missing)
 
 
 def damaged(found: HubListing) -> HubListing:
     """Remove files whose hash differs from the hub's, and return the listing with them as missing. Reads every file."""
     wrong = []
     for file in found.files:
-        place = next((p for p in (found.blob(file), snapshot_of(found) / file.path) if p.exists()), None)
+        named = found.snapshot / file.path
+        place = next((p for p in (found.blob(file), named) if p.exists()), None)
         if place is not None and _hash(place, file.large) != file.hash:
             place.resolve().unlink()
             place.unlink(missing_ok=True)
-            (snapshot_of(found) / file.path).unlink(missing_ok=True)
+            named.unlink(missing_ok=True)
             wrong.append(file)
-    return HubListing(found.weights, found.commit, found.files, (*found.missing, *wrong))
-
-
-def snapshot_of(found: HubListing) -> Path:
-    """Return the folder with the files of a commit under their names."""
-    return found.cache / "snapshots" / found.commit
+    return replace(found, missing=(*found.missing, *wrong))
 
 
 def require_room(needed: int, free: int | None = None, folder: Path | None = None, variable: str = "HF_HOME") -> None:
@@ -221,9 +219,8 @@ def _there(folder: Path) -> Path:
 
 
 def download(role: str, found: HubListing, on_bytes: Told, cancelled: threading.Event | None = None) -> Path:
-    """Fetch the missing files and return the folder with all of them. Resumes where an earlier call stopped.
-
-    Raises CannotLoad if a file cannot be fetched, and Cancelled.
+    """Fetch the missing files and return the folder with all of them. Resumes where an earlier call stopped. Raises
+    CannotLoad if a file cannot be fetched, and Cancelled.
     """
     from huggingface_hub import constants, snapshot_download
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +21,19 @@ class ListedModel:
     role: str
     name: str
     """Hub id, path or package of the model."""
-    page: str
+    page: str = ""
     """URL of the hub's page or of the file; "" if it is not fetched."""
-    revision: str
+    revision: str = ""
     """A commit, or torchvision's name of its weights; "" if none is pinned."""
-    pinned: bool
-    licence: str
-    bytes: int
-    bytes_here: int
-    complete: bool
-    path: str
-    memory_half: int
-    memory_full: int
-    fits: str
+    pinned: bool = False
+    licence: str = ""
+    bytes: int = 0
+    bytes_here: int = 0
+    complete: bool = False
+    path: str = ""
+    memory_half: int = 0
+    memory_full: int = 0
+    fits: str = ""
 
     @property
     def to_fetch(self) -> int:
@@ -115,24 +115,26 @@ def listed(
     models, on_disk = [], {}
     for role, weights in {**sections(profile), **(under_test or {})}.items():
         if isinstance(weights, UserError):
-            name = profile.under_test()[role].title
-            models.append(ListedModel(role, name, "", "", False, "", 0, 0, False, "", 0, 0, str(weights)))
+            models.append(ListedModel(role, profile.under_test()[role].title, fits=str(weights)))
             continue
-        if not isinstance(weights, Weights):
-            models.append(_on_server(role, weights))
+        if not isinstance(weights, Weights):  # it is on a server
+            licence, path = (str(getattr(weights, name, "")) for name in ("licence", "address"))
+            served = ListedModel(role, weights.title, licence=licence, complete=True, path=path)
+            models.append(replace(served, fits="takes nothing of it"))
             continue
         address = weights.url if isinstance(weights, WebFile) else ""
         local = held(weights)
         # If completeness cannot be known offline, weights count as complete when their size is about right.
         complete = bool(local.complete) or (local.complete is None and local.bytes >= 0.95 * weights.bytes)
         on_disk[role] = local.bytes if complete else 0
+        pinned = bool(address) or (bool(weights.hub) and weights.pinned)
         models.append(
             ListedModel(
                 role=role,
                 name=weights.title,
                 page=page_of(weights) if weights.hub else address,
-                revision=weights.revision if (weights.pinned and weights.hub) or address else "",
-                pinned=bool(address) or (bool(weights.hub) and weights.pinned),
+                revision=weights.revision if pinned else "",
+                pinned=pinned,
                 licence=weights.licence,
                 bytes=weights.bytes,
                 bytes_here=local.bytes,
@@ -145,12 +147,6 @@ def listed(
         )
     fits = profile_fits(profile, machine, on_disk)
     return ListedProfile(profile.name, profile.title, tuple(models), fits, machine.disk_free, called)
-
-
-def _on_server(role: str, section: Any) -> ListedModel:
-    address = str(getattr(section, "address", ""))
-    licence = str(getattr(section, "licence", ""))
-    return ListedModel(role, section.title, "", "", False, licence, 0, 0, True, address, 0, 0, "takes nothing of it")
 
 
 def in_table(profile: ListedProfile, origins: bool) -> str:

@@ -116,13 +116,8 @@ class Inversion:
 
     @property
     def noise(self) -> torch.Tensor:
-        """The inverted latents, float32."""
+        """The inverted latents, float32. Their standard deviation is close to 1 if the inversion is right."""
         return self.trajectory[-1].float()
-
-    @property
-    def spread(self) -> float:
-        """Standard deviation of the inverted noise. It is close to 1 if the inversion is right."""
-        return float(self.noise.std())
 
     def path(self, device: str) -> list[torch.Tensor]:
         """Return the latents in the order of drawing, from noise to clean, float32."""
@@ -155,10 +150,7 @@ def stored_inversion(data: bytes) -> Inversion:
 
 
 def ddim_of(scheduler: Any) -> Any:
-    """Return the DDIM scheduler with the noise levels of a scheduler of diffusers.
-
-    Raises UserError if images cannot be inverted with it.
-    """
+    """Return the DDIM scheduler with the noise levels of another one. Raises UserError if that cannot be inverted."""
     from diffusers import DDIMScheduler
 
     config = scheduler.config
@@ -284,7 +276,6 @@ def optimise_null_texts(
     settings: InversionSettings,
 ) -> torch.Tensor:
     """Return an empty text for each step, with which guided drawing stays on the path: (steps, tokens, width).
-
     Null-text inversion: each is optimised from the one before it. It needs float32, since gradients vanish in half.
     """
     import torch
@@ -326,7 +317,6 @@ def psnr(one: torch.Tensor, other: torch.Tensor) -> float:
 @dataclass(frozen=True)
 class Inverter:
     """The networks of an image generator, lent to invert sources and to draw from their noise.
-
     `WindowedPipeline.inverting` lends them. Tensors are float32; `ask` and the VAE may compute in half precision.
     """
 
@@ -343,7 +333,6 @@ class Inverter:
 
     def invert(self, image: Image.Image, caption: str, on_step: OnStep) -> Inversion:
         """Invert a picture whose sides the model can draw. `on_step` counts evaluations of the network and may raise.
-
         Raises UserError if numbers overflow in half precision, or if null texts are asked for in half precision.
         """
         import torch

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from core.errors import CannotLoad, UserError, out_of_memory
 from core.settings import LanguageSettings
-from pipeline.models.language_forms import Form, Forms
+from pipeline.models.language_forms import Forms, allowed_tokens
 from pipeline.models.weights import no_room, unreadable
 from pipeline.profiles.text_sections import GgufLanguage
 from pipeline.seams import LanguageRequest
@@ -72,11 +72,6 @@ class GgufModel:
             reply = self._generate(tokens, settings, seed, stops, form)
         return reply.decode("utf-8", errors="replace").strip()
 
-    def count(self, text: str) -> int:
-        """Count the tokens of a text, including the start token."""
-        with self._lock:
-            return len(self._tokenize(text))
-
     def score(self, text: str) -> float:
         """See `ScoringLanguageModel.score`. Reads the text token by token, as the library gives probabilities only
         after the last token read.
@@ -114,7 +109,7 @@ class GgufModel:
         return self._forms
 
     def _generate(
-        self, tokens: list[int], settings: LanguageSettings, seed: int, stops: Sequence[bytes], form: Form | None
+        self, tokens: list[int], settings: LanguageSettings, seed: int, stops: Sequence[bytes], form: Any
     ) -> bytes:
         llm, section = self._llm, self._section
         # The library reseeds for every token, so a single seed would draw the same rank again and again.
@@ -136,9 +131,12 @@ class GgufModel:
 
         for _ in range(settings.max_new_tokens):
             token = draw()
-            if form is not None and not (form.may_end() if llm.is_eos_token(token) else form.takes(token)):
-                self._leave_only(form)
-                token = draw()
+            if form is not None:
+                fits = form.is_accepting() if llm.is_eos_token(token) else form.validate_tokens([token]) == 1
+                if not fits:
+                    logits = self._logits()
+                    logits[~allowed_tokens(form, len(logits))] = -np.inf
+                    token = draw()
             if llm.is_eos_token(token):
                 break
             piece: bytes = llm.detokenize([token], decode=False)
@@ -148,15 +146,11 @@ class GgufModel:
             if ends:
                 return reply[: min(ends)]
             if form is not None:
-                form.add(token)
-                if form.is_over():
+                form.consume_token(token)
+                if form.is_stopped():  # nothing may follow, or the library gave up and enforces nothing any more
                     break
             llm.eval([token])
         return reply
-
-    def _leave_only(self, form: Form) -> None:
-        logits = self._logits()
-        logits[~form.allowed(len(logits))] = -np.inf
 
     def _logits(self) -> NDArray[np.float32]:
         """Return the logits of the next token in the library's own memory. Changes affect what is drawn."""
@@ -231,9 +225,8 @@ def _written_in(file: Path) -> tuple[str, str]:
 
 
 def which_build(gpu_layers: int) -> str | None:
-    """Return the build of the library that fits this processor, or None to let the library find out.
-
-    The library would start several processes to inspect the processor, which takes a second.
+    """Return the build of the library that fits this processor, or None to let the library find out. The library would
+    start several processes to inspect the processor, which takes a second.
     """
     cpu_facts = Path("/proc/cpuinfo")
     if gpu_layers or not cpu_facts.is_file():

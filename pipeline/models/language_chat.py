@@ -13,7 +13,7 @@ from core.progress import stop_if, stop_signal
 from core.settings import LanguageSettings
 from pipeline.models.batching import AtOnce
 from pipeline.models.language import require_room
-from pipeline.models.language_forms import Form, Forms
+from pipeline.models.language_forms import Forms, allowed_tokens
 from pipeline.models.weights import NO_CODE, loaded_from, locate, pick_device, pick_dtype
 from pipeline.profiles.text_sections import ChatLanguage
 from pipeline.replies import read_reply, with_thoughts
@@ -26,8 +26,6 @@ log = logging.getLogger(__name__)
 
 THOUGHT, THOUGHT_OVER = "<think>", "</think>"
 """Tags that models put around their thoughts."""
-
-
 ON_GPU, ON_CPU = 16, 4
 """Default numbers of replies that are written at once. More gain little, and a person sees them later."""
 
@@ -102,6 +100,8 @@ class ChatLanguageModel:
     def _replies(
         self, requests: Sequence[LanguageRequest], settings: LanguageSettings, on_reply: Callable[[int], None]
     ) -> list[str | UserError]:
+        import torch
+
         section, refused = self._section, dict[int, UserError]()
         thinks = section.thinking > 0 and "think" in str(self._tokenizer.chat_template)
         rows: dict[int, _Row] = {}
@@ -117,7 +117,7 @@ class ChatLanguageModel:
             except UserError as error:
                 refused[place] = error
                 continue
-            rows[place] = _Row(tokens, self._generator(request.seed))
+            rows[place] = _Row(tokens, torch.Generator(self._device).manual_seed(request.seed))
         if thinks and rows:
             self._think(list(rows.values()), settings)
         for place, row in rows.items():
@@ -174,7 +174,6 @@ class ChatLanguageModel:
         return str(self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **options))
 
     def score(self, text: str) -> float:
-        """See `ScoringLanguageModel.score`."""
         import torch
 
         with self._lock, torch.inference_mode():
@@ -184,11 +183,6 @@ class ChatLanguageModel:
 
     def _encode(self, text: str) -> list[int]:
         return list(self._tokenizer(text, add_special_tokens=False).input_ids)
-
-    def _generator(self, seed: int) -> torch.Generator:
-        import torch
-
-        return torch.Generator(self._device).manual_seed(seed)
 
     def _think(self, rows: Sequence[_Row], settings: LanguageSettings) -> None:
         """Write the model's thoughts before its replies, each within the profile's limit and closed, and append them to
@@ -285,7 +279,7 @@ class ChatLanguageModel:
             seen = torch.tensor([row.tokens + row.written], device=scores.device)
             scores[:] = RepetitionPenaltyLogitsProcessor(penalty)(seen, scores[None])[0]
         if row.form is not None:
-            allowed = torch.from_numpy(row.form.allowed(len(scores))).to(scores.device)
+            allowed = torch.from_numpy(allowed_tokens(row.form, len(scores))).to(scores.device)
             scores.masked_fill_(~allowed, -torch.inf)
 
     def _next(self, row: _Row, scores: torch.Tensor, settings: LanguageSettings, longest: int) -> int:
@@ -299,7 +293,7 @@ class ChatLanguageModel:
             row.over = True
             return token
         if row.form is not None:
-            row.form.add(token)
+            row.form.consume_token(token)
         # A stop may begin within a token, and each of its characters may take up to four tokens, one per byte.
         longest_stop = 1 + 4 * max(map(len, row.stops), default=0)
         tail = str(self._tokenizer.decode(row.written[-longest_stop:])) if row.stops else ""
@@ -315,7 +309,8 @@ class _Row:
     """Tokens that the model has read before the reply."""
     draws: torch.Generator
     """Generator of this row alone, so that draws in other rows do not affect it."""
-    form: Form | None = None
+    form: Any = None
+    """An LLMatcher of llguidance, or None for a reply that is not constrained."""
     stops: tuple[str, ...] = ()
     written: list[int] = field(default_factory=list)
     over: bool = False

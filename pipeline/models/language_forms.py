@@ -51,8 +51,8 @@ class Forms:
         vocabulary.tokens = tokens
         return cls(LLTokenizer(TokenizerWrapper(vocabulary)))
 
-    def start(self, schema: Mapping[str, Any]) -> Form | None:
-        """Return the form of a new reply, or None for a schema that the library cannot enforce."""
+    def start(self, schema: Mapping[str, Any]) -> Any:
+        """Return the form of a new reply (an LLMatcher), or None for a schema that the library cannot enforce."""
         from llguidance import LLMatcher
 
         lines = grammar(schema)
@@ -68,31 +68,11 @@ class Forms:
         if matcher.is_error():
             log.warning("A reply cannot be held to its form: %s", matcher.get_error())
             return None
-        return Form(matcher.deep_copy())
+        return matcher.deep_copy()
 
 
-class Form:
-    """The progress of one reply in its form."""
-
-    def __init__(self, matcher: Any) -> None:
-        self.matcher = matcher
-
-    def may_end(self) -> bool:
-        return bool(self.matcher.is_accepting())
-
-    def takes(self, token: int) -> bool:
-        """Return True if the token may come next."""
-        return bool(self.matcher.validate_tokens([token]) == 1)
-
-    def add(self, token: int) -> None:
-        self.matcher.consume_token(token)
-
-    def is_over(self) -> bool:
-        """Return True if nothing may follow, or if the library gave up, after which nothing is enforced."""
-        return bool(self.matcher.is_stopped())
-
-    def allowed(self, size: int) -> np.ndarray:
-        """Return a mask over the logits of the tokens that may come next, including the end."""
-        bits = np.frombuffer(self.matcher.compute_bitmask(), np.uint8)
-        mask = np.unpackbits(bits, bitorder="little")[:size].astype(bool)
-        return np.pad(mask, (0, size - len(mask)))
+def allowed_tokens(form: Any, size: int) -> np.ndarray:
+    """Return a mask over the logits of the tokens that may come next in a form, including the end."""
+    bits = np.frombuffer(form.compute_bitmask(), np.uint8)
+    mask = np.unpackbits(bits, bitorder="little")[:size].astype(bool)
+    return np.pad(mask, (0, size - len(mask)))

@@ -52,12 +52,7 @@ class GgufProcess:
         plain = settings.model_dump(mode="json", include=set(LanguageSettings.model_fields))
         return str(self._call("complete", asdict(request), plain))
 
-    def count(self, text: str) -> int:
-        """Count the tokens of a text, including the start token."""
-        return int(self._call("count", text))
-
     def score(self, text: str) -> float:
-        """See `GgufModel.score`."""
         return float(self._call("score", text))
 
     def close(self) -> None:
@@ -174,7 +169,7 @@ def main() -> None:
                 model, reply = GgufModel(GgufLanguage.model_validate(section), file, build), None
             else:
                 assert model is not None
-                reply = _done(model, name, arguments)
+                reply = _answered(model, name, *arguments)
             outcome = "done"
         except UserError as error:
             outcome, reply = "cannot load" if isinstance(error, CannotLoad) else "refused", str(error)
@@ -188,10 +183,9 @@ def main() -> None:
         replies.flush()
 
 
-def _done(model: GgufModel, name: str, arguments: list[Any]) -> Any:
-    if name in ("count", "score"):
-        return getattr(model, name)(*arguments)
-    request, settings = arguments
+def _answered(model: GgufModel, name: str, request: Any, settings: Any = None) -> Any:
+    if name == "score":
+        return model.score(request)
     return model.complete(LanguageRequest(**request), LanguageSettings.model_validate(settings))
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 from core.model_sections import Weights, in_bytes
 from pipeline.models.model_memory import memory, memory_of
@@ -57,25 +56,19 @@ def share_cores(environment: MutableMapping[str, str] = os.environ) -> None:
 def this_machine() -> Machine:
     """Measure this machine. Takes a second or two, in which torch looks for a GPU."""
     import torch
-    from huggingface_hub import constants
 
-    from pipeline.models.hub import free_on_disk
+    from pipeline.models.hub import cache_folder, free_on_disk
 
-    cache = Path(constants.HF_HUB_CACHE).expanduser()
-    total, free = memory()
-    plain = Machine(total, free, free_on_disk(cache), str(cache))
+    cache = cache_folder()
+    plain = Machine(*memory(), free_on_disk(cache), str(cache))
     if not torch.cuda.is_available():
         return plain
-    gpu_free, gpu_total = torch.cuda.mem_get_info()
-    return Machine(
-        total, free, plain.disk_free, plain.cache, torch.cuda.get_device_name(), int(gpu_total), int(gpu_free)
-    )
+    free, total = torch.cuda.mem_get_info()
+    return replace(plain, gpu=torch.cuda.get_device_name(), gpu_memory=int(total), gpu_free=int(free))
 
 
 def memory_in_use(anew: bool = False) -> tuple[int, int]:
-    """Return the bytes of memory of this process and its children, such as a language model, and the peak on the GPU
-    since the last call with `anew`.
-    """
+    """Return the bytes of this process and its children, and the peak on the GPU since the last call with `anew`."""
     import psutil
     import torch
 
@@ -90,29 +83,21 @@ def memory_in_use(anew: bool = False) -> tuple[int, int]:
     return used, int(torch.cuda.max_memory_allocated())
 
 
-def needs(weights: Weights, on_gpu: bool, on_disk: int = 0) -> int:
-    """Return the bytes of memory that a model takes on the GPU or the CPU, or `on_disk`, the size of its files, if the
-    profile does not say.
-    """
-    return memory_of(weights, on_gpu) or on_disk
-
-
-def runs_on_gpu(weights: Weights, machine: Machine) -> bool:
-    """Return True if a model runs on the machine's GPU."""
+def _runs_on_gpu(weights: Weights, machine: Machine) -> bool:
     return bool(machine.gpu) and getattr(weights, "gpu_layers", 1) != 0
 
 
 def model_fits(weights: Weights, machine: Machine, on_disk: int = 0) -> str:
-    """Return in words whether a machine has the memory for a model."""
-    gpu = runs_on_gpu(weights, machine)
-    needed = needs(weights, gpu, on_disk)
+    """Return in words whether a machine has memory for a model, of `on_disk` bytes if the profile does not say."""
+    gpu = _runs_on_gpu(weights, machine)
+    needed = memory_of(weights, gpu) or on_disk
     if not needed:
         return "not known: the profile does not say what it needs"
     if gpu:
         if needed <= machine.gpu_memory:
             return "fits" + _free_now(needed, machine.gpu_free)
         problem = f"does not fit the GPU: needs {in_bytes(needed)}, there are {_there(machine.gpu_memory)}"
-        on_cpu = needs(weights, False, on_disk) <= machine.memory
+        on_cpu = (memory_of(weights, False) or on_disk) <= machine.memory
         return problem + ("; on the CPU (CUDA_VISIBLE_DEVICES=) it would, slowly" if on_cpu else "")
     if needed <= machine.memory:
         return f"fits on the CPU{', slowly' if needed >= SLOW_FROM else ''}" + _free_now(needed, machine.memory_free)
@@ -121,14 +106,11 @@ def model_fits(weights: Weights, machine: Machine, on_disk: int = 0) -> str:
 
 def profile_fits(profile: Profile, machine: Machine, on_disk: Mapping[str, int]) -> str:
     """Return in words whether a machine has the memory for a profile: for all models, or for one stage at a time.
-
     `on_disk` has the bytes of the files on this machine, by role.
     """
     models = profile.weights()
     together = _most(models, machine, on_disk)
-    stages = [
-        _most({role: models[role] for role in stage if role in models}, machine, on_disk) for stage in _stages(models)
-    ]
+    stages = [_most(stage, machine, on_disk) for stage in _stages(models)]
     room = (machine.gpu_memory, machine.memory)
     slowly = ", slowly" if max(sum(stage) for stage in stages) >= SLOW_FROM else ""
     where = "fits" if machine.gpu else f"fits on the CPU{slowly}"
@@ -147,15 +129,12 @@ def profile_fits(profile: Profile, machine: Machine, on_disk: Mapping[str, int])
 
 
 def without_gpu(profile: Profile, machine: Callable[[], Machine] | None = None) -> str:
-    """Return a sentence on what to expect of a GPU profile on a machine without a GPU, else "".
-
-    The machine is inspected only for a GPU profile, as that takes a second or two.
+    """Return a sentence on what to expect of a GPU profile on a machine without a GPU, else "". The machine is
+    inspected only for a GPU profile, as that takes a second or two.
     """
     models = profile.weights()
     bare = Machine(0, 0, 0, "")
-    needed = max(
-        _most({role: models[role] for role in stage if role in models}, bare, {})[1] for stage in _stages(models)
-    )
+    needed = max(_most(stage, bare, {})[1] for stage in _stages(models))
     if needed < FOR_A_GPU:
         return ""
     host = (machine or this_machine)()
@@ -168,10 +147,11 @@ def without_gpu(profile: Profile, machine: Callable[[], Machine] | None = None) 
     )
 
 
-def _stages(models: Mapping[str, Weights]) -> list[list[str]]:
+def _stages(models: Mapping[str, Weights]) -> list[dict[str, Weights]]:
     """Return groups of models that are needed at the same time."""
     drawing = [role for role in models if role not in ("captioner", "language model", "sentence model", EDITOR)]
-    return [["captioner"], ["language model", "sentence model"], drawing, [EDITOR, "embedder"]]
+    groups = (["captioner"], ["language model", "sentence model"], drawing, [EDITOR, "embedder"])
+    return [{role: models[role] for role in group if role in models} for group in groups]
 
 
 def _most(models: Mapping[str, Weights], machine: Machine, on_disk: Mapping[str, int]) -> tuple[int, int]:
@@ -179,8 +159,8 @@ def _most(models: Mapping[str, Weights], machine: Machine, on_disk: Mapping[str,
     gpu = memory = 0
     alternatives: dict[str, int] = {}
     for role, weights in models.items():
-        on_gpu = runs_on_gpu(weights, machine)
-        need = needs(weights, on_gpu, on_disk.get(role, 0))
+        on_gpu = _runs_on_gpu(weights, machine)
+        need = memory_of(weights, on_gpu) or on_disk.get(role, 0)
         kind = next((kind for kind in ("ControlNet", "detector") if role.startswith(kind)), "")
         if kind:
             alternatives[kind] = max(alternatives.get(kind, 0), need)

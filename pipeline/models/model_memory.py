@@ -23,9 +23,8 @@ def memory_of(weights: Weights, on_gpu: bool) -> int:
 
 
 def to_release(needed: int, free: int, loaded: Mapping[str, int]) -> list[str]:
-    """Return loaded models to release, in their order, to make room for one that needs `needed` bytes.
-
-    Empty if it fits with its working memory. All, if even that is not enough, since loading may still succeed.
+    """Return loaded models to release, in their order, to make room for one that needs `needed` bytes. Empty if it fits
+    with its working memory. All, if even that is not enough, since loading may still succeed.
     """
     chosen = list[str]()
     for role, size in loaded.items():

@@ -83,9 +83,7 @@ def largest(figures: Floats, most: int) -> Places:
 
 def close_pairs(rows: Floats, least: float, most: int) -> list[tuple[int, int, float]]:
     """Return at most `most` pairs of vectors (n, dimensions) of length 1 whose cosine is above `least`, each as (place,
-    later place, cosine).
-
-    Takes n² / 2 products: 3 seconds for 20,000 of 512 dimensions on a core.
+    later place, cosine). Takes n² / 2 products: 3 seconds for 20,000 of 512 dimensions on a core.
     """
     pairs: list[tuple[int, int, float]] = []
     for first in range(0, len(rows), AT_ONCE):

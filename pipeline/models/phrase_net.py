@@ -1,7 +1,4 @@
-"""A small network that compares every pixel with phrases: the segmenter of the drawn world.
-
-One pass serves all phrases of a picture, as no phrase steers the network.
-"""
+"""A small network that compares pixels with all phrases of a picture in one pass: the segmenter of the drawn world."""
 
 from __future__ import annotations
 

@@ -18,9 +18,8 @@ LONGEST = 128
 
 
 class SentenceEmbedder:
-    """A model of transformers in the layout of sentence-transformers. One call at a time.
-
-    That library is not imported: the import takes longer than loading the model, and only the mean is needed.
+    """A model of transformers in the layout of sentence-transformers. One call at a time. That library is not imported:
+    the import takes longer than loading the model, and only the mean is needed.
     """
 
     def __init__(self, section: SentenceModel) -> None:

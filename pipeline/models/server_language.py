@@ -1,7 +1,4 @@
-"""A language model on an OpenAI-compatible server.
-
-A test request at the start shows whether the server really enforces a JSON schema.
-"""
+"""A language model on an OpenAI-compatible server. A test request shows whether it really enforces a JSON schema."""
 
 from __future__ import annotations
 
@@ -14,6 +11,7 @@ from typing import Any, Literal
 
 from core.errors import UnreadableReply, UserError
 from core.settings import LanguageSettings
+from pipeline.models.language import require_room
 from pipeline.models.server import ChatServer, NoServer, NothingSaid, Refused, ServerFault, ServerReply, side_by_side
 from pipeline.profiles.text_sections import ServerLanguage
 from pipeline.replies import read_reply, whole_letters
@@ -112,15 +110,9 @@ class ServedLanguage:
     def _require_room(self, prompt: str, settings: LanguageSettings) -> None:
         """Raise UserError if prompt and reply exceed the context. A text with fewer bytes needs no count of tokens."""
         text = f"{self._section.system}\n{prompt}" if self._section.system else prompt
-        longest = settings.max_new_tokens
-        if not self._context or len(text.encode(errors="replace")) + longest + TEMPLATE_ROOM <= self._context:
-            return
-        tokens = self.server.count(text)
-        if tokens is not None and tokens + longest > self._context:
-            raise UserError(
-                f"The prompt is {tokens} tokens long and the reply may take {longest} more, but the language model "
-                f"reads {self._context} in all: shorten the caption or the longest reply."
-            )
+        most = len(text.encode(errors="replace")) + settings.max_new_tokens + TEMPLATE_ROOM
+        if self._context and most > self._context and (tokens := self.server.count(text)) is not None:
+            require_room(tokens, settings, self._context)
 
 
 def _whole(reply: ServerReply, prompt: str, settings: LanguageSettings) -> str:

@@ -45,9 +45,8 @@ def check_local(role: str, weights: Weights) -> None:
 
 
 def locate(role: str, weights: Weights) -> Path:
-    """Return the folder (or file, for GGUF) with the weights, fetched from the hub if they belong there.
-
-    `role` names their purpose, such as "captioner". Raises CannotLoad if they are missing and cannot be fetched.
+    """Return the folder (or file, for GGUF) with the weights, fetched from the hub if they belong there. `role` names
+    their purpose, such as "captioner". Raises CannotLoad if they are missing and cannot be fetched.
     """
     check_local(role, weights)
     file: str = getattr(weights, "file", "")
@@ -57,9 +56,8 @@ def locate(role: str, weights: Weights) -> Path:
 
 
 def _fetch(role: str, weights: Weights) -> Path:
-    """Return the folder of the hub's files in the local cache. Missing ones are downloaded with a progress bar.
-
-    A complete folder is taken as it is. If the hub cannot be asked, so is one whose completeness is unknown.
+    """Return the folder of the hub's files in the local cache. Missing ones are downloaded with a progress bar. A
+    complete folder is taken as it is. If the hub cannot be asked, so is one whose completeness is unknown.
     """
     from tqdm import tqdm
 
@@ -133,7 +131,6 @@ def pick_device() -> str:
 
 def pick_dtype(dtype: DType, device: str, chats: bool = False) -> torch.dtype:
     """Return the profile's dtype. "auto" is half precision on a GPU and float32 on a CPU, for files of any dtype.
-
     Models that `chats` run in bfloat16 if the GPU has it: they were trained in it, and float16 makes some overflow.
     """
     import torch

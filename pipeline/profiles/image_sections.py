@@ -1,6 +1,4 @@
-"""Sections of a profile that choose the models of images: the generator, with its ControlNets, detectors and LoRAs, the
-editor, and the segmenter.
-"""
+"""Sections of a profile for models of images: generator, ControlNets, detectors, LoRAs, editor and segmenter."""
 
 from __future__ import annotations
 
@@ -89,8 +87,7 @@ class DrawingModel(Weights):
     faster. Pixels may differ in their last bits, so it is recorded. It needs a C++ compiler; without one the studio
     says so and draws uncompiled."""
     preview_vae: Weights | None = None
-    """A tiny VAE (AutoencoderTiny of diffusers) for the latents of this model, which shows an image while it is drawn.
-    It never affects the result."""
+    """A tiny VAE (AutoencoderTiny) for this model's latents. It shows images being drawn and never affects them."""
 
 
 class ControlledGenerator(DrawingModel):
@@ -258,7 +255,6 @@ class KleinEditor(DrawingModel):
     kind: Literal["flux2-klein"]
 
     def parts(self) -> dict[str, Weights]:
-        """Return every set of weights by its purpose."""
         return {EDITOR: self}
 
 
@@ -269,7 +265,6 @@ class SegmenterSection(Weights):
     """Minimum score of a thing. If nothing reaches it, half of it is enough."""
 
     def parts(self) -> dict[str, Weights]:
-        """Return every set of weights by its purpose."""
         return {SEGMENTER: self}
 
 

@@ -219,9 +219,8 @@ def profile_names() -> tuple[str, ...]:
 
 
 def load_profile(name: str) -> Profile:
-    """Return the profile of a name, or of a path to a .toml file.
-
-    Raises UserError for an unknown name (listing those there are), and for a file that does not fit (naming the key).
+    """Return the profile of a name, or of a path to a .toml file. Raises UserError for an unknown name (listing those
+    there are), and for a file that does not fit (naming the key).
     """
     file = Path(name) if name.endswith(".toml") else PROFILES / f"{name}.toml"
     if not name.endswith(".toml") and name not in profile_names():
@@ -275,24 +274,17 @@ def notice_for(profile: Profile, image: Image.Image) -> str:
     folder = profile.samples_folder()
     if not profile.notice or folder is None:
         return profile.notice
-    return "" if _is_a_sample(folder, image) or _has_a_known_sky(folder, image) else profile.notice
+    small = _small(image)
+    if any(np.abs(small - sample).mean() < _NEAR for sample in _samples(folder)):
+        return ""
+    same = np.abs(sky_of(image)[:, :, None] - _skies(folder)[:, None]).max(3) <= _SAME_COLOUR  # row, pixel, sky
+    return "" if (same.mean((0, 1)) >= _SKY_SHARE).any() else profile.notice
 
 
 def sky_of(image: Image.Image) -> np.ndarray:
     """Return a small copy of the upper third of a picture, without rain and snow: (SKY_ROWS, 64, 3)."""
     small = image.convert("RGB").resize((_SKY_SIDE, _SKY_SIDE), Image.Resampling.BOX)
     return np.asarray(small.filter(ImageFilter.MedianFilter(3)), np.float64)[:SKY_ROWS]
-
-
-def _is_a_sample(folder: Path, image: Image.Image) -> bool:
-    small = _small(image)
-    return any(np.abs(small - sample).mean() < _NEAR for sample in _samples(folder))
-
-
-def _has_a_known_sky(folder: Path, image: Image.Image) -> bool:
-    top = sky_of(image)
-    near = np.abs(top[:, :, None] - _skies(folder)[:, None]).max(3) <= _SAME_COLOUR  # row, pixel, sky
-    return bool((near.mean((0, 1)) >= _SKY_SHARE).any())
 
 
 @lru_cache(maxsize=8)

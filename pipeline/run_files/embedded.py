@@ -108,9 +108,8 @@ def with_run(
 
 
 def read_run_in(data: bytes) -> EmbeddedRun | None:
-    """Return the run in a file's bytes, or None if it has none.
-
-    Raises UserError for a record that is damaged, changed by hand, too large or of another version.
+    """Return the run in a file's bytes, or None if it has none. Raises UserError for a record that is damaged, changed
+    by hand, too large or of another version.
     """
     pictures = ("source", "mask", *(f"artifact-{place}" for place in range(MOST_ARTIFACTS)))
     texts = read_texts(data, [KEYWORD, *map(_keyword, pictures)])
@@ -132,9 +131,7 @@ def read_run_in(data: bytes) -> EmbeddedRun | None:
 
 
 def require_run_in(data: bytes) -> EmbeddedRun:
-    """Return the run in a file's bytes. Raises UserError for errors of `read_run_in` and data that is not an image, and
-    NoRun for an image without a run.
-    """
+    """Like `read_run_in`, but raise UserError for data that is not an image, and NoRun for an image without a run."""
     run = read_run_in(data)
     if run is None:
         opened(data)
@@ -154,7 +151,11 @@ def _embedded(plain: Any, texts: Mapping[str, str], data: bytes) -> EmbeddedRun:
     source_sha = pictures["source"]["sha256"]
     if not isinstance(source_sha, str):
         raise TypeError("the hash of the source is no text")
-    review = _review(plain["image"].get("review")) if case is not None else None
+    review: ReviewDecision | None = None
+    if case is not None and (stored := plain["image"].get("review")) is not None:
+        review = from_plain(ReviewDecision, stored)
+        if review is not None and len(review.reason) > LONGEST_REASON:
+            raise ValueError("no reason is that long")
     return EmbeddedRun(run, source_sha, source.convert("RGB") if source is not None else None, mask, case, lost, review)
 
 
@@ -184,15 +185,6 @@ def _case(
     if method.known and isinstance(record.lineage.settings, UnreadSettings):
         return None, "The picture was made with settings that are not known here: the run was restored without it."
     return record.with_pictures(image, pictures), ""
-
-
-def _review(plain: Any) -> ReviewDecision | None:
-    if plain is None:
-        return None
-    review: ReviewDecision = from_plain(ReviewDecision, plain)
-    if len(review.reason) > LONGEST_REASON:
-        raise ValueError("no reason is that long")
-    return review
 
 
 def _keyword(picture: str) -> str:
@@ -227,9 +219,7 @@ def _decoded(data: bytes) -> Image.Image:
 
 
 def read_run(plain: Mapping[str, Any]) -> RunRecord:
-    """Read a run from plain data. Raises KeyError, TypeError or ValueError (pydantic's too) if it is not a run, and
-    UnknownRecipe.
-    """
+    """Read a run from plain data. Raises KeyError, TypeError or ValueError if it is not a run, and UnknownRecipe."""
     values = values_from_plain(plain["values"])
     record: RunRecord = from_plain(RunRecord, {**plain, "values": {}})
     recipe_of(record.recipe)

@@ -26,9 +26,8 @@ from pipeline.run_files.run_file import RunFile, RunImageFiles
 
 
 class FolderStore(MemoryStore):
-    """The folder of one request, new or begun earlier, to which values and images are saved.
-
-    Raises UserError if the folder cannot be made or written, or holds another request.
+    """The folder of one request, new or begun earlier, to which values and images are saved. Raises UserError if the
+    folder cannot be made or written, or holds another request.
     """
 
     def __init__(
@@ -39,9 +38,7 @@ class FolderStore(MemoryStore):
         mask: Image.Image | None,
         saving: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """`requested` is the run without values and images. `saving` delays signals that would end the program while
-        something is saved.
-        """
+        """`requested` is the run without values and images. `saving` delays signals that end the program meanwhile."""
         stored = _open(folder, requested)
         super().__init__(source, stored.run.values, named_mask(mask, requested))
         self._saving, self._folder, self._asked, self._picture = saving, folder, requested, mask
@@ -93,9 +90,7 @@ class FolderStore(MemoryStore):
         return self._folder / run_file.FILE
 
     def finish(self, lineages: Collection[Lineage], complete: bool = True) -> None:
-        """Write `run.json` with the `lineages` images only, after all were tried. `complete` is True if none failed.
-        Raises UserError if it cannot be written.
-        """
+        """Write `run.json` with these images only. `complete`: none failed. Raises UserError if that is impossible."""
         order = list(lineages)
         images = [image for image in self._images if image.record.lineage in order]
         self._images = sorted(images, key=lambda image: order.index(image.record.lineage))
@@ -186,18 +181,7 @@ def _open(folder: Path, requested: RunFile) -> RunFile:
     return stored
 
 
-_NO_OTHER_RUN = {
-    "title",
-    "notice",
-    "licence",
-    "samples",
-    "tasks",
-    "model_under_test",
-    "checks",
-    "settings",
-    "recipes",
-    "presets",
-}
+_NO_OTHER_RUN = frozenset("title notice licence samples tasks model_under_test checks settings recipes presets".split())
 """Parts of a profile that do not affect a run: texts, tests of images, and defaults that the run's settings replace."""
 
 

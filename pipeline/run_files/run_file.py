@@ -100,13 +100,12 @@ def asked_run(
     notes: tuple[str, ...] = (),
     mask: NamedMask | None = None,
 ) -> RunFile:
-    """Return the `run.json` of a request, before anything is made. The same request has the same id, so that all its
-    images belong to one run.
-    """
+    """Return the `run.json` of a request, before anything is made. The same request has the same id."""
     source_sha, mask_sha = image_sha(source), image_sha(mask.image) if mask else ""
     plain = settings.model_dump(mode="json")
+    request = [source_sha, to_plain(task), profile.name, seed, plain, mask_sha, recipe.name]
     run = RunRecord(
-        id=_id(source_sha, task, profile.name, seed, plain, mask_sha, recipe.name),
+        id=hashlib.sha256(json.dumps(request).encode()).hexdigest()[:16],
         name=Path(source_name).stem[:200] or "run",
         profile=profile.name,
         recipe=recipe.name,
@@ -256,13 +255,6 @@ def read(path: Path) -> RunFile:
         return replace(contents, run=replace(run, settings=contents.settings.model_dump(mode="json")))
     except (KeyError, TypeError, ValueError, AttributeError, ValidationError) as error:
         raise UserError(f"The file {path} is damaged or was changed by hand: it cannot be used.") from error
-
-
-def _id(
-    source_sha: str, task: Task, profile: str, seed: int, settings: Mapping[str, Any], mask_sha: str, recipe: str
-) -> str:
-    request = [source_sha, to_plain(task), profile, seed, settings, mask_sha, recipe]
-    return hashlib.sha256(json.dumps(request).encode()).hexdigest()[:16]
 
 
 def _slug(artifact: str) -> str:

@@ -30,10 +30,6 @@ class MadeWith:
         """Name of the scheduler in the web UI."""
         return _SAMPLERS.get(self.scheduler, self.scheduler)
 
-    def model_hash(self, title: str) -> str:
-        """Return the digits of a model's hash that the web UI writes; "" if it is not known."""
-        return self.hashes.get(title, "")[:MODEL_DIGITS]
-
     def unit_model(self, title: str) -> str:
         """Return a ControlNet's name as the extension writes it, such as control_canny [d14c016b]."""
         sha = self.hashes.get(title, "")

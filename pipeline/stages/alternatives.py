@@ -179,9 +179,7 @@ def more(
 def unticked_where_close(
     value: Alternatives, task: Task, sentences: Sentences | None, too_close: float
 ) -> Alternatives:
-    """Return the alternatives with measured similarities, none ticked that reaches `too_close`. Needs `sentences`;
-    without a model the alternatives are unchanged.
-    """
+    """Return alternatives with similarities, none ticked that reaches `too_close`; unchanged without `sentences`."""
     if sentences is None:
         return value
     items = []

@@ -54,8 +54,7 @@ class StageInputs:
     others: Mapping[str, Prompt] = field(default_factory=dict)
     """The stage's other prompts by name, as far as the prompt set has them."""
     next: Values = field(default_factory=dict)
-    """Settings of the later stages that the same request may cover (see `Stage.asks_ahead`), by name. Empty if they are
-    not run next."""
+    """Settings, by name, of the later stages that this request may cover (see `Stage.asks_ahead`), if they run next."""
     early_reply: EarlyReply | None = None
     """Part of an earlier reply for this stage. It is checked like any reply."""
 

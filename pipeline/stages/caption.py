@@ -91,10 +91,6 @@ def caption_text(values: Values) -> str:
     return caption.text if isinstance(caption, Caption) else ""
 
 
-def _remarks(value: Caption, _values: Values, task: Task) -> list[str]:
-    return [check.note for check in failed(caption_checks(value.text, task))]
-
-
 CAPTION = Stage(
     name="caption",
     title="Caption",
@@ -105,7 +101,7 @@ CAPTION = Stage(
     settings="caption",
     seen=lambda value: value.text,
     summary=lambda value: str(value.text),
-    remarks=_remarks,
+    remarks=lambda value, _values, task: [check.note for check in failed(caption_checks(value.text, task))],
     doing="captioning the picture",
     plural=False,
     again="Caption again",

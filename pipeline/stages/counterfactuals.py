@@ -32,10 +32,10 @@ from pipeline.checks.texts import (
     alternative_checks,
     caption_checks,
     counterfactual_checks,
-    edit_made,
     keyword_checks,
     require,
     task_checks,
+    undone,
 )
 from pipeline.stages.asking import BETWEEN, Answer, Inquiry, ask_all
 from pipeline.stages.base import EarlyReply, Stage, StageInputs
@@ -66,7 +66,6 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
     alternatives: Alternatives = inputs.values["alternatives"]
     settings: CounterfactualSettings = inputs.settings
     task, prompt, seed, early = inputs.task, inputs.prompt, inputs.seed, inputs.early_reply
-    cancelled = inputs.cancelled
     language_model, choosing = inputs.models.language, inputs.others.get(EDITS_PROMPT.name)
     assert prompt is not None
     require(task_checks(task))
@@ -86,9 +85,7 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
     pace = Pace(asks + settings.captions)
     if settings.combinations == "model" and not offered:
         tell(inputs.progress, pace, 0, asks)
-        choice = choose_by_model(
-            caption, pools, at_once, task, language_model, choosing, settings, seed, inputs.cancelled
-        )
+        choice = choose_by_model(inputs, pools, at_once)
     chosen = choice.edits or choose_edits(caption, alternatives, settings, seed)
     if settings.combinations in ("spread", "at random", "model"):
         rest = [edits for edits in chosen if edits not in offered]
@@ -107,7 +104,7 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
         [inquiry for number, inquiry in enumerate(inquiries) if number not in ready],
         settings,
         lambda done: tell(inputs.progress, pace, asks + len(ready) + done, asks),
-        cancelled,
+        inputs.cancelled,
     )
     still = iter(new_answers)
     answers = [ready[number] if number in ready else next(still) for number in range(len(chosen))]
@@ -121,15 +118,13 @@ def run(inputs: StageInputs) -> StageValue[CounterfactualCaptions]:
         )
     notes += [note for answer in new_answers for note in answer.notes]
     first = (early,) if early is not None else ()
+    prompts = (*(each.prompt for each in first), *choice.prompts, *(each.prompt for each in new_answers))
+    replies = (*(each.raw_reply for each in first), *choice.replies, *(each.raw_reply for each in new_answers))
     trace = Trace(
         author="model",
         model=language_model.name,
-        prompt=BETWEEN.join(
-            (*(each.prompt for each in first), *choice.prompts, *(each.prompt for each in new_answers))
-        ),
-        raw_reply=BETWEEN.join(
-            (*(each.raw_reply for each in first), *choice.replies, *(each.raw_reply for each in new_answers))
-        ),
+        prompt=BETWEEN.join(prompts),
+        raw_reply=BETWEEN.join(replies),
         settings=settings.model_dump(mode="json"),
         seed=seed,
         attempts=max(choice.attempts, *(answer.attempts for answer in answers)),
@@ -165,9 +160,8 @@ def _taken(inquiry: Inquiry[str], early: EarlyReply, text: str) -> Answer[str] |
 
 
 def merged(value: CounterfactualCaptions, source: str) -> CounterfactualCaptions:
-    """Merge captions with the same words into one, at the place of the first, ticked if any was.
-
-    It has the edits of all of them that show in its text, or those of the first if none does.
+    """Merge captions with the same words into one, at the place of the first, ticked if any was. It has the edits of
+    all of them that show in its text, or those of the first if none does.
     """
     groups: dict[tuple[str, ...], list[CounterfactualCaption]] = {}
     for item in value.items:
@@ -175,7 +169,7 @@ def merged(value: CounterfactualCaptions, source: str) -> CounterfactualCaptions
     items = []
     for first, *others in groups.values():
         every = dict.fromkeys(edit for item in (first, *others) for edit in item.edits)
-        shown = tuple(edit for edit in every if edit_made(source, first.text, edit))
+        shown = tuple(edit for edit in every if not undone(source, first.text, edit))
         used = any(item.used for item in (first, *others))
         items.append(replace(first, edits=shown or first.edits, used=used) if others else first)
     return CounterfactualCaptions(tuple(items))
@@ -190,7 +184,7 @@ def choose_edits(
     exists. If none is left, or a model should choose and does not, combinations are spread evenly. Raises UserError for
     more than `MOST_COMBINATIONS`.
     """
-    pools = _pools(caption, alternatives)
+    pools, at_once = edit_pools(caption, alternatives, settings)
     if settings.combinations == "chosen":
         known = {(edit.keyword, edit.alternative): edit for pool in pools for edit in pool}
         remaining = [tuple(known[pair] for pair in pairs if pair in known) for pairs in settings.chosen]
@@ -200,7 +194,6 @@ def choose_edits(
         if complete:
             return tuple(dict.fromkeys(complete))
     rng = random.Random(seed)
-    at_once = _at_once(pools, settings)
     if settings.combinations == "all":
         total = count_combinations(pools, at_once)
         if total > MOST_COMBINATIONS:
@@ -225,9 +218,9 @@ def all_combinations(
     """Yield every combination of edits: `settings.edits_at_once` different keywords each (all of them for 0, or if
     there are fewer), with one ticked alternative for each keyword.
     """
-    pools = _pools(caption, alternatives)
+    pools, at_once = edit_pools(caption, alternatives, settings)
     if pools:
-        for group in combinations(pools, _at_once(pools, settings)):
+        for group in combinations(pools, at_once):
             yield from product(*group)
 
 
@@ -244,21 +237,13 @@ def edit_pools(
     caption: Caption, alternatives: Alternatives, settings: CounterfactualSettings
 ) -> tuple[tuple[tuple[Edit, ...], ...], int]:
     """Return the possible edits, by keyword in caption order, and the number of keywords that a caption changes."""
-    pools = _pools(caption, alternatives)
-    return pools, _at_once(pools, settings)
-
-
-def _pools(caption: Caption, alternatives: Alternatives) -> tuple[tuple[Edit, ...], ...]:
     places = {item.keyword: find_phrase(caption.text, item.keyword) for item in alternatives.items}
-    pools = [
+    by_keyword = [
         tuple(Edit(item.keyword, option.text, item.edit_type, item.forced) for option in item.options if option.used)
         for item in sorted(alternatives.items, key=lambda item: places[item.keyword][:1])
     ]
-    return tuple(pool for pool in pools if pool)
-
-
-def _at_once(pools: Sequence[Any], settings: CounterfactualSettings) -> int:
-    return min(settings.edits_at_once or len(pools), len(pools))
+    pools = tuple(pool for pool in by_keyword if pool)
+    return pools, min(settings.edits_at_once or len(pools), len(pools))
 
 
 def _spread(

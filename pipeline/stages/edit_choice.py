@@ -6,16 +6,14 @@ note about it, and the stage decides what to do.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from core.errors import UnreadableReply
 from core.settings import CounterfactualSettings
-from core.types import Caption, Edit, PromptSlot, Task
-from pipeline.prompting import Prompt
-from pipeline.seams import LanguageModel
+from core.types import Edit, PromptSlot
 from pipeline.stages.asking import Inquiry, ask
+from pipeline.stages.base import StageInputs
 from pipeline.stages.parsing import Unreadable, read_edits
 from pipeline.stages.reply_schema import edits_schema
 
@@ -26,8 +24,7 @@ EDITS_PROMPT = PromptSlot(
     needed=False,
     title="which edits go together",
 )
-"""Its variables: the ticked `$alternatives` by keyword, and the maximum numbers of `$captions` and of edits
-(`$most`)."""
+"""Its variables: the ticked `$alternatives` by keyword, and the maximum numbers of `$captions` and edits (`$most`)."""
 
 
 @dataclass(frozen=True)
@@ -37,30 +34,21 @@ class Choice:
     edits: tuple[tuple[Edit, ...], ...] = ()
     """Edits of each caption, in caption order. Empty if none could be used; `note` then has the reason."""
     note: str = ""
-    """A remark for a person about the choice, or ""."""
     prompts: tuple[str, ...] = ()
     """Prompts that were sent; empty if nothing was asked."""
     replies: tuple[str, ...] = ()
     attempts: int = 0
 
 
-def choose_by_model(
-    caption: Caption,
-    pools: Sequence[Sequence[Edit]],
-    at_once: int,
-    task: Task,
-    language_model: LanguageModel,
-    prompt: Prompt | None,
-    settings: CounterfactualSettings,
-    seed: int,
-    cancelled: threading.Event | None = None,
-) -> Choice:
+def choose_by_model(inputs: StageInputs, pools: Sequence[Sequence[Edit]], at_once: int) -> Choice:
     """Return at most `settings.captions` different combinations of at most `at_once` edits, each of another keyword.
 
-    `pools` are the edits that may be made, by keyword in caption order; `prompt` is None if the prompt set has none.
-    Anything else in a reply is dropped. If nothing of it is left, the model is asked again with the next seed. Raises
-    the model's errors, and Cancelled between two replies.
+    `inputs` are those of stage 4, `pools` the edits that may be made, by keyword in caption order. Anything else in a
+    reply is dropped. If nothing of it is left, the model is asked again with the next seed. Raises the model's errors,
+    and Cancelled between two replies.
     """
+    settings: CounterfactualSettings = inputs.settings
+    prompt = inputs.others.get(EDITS_PROMPT.name)
     if prompt is None:
         return Choice(
             note="The edits were spread evenly: the language model was to choose them, but the prompts of this profile "
@@ -81,16 +69,16 @@ def choose_by_model(
         return chosen
 
     values: dict[str, str | int] = {
-        "task": task.describe(),
-        "caption": caption.text,
+        "task": inputs.task.describe(),
+        "caption": inputs.values["caption"].text,
         "alternatives": "; ".join(f"{pool[0].keyword}: {', '.join(e.alternative for e in pool)}" for pool in pools),
         "captions": settings.captions,
         "most": at_once,
     }
     schema = edits_schema(list(offered), settings.captions, at_once)
     try:
-        inquiry = Inquiry(values, read, seed, schema=schema)
-        answer = ask("the edits that go together", language_model, prompt, inquiry, settings, cancelled)
+        inquiry, what = Inquiry(values, read, inputs.seed, schema=schema), "the edits that go together"
+        answer = ask(what, inputs.models.language, prompt, inquiry, settings, inputs.cancelled)
     except UnreadableReply as error:
         if not error.attempts:  # the model gave no reply at all: it would write no caption either
             raise

@@ -62,29 +62,18 @@ def plan(
     `failures` gets the seed of its next try.
     """
     failed = {(failure.counterfactual, failure.seed): failure for failure in failures}
-    images = tuple(
-        _next_try(item, image_seed, failed.get((item, image_seed)))
-        for place, item in enumerate(counterfactuals.items)
-        for image_seed in (seed_of(settings, seed, place, i) for i in range(settings.images_per_caption))
-        if item.used and not _is_made(item, image_seed, failed.get((item, image_seed)), made)
-    )
+    images: list[PlannedImage] = []
+    for place, item in enumerate(counterfactuals.items):
+        for number in range(settings.images_per_caption if item.used else 0):
+            first = seed_of(settings, seed, place, number)
+            failure = failed.get((item, first))
+            tries = FORGOTTEN_TRIES if failure is None else failure.tries
+            if made and any((item, next_seed(first, tried)) in made for tried in range(tries + 1)):
+                continue
+            images.append(PlannedImage(item, first if failure is None else next_seed(first, tries), failure))
     steps = len(images) * settings.steps
     seconds = None if seconds_per_image is None else seconds_per_image * len(images)
-    return Plan(images, len({id(image.counterfactual) for image in images}), steps, seconds)
-
-
-def _next_try(caption: CounterfactualCaption, seed: int, failed: Failure | None) -> PlannedImage:
-    return PlannedImage(caption, seed if failed is None else next_seed(seed, failed.tries), failed)
-
-
-def _is_made(
-    caption: CounterfactualCaption,
-    seed: int,
-    failed: Failure | None,
-    made: Collection[tuple[CounterfactualCaption, int]],
-) -> bool:
-    last = failed.tries if failed is not None else FORGOTTEN_TRIES
-    return bool(made) and any((caption, next_seed(seed, tries)) in made for tries in range(last + 1))
+    return Plan(tuple(images), len({id(image.counterfactual) for image in images}), steps, seconds)
 
 
 def seed_of(settings: GenerationSettings, seed: int, place: int, number: int) -> int:

@@ -6,7 +6,6 @@ reply are passed on unchanged, and those stages check them like any reply.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -16,7 +15,6 @@ from core.types import Caption, EditType, Keyword, Keywords, PromptSlot, StageVa
 from core.words import find_phrase
 from pipeline.checks.texts import caption_checks, keyword_checks, require, task_checks
 from pipeline.prompting import Prompt
-from pipeline.seams import LanguageModel
 from pipeline.stages.asking import BETWEEN, Inquiry, ask
 from pipeline.stages.base import EarlyReply, Stage, StageInputs, StageMade
 from pipeline.stages.parsing import CombinedReply, Unreadable, read_keywords, read_together
@@ -32,63 +30,61 @@ TOGETHER_PROMPT = PromptSlot(
 """Its variables are maxima: `$count` alternatives of a keyword, `$captions` captions, `$most` edits of a caption."""
 
 
-def run(
-    caption: Caption,
-    task: Task,
-    language_model: LanguageModel,
-    prompt: Prompt,
-    settings: KeywordSettings,
-    seed: int,
-    cancelled: threading.Event | None = None,
-) -> StageValue[Keywords]:
+def run(inputs: StageInputs) -> StageValue[Keywords] | StageMade:
     """Return the keywords in caption order. Those of an edit type that the settings tick are used.
 
     Words that are not in the caption or that the task protects are left out. A reply with no others is unreadable. One
     without a keyword of a ticked type is asked for again; if all attempts lack one, no keyword is used. Raises
     UserError for an empty caption, UnreadableReply if every attempt fails, and Cancelled between two replies.
     """
-    require(task_checks(task))
-    require(caption_checks(caption.text, task)[:1])
+    require(task_checks(inputs.task))
+    require(caption_checks(inputs.values["caption"].text, inputs.task)[:1])
+    note, in_vain, together = "", list[tuple[str, str]](), inputs.others.get(TOGETHER_PROMPT.name)
+    if inputs.settings.together and together is None:
+        note = (
+            "The stages are asked one by one: one request for all three was wanted, but the prompts of this profile do "
+            f"not ask it ({TOGETHER_PROMPT.name}.toml is missing)."
+        )
+    if inputs.settings.together and together is not None and inputs.next:
+        try:
+            return _ask_together(inputs, together)
+        except UnreadableReply as error:
+            if not error.attempts:  # the model gave no reply at all: a shorter request would get none either
+                raise
+            note = f"The stages are asked one by one. {error}"
+            in_vain.append((error.prompt, error.raw_reply))
+    value = _ask_alone(inputs)
+    if not note:
+        return value
+    prompts, replies = zip(*in_vain, (value.trace.prompt, value.trace.raw_reply), strict=True)
+    notes = (note, *value.trace.notes)
+    trace = replace(value.trace, prompt=BETWEEN.join(prompts), raw_reply=BETWEEN.join(replies), notes=notes)
+    return replace(value, trace=trace)
+
+
+def _ask_alone(inputs: StageInputs) -> StageValue[Keywords]:
+    caption, task, language_model = inputs.values["caption"], inputs.task, inputs.models.language
+    assert inputs.prompt is not None
 
     def read(reply: str) -> tuple[Keyword, ...]:
-        return _fitting(read_keywords(reply), caption, task, settings)
+        return _fitting(read_keywords(reply), caption, task, inputs.settings)
 
-    answer = ask(
-        "keywords",
-        language_model,
-        prompt,
-        Inquiry(
-            {"task": task.describe(), "caption": caption.text},
-            read,
-            seed,
-            _without_any,
-            keywords_schema(caption.text, task),
-        ),
-        settings,
-        cancelled,
-    )
-    return StageValue(Keywords(answer.value), _noted(answer.trace(language_model, settings), settings))
+    values, schema = {"task": task.describe(), "caption": caption.text}, keywords_schema(caption.text, task)
+    inquiry = Inquiry(values, read, inputs.seed, _without_any, schema)
+    answer = ask("keywords", language_model, inputs.prompt, inquiry, inputs.settings, inputs.cancelled)
+    return StageValue(Keywords(answer.value), _noted(answer.trace(language_model, inputs.settings), inputs.settings))
 
 
-def ask_together(
-    caption: Caption,
-    task: Task,
-    language_model: LanguageModel,
-    prompt: Prompt,
-    settings: KeywordSettings,
-    alternatives: AlternativeSettings,
-    captions: CounterfactualSettings,
-    seed: int,
-    cancelled: threading.Event | None = None,
-) -> StageMade:
-    """Return the keywords as `run` does, from one request that also asks for the alternatives and the captions. These
-    are passed on: for "alternatives" the texts by keyword, for "counterfactuals" the edits and text of each caption.
+def _ask_together(inputs: StageInputs, prompt: Prompt) -> StageMade:
+    """Return the keywords from one request that also asks for the alternatives and the captions. These are passed on:
+    for "alternatives" the texts by keyword, for "counterfactuals" the edits and text of each caption.
 
-    The reply may be as long as those of all the requests that it replaces, but at most `LONGEST_REPLY` tokens. Raises
-    the errors of `run`.
+    The reply may be as long as those of all the requests that it replaces, but at most `LONGEST_REPLY` tokens.
     """
-    require(task_checks(task))
-    require(caption_checks(caption.text, task)[:1])
+    caption, task, language_model = inputs.values["caption"], inputs.task, inputs.models.language
+    settings: KeywordSettings = inputs.settings
+    alternatives: AlternativeSettings = inputs.next["alternatives"]
+    captions: CounterfactualSettings = inputs.next["counterfactuals"]
     at_once = captions.edits_at_once or MOST_EDITS
     longest = settings.max_new_tokens + alternatives.max_new_tokens + captions.captions * captions.max_new_tokens
     longer = settings.model_copy(update={"max_new_tokens": min(longest, LONGEST_REPLY)})
@@ -104,14 +100,10 @@ def ask_together(
         "captions": captions.captions,
         "most": at_once,
     }
-    inquiry = Inquiry(
-        values,
-        read,
-        seed,
-        lambda value: _without_any(value[0]),
-        together_schema(caption.text, task, alternatives.per_keyword, captions.captions, at_once),
-    )
-    answer = ask("keywords, alternatives and captions together", language_model, prompt, inquiry, longer, cancelled)
+    schema = together_schema(caption.text, task, alternatives.per_keyword, captions.captions, at_once)
+    inquiry = Inquiry(values, read, inputs.seed, lambda value: _without_any(value[0]), schema)
+    what = "keywords, alternatives and captions together"
+    answer = ask(what, language_model, prompt, inquiry, longer, inputs.cancelled)
     keywords, combined = answer.value
     parts = {
         "alternatives": {text: options for text, _, options in combined.keywords},
@@ -126,9 +118,8 @@ def ask_together(
 def _fitting(
     named: Sequence[tuple[str, EditType]], caption: Caption, task: Task, settings: KeywordSettings
 ) -> tuple[Keyword, ...]:
-    """Return the keywords in the caption that may change, in caption order. Raises Unreadable if there are none.
-
-    The model may reply with every edit type. If only the ticked ones were allowed, it would misuse their names.
+    """Return the keywords in the caption that may change, in caption order. Raises Unreadable if there are none. The
+    model may reply with every edit type. If only the ticked ones were allowed, it would misuse their names.
     """
     fit = [
         Keyword(text, edit_type, used=settings.ticks(edit_type))
@@ -156,40 +147,11 @@ def if_forced(forced: bool) -> list[str]:
     return ["forced"] if forced else []
 
 
-def _produce(inputs: StageInputs) -> StageValue[Keywords] | StageMade:
-    language, prompt, note = inputs.models.language, inputs.prompt, ""
-    in_vain: list[tuple[str, str]] = []
-    assert prompt is not None
-    about, rest = (inputs.values["caption"], inputs.task, language), (inputs.seed, inputs.cancelled)
-    together = inputs.others.get(TOGETHER_PROMPT.name)
-    if inputs.settings.together and together is None:
-        note = (
-            "The stages are asked one by one: one request for all three was wanted, but the prompts of this profile do "
-            f"not ask it ({TOGETHER_PROMPT.name}.toml is missing)."
-        )
-    if inputs.settings.together and together is not None and inputs.next:
-        later = (inputs.next["alternatives"], inputs.next["counterfactuals"])
-        try:
-            return ask_together(*about, together, inputs.settings, *later, *rest)
-        except UnreadableReply as error:
-            if not error.attempts:  # the model gave no reply at all: a shorter request would get none either
-                raise
-            note = f"The stages are asked one by one. {error}"
-            in_vain.append((error.prompt, error.raw_reply))
-    value = run(*about, prompt, inputs.settings, *rest)
-    if not note:
-        return value
-    prompts, replies = zip(*in_vain, (value.trace.prompt, value.trace.raw_reply), strict=True)
-    notes = (note, *value.trace.notes)
-    trace = replace(value.trace, prompt=BETWEEN.join(prompts), raw_reply=BETWEEN.join(replies), notes=notes)
-    return replace(value, trace=trace)
-
-
 KEYWORDS = Stage(
     name="keywords",
     title="Keywords",
     value=Keywords,
-    run=_produce,
+    run=run,
     reads=("caption",),
     prompt=PromptSlot("keywords", ("task", "caption")),
     other_prompts=(TOGETHER_PROMPT,),

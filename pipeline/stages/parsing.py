@@ -90,9 +90,8 @@ def read_alternatives(reply: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 
 def read_edits(reply: str, offered: Sequence[tuple[str, str]]) -> tuple[tuple[tuple[str, str], ...], ...]:
-    """Read lines of `keyword -> alternative; keyword -> alternative`, each the edits of one caption, in reply order.
-
-    A line with anything but `offered` edits (keyword and alternative) is dropped.
+    """Read lines of `keyword -> alternative; keyword -> alternative`, each the edits of one caption, in reply order. A
+    line with anything but `offered` edits (keyword and alternative) is dropped.
     """
     longest_first = sorted(offered, key=lambda edit: (len(edit[0]), len(edit[1])), reverse=True)
     ways = "|".join(f"({_plain(keyword)}{_EDIT_ARROW}{_plain(other)})" for keyword, other in longest_first)
@@ -188,9 +187,8 @@ def read_caption(reply: str) -> str:
 
 
 def read_perturbation(reply: str) -> str:
-    """Read the caption of `old words -> new words | caption`, or a caption alone; "" if the reply says "none".
-
-    The words before the bar are not read, as the caption shows the change.
+    """Read the caption of `old words -> new words | caption`, or a caption alone; "" if the reply says "none". The
+    words before the bar are not read, as the caption shows the change.
     """
     lines = _lines(reply)
     for line in lines:

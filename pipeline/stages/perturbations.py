@@ -115,16 +115,13 @@ def _checked(
     counted = f"{len(differences)} places of the caption were changed" if differences else "Nothing was changed"
     checks = [_check("one change", len(differences) == 1, f"{counted}: one edit was asked for.")]
     if len(differences) == 1:
-        checks.append(_of_its_type(differences[0], edit_type, sentences))
-        checks.append(_meaning(differences[0], edit_type, task, settings, sentences))
+        (change,) = differences
+        fits, likelier = is_of_type(change, edit_type, sentences)
+        edit = f"“{change.keyword}” to “{change.alternative}”"
+        note = f"{edit} is rather an edit of the type {likelier} than {edit_type}."
+        checks += [_check("of its type", fits, note), _meaning(change, edit_type, task, settings, sentences)]
     perturbed = CounterfactualCaption(text, edits, checks=tuple(checks))
     return replace(perturbed, used=not _failed(source, perturbed, task))
-
-
-def _of_its_type(change: Change, edit_type: EditType, sentences: Sentences) -> Check:
-    fits, likelier = is_of_type(change, edit_type, sentences)
-    note = f"“{change.keyword}” to “{change.alternative}” is rather an edit of the type {likelier} than {edit_type}."
-    return _check("of its type", fits, note)
 
 
 def _meaning(

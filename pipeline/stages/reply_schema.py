@@ -148,10 +148,13 @@ def grammar(schema: Schema) -> str | None:
     section = next(iter(parts.values()))
     if section["type"] == "string":
         return _one_text()
-    if section["items"]["type"] == "object":
-        return _list_of_objects(section)
-    if section["items"]["type"] == "array":
-        return _list_of_lists(section)
+    items = section["items"]
+    if items["type"] == "object":
+        choices = [" | ".join(map(_literal, field["enum"])) for field in items["properties"].values()]
+        return _lines_of(section, r" / ?\| ?/ ".join(f"({choice})" for choice in choices))
+    if items["type"] == "array":
+        texts, more = items["items"]["enum"], items.get("maxItems", 100) - 1
+        return _lines_of(section, f"TEXT (/; ?/ TEXT){{0,{more}}}", f"TEXT: {' | '.join(map(_literal, texts))}")
     return _lists(parts)
 
 
@@ -195,9 +198,7 @@ def _parts(schema: Schema | None) -> dict[str, Any] | None:
 
 
 def _phrases(caption: str) -> list[str]:
-    """Return the words and runs of words of a caption, none across punctuation. Each also comes with a small first
-    letter, as it is written within a sentence.
-    """
+    """Return words and runs of words of a caption, none across punctuation, each also with a small first letter."""
     phrases: dict[str, None] = {}
     words = list(_WORD.finditer(caption))
     for i, first in enumerate(words):
@@ -211,14 +212,12 @@ def _phrases(caption: str) -> list[str]:
 
 
 def _one_text() -> str:
+    label = r"([\p{L}]+ ){0,4}(caption|answer|output|reply) *:[^\n]*"
+    # Up to the end of the line: if only the first word were excluded, the model would write a longer, senseless one.
+    talk = rf"(?i:({_OPENINGS})[^\n]*|{label})"
     # No limit on the length, since counting letters makes the grammar slow. The longest reply limits it.
-    return "\n".join(
-        (
-            "start: TEXT",
-            r"TEXT: /[ \n]{0,4}/ BODY",
-            rf"BODY: /[\p{{L}}\p{{N}}][^\n]* [\p{{L}}\p{{N}}][^\n]*/ & ~/{_talk()}/",
-        )
-    )
+    body = rf"BODY: /[\p{{L}}\p{{N}}][^\n]* [\p{{L}}\p{{N}}][^\n]*/ & ~/{talk}/"
+    return "\n".join(("start: TEXT", r"TEXT: /[ \n]{0,4}/ BODY", body))
 
 
 def _one_edit(parts: Mapping[str, Any]) -> str:
@@ -227,23 +226,6 @@ def _one_edit(parts: Mapping[str, Any]) -> str:
     caption = r"/ ?[\p{L}\p{N}][^\n]* [\p{L}\p{N}][^\n]*/"
     edit = f"({old}) {new} {caption}" if old else caption
     return "\n".join(("start: REPLY", rf"REPLY: /[ \n]{{0,4}}/ ({_literal(NO_EDIT)} | {edit})"))
-
-
-def _talk() -> str:
-    label = r"([\p{L}]+ ){0,4}(caption|answer|output|reply) *:[^\n]*"
-    # Up to the end of the line: if only the first word were excluded, the model would write a longer, senseless one.
-    return rf"(?i:({_OPENINGS})[^\n]*|{label})"
-
-
-def _list_of_objects(section: Mapping[str, Any]) -> str:
-    fields = section["items"]["properties"].values()
-    choices = [" | ".join(_literal(text) for text in field["enum"]) for field in fields]
-    return _lines_of(section, r" / ?\| ?/ ".join(f"({choice})" for choice in choices))
-
-
-def _list_of_lists(section: Mapping[str, Any]) -> str:
-    texts, more = section["items"]["items"]["enum"], section["items"].get("maxItems", 100) - 1
-    return _lines_of(section, f"TEXT (/; ?/ TEXT){{0,{more}}}", f"TEXT: {' | '.join(map(_literal, texts))}")
 
 
 def _lines_of(section: Mapping[str, Any], line: str, *rules: str) -> str:

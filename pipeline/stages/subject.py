@@ -18,7 +18,7 @@ from core.regions import WHOLE, Region, region_of
 from core.settings import SubjectSettings
 from core.types import StageValue, Task, Trace, Values
 from pipeline.checks.texts import require, task_checks
-from pipeline.cutting import Box, Mask, cut_out
+from pipeline.cutting import Box, cut_out
 from pipeline.seams import Found, Models
 from pipeline.stages.base import Stage, StageInputs
 from pipeline.subject_mask import LARGE, take, tidied
@@ -52,7 +52,9 @@ def run(inputs: StageInputs) -> StageValue[Region]:
     if mask is None and (box or settings.pixels):
         mask, model = tidied(cut_out(image, box, settings.pixels)), "GrabCut"
     if mask is not None and box is not None:
-        mask = mask & _inside(box, mask.shape)
+        inside = np.zeros(mask.shape, np.bool_)
+        inside[box[1] : box[3], box[0] : box[2]] = True
+        mask = mask & inside
     if mask is None or not mask.any():
         where = " within the box" if box else ""
         named = " or ".join(f"“{phrase}”" for phrase in phrases)
@@ -87,12 +89,6 @@ def _found(image: Image.Image, phrases: tuple[str, ...], box: Box | None, models
     return whole
 
 
-def _inside(box: Box, shape: tuple[int, ...]) -> Mask:
-    mask = np.zeros(shape, np.bool_)
-    mask[box[1] : box[3], box[0] : box[2]] = True
-    return mask
-
-
 def _require_inside(settings: SubjectSettings, size: tuple[int, int]) -> None:
     corners = settings.corners or (0, 0, 0, 0)
     outside = [(x, y) for x, y, _ in settings.pixels if x >= size[0] or y >= size[1]]
@@ -109,10 +105,6 @@ def all_but_subject(values: Values) -> Region:
     return subject.inverse() if isinstance(subject, Region) else WHOLE
 
 
-def _summary(value: Region) -> str:
-    return "nothing yet" if value.whole else value.describe()
-
-
 SUBJECT = Stage(
     name="subject",
     title="Subject",
@@ -122,7 +114,7 @@ SUBJECT = Stage(
     producer="segmenter",
     settings="subject",
     fits=Region.require_fit,
-    summary=_summary,
+    summary=lambda value: "nothing yet" if value.whole else value.describe(),
     doing="finding the subject",
     plural=False,
     again="Find again",

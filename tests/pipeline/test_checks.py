@@ -300,7 +300,7 @@ def test_rules_of_ones_own_are_read_or_refused(tmp_path: Path) -> None:
     file = tmp_path / "rules.toml"
     file.write_text('[[rules]]\nsays = "Cats fly not"\none = ["cat"]\nother = ["flies"]')
     found = contradictions("A cat flies.", load_rules(file))
-    assert [each.words for each in found] == [("cat", "flies")]
+    assert found == (("Cats fly not", "“cat” and “flies” do not go together: cats fly not."),)
     other = tmp_path / "wrong.toml"
     other.write_text('[[rules]]\nsays = "No"\none = "cat"\nother = ["flies"]')
     with pytest.raises(UserError, match="Rule 1"):

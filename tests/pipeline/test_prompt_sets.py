@@ -30,7 +30,7 @@ from pipeline.profiles.profile import load_profile
 from pipeline.prompting import PROMPTS_FOLDER, Prompt
 from pipeline.recipes import AGA, DILLEMA, DRAWING_PROMPT, LANCE, known_recipes
 from pipeline.stages import counterfactuals, keywords
-from pipeline.stages.edit_choice import EDITS_PROMPT, choose_by_model
+from pipeline.stages.edit_choice import EDITS_PROMPT
 from pipeline.stages.parsing import read_perturbation
 from pipeline.stages.reply_schema import (
     alternatives_schema,
@@ -42,7 +42,13 @@ from pipeline.stages.reply_schema import (
 )
 from tests.pipeline.test_reply_schema import taken
 from tests.support.scripted import ScriptedLanguageModel
-from tests.support.stages import run_alternatives, run_counterfactuals
+from tests.support.stages import (
+    chosen_by_model,
+    run_alternatives,
+    run_counterfactuals,
+    run_keywords,
+    run_together,
+)
 
 SETS = sorted(path.name for path in PROMPTS_FOLDER.iterdir() if path.is_dir())
 PROFILES = [load_profile(path.stem) for path in sorted((ROOT / "pipeline/profiles").glob("*.toml"))]
@@ -161,7 +167,7 @@ def test_the_example_of_the_keywords_is_a_reply_that_we_take_whole(name: str) ->
     schema = keywords_schema(caption, task)
     assert schema is not None and taken(schema, reply)
     model = ScriptedLanguageModel(reply)
-    found = keywords.run(Caption(caption), task, model, Prompt("x", "$task $caption"), KeywordSettings(attempts=1), 0)
+    found = run_keywords(Caption(caption), task, model, Prompt("x", "$task $caption"), KeywordSettings(attempts=1), 0)
     assert [f"{item.text} | {item.edit_type}" for item in found.value.items] == reply.splitlines()
     assert len(model.prompts) == 1
 
@@ -229,7 +235,7 @@ def test_the_example_of_the_edits_is_a_reply_that_we_take_whole(name: str) -> No
     assert taken(edits_schema(pairs, captions, most), reply)
     pools, at_once = counterfactuals.edit_pools(Caption(caption), asked, settings)
     model, prompt = ScriptedLanguageModel(reply), DILLEMA.prompts(name)["edits"]
-    found = choose_by_model(Caption(caption), pools, at_once, task, model, prompt, settings, 0)
+    found = chosen_by_model(Caption(caption), pools, at_once, task, model, prompt, settings, 0)
     said = ["; ".join(f"{edit.keyword} -> {edit.alternative}" for edit in edits) for edits in found.edits]
     assert said == reply.splitlines() and {len(edits) for edits in found.edits} == {1, 2}
     assert len(found.edits) == captions, "as many as are allowed"
@@ -245,7 +251,7 @@ def test_the_example_of_the_one_request_is_a_reply_that_we_take_whole(name: str)
     settings = CounterfactualSettings(attempts=1, captions=captions, edits_at_once=most)
     model, prompt, data = ScriptedLanguageModel(reply), Prompt("x", "$task $caption"), json.loads(reply)
     own = AlternativeSettings(attempts=1, per_keyword=count)
-    made = keywords.ask_together(caption, task, model, prompt, KeywordSettings(attempts=1), own, settings, 0)
+    made = run_together(caption, task, model, prompt, KeywordSettings(attempts=1), (own, settings))
     words = made.value.value
     assert [(item.text, item.edit_type) for item in words.items] == [
         (each["keyword"], each["edit_type"]) for each in data["keywords"]

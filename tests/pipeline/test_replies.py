@@ -13,9 +13,8 @@ from core.settings import AlternativeSettings, CaptionSettings, CounterfactualSe
 from core.types import Alternative, Alternatives, Caption, KeywordAlternatives, Task
 from pipeline.prompting import Prompt
 from pipeline.replies import REPAIRED, read_reply, with_json_repaired, with_thoughts
-from pipeline.stages import keywords
 from tests.support.scripted import SUNNY_BIRD, ScriptedCaptioner, ScriptedLanguageModel
-from tests.support.stages import run_alternatives, run_caption, run_counterfactuals
+from tests.support.stages import run_alternatives, run_caption, run_counterfactuals, run_keywords
 
 BIRD = Task("classification", label="bird")
 PROMPT = Prompt("x", "$task: $caption", ())
@@ -68,7 +67,7 @@ def test_thoughts_stay_out_of_the_caption_and_in_the_trace(form: str) -> None:
 def test_marks_of_a_chat_template_reach_no_value(mark: str) -> None:
     bird, held = Caption(SUNNY_BIRD), ScriptedCaptioner(f"<|im_start|>assistant\n{SUNNY_BIRD}{mark}")
     assert run_caption(Image.new("RGB", (8, 8)), BIRD, held, CaptionSettings(), 0).value == bird
-    found = keywords.run(
+    found = run_keywords(
         bird, BIRD, ScriptedLanguageModel(f"red | attribute\nsunny | weather{mark}"), PROMPT, KeywordSettings(), 0
     )
     assert [item.text for item in found.value.items] == ["red", "sunny"]
@@ -132,7 +131,7 @@ def test_a_reply_without_a_caption_is_one_sentence(said: str, told: str) -> None
 def test_a_refusal_of_a_language_model_is_told_as_one(said: str, told: str) -> None:
     with pytest.raises(UnreadableReply, match=f"asked once for keywords, but {told}") as caught:
         model = ScriptedLanguageModel(said)
-        keywords.run(Caption(SUNNY_BIRD), BIRD, model, PROMPT, KeywordSettings(attempts=1), 0)
+        run_keywords(Caption(SUNNY_BIRD), BIRD, model, PROMPT, KeywordSettings(attempts=1), 0)
     assert caught.value.raw_reply == said
 
 
@@ -154,17 +153,17 @@ BROKEN = {
 @pytest.mark.parametrize("form", BROKEN)
 def test_json_in_another_form_is_repaired_and_said(form: str) -> None:
     model = ScriptedLanguageModel(BROKEN[form])
-    made = keywords.run(Caption(SUNNY_BIRD), BIRD, model, PROMPT, KeywordSettings(), 0)
+    made = run_keywords(Caption(SUNNY_BIRD), BIRD, model, PROMPT, KeywordSettings(), 0)
     assert [(item.text, item.edit_type) for item in made.value.items] == [("red", "attribute"), ("sunny", "weather")]
     assert (made.trace.notes, made.trace.attempts, made.trace.raw_reply) == ((REPAIRED,), 1, BROKEN[form])
 
 
 def test_repaired_json_is_said_at_every_stage() -> None:
     bird = Caption(SUNNY_BIRD)
-    found = keywords.run(bird, BIRD, ScriptedLanguageModel(AS_ASKED), PROMPT, KeywordSettings(), 0)
+    found = run_keywords(bird, BIRD, ScriptedLanguageModel(AS_ASKED), PROMPT, KeywordSettings(), 0)
     assert found.trace.notes == (), "nothing is said of what was in form"
     settings = KeywordSettings(edit_types="attribute, weather")
-    noted = keywords.run(bird, BIRD, ScriptedLanguageModel(BROKEN["commas"]), PROMPT, settings, 0)
+    noted = run_keywords(bird, BIRD, ScriptedLanguageModel(BROKEN["commas"]), PROMPT, settings, 0)
     assert noted.trace.notes[0] == REPAIRED and len(noted.trace.notes) == 2
     model = ScriptedLanguageModel("[{'red': ['blue',]}, {'sunny': ['foggy']}]")
     others = run_alternatives(bird, found.value, BIRD, model, PROMPT, AlternativeSettings(), 0)

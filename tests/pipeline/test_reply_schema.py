@@ -17,7 +17,6 @@ from pipeline.models.language_forms import Forms
 from pipeline.prompting import PromptSet
 from pipeline.recipes import DILLEMA
 from pipeline.seams import LanguageRequest
-from pipeline.stages import keywords
 from pipeline.stages.reply_schema import (
     Schema,
     alternatives_schema,
@@ -28,7 +27,7 @@ from pipeline.stages.reply_schema import (
     keywords_schema,
 )
 from tests.support.scripted import SUNNY_BIRD
-from tests.support.stages import run_alternatives, run_counterfactuals
+from tests.support.stages import run_alternatives, run_counterfactuals, run_keywords
 
 BIRD = Task("classification", label="bird")
 KEYWORDS = keywords_schema(SUNNY_BIRD, BIRD)
@@ -82,10 +81,10 @@ def taken(schema: Schema, text: str) -> bool:
     form, said = letters().start(schema), text.encode()
     assert form is not None
     for byte in said:
-        if not form.takes(byte):
+        if not form.validate_tokens([byte]):
             return False
-        form.add(byte)
-    return form.may_end()
+        form.consume_token(byte)
+    return bool(form.is_accepting())
 
 
 @cache
@@ -197,7 +196,7 @@ def walk(model: FirstReplies, prompts: PromptSet, number: int, temperature: floa
     road = Task("segmentation", protected=PROTECTED_ROAD_CLASSES)
     task = road if scene.family == "road" else Task("classification", label=scene.label)
     text, once = Caption(caption(scene)), {"attempts": 1, "temperature": temperature}
-    found = keywords.run(text, task, model, prompts["keywords"], KeywordSettings(**once), number)
+    found = run_keywords(text, task, model, prompts["keywords"], KeywordSettings(**once), number)
     some = run_alternatives(
         text, found.value, task, model, prompts["alternatives"], AlternativeSettings(**once), number
     )

@@ -32,9 +32,9 @@ from core.types import (
 from pipeline.models.server import ServerFault
 from pipeline.prompting import Prompt
 from pipeline.recipes import DILLEMA
-from pipeline.stages import counterfactuals, keywords
+from pipeline.stages import counterfactuals
 from tests.support.scripted import SUNNY_BIRD, ScriptedBatches, ScriptedCaptioner, ScriptedLanguageModel, answer
-from tests.support.stages import run_alternatives, run_caption, run_counterfactuals
+from tests.support.stages import run_alternatives, run_caption, run_counterfactuals, run_keywords
 
 PROMPTS = DILLEMA.prompts("paper")
 BIRD = Task("classification", label="bird")
@@ -86,7 +86,7 @@ def test_keywords_come_in_caption_order_without_strangers_and_protected_words() 
         "by day | time of day\nbird | subject\ngreen | attribute\nsunny | weather\nthe bird | subject\nRed | attribute"
     )
     model = ScriptedLanguageModel(reply)
-    made = keywords.run(CAPTION, BIRD, model, PROMPTS["keywords"], KeywordSettings(), 3)
+    made = run_keywords(CAPTION, BIRD, model, PROMPTS["keywords"], KeywordSettings(), 3)
     assert [(item.text, item.used) for item in made.value.items] == [("Red", True), ("sunny", True), ("by day", True)]
     assert BIRD.describe() in model.prompts[0]
     assert SUNNY_BIRD in model.prompts[0]
@@ -100,7 +100,7 @@ def test_keywords_come_in_caption_order_without_strangers_and_protected_words() 
 
 def test_an_unreadable_reply_is_asked_for_again_with_the_next_seed() -> None:
     model = ScriptedLanguageModel("Sure!", "bird | subject", "red | attribute")
-    made = keywords.run(CAPTION, BIRD, model, PROMPTS["keywords"], KeywordSettings(attempts=3), 10)
+    made = run_keywords(CAPTION, BIRD, model, PROMPTS["keywords"], KeywordSettings(attempts=3), 10)
     assert model.seeds == [10, 11, 12]
     assert (made.trace.seed, made.trace.attempts, made.trace.raw_reply) == (12, 3, "red | attribute")
 
@@ -108,14 +108,14 @@ def test_an_unreadable_reply_is_asked_for_again_with_the_next_seed() -> None:
 def test_attempts_are_bounded_and_the_last_reply_is_handed_on() -> None:
     model = ScriptedLanguageModel("Sure!", "I cannot.")
     with pytest.raises(UnreadableReply, match="asked 2 times for keywords") as caught:
-        keywords.run(CAPTION, BIRD, model, PROMPTS["keywords"], KeywordSettings(attempts=2), 0)
+        run_keywords(CAPTION, BIRD, model, PROMPTS["keywords"], KeywordSettings(attempts=2), 0)
     assert (caught.value.raw_reply, caught.value.attempts, caught.value.prompt) == ("I cannot.", 2, model.prompts[0])
 
 
 def test_keywords_of_an_empty_caption_are_refused_before_the_model_is_asked() -> None:
     model = ScriptedLanguageModel("red | attribute")
     with pytest.raises(UserError, match="The caption is empty"):
-        keywords.run(Caption(" \n"), BIRD, model, PROMPTS["keywords"], KeywordSettings(), 0)
+        run_keywords(Caption(" \n"), BIRD, model, PROMPTS["keywords"], KeywordSettings(), 0)
     assert model.prompts == []
 
 

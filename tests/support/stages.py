@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
 from PIL import Image
 
 from core.progress import OnProgress
-from core.settings import AlternativeSettings, CaptionSettings, CounterfactualSettings
-from core.types import Alternatives, Caption, CounterfactualCaptions, Keywords, StageValue, Task
+from core.settings import AlternativeSettings, CaptionSettings, CounterfactualSettings, KeywordSettings
+from core.types import Alternatives, Caption, CounterfactualCaptions, Edit, Keywords, StageValue, Task
 from pipeline.prompting import Prompt
 from pipeline.seams import Captioner, LanguageModel, Models, Sentences
-from pipeline.stages import alternatives, caption, counterfactuals
-from pipeline.stages.base import EarlyReply, StageInputs
-from pipeline.stages.edit_choice import EDITS_PROMPT
+from pipeline.stages import alternatives, caption, counterfactuals, keywords
+from pipeline.stages.base import EarlyReply, StageInputs, StageMade
+from pipeline.stages.edit_choice import EDITS_PROMPT, Choice, choose_by_model
 
 NO_SOURCE = Image.new("RGB", (8, 8))
 
@@ -38,9 +39,53 @@ def run_caption(
     return caption.run(StageInputs(image, task, {}, settings, models, None, seed, before, cancelled=cancelled))
 
 
+def run_keywords(
+    text: Caption, task: Task, language_model: LanguageModel, prompt: Prompt, settings: KeywordSettings, seed: int
+) -> StageValue[Keywords]:
+    models, values = _models(language=language_model), {"caption": text}
+    made = keywords.run(StageInputs(NO_SOURCE, task, values, settings, models, prompt, seed))
+    assert isinstance(made, StageValue)
+    return made
+
+
+def run_together(
+    text: Caption,
+    task: Task,
+    language_model: LanguageModel,
+    prompt: Prompt,
+    settings: KeywordSettings,
+    later: tuple[AlternativeSettings, CounterfactualSettings],
+) -> StageMade:
+    """Keywords of one request for three stages, with the settings of the two that come next."""
+    together, models = settings.model_copy(update={"together": True}), _models(language=language_model)
+    others = {keywords.TOGETHER_PROMPT.name: prompt}
+    following = dict(zip(("alternatives", "counterfactuals"), later, strict=True))
+    values = {"caption": text}
+    made = keywords.run(
+        StageInputs(NO_SOURCE, task, values, together, models, prompt, 0, others=others, next=following)
+    )
+    assert isinstance(made, StageMade)
+    return made
+
+
+def chosen_by_model(
+    text: Caption,
+    pools: Sequence[Sequence[Edit]],
+    at_once: int,
+    task: Task,
+    language_model: LanguageModel,
+    prompt: Prompt,
+    settings: CounterfactualSettings,
+    seed: int,
+) -> Choice:
+    models, others = _models(language=language_model), {EDITS_PROMPT.name: prompt}
+    given = StageInputs(NO_SOURCE, task, {"caption": text}, settings, models, prompt, seed, others=others)
+    return choose_by_model(given, pools, at_once)
+
+
 def run_alternatives(
     text: Caption,
-    keywords: Keywords,
+    words: Keywords,
     task: Task,
     language_model: LanguageModel,
     prompt: Prompt,
@@ -51,7 +96,7 @@ def run_alternatives(
     said: EarlyReply | None = None,
 ) -> StageValue[Alternatives]:
     models = _models(language=language_model, sentences=sentences)
-    values = {"caption": text, "keywords": keywords}
+    values = {"caption": text, "keywords": words}
     return alternatives.run(
         StageInputs(NO_SOURCE, task, values, settings, models, prompt, seed, cancelled=cancelled, early_reply=said)
     )

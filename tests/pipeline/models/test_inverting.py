@@ -479,4 +479,4 @@ def test_the_demo_inverts_drawn_scenes() -> None:
             source = Image.fromarray(render(scene)[0])
             found.append(inverter.invert(source, caption(scene), unheard))
     assert np.mean([one.psnr for one in found]) > 40 and min(one.psnr for one in found) > 35
-    assert 0.9 < np.mean([one.spread for one in found]) < 1.1
+    assert 0.9 < np.mean([float(one.noise.std()) for one in found]) < 1.1

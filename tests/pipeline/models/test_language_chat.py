@@ -22,14 +22,12 @@ from pipeline.profiles.profile import PROFILES, Profile
 from pipeline.prompting import Prompt
 from pipeline.replies import read_reply
 from pipeline.seams import BatchLanguageModel, LanguageRequest, ScoringLanguageModel
-from pipeline.stages import keywords
 from pipeline.stages.counterfactuals import edit_pools
-from pipeline.stages.edit_choice import choose_by_model
 from pipeline.stages.parsing import read_alternatives, read_caption, read_edits, read_keywords
 from pipeline.stages.reply_schema import Schema, alternatives_schema, caption_schema, edits_schema, keywords_schema
 from tests.support import tiny
 from tests.support.scripted import SUNNY_BIRD
-from tests.support.stages import run_alternatives, run_counterfactuals
+from tests.support.stages import chosen_by_model, run_alternatives, run_counterfactuals, run_together
 
 pytestmark = pytest.mark.slow
 
@@ -119,7 +117,7 @@ def test_random_weights_choose_edits_among_those_that_are_offered_and_nothing_el
     pools, at_once = edit_pools(bird, asked, settings)
     offered, choices = {edit for pool in pools for edit in pool}, set[tuple[tuple[Edit, ...], ...]]()
     for seed in (0, 0, 10):
-        choice = choose_by_model(bird, pools, at_once, task, model, prompt, settings, seed)
+        choice = chosen_by_model(bird, pools, at_once, task, model, prompt, settings, seed)
         assert not choice.note and 1 <= len(choice.edits) <= settings.captions
         assert all(1 <= len(edits) <= 2 and set(edits) <= offered for edits in choice.edits)
         said = choice.replies[0].splitlines()
@@ -148,7 +146,7 @@ def test_random_weights_that_are_held_reply_to_the_one_request_in_json(qwen: Cha
     prompt, freely = Prompt("short", "$task $caption"), {"temperature": 1, "attempts": 1, "max_new_tokens": 300}
     wanted = AlternativeSettings(**freely, per_keyword=2)
     captions = CounterfactualSettings(**freely, captions=1)
-    made = keywords.ask_together(caption, bird, qwen, prompt, KeywordSettings(**freely), wanted, captions, 0)
+    made = run_together(caption, bird, qwen, prompt, KeywordSettings(**freely), (wanted, captions))
     found = made.value.value
     assert found.items and all(item.text in caption.text and item.text != "bird" for item in found.items)
     some = run_alternatives(caption, found, bird, qwen, prompt, wanted, 0, said=made.early_replies["alternatives"])

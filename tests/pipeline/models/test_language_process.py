@@ -33,6 +33,7 @@ from tests.support import tiny
 from tests.support.made_once import MadeOnce
 from tests.support.scripted import SUNNY_BIRD
 from tests.support.serving import until
+from tests.support.stages import run_keywords
 
 pytestmark = pytest.mark.slow
 
@@ -80,7 +81,7 @@ def test_a_process_that_ends_in_a_call_is_an_error_at_the_stage_and_the_next_cal
     def stage(seed: int) -> object:
         settings = KeywordSettings(max_new_tokens=2000, attempts=10)
         task = Task("classification", label="bird")
-        return keywords.run(Caption(SUNNY_BIRD), task, model, prompts["keywords"], settings, seed)
+        return run_keywords(Caption(SUNNY_BIRD), task, model, prompts["keywords"], settings, seed)
 
     with ThreadPoolExecutor(1) as pool:
         for seed in range(20):  # until it is hit in a call, which is at once

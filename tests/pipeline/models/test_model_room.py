@@ -183,7 +183,7 @@ def peak_of(load):
     return most[0]
 
 told, large = {}, Models(Profile.model_validate(json.loads(sys.argv[1])))
-ways = {"embedder": lambda: large.embedder.text("a bird"), "language model": lambda: large.language.count("a bird")}
+ways = {"embedder": lambda: large.embedder.text("a bird"), "language model": lambda: large.language.score("a bird")}
 for role, load in ways.items():
     load(); large.release(role)  # once for the libraries
     before, (resident, _) = anonymous(), memory_in_use()

@@ -49,11 +49,10 @@ from pipeline.recipes import DILLEMA
 from pipeline.replies import read_reply
 from pipeline.request import MemoryStore, Request
 from pipeline.seams import BatchCaptioner, BatchLanguageModel, CaptionRequest, LanguageRequest
-from pipeline.stages import keywords
 from tests.support.scripted import ScriptedModels
 from tests.support.server_process import free_port
 from tests.support.serving import until
-from tests.support.stages import run_caption
+from tests.support.stages import run_caption, run_keywords
 
 BIRD = Task("classification", label="bird")
 COLD = LanguageSettings(temperature=0, max_new_tokens=50)
@@ -405,15 +404,15 @@ def test_the_stage_shows_the_raw_reply(peer: Misbehaving) -> None:
     model, prompt = language(peer), DILLEMA.prompts("paper")["keywords"]
     caption = Caption("A red bird.")
     peer.answers = [(200, {}, completion("red | attribute"))]
-    made = keywords.run(caption, BIRD, model, prompt, KeywordSettings(), 3)
+    made = run_keywords(caption, BIRD, model, prompt, KeywordSettings(), 3)
     assert [item.text for item in made.value.items] == ["red"] and made.trace.model == "m by a server, schema none"
     peer.answers = [(200, {}, completion("Sorry."))]
     with pytest.raises(UnreadableReply, match="asked 2 times") as unread:
-        keywords.run(caption, BIRD, model, prompt, KeywordSettings(attempts=2), 3)
+        run_keywords(caption, BIRD, model, prompt, KeywordSettings(attempts=2), 3)
     assert unread.value.raw_reply == "Sorry."
     peer.answers = [(400, {}, "I am no teapot")]
     with pytest.raises(UnreadableReply, match="refuses the request") as refused:
-        keywords.run(caption, BIRD, model, prompt, KeywordSettings(), 3)
+        run_keywords(caption, BIRD, model, prompt, KeywordSettings(), 3)
     assert (refused.value.raw_reply, refused.value.attempts) == ("I am no teapot", 0), "no seed is spent"
 
 
@@ -421,7 +420,7 @@ def test_a_stage_reads_the_json_that_a_server_holds(peer: Misbehaving) -> None:
     model, prompt = language(peer, HELD), DILLEMA.prompts("paper")["keywords"]
     said = '{"keywords": [{"keyword": "red", "edit_type": "attribute"}]}'
     peer.answers = [(200, {}, completion(said))]
-    made = keywords.run(Caption("A red bird."), BIRD, model, prompt, KeywordSettings(), 3)
+    made = run_keywords(Caption("A red bird."), BIRD, model, prompt, KeywordSettings(), 3)
     assert [item.text for item in made.value.items] == ["red"] and made.trace.raw_reply == said
     asked = peer.asked[-1]["response_format"]["json_schema"]["schema"]["properties"]["keywords"]
     offered = asked["items"]["properties"]["keyword"]["enum"]
