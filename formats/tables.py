@@ -42,10 +42,6 @@ from formats.types import Example, Found, Report, Row, compact
 TABLE, METADATA = "examples.csv", "metadata.parquet"
 IMAGE_COLUMNS = ("file_name", "image", "path", "filename", "file")
 MASK_COLUMNS = ("mask_file_name", "mask", "mask_path", "mask_file")
-CLASSES_OPTION = {
-    "classes": "A file in the folder with the labels, one per line or a JSON list. Numbers of labels become its names.",
-    "mask_classes": "The names of the numbers in the masks, such as “0 sky, 1 road”.",
-}
 METADATA_FILES = ("metadata.jsonl", "metadata.csv", METADATA)
 _CSV, _LINES = (".csv", ".tsv"), (".jsonl", ".ndjson")
 _SAMPLE = 100
