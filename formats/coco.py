@@ -56,7 +56,7 @@ def write_coco(draft: Draft, examples: Sequence[Example]) -> Description:
                 "height": height,
                 "label": example.label,
                 # An addition to COCO: restores the numbers of the mask.
-                **({"mask_classes": _texts(example.mask_classes)} if picture.mask is not None else {}),
+                **({"mask_classes": dict(sorted(example.mask_classes.items()))} if picture.mask is not None else {}),
             }
         )
         new_annotations = _regions(picture, ids) if picture.mask is not None else _whole(picture, ids)
@@ -75,10 +75,6 @@ def write_coco(draft: Draft, examples: Sequence[Example]) -> Description:
         draft.put(f"annotations/instances_{split_folder(split, 'val')}.json", data)
     first_split = split_folder(split_to_load(splits), "val")
     return description_of("coco", first_split)
-
-
-def _texts(classes: Mapping[int, str]) -> dict[str, str]:
-    return {str(number): name for number, name in sorted(classes.items())}
 
 
 def _regions(picture: Picture, ids: Mapping[str, int]) -> Iterator[dict[str, Any]]:
