@@ -65,8 +65,6 @@ class Together:
     all_wrong: int
     some_wrong: int
     none_wrong: int
-    by_number: tuple[tuple[int, int, int], ...]
-    """Triples: number of test cases of a source, number of wrong ones among them, and number of such sources."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,6 @@ from evaluation.by_source import (
     MeansOfSources,
     adjusted,
     clustering,
-    distinct_rows,
     matched,
     means_of_groups,
     one_split,
@@ -177,10 +176,8 @@ def _flips(both: NDArray[np.int64], first: Answers, cases: Answers) -> Flips:
 
 
 def _together(size: Floats, wrong: Floats) -> Together:
-    pairs, number = distinct_rows(np.column_stack([size, wrong]))
-    by_number = tuple((int(m), int(k), int(of)) for (m, k), of in zip(pairs, number, strict=True))
     every, none = int((size == wrong).sum()), int((wrong == 0).sum())
-    return Together(every, len(size) - every - none, none, by_number)
+    return Together(every, len(size) - every - none, none)
 
 
 def _classes(
