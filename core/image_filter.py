@@ -123,9 +123,7 @@ class ScoreBand:
 
 @dataclass(frozen=True)
 class ImageFilter:
-    """A selection of images. All parts have to hold; of several values of one part, one has to. The value "" of a
-    facet selects the images that have none.
-    """
+    """A selection of images. All parts have to hold, each with one of its values; "" selects images without a facet."""
 
     facets: Mapping[Facet, tuple[str, ...]] = field(default_factory=dict)
     without: Mapping[Facet, tuple[str, ...]] = field(default_factory=dict)
@@ -263,9 +261,7 @@ def pairs_of(address: str) -> list[tuple[str, str]]:
 
 
 def chosen(name: str, value: str, choices: Iterable[str], field: str = FIELD) -> Any:
-    """Return `value` if it is one of `choices`, else raise UserError. The choices are values of the part `name`, or
-    names of parts if `name` is "".
-    """
+    """Return `value` if it is a choice for the part `name`, or for "" a name of a part. Raises UserError otherwise."""
     known = tuple(choices)
     if value not in known:
         part = f"value “{value[:80]}” of “{name[:40]}”" if name else f"part “{value[:40]}”"

@@ -136,7 +136,8 @@ class CocoSource(Source):
 
     @classmethod
     def may_be(cls, files: Files) -> bool:
-        return claims(files)
+        """Return True if a file is a list of COCO's form."""
+        return any(_is_list(files, name) for name in files.names if name.endswith(".json"))
 
     def splits(self) -> list[str]:
         return list(self._lists)
@@ -153,7 +154,7 @@ class CocoSource(Source):
 
     def find(self, split: str | None = None) -> Iterator[Found]:
         used = set()
-        for each in self._chosen(split):
+        for each in self.chosen(split):
             tables, captions = self._images_of(each)
             for name in self._lists[each]:
                 if problem := self._tables.get(name).problem:
@@ -184,9 +185,6 @@ class CocoSource(Source):
 
     def stamp(self, key: str, file: str = "") -> str:
         return self.files.stamp(file) if file else ""
-
-    def _chosen(self, split: str | None) -> list[str]:
-        return list(self._lists) if split is None else [split] if split in self._lists else []
 
     def _images_of(self, split: str) -> tuple[list[_Table], list[_Table]]:
         tables = [self._tables.get(name) for name in self._lists.get(split, ())]
@@ -262,7 +260,7 @@ class CocoSource(Source):
         found = replace(found, split=split or standard(folder), attributes={"licence": licence} if licence else {})
         annotations: list[dict[str, Any]] = []
         words: list[str] = []
-        if table.is_shared(identity):
+        if identity and len(table.ids.all(identity)) > 1:
             tally.note(
                 where, f"Another image has its id {identity}, so that nothing tells whose annotations are whose."
             )
@@ -407,19 +405,11 @@ class _Table:
         if len(set(self.categories.values())) > UNLABELLED:
             self.remarks.append("It has more categories than a mask can hold: masks are left out.")
 
-    def is_shared(self, identity: str) -> bool:
-        return bool(identity) and len(self.ids.all(identity)) > 1
-
     def of_image(self, identity: str) -> list[tuple[int, int]]:
         return [(self._at[at], self._bytes[at]) for at in self._by_image.all(identity)]
 
 
-def claims(files: Files) -> bool:
-    """Return True if a file is a list of COCO's form."""
-    return any(_looks_like_list(files, name) for name in files.names if name.endswith(".json"))
-
-
-def _looks_like_list(files: Files, name: str) -> bool:
+def _is_list(files: Files, name: str) -> bool:
     if posixpath.basename(name) in _OUR_LISTS:
         return False
     try:
@@ -524,10 +514,7 @@ class _Text:
 
 
 def entries(file: BinaryIO) -> Iterator[tuple[str, Any, int, int]]:
-    """Yield the entries of the lists in a JSON object: name of the list, entry, offset and size in bytes.
-
-    Raises ValueError for another form.
-    """
+    """Yield each entry of the lists in a JSON object: list name, entry, offset, size in bytes. Raises ValueError."""
     text = _Text(file)
     text.take("{")
     if text.sign() == "}":

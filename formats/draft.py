@@ -35,9 +35,9 @@ from core.masks import resized
 from core.png import XMP_KEYWORD, parts_with_texts
 from core.progress import OnProgress, Pace, Progress
 from core.version import version
+from formats.columns import row_schema, row_table
 from formats.naming import folded, name_of_file
 from formats.pages import CLASSES, RECORDS, SHEET, TYPED, classes_of, picture_of_sheet, pictures_of_sheet, sheet_of
-from formats.row_tables import row_schema, row_table
 from formats.types import Example, TestSet, json_lines, row_of
 
 MANIFEST = "manifest.json"
@@ -334,10 +334,7 @@ def _read(path: Path, name: str) -> bytes:
 
 
 def _settle(folder: Path) -> None:
-    """Wait until everything written to a folder's disk is on it, which is much faster than file after file.
-
-    Raises OSError if the disk did not store something.
-    """
+    """Wait until all that was written to a folder's disk is on it, much faster than file after file. Raises OSError."""
     sync_disk = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
     if sync_disk is None:  # not Linux
         os.sync()
@@ -427,9 +424,7 @@ def _locked(folder: Path) -> Iterator[bool | None]:
 
 
 def _sweep(into: Path) -> None:
-    """Remove the remains of dead exports to the same place. Rename an export that one of them was about to replace
-    back.
-    """
+    """Remove the remains of dead exports to the same place. Rename back an export that one of them was replacing."""
     remains = into.parent.glob(f"{glob.escape(into.name)}.unfinished-*")
     ours = [path for path in remains if _UNFINISHED.search(path.name) and path.is_dir()]
     for path in sorted(ours, key=lambda path: not path.name.endswith(_BEFORE)):

@@ -117,8 +117,7 @@ class DataSet:
 
 
 def open_data_set(root: Path, layout: str, split: str = "", **options: str) -> DataSet:
-    """Open the data set at a path. `options` are those of the layout. Nothing is copied or unpacked, and no image is
-    opened.
+    """Open the data set at a path, with options of its layout. Nothing is copied or unpacked, no image is opened.
 
     Raises UserError for an unknown layout or option, for a path without a set of that layout, naming the expected
     files, and for a set with several splits if none is named.

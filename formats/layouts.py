@@ -91,9 +91,7 @@ class Opened(NamedTuple):
 
 
 def source_of(files: Files, layout: str, report: Report, options: Mapping[str, str], in_place: bool = False) -> Opened:
-    """Open files as a format of `LAYOUTS`, or "" to guess it. Raises UserError for an unknown format, and if the files
-    do not have the format.
-    """
+    """Open files as a format of `LAYOUTS`, or "" to guess it. Raises UserError if it is unknown or not theirs."""
     manifest = None
     if not in_place or layout in ("studio", "folder"):
         files = _unwrapped(files, layout, options)
@@ -110,10 +108,7 @@ def source_of(files: Files, layout: str, report: Report, options: Mapping[str, s
 
 
 def _unwrapped(files: Files, layout: str, options: Mapping[str, str]) -> Files:
-    """Remove a single folder around everything, as archives have, if more images are explained without it.
-
-    Otherwise it may be a label or a split, and stays.
-    """
+    """Remove a single folder around everything if more images are explained without it: else it may be a label."""
     folders = files.folders()
     if len(folders) != 1 or folders[0].lower() in SPLIT_OF or next(files.files(deep=False), None) is not None:
         return files
@@ -149,9 +144,7 @@ def _manifest(files: Files, report: Report) -> dict[str, Any] | None:
 
 
 def _guess(files: Files, report: Report) -> str:
-    """Return the format whose reading explains the images. A stricter format wins if it explains half as many as
-    another; the other is reported.
-    """
+    """Return the format that explains the images. A stricter one needs half as many as another, which is reported."""
     explained = {name: layout.guessed.explained(files) for name, layout in LAYOUTS.items() if layout.guessed}
     most = max(explained.values())
     if not most:
@@ -173,7 +166,7 @@ def _claimed(files: Files) -> str:
     names = [posixpath.basename(name) for name in files.names]
     if set(names) & set(tables.METADATA_FILES):
         return "imagefolder"
-    if coco.claims(files):
+    if coco.CocoSource.may_be(files):
         return "coco"
     if yolo.claims(files):
         return "yolo"

@@ -56,12 +56,6 @@ class Names:
         return name
 
 
-def folder_names(labels: Iterable[str]) -> dict[str, str]:
-    """Return a folder for each label. The same labels give the same folders."""
-    names = Names()
-    return {label: names.take(label) for label in sorted(set(labels))}
-
-
 def standard(split: str) -> str:
     """Return a split in the studio's words: "train", "validation", "test"; any other unchanged."""
     low = split.lower()

@@ -79,10 +79,7 @@ class Source:
         return self._by_key[key]
 
     def stamp(self, key: str, file: str = "") -> str:
-        """Return a text that differs once the item of a key, or its whole file, has changed; "" if unknown.
-
-        Raises UserError if the file is missing.
-        """
+        """Return a text that changes with the item of a key, or its whole file; "" if unknown. Raises UserError."""
         return self.files.stamp(file or key)
 
     def holds(self, key: str) -> bool:
@@ -92,6 +89,10 @@ class Source:
     def splits(self) -> list[str]:
         """Return the splits as the set names them; "" for items without one."""
         return list(dict.fromkeys(found.split for found in self.find()))
+
+    def chosen(self, split: str | None) -> list[str]:
+        """Return one split if the set has it, or for None all splits."""
+        return [name for name in self.splits() if split in (None, name)]
 
     def survey(self, split: str) -> Survey:
         """Return labels of the set and classes of masks. Raises UserError for more classes than a mask can hold."""

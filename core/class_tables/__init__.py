@@ -264,9 +264,7 @@ def meanings_in_sets(labels: Sequence[str]) -> dict[str, SetMeaning]:
 
 
 def superclass_of(label: str) -> str:
-    """Return the narrowest kind of thing of `superclasses.txt`, which detectors know by name, that WordNet has above a
-    class of ImageNet, or the label itself.
-    """
+    """Return the narrowest kind in `superclasses.txt`, which detectors know, above an ImageNet class, or the label."""
     row = _imagenet_names().get(plain(label))
     ids = all_above(row.wordnet) if row is not None else frozenset()
     names = (FOLDER / "superclasses.txt").read_text(encoding="utf-8").split() if ids else ()
