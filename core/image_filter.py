@@ -190,6 +190,7 @@ class ImageFilter:
             else:
                 once[chosen("", name, PARTS)] = value
         chosen("role", once.get("role", ""), ("", *CHOICES["role"]))
+        texts: dict[str, Any] = {name: once[name] for name in _TEXTS if name in once}
         return ImageFilter(
             facets=_each_once_by_name(facets),
             without=_each_once_by_name(without),
@@ -197,15 +198,10 @@ class ImageFilter:
             models=_each_once_by_name(models),
             between=tuple(between),
             scores=_each_once(scores),
-            run=once.get("run", ""),
-            source=once.get("source", ""),
             images=_each_once(images) or None,
-            text=once.get("text", ""),
-            edited=once.get("edited", ""),
             entries=_unpacked(once["entries"]) if "entries" in once else None,
-            role=once.get("role", ""),
             test_cases="test_cases" in once,
-            not_in_study=once.get("not_in_study", ""),
+            **texts,
         )
 
     @property

@@ -137,7 +137,6 @@ def open_data_set(root: Path, layout: str, split: str = "", **options: str) -> D
     with report.muted():
         splits = source.splits()
         chosen = choose_split(split, splits, source.files.name) if splits else ""
-    with report.muted():
         before = len(report.rows)
         if next(source.find(chosen), None) is None:
             why = "".join(f" {row.file}: {row.reason}" for row in report.rows[before : before + 1])
