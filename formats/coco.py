@@ -483,6 +483,14 @@ class _Text:
         self._at += 1
         return sign
 
+    def parts(self, begin: str, end: str) -> Iterator[None]:
+        """Consume the marks of a list or an object. Yield where each part begins, which has to be consumed then."""
+        self.take(begin)
+        mark = self.take(end) if self.sign() == end else ","
+        while mark == ",":
+            yield
+            mark = self.take(f",{end}")
+
     def value(self) -> tuple[Any, int, int]:
         """Consume the next value. Return it with its offset and size in bytes. Raises ValueError."""
         self.sign()
@@ -516,22 +524,11 @@ class _Text:
 def entries(file: BinaryIO) -> Iterator[tuple[str, Any, int, int]]:
     """Yield each entry of the lists in a JSON object: list name, entry, offset, size in bytes. Raises ValueError."""
     text = _Text(file)
-    text.take("{")
-    if text.sign() == "}":
-        return
-    while True:
+    for _ in text.parts("{", "}"):
         name, _, _ = text.value()
         text.take(":")
-        if text.sign() != "[":
-            text.value()
+        if text.sign() == "[":
+            for _ in text.parts("[", "]"):
+                yield (str(name), *text.value())
         else:
-            text.take("[")
-            if text.sign() == "]":
-                text.take("]")
-            else:
-                while True:
-                    yield (str(name), *text.value())
-                    if text.take(",]") == "]":
-                        break
-        if text.take(",}") == "}":
-            return
+            text.value()

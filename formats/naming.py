@@ -72,10 +72,7 @@ def choose_split(split: str, there: Iterable[str], what: str) -> str:
     if names == [UNSPLIT] and split not in ("", UNSPLIT):
         raise UserError(f"{what} has no splits: leave the split out.", field="split")
     if not split and len(names) > 1:
-        raise UserError(
-            f"Choose a split of {what}: {', '.join(names)}.",
-            field="split",
-        )
+        raise UserError(f"Choose a split of {what}: {', '.join(names)}.", field="split")
     same = [name for name in names if not split or name == split]
     same = same or [name for name in names if standard(name) == standard(split)]
     if len(same) != 1:
